@@ -1,0 +1,1 @@
+//! A directory tree behind the storage interface, confined beneath one descriptor.

@@ -1,0 +1,82 @@
+//! `Source`, `Sink` and `Listing`: open objects, positional, shared by `&self`, so that N connections need no lock.
+
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+
+use byte_ranges::RangeSet;
+use bytes::{Bytes, BytesMut};
+
+use crate::error::Result;
+use crate::types::Stat;
+
+/// An object open for reading.
+pub trait Source: Send + Sync + 'static {
+    /// Size in bytes when it was opened.
+    fn size(&self) -> u64;
+
+    /// Reads at `offset` into the spare capacity of `into`, at most up to that capacity, and gives
+    /// the buffer back longer by what was read. No growth means the end.
+    fn read_at(&self, offset: u64, into: BytesMut) -> impl Future<Output = Result<BytesMut>> + Send;
+
+    /// A descriptor whose bytes are the object's bytes, for send-file.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Ranges that hold data, as far as the backend knows: what is left out reads as zeros.
+    fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Checks that the object is still what was opened: same size, same modification time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Changed`](crate::error::ErrorKind::Changed) when it is not.
+    fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// An object open for writing.
+///
+/// Dropping a sink without `finish` leaves what was written as a partial object that a later
+/// restart can continue; the final name never shows it.
+pub trait Sink: Send + Sync + 'static {
+    /// Writes all of `data` at `offset`.
+    fn write_at(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
+
+    /// Records that exactly `held` is written, so that a later restart may build on it even after
+    /// this process dies; with `durable`, even after the machine does.
+    ///
+    /// Called before a restart marker names those bytes, and before a partial object is left.
+    fn checkpoint(&self, held: &RangeSet, durable: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// What an earlier attempt left: bytes that this sink already holds.
+    fn held(&self) -> RangeSet;
+
+    /// Completes the object of `size` bytes and publishes it under its name.
+    fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send;
+
+    /// A descriptor to write to directly.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// What is known of a stored object when it is complete.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Finish {
+    /// Length the object gets when it is a whole one; `None` leaves its length (ESTO, APPE).
+    pub size: Option<u64>,
+    /// Modification time to set: seconds since 1970 and nanoseconds.
+    pub modified: Option<(i64, u32)>,
+    /// Algorithm and digest that the object must have before it is published.
+    pub checksum: Option<(crate::types::ChecksumAlgorithm, String)>,
+}
+
+/// A directory being listed.
+pub trait Listing: Send + 'static {
+    /// The next entries, at most a few hundred; empty at the end. `.` and `..` are not among them.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<Stat>>> + Send;
+}

@@ -1,0 +1,260 @@
+//! What a server session asks its edge to do, and what the edge answers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use byte_ranges::RangeSet;
+use ftp_wire::command::{Family, Mode, Secret, Type};
+use ftp_wire::facts::{FactSet, TimeVal};
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::Reply;
+
+/// Names one outstanding action; its outcome carries the same number back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub(crate) u64);
+
+/// Work a session cannot do itself.
+///
+/// Every path is absolute within the user's tree, normalised, and already inside the session's
+/// virtual root; the edge still resolves it safely.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Check a name and password. Answered by [`Outcome::LoggedIn`] or [`Outcome::Failed`].
+    Login {
+        /// The name given by `USER`.
+        user: String,
+        /// The password given by `PASS`.
+        password: Secret,
+    },
+    /// Listen for data connections. Answered by [`Outcome::Listening`].
+    Listen {
+        /// Address family asked for; `None` for that of the control connection.
+        family: Option<Family>,
+    },
+    /// Send data to, or take it from, these addresses. Answered by [`Outcome::Done`].
+    Connect(Vec<SocketAddr>),
+    /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`].
+    Transfer(Box<Transfer>),
+    /// Stop the transfer with this ticket; its own outcome still comes. Not answered itself.
+    Abort(Ticket),
+    /// Close cached data connections and listeners. Not answered.
+    DropData,
+    /// Anything on names. Answered as the variant says.
+    Names(Names),
+    /// Facts for the log: `SITE CLIENTINFO` and `SITE TASKID`. Not answered.
+    Annotate {
+        /// `clientinfo` or `taskid`.
+        key: &'static str,
+        /// What the client said.
+        value: String,
+    },
+}
+
+/// Work on names and metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Names {
+    /// One object's facts. Answered by [`Outcome::Stat`].
+    Stat(FtpPath),
+    /// Lines of a listing for the control channel (`STAT path`, `MLSC`). Answered by
+    /// [`Outcome::Lines`].
+    Lines(FtpPath, ListForm),
+    /// Make a directory. [`Outcome::Done`], like all that follow but the checksum.
+    MakeDir(FtpPath),
+    /// Remove an empty directory.
+    RemoveDir(FtpPath),
+    /// Remove a file.
+    Delete(FtpPath),
+    /// Remove a tree without following links.
+    RemoveTree(FtpPath),
+    /// Rename, replacing what is there.
+    Rename(FtpPath, FtpPath),
+    /// Set permission bits.
+    SetMode(FtpPath, u32),
+    /// Set the group by name or number.
+    SetGroup(FtpPath, String),
+    /// Set the modification time.
+    SetModified(FtpPath, TimeVal),
+    /// Make a symbolic link: target text, then the link.
+    Symlink(FtpPath, FtpPath),
+    /// Cut a file to a length that is not above its present one.
+    Truncate(FtpPath, u64),
+    /// Hash a region. Answered by [`Outcome::Checksum`]; [`Event::Hashed`] on the way.
+    Checksum {
+        /// The file.
+        path: FtpPath,
+        /// One of the names the backend offers, upper case.
+        algorithm: String,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes; `None` to the end.
+        length: Option<u64>,
+        /// How often to report progress; `None` never.
+        markers: Option<Duration>,
+    },
+}
+
+/// One movement of bytes over the data channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transfer {
+    /// What is moved.
+    pub what: What,
+    /// How it crosses the network.
+    pub channel: Channel,
+    /// Interval of 112 performance markers; `None` for none.
+    pub perf_every: Option<Duration>,
+    /// Interval of 111 restart markers; `None` for none.
+    pub restart_every: Option<Duration>,
+}
+
+/// What a transfer moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// A file, or a region of it, to the peer.
+    Retrieve {
+        /// The file.
+        path: FtpPath,
+        /// `ERET P`: offset and length of the region; wire offsets are relative to it.
+        region: Option<(u64, Option<u64>)>,
+        /// Ranges the receiver already holds, relative to the region.
+        held: RangeSet,
+    },
+    /// A file from the peer.
+    Store {
+        /// The file.
+        path: FtpPath,
+        /// How it is opened and where wire offset 0 lies.
+        into: Placement,
+        /// Ranges the peer says we hold (`REST`), relative to wire offset 0.
+        held: RangeSet,
+        /// Expected number of bytes (`ALLO`).
+        size: Option<u64>,
+        /// Modification time to set when complete.
+        modified: Option<TimeVal>,
+        /// Algorithm (upper case) and digest that the complete file must have.
+        checksum: Option<(String, String)>,
+        /// Whether the peer sends the data whatever we answer (`OPTS STOR Eager=1;`): a transfer
+        /// that cannot be stored then takes its data off the channel before it fails.
+        eager: bool,
+    },
+    /// A directory listing to the peer.
+    List {
+        /// The directory or file.
+        path: FtpPath,
+        /// The form of its lines.
+        form: ListForm,
+    },
+}
+
+/// How a file to be stored is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// `STOR`: a new file in the place of any old one; with ranges held, a continued one.
+    Whole,
+    /// `ESTO A`: an existing or new file, not truncated, wire offset 0 at this offset.
+    At(u64),
+    /// `APPE`: wire offset 0 at the present end.
+    End,
+}
+
+/// The form of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListForm {
+    /// `LIST` and `STAT`: like `ls -l`.
+    Long,
+    /// `NLST`: names.
+    Names,
+    /// `MLSD` and `MLSC`: facts of one directory.
+    Facts(FactSet),
+    /// `MLSR`: facts of a whole tree.
+    Tree {
+        /// Facts to print.
+        facts: FactSet,
+        /// Whether to go through symbolic links to directories.
+        follow: bool,
+        /// Whether a directory that cannot be read ends the listing.
+        fail: bool,
+    },
+}
+
+/// How a transfer crosses the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Channel {
+    /// Transmission mode.
+    pub mode: Mode,
+    /// Representation type.
+    pub ty: Type,
+    /// Connections to open per address when sending in MODE E; at least 1.
+    pub parallelism: u32,
+    /// TCP send buffer in bytes; 0 for the kernel's choice.
+    pub send_buffer: u64,
+    /// TCP receive buffer in bytes; 0 for the kernel's choice.
+    pub receive_buffer: u64,
+}
+
+/// The end of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Done, with nothing to tell.
+    Done,
+    /// The action failed; the reply says how. Only the edge's one table makes such replies.
+    Failed(Reply),
+    /// The user is in.
+    LoggedIn {
+        /// Where the session starts, absolute.
+        home: FtpPath,
+        /// Lines to add to the 230 reply.
+        message: Vec<String>,
+    },
+    /// Listening at these addresses, one a stripe, as the peer should be told them.
+    Listening(Vec<SocketAddr>),
+    /// One object.
+    Stat(Box<ftp_wire::facts::Entry>),
+    /// Lines of a listing, without line ends.
+    Lines(Vec<Vec<u8>>),
+    /// A digest, lower-case hexadecimal.
+    Checksum(String),
+    /// The transfer ended well.
+    Transferred {
+        /// Payload bytes moved.
+        bytes: u64,
+    },
+}
+
+/// Progress of an outstanding action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The data connections are there: 150, or 125 when `reused`.
+    Opened {
+        /// Whether cached connections serve again.
+        reused: bool,
+    },
+    /// 111: ranges safely written since the last such event.
+    Received(RangeSet),
+    /// 112: bytes moved so far by one stripe.
+    Moved {
+        /// Wall clock, tenths of a second since 1970.
+        at: u64,
+        /// Index of the stripe.
+        stripe: u32,
+        /// Number of stripes.
+        stripes: u32,
+        /// Bytes of this transfer so far.
+        bytes: u64,
+    },
+    /// 113: bytes hashed so far.
+    Hashed {
+        /// Wall clock, tenths of a second since 1970.
+        at: u64,
+        /// Bytes hashed so far.
+        bytes: u64,
+    },
+}

@@ -1,0 +1,338 @@
+//! `Command`: one variant per verb, in the order the specifications list them.
+
+use std::net::SocketAddr;
+
+use byte_ranges::RangeSet;
+
+use crate::facts::TimeVal;
+use crate::opts::Opts;
+use crate::path::FtpPath;
+
+/// One command of the control channel, parsed.
+///
+/// Arguments are already values: addresses, ranges and times have been checked, paths are bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    // RFC 959 §4.1.1: access control.
+    /// `USER name`.
+    User(String),
+    /// `PASS password`; never printed.
+    Pass(Secret),
+    /// `CWD path`.
+    Cwd(FtpPath),
+    /// `CDUP`.
+    Cdup,
+    /// `QUIT`.
+    Quit,
+
+    // RFC 959 §4.1.2, RFC 2428, GFD.20: transfer parameters.
+    /// `PORT h,h,h,h,p,p`.
+    Port(SocketAddr),
+    /// `EPRT |af|addr|port|`.
+    Eprt(SocketAddr),
+    /// `SPOR addr addr …`, one address a stripe.
+    Spor(Vec<SocketAddr>),
+    /// `PASV`.
+    Pasv,
+    /// `EPSV [1|2|ALL]`.
+    Epsv(Epsv),
+    /// `SPAS [1|2]`; the family, when asked for.
+    Spas(Option<Family>),
+    /// `TYPE A|I|…`.
+    Type(Type),
+    /// `STRU F`.
+    Stru(char),
+    /// `MODE S|E`.
+    Mode(Mode),
+
+    // RFC 959 §4.1.3, GFD.20: transfers.
+    /// `RETR path`.
+    Retr(FtpPath),
+    /// `STOR path`.
+    Stor(FtpPath),
+    /// `APPE path`.
+    Appe(FtpPath),
+    /// `ERET P offset length path` or `ERET module="args" path`.
+    Eret(Eret, FtpPath),
+    /// `ESTO A offset path` or `ESTO module="args" path`.
+    Esto(Esto, FtpPath),
+    /// `ALLO bytes [R record]`.
+    Allo(u64),
+    /// `REST offset` or `REST a-b,c-d`.
+    Rest(Restart),
+    /// `ABOR`.
+    Abor,
+    /// `LIST [path]`; leading `-` options are dropped.
+    List(Option<FtpPath>),
+    /// `NLST [path]`.
+    Nlst(Option<FtpPath>),
+    /// `MLSD [path]` (RFC 3659 §7).
+    Mlsd(Option<FtpPath>),
+    /// `MLSR [path]`: recursive `MLSD`.
+    Mlsr(Option<FtpPath>),
+    /// `MLST [path]`.
+    Mlst(Option<FtpPath>),
+    /// `MLSC [path]`: `MLSD` on the control channel.
+    Mlsc(Option<FtpPath>),
+
+    // Names.
+    /// `RNFR path`.
+    Rnfr(FtpPath),
+    /// `RNTO path`.
+    Rnto(FtpPath),
+    /// `DELE path`.
+    Dele(FtpPath),
+    /// `RMD path`.
+    Rmd(FtpPath),
+    /// `MKD path`.
+    Mkd(FtpPath),
+    /// `PWD`.
+    Pwd,
+    /// `SIZE path` (RFC 3659 §4).
+    Size(FtpPath),
+    /// `MDTM path` (RFC 3659 §3).
+    Mdtm(FtpPath),
+    /// `MFMT time path`.
+    Mfmt(TimeVal, FtpPath),
+    /// `CKSM algorithm offset length path`; a length of −1 is `None`, to the end of the file.
+    Cksm {
+        /// The algorithm's name as sent.
+        algorithm: String,
+        /// First byte to hash.
+        offset: u64,
+        /// Number of bytes to hash; `None` to the end.
+        length: Option<u64>,
+        /// The file.
+        path: FtpPath,
+    },
+    /// `SCKS algorithm digest`: what the next stored file must hash to.
+    Scks {
+        /// The algorithm's name as sent.
+        algorithm: String,
+        /// The expected digest, hexadecimal, lower case.
+        digest: String,
+    },
+
+    // RFC 959 §4.1.3, RFC 2389, RFC 2640: service.
+    /// `HELP [verb]`.
+    Help(Option<String>),
+    /// `NOOP`.
+    Noop,
+    /// `FEAT`.
+    Feat,
+    /// `OPTS what params`.
+    Opts(Opts),
+    /// `SYST`.
+    Syst,
+    /// `STAT [path]`.
+    Stat(Option<FtpPath>),
+    /// `LANG [tag]`.
+    Lang(Option<String>),
+    /// `SBUF bytes`: TCP buffers of data connections, both directions.
+    Sbuf(u64),
+    /// `TREV event interval`: how often to send a marker.
+    Trev(Event, u32),
+    /// `SITE …`.
+    Site(Site),
+
+    // RFC 2228, GFD.20: security.
+    /// `AUTH mechanism`.
+    Auth(String),
+    /// `ADAT base64`.
+    Adat(String),
+    /// `PBSZ bytes`.
+    Pbsz(u64),
+    /// `PROT C|S|E|P`.
+    Prot(char),
+    /// `DCAU N|A|S subject`.
+    Dcau(Dcau),
+    /// `DCSC P base64|D`.
+    Dcsc(String),
+}
+
+/// A subcommand of `SITE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Site {
+    /// `SITE HELP [name]`.
+    Help(Option<String>),
+    /// A receive or send buffer size in bytes, under any of its names.
+    Buffer(BufferSide, u64),
+    /// `SITE CHMOD mode path`.
+    Chmod(u32, FtpPath),
+    /// `SITE CHGRP group path`.
+    Chgrp(String, FtpPath),
+    /// `SITE UTIME time path`.
+    Utime(TimeVal, FtpPath),
+    /// `SITE SYMLINKFROM target`; the target is text kept as sent, not a path of the tree.
+    SymlinkFrom(FtpPath),
+    /// `SITE SYMLINKTO link`.
+    SymlinkTo(FtpPath),
+    /// `SITE RDEL path`: remove a tree.
+    Rdel(FtpPath),
+    /// `SITE TRNC length path`.
+    Trnc(u64, FtpPath),
+    /// `SITE WHOAMI`.
+    Whoami,
+    /// `SITE VERSION`.
+    Version,
+    /// `SITE CLIENTINFO k="v";…`.
+    ClientInfo(String),
+    /// `SITE TASKID id`.
+    TaskId(String),
+    /// `SITE STORATTR k=v;…`.
+    StorAttr(StorAttr),
+    /// `SITE RESTRICT paths`.
+    Restrict(String),
+    /// `SITE CHROOT path`.
+    Chroot(FtpPath),
+}
+
+/// What `SITE STORATTR` asks of the next stored file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct StorAttr {
+    /// Modification time to set (`modify=`).
+    pub modified: Option<TimeVal>,
+    /// Algorithm and digest the file must have (`x.checksum.<alg>=`).
+    pub checksum: Option<(String, String)>,
+}
+
+/// Which socket buffer a `SITE` buffer command names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BufferSide {
+    /// Both (`SBUF`, `BUFSIZE`).
+    Both,
+    /// Receiving (`RETRBUFSIZE`, `RBUFSZ`, `RBUFSIZ`).
+    Receive,
+    /// Sending (`STORBUFSIZE`, `SBUFSZ`, `SBUFSIZ`).
+    Send,
+}
+
+/// Representation type (RFC 959 §3.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Type {
+    /// `A`: lines end in CRLF on the wire.
+    Ascii,
+    /// `I`: bytes as they are.
+    #[default]
+    Image,
+}
+
+/// Transmission mode (RFC 959 §3.4, GFD.20 §4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Mode {
+    /// `S`: one connection, its end is the end of the file.
+    #[default]
+    Stream,
+    /// `E`: extended blocks with offsets over any number of connections.
+    Extended,
+}
+
+/// Address family as RFC 2428 numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Family {
+    /// 1.
+    V4,
+    /// 2.
+    V6,
+}
+
+/// The argument of `EPSV`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Epsv {
+    /// None: the family of the control connection.
+    Any,
+    /// `1` or `2`.
+    Family(Family),
+    /// `ALL`: no PASV, PORT or EPRT will follow.
+    All,
+}
+
+/// The operation of `ERET`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Eret {
+    /// `P offset length`: that region as a file of its own, offsets relative to it.
+    Partial {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes; `None` (−1 on the wire) to the end.
+        length: Option<u64>,
+    },
+    /// `name="args"`: a module, which this implementation does not have.
+    Module(String),
+}
+
+/// The operation of `ESTO`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Esto {
+    /// `A offset`: every offset on the wire is moved up by it.
+    Adjusted {
+        /// Added to every block's offset.
+        offset: u64,
+    },
+    /// `name="args"`: a module, which this implementation does not have.
+    Module(String),
+}
+
+/// The argument of `REST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Restart {
+    /// `REST n`: bytes before `n` are held.
+    Offset(u64),
+    /// `REST a-b,c-d`: these ranges, ends exclusive, are held by the receiver.
+    Ranges(RangeSet),
+}
+
+/// What `TREV` asks to be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// 112 performance markers.
+    Perf,
+    /// 111 restart markers.
+    Restart,
+}
+
+/// Data channel authentication (GFD.20 §5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dcau {
+    /// `N`: none.
+    None,
+    /// `A`: the identity of the control channel.
+    Own,
+    /// `S subject`.
+    Subject(String),
+}
+
+/// Text that is never printed: a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Gives the text out, for the one place that must compare or send it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

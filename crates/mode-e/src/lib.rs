@@ -1,0 +1,1 @@
+//! Extended-block framing (MODE E) and its end-of-data bookkeeping, without I/O.

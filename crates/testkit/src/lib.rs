@@ -1,0 +1,1 @@
+//! Doubles and conformance suites for drivers and storage backends.

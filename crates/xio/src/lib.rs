@@ -1,0 +1,1 @@
+//! Composable transports: every enabled driver behind one name, and stacks from strings.

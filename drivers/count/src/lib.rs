@@ -1,0 +1,1 @@
+//! Counts the bytes and calls that pass through a stack.

@@ -1,0 +1,1 @@
+//! Logs what passes through a stack, without its contents.

@@ -1,0 +1,1 @@
+//! TCP: the bottom of most stacks.

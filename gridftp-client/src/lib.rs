@@ -1,0 +1,1 @@
+//! GridFTP client: library and the gridftp-cp program.

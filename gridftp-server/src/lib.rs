@@ -1,0 +1,1 @@
+//! GridFTP server: daemon and library.

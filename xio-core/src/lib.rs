@@ -1,0 +1,1 @@
+//! Traits and stacks: transports and transforms that compose, in types and from strings.
