@@ -1,1 +1,29 @@
-//! Temporary trees, peers and servers for the suites; one server per test on port 0, stopped by drop.
+//! Real programs in temporary trees: what suites, benches and the demo share.
+//!
+//! Everything here drives processes from the outside: a [`Tree`] holds files whose content follows from a seed,
+//! a [`Host`] is one server (ours or the Globus one) on a port of its own that ends when the value is dropped,
+//! [`run`] runs a client under a deadline, and a [`Relay`] sits between the two and breaks connections on demand.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "every error here ends the test or the chore that met it, and its message says why"
+)]
+
+mod daemon;
+mod digest;
+mod host;
+mod ours;
+mod peers;
+mod relay;
+mod rewrite;
+mod run;
+mod tree;
+
+pub use daemon::Daemon;
+pub use digest::{Digests, sha256, sha256_range, tree_digests};
+pub use host::{Host, file_url};
+pub use ours::{Profile, binaries, binary};
+pub use peers::{Peer, is_root};
+pub use relay::{Break, Relay};
+pub use run::{Finished, run};
+pub use tree::Tree;

@@ -1,0 +1,1 @@
+//! Our programs against the Globus programs, curl and lftp.

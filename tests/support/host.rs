@@ -1,0 +1,165 @@
+//! `Host`: one GridFTP server over one tree, ours or the Globus one, addressed by URLs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{Daemon, Peer, binary, is_root};
+
+/// A running server, the directory it serves, and how URLs name files in it.
+#[derive(Debug)]
+pub struct Host {
+    daemon: Daemon,
+    root: PathBuf,
+    prefix: String,
+}
+
+impl Host {
+    /// Starts our server over `root`, open to anonymous users for reading and writing.
+    pub fn ours(root: &Path) -> Result<Self> {
+        Self::ours_with(root, &[])
+    }
+
+    /// Starts our server with more flags.
+    pub fn ours_with(root: &Path, flags: &[&str]) -> Result<Self> {
+        Self::from_binary(&binary("gridftp-server")?, root, flags)
+    }
+
+    /// Starts our server from the program given.
+    pub fn from_binary(program: &Path, root: &Path, flags: &[&str]) -> Result<Self> {
+        let mut command = Command::new(program);
+        command
+            .args(["--bind", "127.0.0.1", "--port", "0", "--anonymous", "rw"])
+            .args(flags);
+        Self::ours_from(command.arg("--root").arg(root), root)
+    }
+
+    /// Starts our server by a command line made elsewhere.
+    pub fn ours_from(command: &mut Command, root: &Path) -> Result<Self> {
+        let daemon = Daemon::start(command, |line| {
+            line.strip_prefix("listening on ")?.parse().ok()
+        })?;
+        Ok(Self {
+            daemon,
+            root: root.to_path_buf(),
+            prefix: String::new(),
+        })
+    }
+
+    /// Starts the Globus server, or returns nothing after saying loudly that `suite` is skipped.
+    pub fn globus(root: &Path, suite: &str) -> Result<Option<Self>> {
+        let Some(mut command) = Peer::GlobusServer.require(suite) else {
+            return Ok(None);
+        };
+        Self::globus_from(&mut command, root, &[]).map(Some)
+    }
+
+    /// Starts the Globus server by `command`, which ends in its program name.
+    pub fn globus_from(command: &mut Command, root: &Path, flags: &[&str]) -> Result<Self> {
+        if !flags.contains(&"-control-interface") {
+            command.args([
+                "-control-interface",
+                "127.0.0.1",
+                "-data-interface",
+                "127.0.0.1",
+            ]);
+        }
+        command
+            .args(["-p", "0", "-aa", "-home-dir"])
+            .arg(root)
+            .args(flags);
+        if is_root() {
+            // As root it insists on a local user for anonymous sessions.
+            command.args(["-anonymous-user", "root", "-allow-root"]);
+        }
+        let daemon = Daemon::start(command, |line| {
+            let port = line
+                .strip_prefix("Server listening at ")?
+                .rsplit(':')
+                .next()?
+                .parse()
+                .ok()?;
+            Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        })?;
+        let prefix = root
+            .to_str()
+            .context("the tree's path is not text")?
+            .to_owned();
+        Ok(Self {
+            daemon,
+            root: root.to_path_buf(),
+            prefix,
+        })
+    }
+
+    /// Returns the server's control address.
+    pub fn addr(&self) -> SocketAddr {
+        self.daemon.addr()
+    }
+
+    /// Returns the process.
+    pub fn daemon(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+
+    /// Returns the process number of the server.
+    pub fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// Returns all that the server has written, for messages of failed tests.
+    pub fn said(&self) -> String {
+        self.daemon.said()
+    }
+
+    /// Returns the directory on disk.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns where `name` lies on disk.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Returns the URL of `name`, blanks and the like percent-encoded.
+    pub fn url(&self, name: &str) -> String {
+        self.url_at(self.addr(), name)
+    }
+
+    /// Returns the URL of `name` at another address, such as that of a relay before the server.
+    pub fn url_at(&self, addr: SocketAddr, name: &str) -> String {
+        format!("ftp://{addr}{}/{}", escape(&self.prefix), escape(name))
+    }
+}
+
+/// Returns the `file:` URL of a local path, a trailing slash kept.
+pub fn file_url(path: &Path) -> String {
+    format!("file://{}", escape(&path.display().to_string()))
+}
+
+fn escape(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_escape_what_is_not_plain() {
+        assert_eq!(
+            file_url(Path::new("/a b/ü#%")),
+            "file:///a%20b/%C3%BC%23%25"
+        );
+    }
+}

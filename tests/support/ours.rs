@@ -1,0 +1,85 @@
+//! Finds our own programs beside the running executable, built first.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How our programs are built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Profile {
+    /// As the tests are.
+    Dev,
+    /// As people run them.
+    Release,
+}
+
+impl Profile {
+    /// Returns the name that cargo's `--profile` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+        }
+    }
+
+    /// Returns the folder of the target directory that holds what is built so.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Builds both programs where needed and returns the folder that holds them.
+///
+/// A chore that has built them already names the folder in `GRIDFTP_BIN_DIR`.
+pub fn binaries(profile: Profile) -> Result<PathBuf> {
+    if let Some(folder) = env::var_os("GRIDFTP_BIN_DIR") {
+        return Ok(folder.into());
+    }
+    let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "gridftp-server",
+            "--package",
+            "gridftp-client",
+            "--bins",
+        ])
+        .args(["--profile", profile.name()])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .status()
+        .context("run cargo to build the programs")?;
+    ensure!(built.success(), "the programs under test do not build");
+    let exe = env::current_exe()?;
+    let target = exe
+        .ancestors()
+        .find(|folder| folder.ends_with("debug") || folder.ends_with("release"));
+    let Some(target) = target.and_then(Path::parent) else {
+        bail!("{} does not lie in a target directory", exe.display());
+    };
+    Ok(target.join(profile.folder()))
+}
+
+/// Returns the path of one of our programs, built as the running test is.
+pub fn binary(name: &str) -> Result<PathBuf> {
+    static FOLDER: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let profile = if cfg!(debug_assertions) {
+        Profile::Dev
+    } else {
+        Profile::Release
+    };
+    let folder = FOLDER.get_or_init(|| binaries(profile).map_err(|error| format!("{error:#}")));
+    let path = folder
+        .as_ref()
+        .map_err(|error| anyhow::anyhow!("{error}"))?
+        .join(name);
+    ensure!(path.is_file(), "{} is missing", path.display());
+    Ok(path)
+}

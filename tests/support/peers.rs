@@ -1,0 +1,105 @@
+//! `Peer`: programs of others that suites talk to, and what happens when one is missing.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A program of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Peer {
+    /// The GridFTP server of the Grid Community Toolkit.
+    GlobusServer,
+    /// The copy program of the Grid Community Toolkit.
+    GlobusUrlCopy,
+    /// The `curl` program.
+    Curl,
+    /// The `lftp` program.
+    Lftp,
+    /// The `ip` program, for network namespaces.
+    Ip,
+}
+
+impl Peer {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::GlobusServer,
+        Self::GlobusUrlCopy,
+        Self::Curl,
+        Self::Lftp,
+        Self::Ip,
+    ];
+
+    /// Returns the name of the program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::GlobusServer => "globus-gridftp-server",
+            Self::GlobusUrlCopy => "globus-url-copy",
+            Self::Curl => "curl",
+            Self::Lftp => "lftp",
+            Self::Ip => "ip",
+        }
+    }
+
+    /// Returns the Debian package that holds it.
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::GlobusServer => "globus-gridftp-server-progs",
+            Self::GlobusUrlCopy => "globus-gass-copy-progs",
+            Self::Curl => "curl",
+            Self::Lftp => "lftp",
+            Self::Ip => "iproute2",
+        }
+    }
+
+    /// Returns what is not tested or measured without it.
+    pub fn serves(self) -> &'static str {
+        match self {
+            Self::GlobusServer => {
+                "interop: gridftp-cp against globus-gridftp-server, third-party copies; bench"
+            }
+            Self::GlobusUrlCopy => "interop: globus-url-copy against gridftp-server; bench",
+            Self::Curl => "interop: curl against gridftp-server",
+            Self::Lftp => "interop: lftp against gridftp-server",
+            Self::Ip => "bench: small files over the emulated link",
+        }
+    }
+
+    /// Returns where the program is, or nothing when it is not installed.
+    pub fn find(self) -> Option<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        env::split_paths(&path)
+            .chain(system)
+            .map(|folder| folder.join(self.program()))
+            .find(|file| file.is_file())
+    }
+
+    /// Returns a command for the program, or nothing after saying loudly that `suite` is skipped.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the program is missing and `REQUIRE_PEERS=1` is set.
+    pub fn require(self, suite: &str) -> Option<Command> {
+        if let Some(program) = self.find() {
+            return Some(Command::new(program));
+        }
+        let needed = env::var_os("REQUIRE_PEERS").is_some_and(|value| value == OsStr::new("1"));
+        let install = format!(
+            "{} is not installed (apt-get install {})",
+            self.program(),
+            self.package()
+        );
+        assert!(!needed, "{suite}: {install}, and REQUIRE_PEERS=1 is set");
+        // Written to the stream itself: the test runner hides what the print macros write when a test passes.
+        let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {install}");
+        None
+    }
+}
+
+/// Returns whether this process runs as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,129 @@
+//! `Tree`: a temporary directory and files whose content follows from a seed.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A temporary directory, removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct Tree(tempfile::TempDir);
+
+impl Tree {
+    /// Makes an empty tree that any local user may write, since peers may run as another one.
+    pub fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("xio-")
+            .tempdir()
+            .context("make a temporary directory")?;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777))?;
+        Ok(Self(dir))
+    }
+
+    /// Returns the directory.
+    pub fn root(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Returns the path of `name` inside the tree.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Makes a directory and its parents.
+    pub fn dir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Writes a file of `size` bytes that depend on `seed` alone; parents are made as needed.
+    pub fn file(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
+        let path = self.parented(name)?;
+        let mut out = BufWriter::with_capacity(1 << 18, File::create(&path)?);
+        let mut left = size;
+        let mut noise = Noise(seed);
+        while left > 0 {
+            let word = noise.next().to_le_bytes();
+            let part = word
+                .get(..usize::try_from(left).unwrap_or(usize::MAX).min(8))
+                .unwrap_or(&word);
+            out.write_all(part)?;
+            left -= part.len() as u64;
+        }
+        out.flush()
+            .with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Writes a sparse file of `size` bytes: a mebibyte of data at the start, about 4 GiB, and at the end.
+    pub fn sparse(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
+        const ISLAND: u64 = 1 << 20;
+        let path = self.parented(name)?;
+        let file = File::create(&path)?;
+        file.set_len(size)?;
+        let mut noise = Noise(seed);
+        let islands = [0, (1 << 32) - ISLAND / 2, size.saturating_sub(ISLAND)];
+        for start in islands.into_iter().filter(|start| start + ISLAND <= size) {
+            let data: Vec<u8> = (0..ISLAND / 8)
+                .flat_map(|_| noise.next().to_le_bytes())
+                .collect();
+            file.write_all_at(&data, start)
+                .with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Returns what lies below `name`, one relative path each, sorted.
+    pub fn names(&self, name: &str) -> Result<Vec<String>> {
+        Ok(crate::tree_digests(&self.path(name))?.into_keys().collect())
+    }
+
+    fn parented(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| format!("make {}", parent.display()))?;
+        }
+        Ok(path)
+    }
+}
+
+/// The splitmix64 sequence: small, fast, and the same on every machine.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_file() -> Result<()> {
+        let tree = Tree::new()?;
+        let a = crate::sha256(&tree.file("a", 10_001, 7)?)?;
+        assert_eq!(a, crate::sha256(&tree.file("sub dir/b", 10_001, 7)?)?);
+        assert_ne!(a, crate::sha256(&tree.file("c", 10_001, 8)?)?);
+        assert_eq!(fs::metadata(tree.path("a"))?.len(), 10_001);
+        Ok(())
+    }
+
+    #[test]
+    fn a_sparse_file_is_long_and_takes_little_space() -> Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let tree = Tree::new()?;
+        let meta = fs::metadata(tree.sparse("s", (4 << 30) + 12_345_678, 1)?)?;
+        assert_eq!(meta.len(), (4 << 30) + 12_345_678);
+        assert!(meta.blocks() * 512 < 16 << 20, "{} blocks", meta.blocks());
+        Ok(())
+    }
+}
