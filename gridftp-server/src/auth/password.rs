@@ -1,0 +1,147 @@
+//! `Hashed`: one password hash as the users file holds it, made and verified by well-kept crates.
+
+use std::fmt;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use sha_crypt::ShaCrypt;
+use yescrypt::Yescrypt;
+
+/// A password hash: argon2 in PHC form, or crypt's `$6$`, `$5$` or `$y$`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hashed {
+    scheme: Scheme,
+    text: Box<str>,
+}
+
+/// The function that made a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Argon2,
+    ShaCrypt,
+    Yescrypt,
+}
+
+/// Why a text is no password hash that this server can verify.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadHash {
+    /// It begins like none of the known schemes.
+    UnknownScheme,
+    /// It names a known scheme, but its fields do not parse.
+    Malformed,
+}
+
+impl fmt::Display for BadHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownScheme => {
+                "password hash of an unknown kind, need $argon2id$, $6$ or $y$ (make one with `gridftp-server passwd`)"
+            }
+            Self::Malformed => "password hash is cut short or damaged",
+        })
+    }
+}
+
+impl std::error::Error for BadHash {}
+
+impl Hashed {
+    /// Hashes `password` with argon2id, a fresh salt and the crate's recommended cost.
+    ///
+    /// # Errors
+    /// [`BadHash::Malformed`] when the password cannot be hashed (above 4 GiB) or the system gives
+    /// no random bytes.
+    pub fn new(password: &str) -> Result<Self, BadHash> {
+        let hash = Argon2::default()
+            .hash_password(password.as_bytes())
+            .map_err(|_| BadHash::Malformed)?;
+        Ok(Self { scheme: Scheme::Argon2, text: hash.to_string().into() })
+    }
+
+    /// Takes a hash as the users file has it.
+    ///
+    /// # Errors
+    /// [`BadHash`] when no password could ever match it.
+    pub fn parse(text: &str) -> Result<Self, BadHash> {
+        let scheme = match text.split('$').nth(1) {
+            Some("argon2id" | "argon2i" | "argon2d") => Scheme::Argon2,
+            Some("5" | "6") => Scheme::ShaCrypt,
+            Some("y") => Scheme::Yescrypt,
+            _ => return Err(BadHash::UnknownScheme),
+        };
+        let fields = text.split('$').count();
+        let whole = match scheme {
+            Scheme::Argon2 => PasswordHash::new(text).is_ok_and(|hash| hash.hash.is_some()),
+            Scheme::ShaCrypt => matches!(fields, 4 | 5),
+            Scheme::Yescrypt => fields == 5,
+        };
+        if whole && text.is_ascii() && text.rsplit('$').next().is_some_and(|last| last.len() >= 20) {
+            Ok(Self { scheme, text: text.into() })
+        } else {
+            Err(BadHash::Malformed)
+        }
+    }
+
+    /// Says whether `password` is the one; takes milliseconds of processor time on purpose.
+    pub fn verify(&self, password: &str) -> bool {
+        let password = password.as_bytes();
+        match self.scheme {
+            Scheme::Argon2 => PasswordHash::new(&self.text)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Scheme::ShaCrypt => ShaCrypt::SHA512.verify_password(password, &*self.text).is_ok(),
+            Scheme::Yescrypt => Yescrypt::default().verify_password(password, &*self.text).is_ok(),
+        }
+    }
+
+    /// The text as the users file holds it.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Shows the scheme only: a hash is a secret too.
+impl fmt::Debug for Hashed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hashed({:?})", self.scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_hash_is_argon2id_and_verifies() {
+        let hash = Hashed::new("correct horse").unwrap();
+        assert!(hash.as_str().starts_with("$argon2id$v=19$"));
+        let again = Hashed::parse(hash.as_str()).unwrap();
+        assert!(again.verify("correct horse"));
+        assert!(!again.verify("correct horsf"));
+        assert_ne!(hash, Hashed::new("correct horse").unwrap(), "salts differ");
+    }
+
+    #[test]
+    fn hashes_of_crypt_verify() {
+        // Made by glibc's and libxcrypt's crypt(3) with the password "Hello world!".
+        let sha = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjlO/O817G3uBnIFNjnQJuesI68OTLiBFdcbYEdFCoEOfaS35inz1";
+        let hash = Hashed::parse(sha).unwrap();
+        assert!(hash.verify("Hello world!"));
+        assert!(!hash.verify("Hello world"));
+    }
+
+    #[test]
+    fn what_no_password_could_match_is_refused() {
+        assert_eq!(Hashed::parse("x"), Err(BadHash::UnknownScheme));
+        assert_eq!(Hashed::parse("$1$abc$def"), Err(BadHash::UnknownScheme));
+        assert_eq!(Hashed::parse("$6$salt"), Err(BadHash::Malformed));
+        assert_eq!(Hashed::parse("$argon2id$v=19$m=1,t=1"), Err(BadHash::Malformed));
+        assert_eq!(Hashed::parse("$y$j9T$salt$"), Err(BadHash::Malformed));
+    }
+
+    #[test]
+    fn debug_does_not_show_the_hash() {
+        let hash = Hashed::new("x").unwrap();
+        assert_eq!(format!("{hash:?}"), "Hashed(Argon2)");
+    }
+}

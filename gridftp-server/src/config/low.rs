@@ -1,0 +1,229 @@
+//! What the configuration file and the flags literally said: one structure for both, so that they have the same keys.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::values::{PortRange, Size};
+
+/// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
+///
+/// `None` means not said; a flag wins over the file.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct Options {
+    /// Address to listen on for control connections [default: every address].
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub bind: Option<IpAddr>,
+
+    /// Port to listen on, 0 for any free one [default: 2811].
+    #[arg(long, short, value_name = "N", help_heading = "Network")]
+    pub port: Option<u16>,
+
+    /// Ports for data connections, for example 50000-51000 [default: any free port].
+    #[arg(long, value_name = "LO-HI", help_heading = "Network")]
+    pub data_ports: Option<PortRange>,
+
+    /// Address that clients are told to connect to for data, when this host is behind address
+    /// translation [default: the address of the control connection].
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
+    pub advertise: Option<IpAddr>,
+
+    /// Lets a client send data to, and accept it from, hosts other than itself, as transfers between two
+    /// servers need: `off`, `users` (those with a password) or `all` [default: users].
+    #[arg(long, value_name = "WHO", help_heading = "Network")]
+    pub third_party: Option<ThirdParty>,
+
+    /// Directory to serve; nothing outside it can be reached.
+    #[arg(long, value_name = "DIR", help_heading = "Storage")]
+    pub root: Option<PathBuf>,
+
+    /// Where files live: `posix` serves the directory given by --root; `null` reads zeros of any size
+    /// and discards what is written, for measuring [default: posix].
+    #[arg(long, value_name = "NAME", help_heading = "Storage")]
+    pub backend: Option<Backend>,
+
+    /// Writes uploads directly under their final names instead of renaming them when they are whole.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
+    pub in_place: Option<bool>,
+
+    /// Flushes to disk before a restart marker is sent and before an upload is published, so that neither is
+    /// lost when the machine dies.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
+    pub sync_writes: Option<bool>,
+
+    /// Hours after which what is left of a failed upload is removed, 0 for never [default: 168].
+    #[arg(long, value_name = "HOURS", help_heading = "Storage")]
+    pub partial_expiry: Option<u32>,
+
+    /// Bytes moved at once, for example 1M [default: 256K].
+    #[arg(long, value_name = "SIZE", help_heading = "Storage")]
+    pub block_size: Option<Size>,
+
+    /// Lets anybody in as `anonymous` or `ftp`, to read (`ro`) or to read and write (`rw`).
+    #[arg(long, value_name = "ACCESS", help_heading = "Access")]
+    pub anonymous: Option<Access>,
+
+    /// File of accounts, one a line: `name:hash[:ro|rw[:home]]`. `gridftp-server passwd NAME` prints a line.
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    pub users: Option<PathBuf>,
+
+    /// Seconds before a refused login is answered [default: 1].
+    #[arg(long, value_name = "S", help_heading = "Access")]
+    pub login_delay: Option<u32>,
+
+    /// Refused logins in a row after which a user is locked out from that network, 0 for never [default: 5].
+    #[arg(long, value_name = "N", help_heading = "Access")]
+    pub login_attempts: Option<u32>,
+
+    /// Seconds that a lockout lasts [default: 300].
+    #[arg(long, value_name = "S", help_heading = "Access")]
+    pub lockout: Option<u32>,
+
+    /// Sessions at a time; later ones are told to come back [default: 1000].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub max_sessions: Option<u32>,
+
+    /// Connections at a time that have not logged in; above half of it new ones are dropped at random, more
+    /// the nearer it is, so that a flood cannot keep everybody out [default: 200].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub max_unauthenticated: Option<u32>,
+
+    /// Data connections that one transfer may use [default: 128].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub max_streams: Option<u32>,
+
+    /// Seconds that a client may take to log in [default: 30].
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    pub login_timeout: Option<u32>,
+
+    /// Seconds without a command after which a session ends [default: 600].
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    pub idle_timeout: Option<u32>,
+
+    /// Seconds to wait for a data connection [default: 60].
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    pub connect_timeout: Option<u32>,
+
+    /// Seconds without a byte after which a transfer fails [default: 300].
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    pub stall_timeout: Option<u32>,
+
+    /// Seconds that running transfers get to end after a request to stop [default: 30].
+    #[arg(long, value_name = "S", help_heading = "Limits")]
+    pub drain_timeout: Option<u32>,
+
+    /// Form of the log on stderr: `text` or `json` [default: text].
+    #[arg(long, value_name = "FORM", help_heading = "Log")]
+    pub log_format: Option<LogFormat>,
+
+    /// Least level that is logged: `error`, `warn`, `info`, `debug` or `trace` [default: info].
+    #[arg(long, value_name = "LEVEL", help_heading = "Log")]
+    pub log_level: Option<LogLevel>,
+}
+
+/// Who may use hosts other than the client's own as the other end of a data connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ThirdParty {
+    /// Nobody.
+    Off,
+    /// Whoever logged in with a password.
+    #[default]
+    Users,
+    /// Anonymous users too.
+    All,
+}
+
+/// A kind of storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// A directory tree.
+    #[default]
+    Posix,
+    /// Zeros in, nothing kept.
+    Null,
+}
+
+/// What somebody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Access {
+    /// Read.
+    Ro,
+    /// Read and write.
+    Rw,
+}
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The least level that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LogLevel {
+    /// What an administrator must see to.
+    Error,
+    /// What may become one.
+    Warn,
+    /// Sessions and transfers.
+    #[default]
+    Info,
+    /// Commands.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Options {
+    /// Takes from `file` whatever `self` does not say.
+    #[must_use]
+    pub fn or(self, file: Self) -> Self {
+        // Listed without `..`, so that a new option cannot be forgotten here.
+        Self {
+            bind: self.bind.or(file.bind),
+            port: self.port.or(file.port),
+            data_ports: self.data_ports.or(file.data_ports),
+            advertise: self.advertise.or(file.advertise),
+            third_party: self.third_party.or(file.third_party),
+            root: self.root.or(file.root),
+            backend: self.backend.or(file.backend),
+            in_place: self.in_place.or(file.in_place),
+            sync_writes: self.sync_writes.or(file.sync_writes),
+            partial_expiry: self.partial_expiry.or(file.partial_expiry),
+            block_size: self.block_size.or(file.block_size),
+            anonymous: self.anonymous.or(file.anonymous),
+            users: self.users.or(file.users),
+            login_delay: self.login_delay.or(file.login_delay),
+            login_attempts: self.login_attempts.or(file.login_attempts),
+            lockout: self.lockout.or(file.lockout),
+            max_sessions: self.max_sessions.or(file.max_sessions),
+            max_unauthenticated: self.max_unauthenticated.or(file.max_unauthenticated),
+            max_streams: self.max_streams.or(file.max_streams),
+            login_timeout: self.login_timeout.or(file.login_timeout),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            connect_timeout: self.connect_timeout.or(file.connect_timeout),
+            stall_timeout: self.stall_timeout.or(file.stall_timeout),
+            drain_timeout: self.drain_timeout.or(file.drain_timeout),
+            log_format: self.log_format.or(file.log_format),
+            log_level: self.log_level.or(file.log_level),
+        }
+    }
+}

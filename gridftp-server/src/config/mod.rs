@@ -1,0 +1,292 @@
+//! `Config`: checked once, immutable afterwards.
+
+mod low;
+mod values;
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::low::{Access, Backend, LogFormat, LogLevel, Options, ThirdParty};
+pub use self::values::{PortRange, Size};
+use crate::auth::Users;
+
+/// The port that GridFTP servers listen on.
+pub const DEFAULT_PORT: u16 = 2811;
+
+/// What the server was told, checked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where to listen: the first of these that can be bound.
+    pub listen: Vec<SocketAddr>,
+    /// The exported tree, for backends that need one.
+    pub root: Option<PathBuf>,
+    /// The kind of storage.
+    pub backend: Backend,
+    /// Bytes moved at once.
+    pub block_size: usize,
+    /// Whether uploads are written under their final names.
+    pub in_place: bool,
+    /// Whether data is on disk before a marker or a final name says so.
+    pub sync_writes: bool,
+    /// Age at which what is left of a failed upload is removed; `None` for never.
+    pub partial_expiry: Option<Duration>,
+    /// Ports of data connections; `None` for any.
+    pub data_ports: Option<PortRange>,
+    /// The address clients are told for data, when it is not the control connection's.
+    pub advertise: Option<IpAddr>,
+    /// Who may use other hosts as the far end of data connections.
+    pub third_party: ThirdParty,
+    /// How long running transfers get to end after a request to stop.
+    pub drain_timeout: Duration,
+    /// Form of the log.
+    pub log_format: LogFormat,
+    /// Least level that is logged.
+    pub log_level: LogLevel,
+    /// What can change while the server runs.
+    pub policy: Arc<Policy>,
+}
+
+/// What a reload can change: it holds for logins, transfers and waits that begin after it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Policy {
+    /// What anonymous users may do; `None` when they may not come in.
+    pub anonymous: Option<Access>,
+    /// The accounts of the users file.
+    pub users: Users,
+    /// Sessions at a time.
+    pub max_sessions: usize,
+    /// Connections at a time that have not logged in.
+    pub max_unauthenticated: usize,
+    /// Data connections of one transfer.
+    pub max_streams: usize,
+    /// How long a client may take to log in.
+    pub login_timeout: Duration,
+    /// How long a session may be without a command.
+    pub idle_timeout: Duration,
+    /// How long to wait for data connections.
+    pub connect_timeout: Duration,
+    /// How long a transfer may be without a byte.
+    pub stall_timeout: Duration,
+    /// How long a refused login waits for its answer.
+    pub login_delay: Duration,
+    /// Refused logins before a lockout; 0 for none.
+    pub login_attempts: u32,
+    /// How long a lockout lasts.
+    pub lockout: Duration,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BadConfig {
+    /// A file could not be read.
+    Read(PathBuf, std::io::Error),
+    /// The configuration file does not parse; the message has line and column.
+    Parse(PathBuf, Box<toml::de::Error>),
+    /// The users file does not parse.
+    Users(PathBuf, crate::auth::BadUsers),
+    /// A value is out of its range.
+    Range {
+        /// The option.
+        key: &'static str,
+        /// What it accepts.
+        accepts: &'static str,
+    },
+}
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "config: read {}: {error}", path.display()),
+            // The parser's own message begins with "TOML parse error at line L, column C".
+            Self::Parse(path, error) => write!(f, "config: {}: {}", path.display(), error.to_string().trim_end()),
+            Self::Users(path, error) => write!(f, "config: users file {}: {error}", path.display()),
+            Self::Range { key, accepts } => write!(f, "config: {key} must be {accepts}"),
+        }
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+impl Options {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// [`BadConfig`] when it cannot be read, holds an unknown key or a value of the wrong kind; the
+    /// message gives line and column.
+    pub fn read(path: &Path) -> Result<Self, BadConfig> {
+        let text = fs::read_to_string(path).map_err(|error| BadConfig::Read(path.into(), error))?;
+        toml::from_str(&text).map_err(|error| BadConfig::Parse(path.into(), Box::new(error)))
+    }
+}
+
+impl Config {
+    /// Checks what flags and file said, and reads the users file.
+    ///
+    /// # Errors
+    /// [`BadConfig`] for a value out of range or a users file at fault.
+    pub fn check(options: &Options) -> Result<Self, BadConfig> {
+        let range = |key, accepts| BadConfig::Range { key, accepts };
+        let port = options.port.unwrap_or(DEFAULT_PORT);
+        let listen = match options.bind {
+            Some(ip) => vec![SocketAddr::new(ip, port)],
+            None => vec![
+                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
+                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+            ],
+        };
+        let block_size = options.block_size.map_or(256 << 10, Size::get);
+        if !(4096..=64 << 20).contains(&block_size) {
+            return Err(range("block-size", "between 4K and 64M"));
+        }
+        if options.advertise.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
+            return Err(range("advertise", "an address that clients can connect to"));
+        }
+        let expiry = options.partial_expiry.unwrap_or(168);
+        Ok(Self {
+            listen,
+            root: options.root.clone(),
+            backend: options.backend.unwrap_or_default(),
+            block_size: usize::try_from(block_size).map_err(|_| range("block-size", "between 4K and 64M"))?,
+            in_place: options.in_place.unwrap_or(false),
+            sync_writes: options.sync_writes.unwrap_or(false),
+            partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
+            data_ports: options.data_ports,
+            advertise: options.advertise,
+            third_party: options.third_party.unwrap_or_default(),
+            drain_timeout: seconds(options.drain_timeout, 30),
+            log_format: options.log_format.unwrap_or_default(),
+            log_level: options.log_level.unwrap_or_default(),
+            policy: Arc::new(Policy::check(options)?),
+        })
+    }
+}
+
+impl Policy {
+    /// Checks the reloadable part of what flags and file said, and reads the users file.
+    ///
+    /// # Errors
+    /// [`BadConfig`] for a value out of range or a users file at fault.
+    pub fn check(options: &Options) -> Result<Self, BadConfig> {
+        let users = match &options.users {
+            None => Users::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|error| BadConfig::Read(path.clone(), error))?;
+                Users::parse(&text).map_err(|error| BadConfig::Users(path.clone(), error))?
+            }
+        };
+        Ok(Self {
+            anonymous: options.anonymous,
+            users,
+            max_sessions: count("max-sessions", options.max_sessions, 1000)?,
+            max_unauthenticated: count("max-unauthenticated", options.max_unauthenticated, 200)?,
+            max_streams: count("max-streams", options.max_streams, 128)?,
+            login_timeout: wait("login-timeout", options.login_timeout, 30)?,
+            idle_timeout: wait("idle-timeout", options.idle_timeout, 600)?,
+            connect_timeout: wait("connect-timeout", options.connect_timeout, 60)?,
+            stall_timeout: wait("stall-timeout", options.stall_timeout, 300)?,
+            login_delay: seconds(options.login_delay, 1),
+            login_attempts: options.login_attempts.unwrap_or(5),
+            lockout: wait("lockout", options.lockout, 300)?,
+        })
+    }
+
+    /// Says whether anybody can log in.
+    pub fn admits_anybody(&self) -> bool {
+        self.anonymous.is_some() || !self.users.is_empty()
+    }
+}
+
+fn count(key: &'static str, value: Option<u32>, default: u32) -> Result<usize, BadConfig> {
+    match value.unwrap_or(default) {
+        0 => Err(BadConfig::Range { key, accepts: "at least 1" }),
+        value => usize::try_from(value).map_err(|_| BadConfig::Range { key, accepts: "smaller" }),
+    }
+}
+
+fn wait(key: &'static str, value: Option<u32>, default: u32) -> Result<Duration, BadConfig> {
+    match value {
+        Some(0) => Err(BadConfig::Range { key, accepts: "at least 1 second" }),
+        value => Ok(seconds(value, default)),
+    }
+}
+
+fn seconds(value: Option<u32>, default: u32) -> Duration {
+    Duration::from_secs(value.unwrap_or(default).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gridftp.toml");
+        fs::write(&path, text).unwrap();
+        Options::read(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_file_has_the_keys_of_the_flags() {
+        let options = parse(
+            "port = 0\nbind = \"127.0.0.1\"\nanonymous = \"ro\"\ndata-ports = \"50000-50009\"\nblock-size = \"1M\"\n\
+             third-party = \"all\"\nin-place = true\nroot = \"/srv\"\n",
+        )
+        .unwrap();
+        let config = Config::check(&options).unwrap();
+        assert_eq!(config.listen, ["127.0.0.1:0".parse().unwrap()]);
+        assert_eq!(config.block_size, 1 << 20);
+        assert_eq!(config.data_ports, PortRange::new(50000, 50009));
+        assert_eq!(config.third_party, ThirdParty::All);
+        assert!(config.in_place && config.policy.admits_anybody());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_line_and_column() {
+        let error = parse("port = 0\n  max-sesions = 5\n").unwrap_err();
+        assert!(error.contains("line 2, column 3") && error.contains("max-sesions"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_line_and_column() {
+        for text in ["\nport = 70000\n", "\nanonymous = \"yes\"\n", "\nblock-size = \"1Q\"\n", "\ndata-ports = \"9-1\"\n"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("line 2, column"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = parse("port = 1\nmax-sessions = 7\n").unwrap();
+        let mut flags = Options::default();
+        flags.port = Some(2);
+        let merged = flags.or(file);
+        assert_eq!((merged.port, merged.max_sessions), (Some(2), Some(7)));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let refuse = |change: fn(&mut Options), key: &str| {
+            let mut options = Options::default();
+            change(&mut options);
+            let error = Config::check(&options).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        };
+        refuse(|o| o.max_sessions = Some(0), "max-sessions");
+        refuse(|o| o.idle_timeout = Some(0), "idle-timeout");
+        refuse(|o| o.block_size = Some(Size::bytes(1)), "block-size");
+        refuse(|o| o.advertise = Some(Ipv4Addr::UNSPECIFIED.into()), "advertise");
+        refuse(|o| o.users = Some("/nonexistent/users".into()), "users");
+    }
+
+    #[test]
+    fn without_a_word_nobody_gets_in() {
+        assert!(!Config::check(&Options::default()).unwrap().policy.admits_anybody());
+    }
+}

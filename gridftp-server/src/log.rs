@@ -1,0 +1,103 @@
+//! The log on stderr, and the transfer line that every file leaves in it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+
+use crate::config::{LogFormat, LogLevel};
+
+/// Sends all log lines of this process to stderr in the given form.
+///
+/// Does nothing when a subscriber is installed already.
+pub fn install(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    let installed = match format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
+    };
+    // Only fails where an embedding program has a subscriber, whose choice stands.
+    drop(installed);
+}
+
+/// Text from a peer, made safe for terminals and one line: everything unusual is escaped.
+pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c.is_control() || c == '\\' || ('\u{202a}'..='\u{202e}').contains(&c) {
+                    write!(f, "{}", c.escape_default())?;
+                } else {
+                    fmt::Write::write_char(f, c)?;
+                }
+            }
+            write!(f, "{}", chunk.invalid().escape_ascii())?;
+        }
+        Ok(())
+    }
+}
+
+/// What one transfer came to.
+#[derive(Debug)]
+pub(crate) struct TransferLine<'a> {
+    /// Login name.
+    pub(crate) user: &'a str,
+    /// `RETR`, `STOR`, …
+    pub(crate) verb: &'static str,
+    /// The file or directory.
+    pub(crate) path: &'a [u8],
+    /// Payload bytes moved.
+    pub(crate) bytes: u64,
+    /// From the command to its end.
+    pub(crate) took: Duration,
+    /// Data connections used.
+    pub(crate) streams: u32,
+    /// The control connection's other end.
+    pub(crate) peer: IpAddr,
+    /// What `SITE TASKID` said; empty for nothing.
+    pub(crate) task: &'a str,
+    /// `ok`, or why not.
+    pub(crate) result: &'a str,
+}
+
+impl TransferLine<'_> {
+    /// Writes the line: at level info, failures too.
+    pub(crate) fn write(&self) {
+        tracing::info!(
+            target: "transfer",
+            user = %Shown(self.user.as_bytes()),
+            verb = self.verb,
+            path = %Shown(self.path),
+            bytes = self.bytes,
+            seconds = self.took.as_secs_f64(),
+            streams = self.streams,
+            peer = %self.peer,
+            task = %Shown(self.task.as_bytes()),
+            result = %Shown(self.result.as_bytes()),
+            "transfer"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_write_lines_or_move_the_cursor() {
+        assert_eq!(Shown(b"a\nb\x1b[2J\\").to_string(), "a\\nb\\u{1b}[2J\\\\");
+        assert_eq!(Shown("€ ok".as_bytes()).to_string(), "€ ok");
+        assert_eq!(Shown(b"\xff\xfe").to_string(), "\\xff\\xfe");
+        assert_eq!(Shown("a\u{202e}b".as_bytes()).to_string(), "a\\u{202e}b");
+    }
+}

@@ -1,0 +1,69 @@
+//! Flags to configuration to `Server::run` to exit status; the only place that prints.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use gridftp_server::config::{Config, Options};
+
+mod daemon;
+mod passwd;
+
+/// Serves a directory tree over FTP and GridFTP.
+///
+/// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users nobody can log in. SIGTERM
+/// lets running transfers end and then stops; SIGHUP reads --config and --users again.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Cli {
+    /// TOML file with the same options as keys; a flag wins over it.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: Options,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes a line for the users file; the password is asked for, or read from standard input when
+    /// that is no terminal.
+    Passwd(passwd::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Some(Command::Passwd(args)) => passwd::run(&args),
+        None => serve(cli.config, cli.options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gridftp-server: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
+    let options = daemon::merge(file.as_deref(), &flags)?;
+    let config = Config::check(&options)?;
+    gridftp_server::log::install(config.log_format, config.log_level);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(daemon::run(config, file, flags, |address| {
+        println!("listening on {address}");
+        // Nobody waits for the line when standard output is closed.
+        drop(std::io::stdout().flush());
+    }))
+}
