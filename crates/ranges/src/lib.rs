@@ -1,32 +1,25 @@
-//! Byte-range arithmetic for restart markers, resume and holes.
+//! Byte-range arithmetic for restart markers, resume and holes: says what has arrived and what is missing.
+//!
+//! Offsets are `u64`, ranges are half-open and never empty, and a [`RangeSet`] keeps them sorted,
+//! apart and merged, so that two sets with the same members are equal.
+//!
+//! ```
+//! use byte_ranges::{Range64, RangeSet};
+//!
+//! let mut held: RangeSet = "0-100,200-300".parse()?;
+//! held.extend(Range64::new(100, 150));
+//! assert_eq!(held.to_string(), "0-150,200-300");
+//! assert_eq!(held.complement(400).to_string(), "150-200,300-400");
+//! assert_eq!(held.first_hole(), 150);
+//! # Ok::<(), byte_ranges::text::BadRanges>(())
+//! ```
 #![forbid(unsafe_code)]
 
-/// A non-empty half-open range of byte offsets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Range64 {
-    start: u64,
-    end: u64,
-}
+mod range;
+mod set;
+#[cfg(test)]
+mod tests;
+pub mod text;
 
-impl Range64 {
-    /// Makes the range from `start` up to, not including, `end`; `None` when that is empty.
-    pub const fn new(start: u64, end: u64) -> Option<Self> {
-        if start < end { Some(Self { start, end }) } else { None }
-    }
-
-    /// First offset.
-    pub const fn start(self) -> u64 {
-        self.start
-    }
-
-    /// One past the last offset.
-    pub const fn end(self) -> u64 {
-        self.end
-    }
-}
-
-/// A set of byte offsets held as sorted ranges that neither touch nor overlap.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
-pub struct RangeSet {
-    ranges: Vec<Range64>,
-}
+pub use range::Range64;
+pub use set::{Iter, RangeSet};
