@@ -25,13 +25,26 @@ pub trait Dsi: Send + Sync + 'static {
     fn stat(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Stat>> + Send;
 
     /// Opens a directory to be listed in batches.
-    fn list(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Self::Listing>> + Send;
+    fn list(
+        &self,
+        user: &User,
+        path: &DsiPath,
+    ) -> impl Future<Output = Result<Self::Listing>> + Send;
 
     /// Opens a file for reading.
-    fn read(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Self::Source>> + Send;
+    fn read(
+        &self,
+        user: &User,
+        path: &DsiPath,
+    ) -> impl Future<Output = Result<Self::Source>> + Send;
 
     /// Opens a file for writing.
-    fn write(&self, user: &User, path: &DsiPath, how: Create) -> impl Future<Output = Result<Self::Sink>> + Send;
+    fn write(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        how: Create,
+    ) -> impl Future<Output = Result<Self::Sink>> + Send;
 
     /// Makes a directory.
     fn make_dir(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send;
@@ -46,16 +59,36 @@ pub trait Dsi: Send + Sync + 'static {
     fn remove_tree(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send;
 
     /// Renames, replacing what is there.
-    fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> impl Future<Output = Result<()>> + Send;
+    fn rename(
+        &self,
+        user: &User,
+        from: &DsiPath,
+        to: &DsiPath,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Makes a symbolic link at `link` holding `target`.
-    fn symlink(&self, user: &User, target: &[u8], link: &DsiPath) -> impl Future<Output = Result<()>> + Send;
+    fn symlink(
+        &self,
+        user: &User,
+        target: &[u8],
+        link: &DsiPath,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Sets metadata; what `meta` leaves out stays.
-    fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> impl Future<Output = Result<()>> + Send;
+    fn set_meta(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        meta: Meta,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Cuts a file to `length` bytes; refuses to grow it.
-    fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> impl Future<Output = Result<()>> + Send;
+    fn truncate(
+        &self,
+        user: &User,
+        path: &DsiPath,
+        length: u64,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Hashes `length` bytes (to the end when `None`) from `offset`, in bounded memory; a digest
     /// in lower-case hexadecimal. `progress` learns the bytes done so far.

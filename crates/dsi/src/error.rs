@@ -61,7 +61,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Makes an error: what went wrong in which operation (`"open"`, `"rename"`).
     pub fn new(kind: ErrorKind, op: &'static str) -> Self {
-        Self { kind, op, path: String::new(), source: None }
+        Self {
+            kind,
+            op,
+            path: String::new(),
+            source: None,
+        }
     }
 
     /// Names the path, as the user knows it.
@@ -91,5 +96,83 @@ impl Error {
     /// Which path, as the user knows it; empty when none.
     pub fn path(&self) -> &str {
         &self.path
+    }
+}
+
+impl ErrorKind {
+    /// The kind in a few words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "no such file or directory",
+            Self::Denied => "permission denied",
+            Self::Outside => "the path leaves the exported tree",
+            Self::Exists => "the name exists already",
+            Self::NotDirectory => "not a directory",
+            Self::IsDirectory => "is a directory",
+            Self::NotEmpty => "the directory is not empty",
+            Self::NotRegular => "not a regular file",
+            Self::NoSpace => "no space left",
+            Self::Quota => "quota exceeded",
+            Self::TooLarge => "too large, or beyond the end of the file",
+            Self::BadName => "name not allowed or too long",
+            Self::ReadOnly => "the storage is read-only",
+            Self::Busy => "in use by another",
+            Self::Changed => "the file changed while in use",
+            Self::Mismatch => "the checksum differs",
+            Self::Incomplete => "less arrived than was announced",
+            Self::Unsupported => "not supported by this storage",
+            Self::Io => "the storage failed",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Error {
+    /// Whether the same operation may succeed when tried again without anyone changing anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Busy | ErrorKind::Changed | ErrorKind::Incomplete
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "storage: {}", self.op)?;
+        if !self.path.is_empty() {
+            write!(f, " {}", self.path)?;
+        }
+        write!(f, ": {}", self.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn says_this_level_only_and_keeps_the_cause() {
+        let cause = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let error = Error::new(ErrorKind::NoSpace, "write")
+            .at("/a b")
+            .because(cause);
+        assert_eq!(error.to_string(), "storage: write /a b: no space left");
+        assert_eq!(error.source().unwrap().to_string(), "no storage space");
+        assert!(!error.is_transient());
+        assert!(Error::new(ErrorKind::Busy, "open").is_transient());
     }
 }

@@ -7,7 +7,7 @@ use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 
 use crate::error::Result;
-use crate::types::Stat;
+use crate::types::{ChecksumAlgorithm, Stat, WriteModel};
 
 /// An object open for reading.
 pub trait Source: Send + Sync + 'static {
@@ -16,7 +16,8 @@ pub trait Source: Send + Sync + 'static {
 
     /// Reads at `offset` into the spare capacity of `into`, at most up to that capacity, and gives
     /// the buffer back longer by what was read. No growth means the end.
-    fn read_at(&self, offset: u64, into: BytesMut) -> impl Future<Output = Result<BytesMut>> + Send;
+    fn read_at(&self, offset: u64, into: BytesMut)
+    -> impl Future<Output = Result<BytesMut>> + Send;
 
     /// A descriptor whose bytes are the object's bytes, for send-file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -49,12 +50,21 @@ pub trait Sink: Send + Sync + 'static {
     /// this process dies; with `durable`, even after the machine does.
     ///
     /// Called before a restart marker names those bytes, and before a partial object is left.
-    fn checkpoint(&self, held: &RangeSet, durable: bool) -> impl Future<Output = Result<()>> + Send;
+    fn checkpoint(&self, held: &RangeSet, durable: bool)
+    -> impl Future<Output = Result<()>> + Send;
 
     /// What an earlier attempt left: bytes that this sink already holds.
     fn held(&self) -> RangeSet;
 
-    /// Completes the object of `size` bytes and publishes it under its name.
+    /// The order in which this object takes writes.
+    fn order(&self) -> WriteModel {
+        WriteModel::Random
+    }
+
+    /// Completes the object and publishes it under its name.
+    ///
+    /// When it fails, what was last recorded by `checkpoint` is kept for a restart, except after
+    /// [`ErrorKind::Mismatch`](crate::error::ErrorKind::Mismatch): wrong bytes are not kept.
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send;
 
     /// A descriptor to write to directly.
@@ -72,7 +82,59 @@ pub struct Finish {
     /// Modification time to set: seconds since 1970 and nanoseconds.
     pub modified: Option<(i64, u32)>,
     /// Algorithm and digest that the object must have before it is published.
-    pub checksum: Option<(crate::types::ChecksumAlgorithm, String)>,
+    pub checksum: Option<(ChecksumAlgorithm, String)>,
+    /// Permission bits to set; `None` keeps those of a replaced object, or takes the default.
+    pub mode: Option<u32>,
+    /// All that is written, where the caller kept account: an object that `size` calls larger is
+    /// refused as [`ErrorKind::Incomplete`](crate::error::ErrorKind::Incomplete).
+    pub held: Option<RangeSet>,
+}
+
+impl Finish {
+    /// Completes a whole object of `size` bytes.
+    pub fn whole(size: u64) -> Self {
+        Self {
+            size: Some(size),
+            ..Self::default()
+        }
+    }
+
+    /// Completes an object that keeps the length it has.
+    pub fn as_is() -> Self {
+        Self::default()
+    }
+
+    /// Sets the modification time: seconds since 1970 and nanoseconds.
+    #[must_use]
+    pub fn with_modified(mut self, seconds: i64, nanos: u32) -> Self {
+        self.modified = Some((seconds, nanos));
+        self
+    }
+
+    /// Publishes the object only if it has this digest, hexadecimal in any case.
+    #[must_use]
+    pub fn with_checksum(
+        mut self,
+        algorithm: ChecksumAlgorithm,
+        digest: impl Into<String>,
+    ) -> Self {
+        self.checksum = Some((algorithm, digest.into()));
+        self
+    }
+
+    /// Sets the permission bits.
+    #[must_use]
+    pub fn with_mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Says what is written, to be checked against the size.
+    #[must_use]
+    pub fn with_held(mut self, held: RangeSet) -> Self {
+        self.held = Some(held);
+        self
+    }
 }
 
 /// A directory being listed.

@@ -1,7 +1,10 @@
 //! `Stat`, `User`, `DsiPath`, `Create` and the other nouns of the interface.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 
 /// A path within the exported tree: absolute, normalised, bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,9 +33,52 @@ impl DsiPath {
         Some(Self(out))
     }
 
+    /// The root of the tree.
+    pub fn root() -> Self {
+        Self(vec![b'/'])
+    }
+
     /// The bytes, beginning with `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Whether this is the root of the tree.
+    pub fn is_root(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// The components; none for the root.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|b| *b == b'/').filter(|part| !part.is_empty())
+    }
+
+    /// The last component; `/` for the root.
+    pub fn name(&self) -> &[u8] {
+        self.parts().next_back().unwrap_or(b"/")
+    }
+
+    /// The directory it is in; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let cut = self
+            .0
+            .iter()
+            .rposition(|b| *b == b'/')
+            .filter(|_| !self.is_root())?;
+        Some(
+            self.0
+                .get(..cut)
+                .filter(|up| !up.is_empty())
+                .map_or_else(Self::root, |up| Self(up.to_vec())),
+        )
+    }
+
+    /// The entry `name` of this directory; `None` when that is no name of one component.
+    pub fn child(&self, name: &[u8]) -> Option<Self> {
+        if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
+            return None;
+        }
+        Self::new(&[self.as_bytes(), b"/", name].concat())
     }
 }
 
@@ -58,6 +104,17 @@ pub struct User {
     pub home: DsiPath,
     /// Whether anything may be changed.
     pub may_write: bool,
+}
+
+impl User {
+    /// A user called `name` whose sessions start in `home`.
+    pub fn new(name: impl Into<String>, home: DsiPath, may_write: bool) -> Self {
+        Self {
+            name: name.into(),
+            home,
+            may_write,
+        }
+    }
 }
 
 /// What an object is.
@@ -108,6 +165,39 @@ pub struct Stat {
     pub target: Option<Vec<u8>>,
 }
 
+impl Stat {
+    /// An object of that name and kind, empty, of 1970, with one link; the caller sets the rest.
+    pub fn new(name: impl Into<Vec<u8>>, kind: Kind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            size: 0,
+            modified: (0, 0),
+            mode: if kind == Kind::Directory {
+                0o755
+            } else {
+                0o644
+            },
+            links: 1,
+            uid: 0,
+            gid: 0,
+            device: 0,
+            inode: 0,
+            target: None,
+        }
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.kind == Kind::File
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+}
+
 /// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -141,52 +231,103 @@ pub struct Meta {
     pub modified: Option<(i64, u32)>,
 }
 
-/// A checksum algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ChecksumAlgorithm {
-    /// MD5.
-    Md5,
-    /// Adler-32.
-    Adler32,
-    /// SHA-1.
-    Sha1,
-    /// SHA-256.
-    Sha256,
-    /// SHA-512.
-    Sha512,
-    /// CRC-32C.
-    Crc32c,
+impl Meta {
+    /// Changes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the permission bits.
+    #[must_use]
+    pub fn with_mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Sets the group, by name or number.
+    #[must_use]
+    pub fn with_group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Sets the modification time: seconds since 1970 and nanoseconds.
+    #[must_use]
+    pub fn with_modified(mut self, seconds: i64, nanos: u32) -> Self {
+        self.modified = Some((seconds, nanos));
+        self
+    }
 }
 
-/// The order in which a backend can take writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WriteModel {
-    /// Any offset at any time.
-    Random,
-    /// Whole parts of this many bytes, in any order.
-    Parts(u64),
-    /// From the start to the end.
-    Sequential,
+/// A count that a long operation raises and an onlooker reads; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// A count of zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Raises the count.
+    pub fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
-/// What a backend can do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// Name for the FEAT line `DSI name-version`.
-    pub name: &'static str,
-    /// The order of writes it can take.
-    pub writes: WriteModel,
-    /// Checksum algorithms with their relative costs, cheapest first.
-    pub checksums: Vec<(ChecksumAlgorithm, u8)>,
-    /// Whether it has symbolic links.
-    pub symlinks: bool,
-    /// Whether an interrupted upload can be continued.
-    pub resume: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A count that a long operation raises and an onlooker reads.
-#[derive(Debug, Default)]
-pub struct Progress(AtomicU64);
+    #[test]
+    fn paths_are_normalised_and_never_rise_above_the_root() {
+        for (given, meant) in [
+            ("/", "/"),
+            ("//a///b/", "/a/b"),
+            ("/./a/./b/.", "/a/b"),
+            ("/../../a", "/a"),
+            ("/a/b/../../../c", "/c"),
+            ("/a/...", "/a/..."),
+            ("/%2e%2e/a", "/%2e%2e/a"),
+            ("/a\\..\\b", "/a\\..\\b"),
+        ] {
+            assert_eq!(
+                DsiPath::new(given.as_bytes()).unwrap().as_bytes(),
+                meant.as_bytes(),
+                "{given}"
+            );
+        }
+        assert_eq!(DsiPath::new(b"a"), None);
+        assert_eq!(DsiPath::new(b""), None);
+        assert_eq!(DsiPath::new(b"/a\0b"), None);
+        assert_eq!(
+            DsiPath::new(&[b"/".as_slice(), &[b'x'; 256]].concat()),
+            None
+        );
+        assert!(DsiPath::new(&[b"/".as_slice(), &[b'x'; 255]].concat()).is_some());
+    }
+
+    #[test]
+    fn paths_come_apart_and_together() {
+        let path = DsiPath::new(b"/a/b").unwrap();
+        assert_eq!(path.name(), b"b");
+        assert_eq!(path.parent(), DsiPath::new(b"/a"));
+        assert_eq!(path.parent().unwrap().parent(), Some(DsiPath::root()));
+        assert_eq!(DsiPath::root().parent(), None);
+        assert_eq!(DsiPath::root().name(), b"/");
+        assert_eq!(DsiPath::root().child(b"x"), DsiPath::new(b"/x"));
+        assert_eq!(path.child(b"c"), DsiPath::new(b"/a/b/c"));
+        assert_eq!(path.child(b".."), None);
+        assert_eq!(path.child(b"c/d"), None);
+        assert_eq!(path.parts().collect::<Vec<_>>(), [b"a", b"b"]);
+        assert_eq!(
+            format!("{}", DsiPath::new(b"/a\n\x1b").unwrap()),
+            "/a\\n\\x1b"
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! `Capabilities`: what FEAT may advertise for a backend, and the order in which it takes writes.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A checksum algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ChecksumAlgorithm {
+    /// MD5.
+    Md5,
+    /// Adler-32.
+    Adler32,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+    /// CRC-32C.
+    Crc32c,
+}
+
+impl ChecksumAlgorithm {
+    /// Every algorithm that has a name here.
+    pub const ALL: [Self; 6] = [
+        Self::Md5,
+        Self::Adler32,
+        Self::Sha1,
+        Self::Sha256,
+        Self::Sha512,
+        Self::Crc32c,
+    ];
+
+    /// The name on the wire, as `CKSM` and its FEAT line spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Md5 => "MD5",
+            Self::Adler32 => "ADLER32",
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+            Self::Crc32c => "CRC32C",
+        }
+    }
+
+    /// Finds the algorithm of that name in any case; `SHA-256` is as good as `SHA256`.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let plain: Vec<u8> = name.iter().copied().filter(|b| *b != b'-').collect();
+        Self::ALL
+            .into_iter()
+            .find(|a| a.name().as_bytes().eq_ignore_ascii_case(&plain))
+    }
+
+    /// Number of hexadecimal digits of a digest.
+    pub const fn hex_len(self) -> usize {
+        match self {
+            Self::Adler32 | Self::Crc32c => 8,
+            Self::Md5 => 32,
+            Self::Sha1 => 40,
+            Self::Sha256 => 64,
+            Self::Sha512 => 128,
+        }
+    }
+}
+
+impl fmt::Display for ChecksumAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name belongs to no known checksum algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownAlgorithm;
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown checksum algorithm, known are")?;
+        for (i, algorithm) in ChecksumAlgorithm::ALL.into_iter().enumerate() {
+            write!(f, "{}{algorithm}", if i == 0 { " " } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownAlgorithm {}
+
+impl FromStr for ChecksumAlgorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(s: &str) -> Result<Self, UnknownAlgorithm> {
+        Self::from_name(s.as_bytes()).ok_or(UnknownAlgorithm)
+    }
+}
+
+/// The order in which a backend, or one open object, can take writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteModel {
+    /// Any offset at any time.
+    Random,
+    /// Whole parts of this many bytes, in any order; the last one may be shorter.
+    Parts(u64),
+    /// From the start to the end.
+    Sequential,
+}
+
+/// What a backend can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Name for the FEAT line `DSI name-version`.
+    pub name: &'static str,
+    /// The order of writes it can take.
+    pub writes: WriteModel,
+    /// Checksum algorithms with their relative costs from 1 to 20, cheapest first.
+    pub checksums: Vec<(ChecksumAlgorithm, u8)>,
+    /// Whether it has symbolic links.
+    pub symlinks: bool,
+    /// Whether an interrupted upload can be continued.
+    pub resume: bool,
+    /// Whether what is written can be read again.
+    pub keeps: bool,
+    /// Whether it keeps permission bits and groups.
+    pub modes: bool,
+}
+
+impl Capabilities {
+    /// A backend that keeps what it is given and can do nothing else out of the ordinary.
+    pub fn new(name: &'static str, writes: WriteModel) -> Self {
+        Self {
+            name,
+            writes,
+            checksums: Vec::new(),
+            symlinks: false,
+            resume: false,
+            keeps: true,
+            modes: false,
+        }
+    }
+
+    /// Sets the checksum algorithms and their costs, and puts the cheapest first.
+    #[must_use]
+    pub fn with_checksums(mut self, checksums: impl Into<Vec<(ChecksumAlgorithm, u8)>>) -> Self {
+        self.checksums = checksums.into();
+        self.checksums.sort_by_key(|(_, cost)| *cost);
+        self
+    }
+
+    /// Says whether there are symbolic links.
+    #[must_use]
+    pub fn with_symlinks(mut self, symlinks: bool) -> Self {
+        self.symlinks = symlinks;
+        self
+    }
+
+    /// Says whether an interrupted upload can be continued.
+    #[must_use]
+    pub fn with_resume(mut self, resume: bool) -> Self {
+        self.resume = resume;
+        self
+    }
+
+    /// Says whether what is written can be read again.
+    #[must_use]
+    pub fn with_keeps(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
+        self
+    }
+
+    /// Says whether permission bits and groups are kept.
+    #[must_use]
+    pub fn with_modes(mut self, modes: bool) -> Self {
+        self.modes = modes;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_in_any_case_and_print_as_on_the_wire() {
+        for algorithm in ChecksumAlgorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+            assert_eq!(algorithm.to_string().to_lowercase().parse(), Ok(algorithm));
+        }
+        assert_eq!("sha-256".parse(), Ok(ChecksumAlgorithm::Sha256));
+        let unknown = "whirlpool".parse::<ChecksumAlgorithm>().unwrap_err();
+        assert!(unknown.to_string().ends_with("SHA512, CRC32C"), "{unknown}");
+    }
+}
