@@ -1,1 +1,84 @@
-fn main() {}
+//! `cargo xtask`: names the chores and hands the words after a name to it.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "chores talk to the person who runs them"
+)]
+
+mod bench;
+mod demo;
+mod fuzz;
+mod map;
+mod metadata;
+mod test;
+mod tidy;
+
+use std::env;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Result, bail, ensure};
+
+const USAGE: &str = "\
+usage: cargo xtask CHORE
+
+  demo [--quick]             copies real files between real programs and checks them
+  test [NAME...]             installs the peers where it may, then runs all tests
+  bench [--quick] [--only NAME] [--runs N]
+                             ratios against the Globus programs; `bench stack` measures layers
+  tidy                       checks what the compiler does not: ranks, manifests, map, first lines
+  map [--write]              prints the README's map of the tree, or puts it in place
+  fuzz [TARGET] [SECONDS]    runs fuzz targets (needs nightly and cargo-fuzz)";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    match chore(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn chore(words: &[String]) -> Result<()> {
+    let (name, rest) = words
+        .split_first()
+        .map_or(("help", &[][..]), |(name, rest)| (name.as_str(), rest));
+    match name {
+        "demo" => demo::run(rest),
+        "test" => test::run(rest),
+        "bench" => bench::run(rest),
+        "tidy" => tidy::run(),
+        "map" => map::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("no chore is called {other}\n{USAGE}"),
+    }
+}
+
+/// Returns the cargo that runs this chore.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(metadata::root());
+    cargo
+}
+
+/// Runs a command to its end and makes a failure of it an error.
+fn must(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    let words: Vec<_> = command
+        .get_args()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    ensure!(
+        status.success(),
+        "{} {}: {status}",
+        command.get_program().display(),
+        words.join(" ")
+    );
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The main job on real input: copies between real programs on loopback, digests checked, a table printed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use workspace_tests::{
+    Digests, Host, Profile, Tree, binaries, run as run_program, sha256, tree_digests,
+};
+
+use crate::{cargo, must};
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How much is copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Bytes of the one large file.
+    large: u64,
+    /// Number of small files.
+    files: u64,
+}
+
+impl Size {
+    /// What people see.
+    const FULL: Self = Self {
+        large: 256 << 20,
+        files: 1000,
+    };
+    /// What the tests run.
+    pub(crate) const QUICK: Self = Self {
+        large: 16 << 20,
+        files: 100,
+    };
+}
+
+/// Builds the programs as people run them and shows the main job.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let size = match words {
+        [] => Size::FULL,
+        [flag] if flag == "--quick" => Size::QUICK,
+        _ => bail!("demo takes --quick or nothing"),
+    };
+    println!("building gridftp-server and gridftp-cp (release)");
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "gridftp-server",
+        "--package",
+        "gridftp-client",
+        "--bins",
+    ]);
+    must(&mut build)?;
+    show(&binaries(Profile::Release)?, size)
+}
+
+/// Runs the job with the programs in `folder` and prints one row for each part of it.
+pub(crate) fn show(folder: &Path, size: Size) -> Result<()> {
+    let tree = Tree::new()?;
+    let demo = Demo {
+        client: folder.join("gridftp-cp"),
+        one: Host::from_binary(&folder.join("gridftp-server"), &tree.dir("one")?, &[])?,
+        two: Host::from_binary(&folder.join("gridftp-server"), &tree.dir("two")?, &[])?,
+        tree: &tree,
+    };
+    println!(
+        "servers listen on {} and {}",
+        demo.one.addr(),
+        demo.two.addr()
+    );
+    let large = tree.file("local/large", size.large, 1)?;
+    for n in 0..size.files {
+        tree.file(
+            &format!("local/small/dir {}/file {n}", n % 10),
+            1 + n * 10 % 4096,
+            n,
+        )?;
+    }
+    println!(
+        "{:<44} {:>10} {:>8} {:>8}  digest",
+        "what", "size", "seconds", "MB/s"
+    );
+    let streams = ["--parallel", "4", "--mode", "extended"];
+
+    let whole = sha256(&large)?;
+    demo.row(
+        "upload, MODE E, 4 streams",
+        size.large,
+        &streams,
+        &text(&large),
+        &demo.one.url("up"),
+        || Ok(sha256(&demo.one.path("up"))? == whole),
+    )?;
+    demo.row(
+        "download, MODE E, 4 streams",
+        size.large,
+        &streams,
+        &demo.one.url("up"),
+        &demo.local("down"),
+        || Ok(sha256(&tree.path("local/down"))? == whole),
+    )?;
+    let small = tree_digests(&tree.path("local/small"))?;
+    let bytes = bytes_below(&tree.path("local/small"), &small)?;
+    let what = format!("upload, tree of {} small files", size.files);
+    let source = demo.local("small/");
+    demo.row(
+        &what,
+        bytes,
+        &["--recursive"],
+        &source,
+        &demo.one.url("tree/"),
+        || Ok(tree_digests(&demo.one.path("tree"))? == small),
+    )?;
+    let what = format!("download, tree of {} small files", size.files);
+    demo.row(
+        &what,
+        bytes,
+        &["--recursive"],
+        &demo.one.url("tree/"),
+        &demo.local("back/"),
+        || Ok(tree_digests(&tree.path("local/back"))? == small),
+    )?;
+    let (from, to) = (demo.one.url("up"), demo.two.url("copy"));
+    demo.row(
+        "third party, server to server, 4 streams",
+        size.large,
+        &streams,
+        &from,
+        &to,
+        || Ok(sha256(&demo.two.path("copy"))? == whole),
+    )?;
+
+    let root = tree.root().to_path_buf();
+    drop(demo);
+    drop(tree);
+    ensure!(!root.exists(), "{} is left behind", root.display());
+    println!(
+        "all digests agree; servers stopped; {} removed",
+        root.display()
+    );
+    Ok(())
+}
+
+/// The programs and trees of one run.
+struct Demo<'a> {
+    client: PathBuf,
+    one: Host,
+    two: Host,
+    tree: &'a Tree,
+}
+
+impl Demo<'_> {
+    /// Copies, times, checks and prints one row.
+    fn row(
+        &self,
+        what: &str,
+        bytes: u64,
+        flags: &[&str],
+        from: &str,
+        to: &str,
+        same: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let mut copy = Command::new(&self.client);
+        run_program(copy.arg("--quiet").args(flags).args([from, to]), LIMIT)?
+            .ok()
+            .with_context(|| {
+                format!(
+                    "{what}; the servers said:\n{}{}",
+                    self.one.said(),
+                    self.two.said()
+                )
+            })?;
+        let seconds = started.elapsed().as_secs_f64();
+        let same = same()?;
+        let rate = megabytes(bytes) / seconds;
+        let digest = if same { "ok" } else { "WRONG" };
+        println!(
+            "{what:<44} {:>7.1} MB {seconds:>8.2} {rate:>8.0}  {digest}",
+            megabytes(bytes)
+        );
+        ensure!(same, "{what}: the copy differs from the original");
+        Ok(())
+    }
+
+    /// Returns the path of a local file or directory, a trailing slash kept.
+    fn local(&self, name: &str) -> String {
+        text(&self.tree.path("local").join(name))
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn bytes_below(root: &Path, files: &Digests) -> Result<u64> {
+    files
+        .keys()
+        .map(|name| Ok(fs::metadata(root.join(name))?.len()))
+        .sum()
+}

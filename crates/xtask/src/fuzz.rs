@@ -1,0 +1,55 @@
+//! Runs the fuzz targets of `tests/fuzz`, each for a while.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::metadata::root;
+use crate::{cargo, must};
+
+const SECONDS: &str = "60";
+
+/// Runs one target, or all, for so many seconds each.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let folder = root().join("tests/fuzz");
+    let listed =
+        fs::read_dir(folder.join("fuzz_targets")).context("tests/fuzz holds no fuzz_targets")?;
+    let mut targets: Vec<String> = listed
+        .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
+    targets.sort();
+    let (only, seconds) = match words {
+        [] => (None, SECONDS),
+        [target] => (Some(target), SECONDS),
+        [target, seconds] => (Some(target), seconds.as_str()),
+        _ => bail!("fuzz takes a target and a number of seconds"),
+    };
+    if let Some(only) = only {
+        ensure!(
+            targets.contains(only),
+            "no fuzz target is called {only}; there are {}",
+            targets.join(", ")
+        );
+        targets.retain(|target| target == only);
+    }
+    for target in targets {
+        let limit = format!("-max_total_time={seconds}");
+        // The toolchain word works only through rustup's own cargo, never the one that runs this chore.
+        must(
+            cargo()
+                .env_remove("RUSTUP_TOOLCHAIN")
+                .env("RUSTUP_TOOLCHAIN", "nightly")
+                .args([
+                    "fuzz",
+                    "run",
+                    "--fuzz-dir",
+                    "tests/fuzz",
+                    &target,
+                    "--",
+                    &limit,
+                ]),
+        )
+        .context("fuzzing needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! Which licences the crates of others may have.
+
+use crate::metadata::Metadata;
+
+/// As in `.deny.toml`, for those who have no cargo-deny.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-1-Clause",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Crates that end a build for other reasons.
+const BANNED: &[&str] = &["openssl-sys", "native-tls"];
+
+/// Reports every crate that may not be linked.
+pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
+    for package in &metadata.packages {
+        let licence = package.license.as_deref().unwrap_or("no licence");
+        if !permitted(licence) {
+            findings.push(format!(
+                "{} {}: its licence is {licence}",
+                package.name, package.version
+            ));
+        }
+        if BANNED.contains(&package.name.as_str()) {
+            findings.push(format!("{} {}: banned", package.name, package.version));
+        }
+    }
+}
+
+/// Returns whether an expression can be met: every part of an AND, any part of an OR.
+fn permitted(expression: &str) -> bool {
+    let expression = expression.trim();
+    if let Some(inner) = expression
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'))
+        && !inner.contains(['(', ')'])
+    {
+        return permitted(inner);
+    }
+    for (word, all) in [(" AND ", true), (" OR ", false), ("/", false)] {
+        let parts = split_outside(expression, word);
+        if parts.len() > 1 {
+            return if all {
+                parts.into_iter().all(permitted)
+            } else {
+                parts.into_iter().any(permitted)
+            };
+        }
+    }
+    ALLOWED.contains(&expression)
+}
+
+/// Splits at a word that stands outside of brackets.
+fn split_outside<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, _) in text.match_indices(word) {
+        let before = text.get(..at).unwrap_or_default();
+        if before.matches('(').count() == before.matches(')').count() {
+            parts.push(text.get(start..at).unwrap_or_default());
+            start = at + word.len();
+        }
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_read() {
+        for (text, good) in [
+            ("MIT", true),
+            ("MIT OR GPL-3.0", true),
+            ("Apache-2.0/MIT", true),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+            ("MIT AND GPL-3.0", false),
+            ("WTFPL", false),
+            ("Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT", true),
+        ] {
+            assert_eq!(permitted(text), good, "{text}");
+        }
+    }
+}

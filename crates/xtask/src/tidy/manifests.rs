@@ -1,0 +1,149 @@
+//! Manifests: what each inherits, where versions stand, and what features may do.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::Result;
+
+use crate::metadata::{Metadata, Package, root};
+
+/// What every member takes from the workspace.
+const INHERITED: &[&str] = &[
+    "version",
+    "edition",
+    "rust-version",
+    "license",
+    "repository",
+];
+
+/// Reports manifests that say something themselves which the workspace should say, or the reverse.
+pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
+    for package in metadata.members() {
+        let text = fs::read_to_string(&package.manifest_path)?;
+        let folder = package.folder().display().to_string();
+        for key in INHERITED {
+            if !text.contains(&format!("{key}.workspace = true")) {
+                findings.push(format!("{folder}/Cargo.toml: does not inherit {key}"));
+            }
+        }
+        if !text.contains("[lints]\nworkspace = true") {
+            findings.push(format!("{folder}/Cargo.toml: does not inherit the lints"));
+        }
+        if package
+            .description
+            .as_deref()
+            .unwrap_or_default()
+            .is_empty()
+        {
+            findings.push(format!(
+                "{folder}/Cargo.toml: has no description for the map"
+            ));
+        }
+        check_versions(&text, &folder, findings);
+        check_name(package, &folder, findings);
+        check_features(package, &folder, findings);
+    }
+    check_shared(findings)
+}
+
+/// Reports dependencies whose version stands in a member.
+fn check_versions(text: &str, folder: &str, findings: &mut Vec<String>) {
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with('[') {
+            inside = line.contains("dependencies");
+            continue;
+        }
+        let entry = inside && line.contains('=') && !line.starts_with(['#', ' ']);
+        if entry && !line.contains("workspace = true") {
+            findings.push(format!(
+                "{folder}/Cargo.toml: `{line}` belongs into the workspace's table"
+            ));
+        }
+    }
+}
+
+/// Reports a driver whose package is not named after its folder.
+fn check_name(package: &Package, folder: &str, findings: &mut Vec<String>) {
+    if let Some(name) = folder.strip_prefix("drivers/")
+        && package.name != format!("xio-{name}")
+    {
+        findings.push(format!(
+            "{folder}: its package is {}, not xio-{name}",
+            package.name
+        ));
+    }
+}
+
+/// Reports features of the facade that are not exactly its drivers, and features that do more than add.
+fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
+    if package.name != "xio" {
+        return;
+    }
+    let drivers: BTreeSet<&str> = package
+        .dependencies
+        .iter()
+        .filter_map(|dependency| dependency.name.strip_prefix("xio-"))
+        .collect();
+    let drivers: BTreeSet<&str> = drivers
+        .into_iter()
+        .filter(|name| !["core", "testkit"].contains(name))
+        .collect();
+    let features: BTreeSet<&str> = package
+        .features
+        .keys()
+        .map(String::as_str)
+        .filter(|f| *f != "default")
+        .collect();
+    for lonely in drivers.symmetric_difference(&features) {
+        findings.push(format!(
+            "{folder}/Cargo.toml: driver and feature `{lonely}` do not match"
+        ));
+    }
+    for (feature, adds) in package
+        .features
+        .iter()
+        .filter(|(feature, _)| *feature != "default")
+    {
+        if *adds != [format!("dep:xio-{feature}")] {
+            findings.push(format!(
+                "{folder}/Cargo.toml: feature `{feature}` does more than add its driver"
+            ));
+        }
+    }
+}
+
+/// Reports what the root lacks, and shared versions out of order.
+fn check_shared(findings: &mut Vec<String>) -> Result<()> {
+    for name in [
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "Cargo.lock",
+        "README.md",
+        ".deny.toml",
+        ".ci/run",
+    ] {
+        if !root().join(name).is_file() {
+            findings.push(format!("{name}: missing"));
+        }
+    }
+    let text = fs::read_to_string(root().join("Cargo.toml"))?;
+    let shared = text
+        .split_once("[workspace.dependencies]\n")
+        .map_or("", |(_, rest)| rest);
+    let shared = shared.split("\n[").next().unwrap_or_default();
+    for block in shared.split("\n\n") {
+        let names: Vec<&str> = block
+            .lines()
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(name, _)| name)
+            .collect();
+        if !names.is_sorted() {
+            findings.push(format!(
+                "Cargo.toml: shared versions from `{}` on are not in order",
+                names.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}

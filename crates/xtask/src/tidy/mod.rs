@@ -1,0 +1,46 @@
+//! Fails when the tree drifts from its own rules, naming every place where it does.
+
+mod files;
+mod licences;
+mod manifests;
+mod ranks;
+
+use std::fs;
+
+use anyhow::{Result, bail};
+
+use crate::map;
+use crate::metadata::{Metadata, root};
+
+/// Runs every check and reports all findings together.
+pub(crate) fn run() -> Result<()> {
+    let metadata = Metadata::read()?;
+    let mut findings = Vec::new();
+    ranks::check(&metadata, &mut findings);
+    manifests::check(&metadata, &mut findings)?;
+    licences::check(&metadata, &mut findings);
+    files::check(&metadata, &mut findings)?;
+    check_map(&metadata, &mut findings)?;
+    if findings.is_empty() {
+        println!(
+            "tidy: {} crates, nothing to complain about",
+            metadata.members().len()
+        );
+        return Ok(());
+    }
+    findings.sort();
+    bail!("{} findings:\n{}", findings.len(), findings.join("\n"))
+}
+
+fn check_map(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    if map::current(&readme)? != map::draw(metadata) {
+        findings.push(
+            "README.md: its map is not that of the tree; run `cargo xtask map --write`".into(),
+        );
+    }
+    if readme.lines().count() >= 200 {
+        findings.push("README.md: 200 lines or more".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Which crate may name which: dependencies point to lower ranks, and pure crates stay pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::metadata::{Dependency, Metadata, Package};
+
+/// What a crate is to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// No I/O, no clock, no runtime.
+    Pure,
+    /// What outsiders implement or call.
+    Interface,
+    /// Something behind an interface; plugins do not know each other.
+    Plugin,
+    /// Anything else.
+    Other,
+}
+
+use Kind::{Interface, Other, Plugin, Pure};
+
+/// The table of ranks. A folder that is not here is a finding, so a new crate takes its place on purpose.
+const RANKS: &[(&str, u8, Kind)] = &[
+    ("crates/ranges", 0, Pure),
+    ("crates/ftp-wire", 1, Pure),
+    ("crates/mode-e", 1, Pure),
+    ("crates/dsi", 1, Interface),
+    ("xio-core", 1, Interface),
+    ("crates/ftp-proto", 2, Pure),
+    ("crates/dsi-null", 2, Plugin),
+    ("crates/dsi-posix", 2, Plugin),
+    ("drivers/count", 2, Plugin),
+    ("drivers/file", 2, Plugin),
+    ("drivers/log", 2, Plugin),
+    ("drivers/tcp", 2, Plugin),
+    ("crates/data", 3, Other),
+    ("crates/xio", 3, Other),
+    ("gridftp-client", 4, Other),
+    ("gridftp-server", 4, Other),
+    // The suites' library drives programs, so chores and benches stand above it.
+    ("tests", 5, Other),
+    ("benches", 6, Other),
+    ("crates/xtask", 6, Other),
+];
+
+/// Doubles and conformance suites: knows interfaces, and is known to tests alone.
+const TESTKIT: &str = "crates/testkit";
+
+/// Reports every arrow between our crates that does not point downwards.
+pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
+    let ranks: BTreeMap<&str, (u8, Kind)> = RANKS
+        .iter()
+        .map(|&(folder, rank, kind)| (folder, (rank, kind)))
+        .collect();
+    let members = metadata.members();
+    for package in &members {
+        let folder = package.folder().display().to_string();
+        let place = ranks.get(folder.as_str()).copied();
+        if place.is_none() && folder != TESTKIT {
+            findings.push(format!(
+                "{folder}: has no rank in crates/xtask/src/tidy/ranks.rs"
+            ));
+            continue;
+        }
+        for dependency in package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.path.is_some())
+        {
+            let Some(target) = members.iter().find(|member| member.name == dependency.name) else {
+                continue;
+            };
+            let to = target.folder().display().to_string();
+            if let Some(why) = refused(place, dependency, &to, ranks.get(to.as_str()).copied()) {
+                findings.push(format!("{folder}: names {}: {why}", dependency.name));
+            }
+        }
+        if place.is_some_and(|(_, kind)| kind == Pure) {
+            if let Some(path) = reaches(metadata, package, "tokio") {
+                findings.push(format!("{folder}: a pure crate reaches tokio by {path}"));
+            }
+            check_bans(package, &folder, findings);
+        }
+    }
+}
+
+/// Returns why a crate at `from` may not name the one in folder `to`, or nothing when it may.
+fn refused(
+    from: Option<(u8, Kind)>,
+    dependency: &Dependency,
+    to: &str,
+    target: Option<(u8, Kind)>,
+) -> Option<String> {
+    let dev = dependency.kind.as_deref() == Some("dev");
+    if to == TESTKIT {
+        // The suites and benches are tests as a whole.
+        let allowed = dev || from.is_some_and(|(rank, _)| rank >= 5);
+        return (!allowed).then(|| "the testkit is a dev-dependency only".into());
+    }
+    let (target_rank, target_kind) = target?;
+    let Some((rank, kind)) = from else {
+        // The testkit itself.
+        return (target_rank > 1)
+            .then(|| format!("the testkit knows interfaces only, not rank {target_rank}"));
+    };
+    if target_rank >= rank {
+        return Some(format!("rank {rank} may not name rank {target_rank}"));
+    }
+    match (kind, target_kind) {
+        (Pure, Interface | Plugin | Other) if !dev => {
+            Some("a pure crate names pure crates only".into())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the way by which a package's ordinary dependencies lead to another, if they do.
+fn reaches(metadata: &Metadata, from: &Package, to: &str) -> Option<String> {
+    let nodes: BTreeMap<&str, _> = metadata
+        .resolve
+        .nodes
+        .iter()
+        .map(|node| (node.id.as_str(), node))
+        .collect();
+    let names: BTreeMap<&str, &str> = metadata
+        .packages
+        .iter()
+        .map(|p| (p.id.as_str(), p.name.as_str()))
+        .collect();
+    let mut seen = BTreeSet::new();
+    let mut open = vec![(from.id.as_str(), from.name.clone())];
+    while let Some((id, way)) = open.pop() {
+        for next in nodes.get(id).into_iter().flat_map(|node| &node.deps) {
+            let ordinary = next.dep_kinds.iter().any(|kind| kind.kind.is_none());
+            let name = names.get(next.pkg.as_str()).copied().unwrap_or_default();
+            let way = format!("{way} > {name}");
+            if ordinary && name == to {
+                return Some(way);
+            }
+            if ordinary && seen.insert(next.pkg.as_str()) {
+                open.push((&next.pkg, way));
+            }
+        }
+    }
+    None
+}
+
+/// Reports a pure crate whose own lint file does not ban clocks, sockets and files.
+fn check_bans(package: &Package, folder: &str, findings: &mut Vec<String>) {
+    let bans = [
+        "Instant::now",
+        "SystemTime::now",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "fs::File",
+    ];
+    let path = package.manifest_path.with_file_name(".clippy.toml");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    for ban in bans.into_iter().filter(|ban| !text.contains(ban)) {
+        findings.push(format!("{folder}/.clippy.toml: does not ban {ban}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(kind: Option<&str>) -> Dependency {
+        Dependency {
+            name: "x".into(),
+            kind: kind.map(Into::into),
+            path: None,
+        }
+    }
+
+    #[test]
+    fn arrows_point_down() {
+        let ask = |from, kind, to| refused(Some(from), &named(kind), "x", Some(to)).is_none();
+        assert!(ask((4, Other), None, (3, Other)));
+        assert!(!ask((4, Other), None, (4, Other)));
+        assert!(!ask((2, Plugin), Some("dev"), (2, Plugin)));
+        assert!(!ask((2, Pure), None, (1, Interface)));
+        assert!(ask((2, Pure), None, (1, Pure)));
+    }
+
+    #[test]
+    fn the_testkit_is_for_tests() {
+        let ask = |from, kind| refused(Some(from), &named(kind), TESTKIT, None).is_none();
+        assert!(ask((2, Plugin), Some("dev")));
+        assert!(!ask((2, Plugin), None));
+        assert!(ask((5, Other), None));
+    }
+}
