@@ -1,1 +1,67 @@
-//! Extended-block framing (MODE E) and its end-of-data bookkeeping, without I/O.
+//! Extended-block framing (MODE E, GFD.20 §4) and its end-of-data bookkeeping, without I/O.
+//!
+//! A file crosses any number of connections in blocks that say where they belong:
+//!
+//! ```text
+//!  0        1                       9                      17
+//!  +--------+-----------------------+-----------------------+-----------------
+//!  | flags  | count, big-endian     | offset, big-endian    | count bytes of payload
+//!  +--------+-----------------------+-----------------------+-----------------
+//!    0x80 EOR   ignored                 0x10 RESTART  refused: its payload is no file data
+//!    0x40 EOF   offset is the number    0x08 EOD      nothing more on this connection
+//!               of EODs to expect       0x04 CLOSE    the sender closes this connection
+//!    0x20 ERROR ignored                 0x03          reserved: an error
+//! ```
+//!
+//! The receiving half is one [`Deframer`] a connection and one [`Gather`] a listener; the sending
+//! half is one [`Scheduler`] a transfer. None of them ever sees payload: they say where the next
+//! bytes belong, and the caller moves them by the cheapest means it has.
+//!
+//! ```
+//! use mode_e::{Deframer, Gather, Header, Limits, Step};
+//!
+//! let mut wire = Header::data(4096, 3).to_bytes().to_vec();
+//! wire.extend(b"abc");
+//! wire.extend(Header::eof(1).to_bytes());
+//!
+//! let (mut deframer, mut gather) = (Deframer::new(Limits::default()), Gather::new(Limits::default()));
+//! gather.opened()?;
+//! let mut rest = wire.as_slice();
+//! while !gather.is_complete() {
+//!     match deframer.poll()? {
+//!         Step::Header { .. } => {
+//!             let taken = deframer.feed(rest);
+//!             rest = &rest[taken..];
+//!             if deframer.just_begun() {
+//!                 gather.begun()?;
+//!             }
+//!         }
+//!         Step::Payload { offset, len } => {
+//!             // write_at(offset, the next len bytes), in as many pieces as come
+//!             rest = &rest[len as usize..];
+//!             deframer.moved(len);
+//!             gather.record(offset, len)?;
+//!         }
+//!         Step::Eof { connections } => gather.eof(connections)?,
+//!         Step::Eod { .. } => gather.eod()?,
+//!         other => unreachable!("{other:?}"),
+//!     }
+//! }
+//! assert_eq!(gather.received().to_string(), "4096-4099");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod deframe;
+mod gather;
+mod header;
+mod limits;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use deframe::{Deframer, Step};
+pub use gather::{Gather, GatherError};
+pub use header::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header};
+pub use limits::Limits;
+pub use schedule::{Next, Scheduler, Streams};

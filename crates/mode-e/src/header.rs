@@ -1,0 +1,278 @@
+//! `Header` and its flags: parse and write 17 bytes.
+
+use std::fmt;
+
+use crate::Limits;
+
+/// Bytes of a block header.
+pub const HEADER_LEN: usize = 17;
+
+/// The descriptor byte of a block (GFD.20 §4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag: a block of data.
+    pub const NONE: Self = Self(0);
+    /// End of record; ignored.
+    pub const EOR: Self = Self(0x80);
+    /// The offset field holds the number of end-of-data marks to expect.
+    pub const EOF: Self = Self(0x40);
+    /// The sender suspects errors in the payload; ignored.
+    pub const ERROR: Self = Self(0x20);
+    /// The payload is a restart marker, not data.
+    pub const RESTART: Self = Self(0x10);
+    /// The last block of this connection for this transfer.
+    pub const EOD: Self = Self(0x08);
+    /// The sender closes this connection.
+    pub const CLOSE: Self = Self(0x04);
+    /// Bits no specification gives a meaning.
+    pub const RESERVED: Self = Self(0x03);
+
+    /// Takes the descriptor byte as it is.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// The descriptor byte.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Says whether any of `other`'s bits is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets of bits.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The header of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Header {
+    /// What the block means.
+    pub flags: Flags,
+    /// Bytes of payload that follow.
+    pub count: u64,
+    /// Where the payload belongs in the file, in bytes; with EOF, the number of end-of-data marks.
+    pub offset: u64,
+}
+
+impl Header {
+    /// A header of any content.
+    pub const fn new(flags: Flags, count: u64, offset: u64) -> Self {
+        Self {
+            flags,
+            count,
+            offset,
+        }
+    }
+
+    /// A block of `count` bytes at `offset`.
+    pub const fn data(offset: u64, count: u64) -> Self {
+        Self::new(Flags::NONE, count, offset)
+    }
+
+    /// The mark that ends one connection's part of a transfer.
+    pub const fn eod() -> Self {
+        Self::new(Flags::EOD, 0, 0)
+    }
+
+    /// The mark that ends one connection's part and announces how many such marks there are.
+    pub const fn eof(connections: u64) -> Self {
+        Self::new(Flags::EOF.with(Flags::EOD), 0, connections)
+    }
+
+    /// Reads a header; nothing is checked, see [`check`](Self::check).
+    pub fn parse(bytes: &[u8; HEADER_LEN]) -> Self {
+        let [flags, count @ .., _, _, _, _, _, _, _, _] = *bytes;
+        let [_, _, _, _, _, _, _, _, _, offset @ ..] = *bytes;
+        Self::new(
+            Flags(flags),
+            u64::from_be_bytes(count),
+            u64::from_be_bytes(offset),
+        )
+    }
+
+    /// The header as it goes over the wire.
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        let fields = std::iter::once(self.flags.0)
+            .chain(self.count.to_be_bytes())
+            .chain(self.offset.to_be_bytes());
+        for (byte, field) in bytes.iter_mut().zip(fields) {
+            *byte = field;
+        }
+        bytes
+    }
+
+    /// Refuses what no honest sender announces, or what cannot be understood in one way only.
+    ///
+    /// # Errors
+    ///
+    /// The first thing wrong with it.
+    pub fn check(self, limits: &Limits) -> Result<(), BadBlockKind> {
+        let Self {
+            flags,
+            count,
+            offset,
+        } = self;
+        if flags.has(Flags::RESERVED) {
+            return Err(BadBlockKind::ReservedBits {
+                descriptor: flags.0,
+            });
+        }
+        if flags.has(Flags::RESTART) {
+            return Err(BadBlockKind::RestartMarker);
+        }
+        if flags.has(Flags::EOF) {
+            // The offset field holds the count of marks, so payload would belong nowhere.
+            if count != 0 {
+                return Err(BadBlockKind::EofWithPayload { count });
+            }
+            if offset == 0 || offset > u64::from(limits.max_connections) {
+                return Err(BadBlockKind::AbsurdCount {
+                    announced: offset,
+                    limit: limits.max_connections,
+                });
+            }
+            return Ok(());
+        }
+        if count > limits.max_block {
+            return Err(BadBlockKind::TooLong {
+                count,
+                limit: limits.max_block,
+            });
+        }
+        // A mark without payload says nothing about a place in the file.
+        if count > 0
+            && offset
+                .checked_add(count)
+                .is_none_or(|end| end > limits.max_end)
+        {
+            return Err(BadBlockKind::BeyondEnd { offset, count });
+        }
+        Ok(())
+    }
+}
+
+/// A block that is refused, and where it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadBlock {
+    /// What was wrong.
+    pub kind: BadBlockKind,
+    /// Where the block's header began, in bytes since the connection was opened.
+    pub at: u64,
+}
+
+/// What is wrong with a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadBlockKind {
+    /// Descriptor bits without a meaning are set.
+    ReservedBits {
+        /// The descriptor byte.
+        descriptor: u8,
+    },
+    /// The block holds a restart marker, which is no file data.
+    RestartMarker,
+    /// An EOF block announces payload, which would have no offset.
+    EofWithPayload {
+        /// The announced bytes.
+        count: u64,
+    },
+    /// An EOF block announces no end-of-data mark, or more than there may be connections.
+    AbsurdCount {
+        /// The announced marks.
+        announced: u64,
+        /// The most that are taken.
+        limit: u32,
+    },
+    /// The payload is longer than a block may be.
+    TooLong {
+        /// The announced bytes.
+        count: u64,
+        /// The most that are taken.
+        limit: u64,
+    },
+    /// The block ends beyond the largest file there may be.
+    BeyondEnd {
+        /// Its offset.
+        offset: u64,
+        /// Its bytes.
+        count: u64,
+    },
+    /// The peer closes a connection that has not had its end-of-data mark.
+    CloseWithoutEod,
+    /// Too many blocks that say nothing.
+    TooManyEmpty {
+        /// The most that are taken.
+        limit: u32,
+    },
+    /// The connection ended within a header.
+    CutInHeader,
+    /// The connection ended within a block.
+    CutInPayload {
+        /// Bytes that were still to come.
+        missing: u64,
+    },
+    /// The connection ended between blocks, without an end-of-data mark.
+    CutBeforeEod,
+}
+
+impl fmt::Display for BadBlockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReservedBits { descriptor } => {
+                write!(f, "reserved bits in descriptor {descriptor:#04x}")
+            }
+            Self::RestartMarker => f.write_str("restart markers within the data are not taken"),
+            Self::EofWithPayload { count } => {
+                write!(f, "end-of-file block announces {count} bytes of payload")
+            }
+            Self::AbsurdCount { announced, limit } => {
+                write!(
+                    f,
+                    "{announced} end-of-data marks announced, 1 to {limit} are possible"
+                )
+            }
+            Self::TooLong { count, limit } => {
+                write!(f, "block of {count} bytes, the limit is {limit}")
+            }
+            Self::BeyondEnd { offset, count } => {
+                write!(
+                    f,
+                    "block of {count} bytes at offset {offset} ends beyond any file"
+                )
+            }
+            Self::CloseWithoutEod => f.write_str("close announced without an end-of-data mark"),
+            Self::TooManyEmpty { limit } => write!(f, "more than {limit} empty blocks"),
+            Self::CutInHeader => f.write_str("connection ended within a block header"),
+            Self::CutInPayload { missing } => {
+                write!(
+                    f,
+                    "connection ended {missing} bytes before the end of a block"
+                )
+            }
+            Self::CutBeforeEod => f.write_str("connection ended without an end-of-data mark"),
+        }
+    }
+}
+
+impl fmt::Display for BadBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "mode e: block at byte {} of the connection: {}",
+            self.at, self.kind
+        )
+    }
+}
+
+impl std::error::Error for BadBlock {}

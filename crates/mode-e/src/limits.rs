@@ -1,0 +1,69 @@
+//! `Limits`: what a peer may announce before it is refused.
+
+/// Bounds on what a peer chooses, checked at the header, before anything is allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Largest payload of one block, in bytes; 4 GiB unless set. Payload is never held whole, so
+    /// this guards sense, not memory.
+    pub max_block: u64,
+    /// Largest end of a block within the file, in bytes; 2^63 − 1 unless set, as file offsets are
+    /// signed.
+    pub max_end: u64,
+    /// Most blocks without payload and without meaning, for one connection and transfer; 1,024
+    /// unless set.
+    pub max_empty: u32,
+    /// Most connections of one transfer, and largest count of end-of-data marks; 1,024 unless set.
+    pub max_connections: u32,
+    /// Most separate ranges received; 65,536 (about 1.5 MiB) unless set.
+    pub max_ranges: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_block: 4 << 30,
+            max_end: i64::MAX as u64,
+            max_empty: 1024,
+            max_connections: 1024,
+            max_ranges: 65_536,
+        }
+    }
+}
+
+impl Limits {
+    /// Sets [`max_block`](Self::max_block), in bytes.
+    #[must_use]
+    pub const fn with_max_block(mut self, bytes: u64) -> Self {
+        self.max_block = bytes;
+        self
+    }
+
+    /// Sets [`max_end`](Self::max_end), in bytes.
+    #[must_use]
+    pub const fn with_max_end(mut self, bytes: u64) -> Self {
+        self.max_end = bytes;
+        self
+    }
+
+    /// Sets [`max_empty`](Self::max_empty).
+    #[must_use]
+    pub const fn with_max_empty(mut self, blocks: u32) -> Self {
+        self.max_empty = blocks;
+        self
+    }
+
+    /// Sets [`max_connections`](Self::max_connections).
+    #[must_use]
+    pub const fn with_max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Sets [`max_ranges`](Self::max_ranges).
+    #[must_use]
+    pub const fn with_max_ranges(mut self, ranges: usize) -> Self {
+        self.max_ranges = ranges;
+        self
+    }
+}
