@@ -1,1 +1,69 @@
 //! Traits and stacks: transports and transforms that compose, in types and from strings.
+//!
+//! # The idea
+//!
+//! A **stack** is a transport with layers on it, read bottom first, in types and strings alike:
+//!
+//! ```text
+//! Tcp::default().push(Count::new()).push(Log::new())
+//! registry.stack("tcp,count,log")
+//! ```
+//!
+//! A stack is a value and is itself a transport, so a stack can be put wherever a socket can.
+//!
+//! There are two planes, because they have opposite needs:
+//!
+//! | Plane | Traits | Shape | Why |
+//! | --- | --- | --- | --- |
+//! | Data, per byte | [`Stream`], [`Datagram`] | poll-based, object-safe | no allocation, cancel-safe, the same trait boxed and typed |
+//! | Set-up, per connection | [`Transport`], [`Passive`], [`Listener`], [`Incoming`], [`Transform`] | `async fn` | clear to write; erased once, by [`DynStack`] |
+//!
+//! A driver is one of three kinds: a **base** opens handles by itself (`tcp`, `file`); a **layer**
+//! is a [`Transform`] of the handle below; an **over** is a transport that opens handles of its
+//! own in the stack below. [`Registry`] knows drivers by name, [`Plan`] is a stack string.
+//!
+//! # What a driver must keep to
+//!
+//! The rules for end of file, shutdown and cancellation are one table, in [`stream`], and one
+//! suite (`xio_testkit::driver_suite`) that runs over every driver.
+//!
+//! # Left for later
+//!
+//! Completion-based I/O (`io_uring`) wants buffers that are owned by the operation. This crate takes
+//! tokio's readiness-based traits instead, for their reach; the data plane would need a second
+//! handle trait for the other kind.
+
+#![forbid(unsafe_code)]
+
+mod copy;
+mod datagram;
+mod erased;
+mod error;
+mod info;
+mod percent;
+mod plan;
+mod pool;
+mod registry;
+mod stack;
+pub mod stream;
+mod tap;
+mod target;
+mod transform;
+mod transport;
+mod value;
+
+pub use copy::{Positional, copy, copy_file};
+pub use datagram::{Bind, BoxDatagram, Datagram, Received, Transmit};
+pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
+pub use error::{Error, ErrorKind, Operation, Result, at_layer};
+pub use info::Info;
+pub use plan::{Entry, Opt, OptionText, Plan};
+pub use pool::{Block, Pool};
+pub use registry::{Driver, Registry};
+pub use stack::{Stack, StackIncoming, StackListener};
+pub use stream::{BoxStream, Stream};
+pub use tap::{Observer, Tap};
+pub use target::{SocketHints, Target};
+pub use transform::Transform;
+pub use transport::{Incoming, Listener, Passive, Transport};
+pub use value::{BadValue, ByteSize, PortRange, Value, seconds};

@@ -1,0 +1,321 @@
+//! The `_dyn` twins of the set-up traits and `DynStack`; nothing here is on the data path.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::datagram::{Bind, BoxDatagram};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::info::Info;
+use crate::stream::{BoxStream, Stream};
+use crate::target::Target;
+use crate::transform::Transform;
+use crate::transport::{Incoming, Listener, Passive, Transport};
+
+/// A boxed future, as the twins give it.
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// [`Transport`] without its types.
+trait TransportDyn: Send + Sync + 'static {
+    /// Twin of [`Transport::connect`].
+    fn connect_dyn<'a>(&'a self, to: &'a Target) -> BoxFuture<'a, Result<BoxStream>>;
+}
+
+impl<T: Transport<Handle: Stream>> TransportDyn for T {
+    fn connect_dyn<'a>(&'a self, to: &'a Target) -> BoxFuture<'a, Result<BoxStream>> {
+        Box::pin(async move { Ok(Box::new(self.connect(to).await?) as BoxStream) })
+    }
+}
+
+/// [`Passive`] without its types.
+trait PassiveDyn: TransportDyn {
+    /// Twin of [`Passive::listen`].
+    fn listen_dyn<'a>(&'a self, at: &'a Target) -> BoxFuture<'a, Result<BoxListener>>;
+}
+
+impl<T: Passive<Handle: Stream>> PassiveDyn for T {
+    fn listen_dyn<'a>(&'a self, at: &'a Target) -> BoxFuture<'a, Result<BoxListener>> {
+        Box::pin(async move { Ok(BoxListener(Box::new(self.listen(at).await?))) })
+    }
+}
+
+/// [`Listener`] without its types.
+trait ListenerDyn: Send + 'static {
+    fn accept_dyn(&mut self) -> BoxFuture<'_, Result<BoxIncoming>>;
+    fn describe_dyn(&self, info: &mut Info);
+}
+
+impl<L: Listener<Handle: Stream>> ListenerDyn for L {
+    fn accept_dyn(&mut self) -> BoxFuture<'_, Result<BoxIncoming>> {
+        Box::pin(async move { Ok(BoxIncoming(Box::new(self.accept().await?))) })
+    }
+
+    fn describe_dyn(&self, info: &mut Info) {
+        self.describe(info);
+    }
+}
+
+/// [`Incoming`] without its types.
+trait IncomingDyn: Send + 'static {
+    fn open_dyn(self: Box<Self>) -> BoxFuture<'static, Result<BoxStream>>;
+    fn describe_dyn(&self, info: &mut Info);
+}
+
+impl<I: Incoming<Handle: Stream>> IncomingDyn for I {
+    fn open_dyn(self: Box<Self>) -> BoxFuture<'static, Result<BoxStream>> {
+        Box::pin(async move { Ok(Box::new((*self).open().await?) as BoxStream) })
+    }
+
+    fn describe_dyn(&self, info: &mut Info) {
+        self.describe(info);
+    }
+}
+
+/// A listener whose type was erased.
+pub struct BoxListener(Box<dyn ListenerDyn>);
+
+impl Listener for BoxListener {
+    type Handle = BoxStream;
+    type Incoming = BoxIncoming;
+
+    async fn accept(&mut self) -> Result<BoxIncoming> {
+        self.0.accept_dyn().await
+    }
+
+    fn describe(&self, info: &mut Info) {
+        self.0.describe_dyn(info);
+    }
+}
+
+impl fmt::Debug for BoxListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// An accepted peer whose type was erased.
+pub struct BoxIncoming(Box<dyn IncomingDyn>);
+
+impl Incoming for BoxIncoming {
+    type Handle = BoxStream;
+
+    fn describe(&self, info: &mut Info) {
+        self.0.describe_dyn(info);
+    }
+
+    async fn open(self) -> Result<BoxStream> {
+        self.0.open_dyn().await
+    }
+}
+
+impl fmt::Debug for BoxIncoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// [`Transform`] without its types.
+trait TransformDyn: Send + Sync + 'static {
+    fn initiate_dyn<'a>(
+        &'a self,
+        inner: BoxStream,
+        to: &'a Target,
+    ) -> BoxFuture<'a, Result<BoxStream>>;
+    fn respond_dyn(&self, inner: BoxStream) -> BoxFuture<'_, Result<BoxStream>>;
+    fn describe_dyn(&self, info: &mut Info);
+}
+
+impl<U: Transform<BoxStream, Handle: Stream>> TransformDyn for U {
+    fn initiate_dyn<'a>(
+        &'a self,
+        inner: BoxStream,
+        to: &'a Target,
+    ) -> BoxFuture<'a, Result<BoxStream>> {
+        Box::pin(async move { Ok(Box::new(self.initiate(inner, to).await?) as BoxStream) })
+    }
+
+    fn respond_dyn(&self, inner: BoxStream) -> BoxFuture<'_, Result<BoxStream>> {
+        Box::pin(async move { Ok(Box::new(self.respond(inner).await?) as BoxStream) })
+    }
+
+    fn describe_dyn(&self, info: &mut Info) {
+        self.describe(info);
+    }
+}
+
+/// A layer whose type was erased, as the registry's layer drivers make it.
+#[derive(Clone)]
+pub struct DynLayer(Arc<dyn TransformDyn>);
+
+impl DynLayer {
+    /// Erases a layer.
+    pub fn new<U: Transform<BoxStream, Handle: Stream>>(layer: U) -> Self {
+        Self(Arc::new(layer))
+    }
+}
+
+impl Transform<BoxStream> for DynLayer {
+    type Handle = BoxStream;
+
+    async fn initiate(&self, inner: BoxStream, to: &Target) -> Result<BoxStream> {
+        self.0.initiate_dyn(inner, to).await
+    }
+
+    async fn respond(&self, inner: BoxStream) -> Result<BoxStream> {
+        self.0.respond_dyn(inner).await
+    }
+
+    fn describe(&self, info: &mut Info) {
+        self.0.describe_dyn(info);
+    }
+}
+
+impl fmt::Debug for DynLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut info = Info::default();
+        self.describe(&mut info);
+        write!(f, "{info}")
+    }
+}
+
+/// A stack whose type was erased: what a stack string becomes.
+///
+/// It is a [`Transport`] and a [`Passive`] like any typed stack, so typed layers may sit on it.
+/// Listening on a stack whose bottom cannot listen is an error of kind
+/// [`Unsupported`](ErrorKind::Unsupported). Clones share the stack.
+#[derive(Clone)]
+pub struct DynStack {
+    active: Arc<dyn TransportDyn>,
+    passive: Option<Arc<dyn PassiveDyn>>,
+    /// The stack as a string, for messages.
+    text: Arc<str>,
+}
+
+impl DynStack {
+    /// Erases a transport that only opens actively; `text` is its stack string.
+    pub fn active(transport: impl Transport<Handle: Stream>, text: &str) -> Self {
+        Self {
+            active: Arc::new(transport),
+            passive: None,
+            text: text.into(),
+        }
+    }
+
+    /// Erases a transport that opens both ways; `text` is its stack string.
+    pub fn new(transport: impl Passive<Handle: Stream>, text: &str) -> Self {
+        let passive = Arc::new(transport);
+        Self {
+            active: Arc::clone(&passive) as Arc<dyn TransportDyn>,
+            passive: Some(passive),
+            text: text.into(),
+        }
+    }
+
+    /// Puts a layer on top; `text` is the layer's part of the stack string.
+    #[must_use]
+    pub fn layer(self, layer: DynLayer, text: &str) -> Self {
+        let whole = format!("{},{text}", self.text);
+        if self.can_listen() {
+            Self::new(self.push(layer), &whole)
+        } else {
+            Self::active(self.push(layer), &whole)
+        }
+    }
+
+    /// Whether [`listen`](Passive::listen) can work.
+    #[must_use]
+    pub fn can_listen(&self) -> bool {
+        self.passive.is_some()
+    }
+
+    /// The stack as a string.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Transport for DynStack {
+    type Handle = BoxStream;
+
+    async fn connect(&self, to: &Target) -> Result<BoxStream> {
+        self.active.connect_dyn(to).await
+    }
+}
+
+impl Passive for DynStack {
+    type Listener = BoxListener;
+
+    async fn listen(&self, at: &Target) -> Result<BoxListener> {
+        match &self.passive {
+            Some(passive) => passive.listen_dyn(at).await,
+            None => Err(Error::new(
+                ErrorKind::Unsupported,
+                self.text.to_string(),
+                Operation::Listen,
+                "this stack only opens actively; listen on one whose bottom is a socket",
+            )),
+        }
+    }
+}
+
+impl fmt::Debug for DynStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for DynStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// [`Bind`] without its types.
+trait BindDyn: Send + Sync + 'static {
+    fn bind_dyn<'a>(&'a self, at: &'a Target) -> BoxFuture<'a, Result<BoxDatagram>>;
+}
+
+impl<B: Bind> BindDyn for B {
+    fn bind_dyn<'a>(&'a self, at: &'a Target) -> BoxFuture<'a, Result<BoxDatagram>> {
+        Box::pin(async move { Ok(Box::new(self.bind(at).await?) as BoxDatagram) })
+    }
+}
+
+/// A source of datagram sockets whose type was erased: the bottom of a stack such as `udp,udt`.
+#[derive(Clone)]
+pub struct DynBind {
+    inner: Arc<dyn BindDyn>,
+    text: Arc<str>,
+}
+
+impl DynBind {
+    /// Erases it; `text` is its part of the stack string.
+    pub fn new(bind: impl Bind, text: &str) -> Self {
+        Self {
+            inner: Arc::new(bind),
+            text: text.into(),
+        }
+    }
+
+    /// The driver and its options as a string.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Bind for DynBind {
+    type Socket = BoxDatagram;
+
+    async fn bind(&self, at: &Target) -> Result<BoxDatagram> {
+        self.inner.bind_dyn(at).await
+    }
+}
+
+impl fmt::Debug for DynBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

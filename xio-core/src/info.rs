@@ -1,0 +1,95 @@
+//! `Info`: what an open handle or a listener can say about itself, layer by layer.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What a handle says of itself, filled by each layer in turn, the lowest first.
+#[derive(Default, Clone)]
+#[non_exhaustive]
+pub struct Info {
+    /// Names of the layers, the lowest first.
+    pub chain: Vec<Cow<'static, str>>,
+    /// Address of this end, where the lowest layer has one.
+    pub local: Option<SocketAddr>,
+    /// Address of the other end.
+    pub peer: Option<SocketAddr>,
+    /// What protects the bytes, as negotiated; `None` in the clear.
+    pub security: Option<String>,
+    /// Largest payload in bytes that travels in one piece, where a layer knows it.
+    pub mtu: Option<usize>,
+    extras: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Info {
+    /// Adds the name of a layer above those named so far.
+    pub fn layer(&mut self, name: impl Into<Cow<'static, str>>) {
+        self.chain.push(name.into());
+    }
+
+    /// Adds a fact of a type that only some callers know.
+    pub fn insert<T: Any + Send + Sync>(&mut self, extra: T) {
+        self.extras.push(Arc::new(extra));
+    }
+
+    /// The fact of type `T` of the highest layer that gave one.
+    #[must_use]
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.extras
+            .iter()
+            .rev()
+            .find_map(|extra| extra.downcast_ref())
+    }
+
+    /// Every fact of type `T`, the lowest layer first.
+    pub fn all<T: Any + Send + Sync>(&self) -> impl Iterator<Item = &T> {
+        self.extras.iter().filter_map(|extra| extra.downcast_ref())
+    }
+}
+
+/// Prints `tcp, count 127.0.0.1:4000 -> 127.0.0.1:2811`.
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.chain.join(", "))?;
+        if let Some(local) = self.local {
+            write!(f, " {local}")?;
+        }
+        if let Some(peer) = self.peer {
+            write!(f, " -> {peer}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Info")
+            .field("chain", &self.chain)
+            .field("local", &self.local)
+            .field("peer", &self.peer)
+            .field("security", &self.security)
+            .field("mtu", &self.mtu)
+            .field("extras", &self.extras.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extras_accumulate_and_the_highest_wins() {
+        let mut info = Info::default();
+        info.layer("tcp");
+        info.insert(1_u32);
+        info.layer("count");
+        info.insert(2_u32);
+        assert_eq!(info.get::<u32>(), Some(&2));
+        assert_eq!(info.all::<u32>().copied().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(info.get::<u64>(), None);
+        assert_eq!(info.to_string(), "tcp, count");
+    }
+}

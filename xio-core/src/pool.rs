@@ -1,0 +1,274 @@
+//! `Pool`: a bounded, shared stock of aligned blocks that wait in fair order for their users.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Blocks start at a multiple of this many bytes, so that direct I/O can use them.
+const ALIGN: usize = 4096;
+
+/// A bounded stock of blocks of one size, shared by every session.
+///
+/// Memory is taken when a block is first needed and kept for the next user. Clones share the stock.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    block_size: usize,
+    blocks: usize,
+    free: Mutex<Vec<BytesMut>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pool {
+    /// Makes a pool of at most `blocks` blocks of `block_size` bytes; both are at least 1.
+    #[must_use]
+    pub fn new(block_size: usize, blocks: usize) -> Self {
+        let blocks = blocks.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            shared: Arc::new(Shared {
+                block_size: block_size.max(1),
+                blocks,
+                free: Mutex::new(Vec::new()),
+                permits: Arc::new(Semaphore::new(blocks)),
+            }),
+        }
+    }
+
+    /// Size of every block in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.shared.block_size
+    }
+
+    /// How many blocks there are at most.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.shared.blocks
+    }
+
+    /// How many blocks nobody holds right now.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.shared.permits.available_permits()
+    }
+
+    /// Waits for an empty block; those who wait are served in the order they came.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in the queue and nothing else.
+    pub async fn get(&self) -> Block {
+        let permit = Arc::clone(&self.shared.permits)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
+        self.block(permit)
+    }
+
+    /// Takes an empty block if one is free and nobody waits for it.
+    #[must_use]
+    pub fn try_get(&self) -> Option<Block> {
+        let permit = Arc::clone(&self.shared.permits).try_acquire_owned().ok()?;
+        Some(self.block(permit))
+    }
+
+    /// Waits until `from` has bytes and gives a block with at most `limit` of them; empty at the end.
+    ///
+    /// A session that waits for its peer holds no block: the block is taken for the attempt and
+    /// given back when there is nothing to read.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: no byte was taken.
+    pub async fn read<R>(&self, from: &mut R, limit: usize) -> io::Result<Block>
+    where
+        R: AsyncRead + Unpin + ?Sized,
+    {
+        let mut turn = pin!(None);
+        poll_fn(|cx| {
+            if turn.is_none() {
+                turn.set(Some(self.get()));
+            }
+            let Some(waiting) = turn.as_mut().as_pin_mut() else {
+                unreachable!("set just above");
+            };
+            let mut block = ready!(waiting.poll(cx));
+            turn.set(None);
+            let n = ready!(block.poll_fill(cx, Pin::new(&mut *from), limit))?;
+            debug_assert_eq!(n, block.len(), "the block was empty");
+            Poll::Ready(Ok(block))
+        })
+        .await
+    }
+
+    fn block(&self, permit: OwnedSemaphorePermit) -> Block {
+        let kept = self.free().pop();
+        Block {
+            memory: kept.unwrap_or_else(|| aligned(self.shared.block_size)),
+            pool: self.clone(),
+            _permit: permit,
+        }
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<BytesMut>> {
+        // A list of buffers is whole at every instant, so a panic elsewhere does not spoil it.
+        self.shared
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} blocks of {} bytes free",
+            self.available(),
+            self.blocks(),
+            self.block_size()
+        )
+    }
+}
+
+/// Allocates an empty buffer of `size` bytes that starts on a page boundary.
+fn aligned(size: usize) -> BytesMut {
+    let mut memory = BytesMut::with_capacity(size.saturating_add(ALIGN));
+    let skip = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+    memory.put_bytes(0, skip);
+    // Gives away the front; the rest keeps its place until the buffer grows, which it never does.
+    drop(memory.split_to(skip));
+    memory
+}
+
+/// A block of a [`Pool`], filled from the front; dropping it gives it back.
+pub struct Block {
+    memory: BytesMut,
+    pool: Pool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Block {
+    /// Size of the block in bytes, filled or not.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.pool.block_size()
+    }
+
+    /// How many bytes may still be added.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.size().saturating_sub(self.memory.len())
+    }
+
+    /// The filled part, to be changed in place.
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
+    /// Forgets what is filled.
+    pub fn clear(&mut self) {
+        self.memory.clear();
+    }
+
+    /// Keeps only the first `len` filled bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.memory.truncate(len);
+    }
+
+    /// Adds as much of `bytes` as there is room for and gives how many that was.
+    pub fn extend(&mut self, bytes: &[u8]) -> usize {
+        let part = bytes.get(..self.room()).unwrap_or(bytes);
+        self.memory.extend_from_slice(part);
+        part.len()
+    }
+
+    /// Lends the memory to an interface that works on `BytesMut`; give it back with
+    /// [`restore`](Self::restore), or the pool allocates anew for the next user.
+    #[must_use]
+    pub fn take(&mut self) -> BytesMut {
+        std::mem::take(&mut self.memory)
+    }
+
+    /// Takes memory back that [`take`](Self::take) lent, filled or not.
+    pub fn restore(&mut self, memory: BytesMut) {
+        self.memory = memory;
+    }
+
+    /// Reads once into the free part, at most `limit` bytes; 0 at the end or when it is full.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub fn poll_fill<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut from: Pin<&mut R>,
+        limit: usize,
+    ) -> Poll<io::Result<usize>>
+    where
+        R: AsyncRead + Unpin + ?Sized,
+    {
+        let room = self.room().min(limit);
+        if room == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        let mut window = (&mut self.memory).limit(room);
+        // Tokio's future reads straight into memory that was never written, and keeps no state.
+        let attempt = pin!(from.read_buf(&mut window));
+        attempt.poll(cx)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+/// The block goes back to its pool when the last clone of the `Bytes` is dropped.
+impl From<Block> for Bytes {
+    fn from(block: Block) -> Self {
+        Self::from_owner(block)
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.memory.len(), self.size())
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.clear();
+        // Lent memory that never came back, or came back another, is not worth keeping.
+        if memory.capacity() >= self.pool.block_size() {
+            self.pool.free().push(memory);
+        }
+        // The permit follows, after the memory is there for the next user.
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! `Registry`: names to drivers, and stack strings to stacks; `restrict` for strings from a peer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::erased::{DynBind, DynLayer, DynStack};
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::plan::{Entry, Opt, Plan};
+
+type Make<T> = Arc<dyn Fn(&Entry) -> Result<T> + Send + Sync>;
+type MakeOver<B, T> = Arc<dyn Fn(&Entry, B) -> Result<T> + Send + Sync>;
+
+/// What a driver needs below and yields above.
+#[derive(Clone)]
+enum Kind {
+    /// Bottom of a stack: yields a byte stream.
+    Base(Make<DynStack>),
+    /// Bottom of a stack: yields a datagram socket.
+    Socket(Make<DynBind>),
+    /// Byte stream on byte stream.
+    Layer(Make<DynLayer>),
+    /// Transport over a transport: opens its own handles below.
+    Over(MakeOver<DynStack, DynStack>),
+    /// Byte streams over a datagram socket.
+    OverSocket(MakeOver<DynBind, DynStack>),
+}
+
+/// A driver as a registry knows it: name, options and how to make one.
+#[derive(Clone)]
+pub struct Driver {
+    name: &'static str,
+    about: &'static str,
+    options: &'static [Opt],
+    kind: Kind,
+}
+
+impl Driver {
+    /// A driver at the bottom of a stack that yields byte streams.
+    pub fn base(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry) -> Result<DynStack> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::Base(Arc::new(make));
+        Self {
+            name,
+            about,
+            options,
+            kind,
+        }
+    }
+
+    /// A driver at the bottom of a stack that yields datagram sockets.
+    pub fn socket(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry) -> Result<DynBind> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::Socket(Arc::new(make));
+        Self {
+            name,
+            about,
+            options,
+            kind,
+        }
+    }
+
+    /// A layer: byte stream on byte stream.
+    pub fn layer(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry) -> Result<DynLayer> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::Layer(Arc::new(make));
+        Self {
+            name,
+            about,
+            options,
+            kind,
+        }
+    }
+
+    /// A transport over the stack below, which opens its own handles there.
+    pub fn over(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry, DynStack) -> Result<DynStack> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::Over(Arc::new(make));
+        Self {
+            name,
+            about,
+            options,
+            kind,
+        }
+    }
+
+    /// A transport that makes byte streams over a datagram socket.
+    pub fn over_socket(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry, DynBind) -> Result<DynStack> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::OverSocket(Arc::new(make));
+        Self {
+            name,
+            about,
+            options,
+            kind,
+        }
+    }
+
+    /// Its name in a stack string.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What it does, in one sentence.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.about
+    }
+
+    /// The options it accepts.
+    #[must_use]
+    pub fn options(&self) -> &'static [Opt] {
+        self.options
+    }
+
+    /// Whether a stack can begin with it.
+    #[must_use]
+    pub fn is_base(&self) -> bool {
+        matches!(self.kind, Kind::Base(_) | Kind::Socket(_))
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What has been built so far, from the bottom.
+enum Built {
+    Nothing,
+    Stream(DynStack),
+    Socket(DynBind),
+}
+
+/// The drivers that stack strings may name.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    drivers: BTreeMap<&'static str, Driver>,
+}
+
+impl Registry {
+    /// A registry without drivers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a driver; one of the same name is replaced.
+    pub fn register(&mut self, driver: Driver) -> &mut Self {
+        self.drivers.insert(driver.name, driver);
+        self
+    }
+
+    /// A registry with those of these drivers that this one holds: what a peer's string may name.
+    #[must_use]
+    pub fn restrict<S: AsRef<str>>(&self, allowed: &[S]) -> Self {
+        let mut smaller = self.clone();
+        smaller
+            .drivers
+            .retain(|name, _| allowed.iter().any(|a| a.as_ref() == *name));
+        smaller
+    }
+
+    /// The drivers, by name.
+    pub fn drivers(&self) -> impl Iterator<Item = &Driver> {
+        self.drivers.values()
+    }
+
+    /// The driver of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Driver> {
+        self.drivers.get(name)
+    }
+
+    /// Makes the stack that a string describes, bottom first: `tcp:nodelay=1;sndbuf=4M,count`.
+    ///
+    /// # Errors
+    /// [`BadPlan`](ErrorKind::BadPlan), [`UnknownDriver`](ErrorKind::UnknownDriver) or
+    /// [`BadOption`](ErrorKind::BadOption), each saying what would be accepted.
+    pub fn stack(&self, text: &str) -> Result<DynStack> {
+        self.build(&text.parse()?)
+    }
+
+    /// Makes the stack of a plan.
+    ///
+    /// # Errors
+    /// As [`stack`](Self::stack).
+    pub fn build(&self, plan: &Plan) -> Result<DynStack> {
+        let mut built = Built::Nothing;
+        let mut below = "";
+        for entry in plan.entries() {
+            let driver = self
+                .get(entry.driver())
+                .ok_or_else(|| self.unknown(entry.driver()))?;
+            built = place(driver, entry, built).map_err(|misfit| match misfit {
+                Misfit::Made(error) => error,
+                Misfit::Order(why) => Error::new(
+                    ErrorKind::BadPlan,
+                    plan.to_string(),
+                    Operation::Plan,
+                    format!("`{}` {}", driver.name, why.replace("{below}", below)),
+                ),
+            })?;
+            below = driver.name;
+        }
+        match built {
+            Built::Stream(stack) => Ok(stack),
+            Built::Socket(_) | Built::Nothing => Err(Error::new(
+                ErrorKind::BadPlan,
+                plan.to_string(),
+                Operation::Plan,
+                format!(
+                    "`{below}` yields a datagram socket; a layer that makes a byte stream of it must follow"
+                ),
+            )),
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let known: Vec<_> = self.drivers.keys().copied().collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        Error::new(
+            ErrorKind::UnknownDriver,
+            "stack",
+            Operation::Plan,
+            format!("no driver `{name}`; available drivers: {known}"),
+        )
+    }
+}
+
+enum Misfit {
+    Made(Error),
+    Order(&'static str),
+}
+
+impl From<Error> for Misfit {
+    fn from(error: Error) -> Self {
+        Self::Made(error)
+    }
+}
+
+/// Puts one driver on what is built below it.
+fn place(driver: &Driver, entry: &Entry, below: Built) -> std::result::Result<Built, Misfit> {
+    let text = entry.to_string();
+    Ok(match (&driver.kind, below) {
+        (Kind::Base(make), Built::Nothing) => Built::Stream(make(entry)?),
+        (Kind::Socket(make), Built::Nothing) => Built::Socket(make(entry)?),
+        (Kind::Base(_) | Kind::Socket(_), _) => {
+            return Err(Misfit::Order(
+                "stands at the bottom of a stack, not on `{below}`",
+            ));
+        }
+        (Kind::Layer(make), Built::Stream(stack)) => {
+            Built::Stream(stack.layer(make(entry)?, &text))
+        }
+        (Kind::Over(make), Built::Stream(stack)) => Built::Stream(make(entry, stack)?),
+        (Kind::OverSocket(make), Built::Socket(socket)) => Built::Stream(make(entry, socket)?),
+        (_, Built::Nothing) => {
+            return Err(Misfit::Order("needs a driver below it, such as `tcp`"));
+        }
+        (Kind::Layer(_) | Kind::Over(_), Built::Socket(_)) => {
+            return Err(Misfit::Order(
+                "needs a byte stream below it, but `{below}` yields a datagram socket",
+            ));
+        }
+        (Kind::OverSocket(_), Built::Stream(_)) => {
+            return Err(Misfit::Order(
+                "needs a datagram socket below it, but `{below}` yields a byte stream",
+            ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

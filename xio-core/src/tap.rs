@@ -1,0 +1,300 @@
+//! `Tap<S, O>`: forwards everything and tells an observer; the base of every pass-through layer.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::error::Operation;
+use crate::info::Info;
+use crate::stream::Stream;
+
+/// Sees what passes through a [`Tap`]; every method has a default that does nothing.
+pub trait Observer: Send + Unpin + 'static {
+    /// Whether this observer limits amounts; [`ready`](Self::ready) is asked only when it does.
+    const LIMITS: bool = false;
+
+    /// Grants at most `want` bytes to a read, a write or a send-file, or parks it.
+    ///
+    /// # Errors
+    /// An error fails the operation before it reaches the layer below.
+    fn ready(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        want: usize,
+    ) -> Poll<io::Result<usize>> {
+        let _ = (cx, op);
+        Poll::Ready(Ok(want))
+    }
+
+    /// `n` bytes were read; 0 is the proper end of the layer below.
+    fn read(&mut self, n: usize) {
+        let _ = n;
+    }
+
+    /// `n` bytes were taken by the layer below.
+    fn wrote(&mut self, n: usize) {
+        let _ = n;
+    }
+
+    /// `n` bytes went from a file to the layer below.
+    fn sent_file(&mut self, n: usize) {
+        self.wrote(n);
+    }
+
+    /// The stream was shut down in good order.
+    fn shut(&mut self) {}
+
+    /// The layer below cannot go on yet; an observer with a deadline may end the wait.
+    fn pending(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Error> {
+        let _ = (cx, op);
+        Poll::Pending
+    }
+
+    /// An operation failed below; not called for what the observer itself refused.
+    fn failed(&mut self, op: Operation, error: &io::Error) {
+        let _ = (op, error);
+    }
+
+    /// Adds the layer's name, and what it knows, to what the handle says of itself.
+    fn describe(&self, info: &mut Info);
+}
+
+/// A layer that leaves bytes as they are: forwards every method and tells an observer.
+pub struct Tap<S, O> {
+    inner: S,
+    observer: O,
+}
+
+impl<S, O> Tap<S, O> {
+    /// Puts `observer` on `inner`.
+    pub const fn new(inner: S, observer: O) -> Self {
+        Self { inner, observer }
+    }
+
+    /// The observer.
+    pub const fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The handle below.
+    pub const fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, O: Observer> Tap<S, O> {
+    #[inline]
+    fn grant(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        want: usize,
+    ) -> Poll<io::Result<usize>> {
+        if O::LIMITS && want > 0 {
+            self.observer.ready(cx, op, want)
+        } else {
+            Poll::Ready(Ok(want))
+        }
+    }
+
+    /// Tells the observer how the layer below answered.
+    #[inline]
+    fn settle<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        answer: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match answer {
+            Poll::Ready(Ok(value)) => Poll::Ready(Ok(value)),
+            Poll::Ready(Err(error)) => {
+                self.observer.failed(op, &error);
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => self.observer.pending(cx, op).map(Err),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin, O: Observer> AsyncRead for Tap<S, O> {
+    #[inline]
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let room = buf.remaining();
+        let granted = ready!(this.grant(cx, Operation::Read, room))?;
+        let before = buf.filled().len();
+        let answer = if granted >= room {
+            Pin::new(&mut this.inner).poll_read(cx, buf)
+        } else {
+            // A smaller window on the same memory; what it filled is then claimed in the larger.
+            let mut window = ReadBuf::new(buf.initialize_unfilled_to(granted));
+            let answer = Pin::new(&mut this.inner).poll_read(cx, &mut window);
+            let filled = window.filled().len();
+            buf.advance(filled);
+            answer
+        };
+        ready!(this.settle(cx, Operation::Read, answer))?;
+        // An empty buffer reads 0 bytes without being at the end.
+        if room > 0 {
+            this.observer.read(buf.filled().len() - before);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Cuts a list of slices down to `limit` bytes: how many are whole, and the part of the next.
+fn cut<'a>(bufs: &'a [IoSlice<'a>], limit: usize) -> (&'a [IoSlice<'a>], &'a [u8]) {
+    let mut left = limit;
+    for (whole, buf) in bufs.iter().enumerate() {
+        if buf.len() > left {
+            let (head, _) = bufs.split_at(whole);
+            return (head, buf.get(..left).unwrap_or_default());
+        }
+        left -= buf.len();
+    }
+    (bufs, &[])
+}
+
+impl<S: Stream, O: Observer> AsyncWrite for Tap<S, O> {
+    #[inline]
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let granted = ready!(this.grant(cx, Operation::Write, buf.len()))?;
+        let allowed = buf.get(..granted).unwrap_or(buf);
+        let answer = Pin::new(&mut this.inner).poll_write(cx, allowed);
+        let n = ready!(this.settle(cx, Operation::Write, answer))?;
+        this.observer.wrote(n);
+        Poll::Ready(Ok(n))
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let answer = if O::LIMITS {
+            let want = bufs.iter().map(|b| b.len()).sum();
+            let granted = ready!(this.grant(cx, Operation::Write, want))?;
+            match cut(bufs, granted) {
+                ([], part) => Pin::new(&mut this.inner).poll_write(cx, part),
+                // The cut-off part waits for the next call: a short write, as any other.
+                (whole, _) => Pin::new(&mut this.inner).poll_write_vectored(cx, whole),
+            }
+        } else {
+            Pin::new(&mut this.inner).poll_write_vectored(cx, bufs)
+        };
+        let n = ready!(this.settle(cx, Operation::Write, answer))?;
+        this.observer.wrote(n);
+        Poll::Ready(Ok(n))
+    }
+
+    #[inline]
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let answer = Pin::new(&mut this.inner).poll_flush(cx);
+        this.settle(cx, Operation::Flush, answer)
+    }
+
+    #[inline]
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let answer = Pin::new(&mut this.inner).poll_shutdown(cx);
+        ready!(this.settle(cx, Operation::Shutdown, answer))?;
+        this.observer.shut();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream, O: Observer> Stream for Tap<S, O> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        self.observer.describe(info);
+    }
+
+    #[inline]
+    fn is_send_file(&self) -> bool {
+        self.inner.is_send_file()
+    }
+
+    #[inline]
+    fn poll_send_file(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let granted = ready!(this.grant(cx, Operation::SendFile, len))?;
+        let answer = Pin::new(&mut this.inner).poll_send_file(cx, file, offset, granted.min(len));
+        let n = ready!(this.settle(cx, Operation::SendFile, answer))?;
+        this.observer.sent_file(n);
+        Poll::Ready(Ok(n))
+    }
+
+    #[inline]
+    fn poll_write_more(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let granted = ready!(this.grant(cx, Operation::Write, buf.len()))?;
+        // What is cut off here follows at once, so the promise holds for the part as well.
+        let allowed = buf.get(..granted).unwrap_or(buf);
+        let answer = Pin::new(&mut this.inner).poll_write_more(cx, allowed);
+        let n = ready!(this.settle(cx, Operation::Write, answer))?;
+        this.observer.wrote(n);
+        Poll::Ready(Ok(n))
+    }
+}
+
+impl<S: Stream, O: Observer> fmt::Debug for Tap<S, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_cut_at_the_limit() {
+        let bufs = [
+            IoSlice::new(b"abc"),
+            IoSlice::new(b""),
+            IoSlice::new(b"defg"),
+        ];
+        let count = |limit| {
+            let (whole, part) = cut(&bufs, limit);
+            (whole.len(), part.len())
+        };
+        assert_eq!(count(0), (0, 0));
+        assert_eq!(count(2), (0, 2));
+        assert_eq!(count(3), (2, 0));
+        assert_eq!(count(5), (2, 2));
+        assert_eq!(count(7), (3, 0));
+        assert_eq!(count(9), (3, 0));
+    }
+}

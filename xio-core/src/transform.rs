@@ -1,0 +1,31 @@
+//! `Transform`: one layer, both directions.
+
+use std::future::Future;
+
+use crate::error::Result;
+use crate::info::Info;
+use crate::target::Target;
+
+/// A layer: makes a handle of the handle below it.
+///
+/// [`Stack`](crate::Stack) supplies transport, listener and incoming from these two methods. A
+/// driver that opens more than one handle below is no transform but a transport over a transport.
+pub trait Transform<H>: Send + Sync + 'static {
+    /// What it makes.
+    type Handle: Send + 'static;
+
+    /// Puts the layer on a handle that was opened actively towards `to`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `inner`, which closes it.
+    fn initiate(&self, inner: H, to: &Target) -> impl Future<Output = Result<Self::Handle>> + Send;
+
+    /// Puts the layer on a handle that a peer opened.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `inner`, which closes it.
+    fn respond(&self, inner: H) -> impl Future<Output = Result<Self::Handle>> + Send;
+
+    /// Adds the name of the layer to what a listener says of itself.
+    fn describe(&self, info: &mut Info);
+}

@@ -1,0 +1,316 @@
+//! `Value`, `ByteSize`, `PortRange`: what the options of a stack string are made of.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes, written `4M` or, in bits, `8k`.
+///
+/// `K`, `M` and `G` multiply by powers of 1024; `b`, `k`, `m` and `g` do the same in bits, so
+/// `8k` is 1024 bytes, as in Globus XIO.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// So many bytes.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// The number of bytes for an interface that takes memory sizes; the largest one if it is more.
+    #[must_use]
+    pub fn in_memory(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = text.get(digits.len()..).unwrap_or_default();
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(BadValue);
+        }
+        let number: u64 = digits.parse().map_err(|_| BadValue)?;
+        let (factor, bits) = match unit {
+            "" => (1, false),
+            "K" => (1 << 10, false),
+            "M" => (1 << 20, false),
+            "G" => (1 << 30, false),
+            "b" => (1, true),
+            "k" => (1 << 10, true),
+            "m" => (1 << 20, true),
+            "g" => (1 << 30, true),
+            _ => return Err(BadValue),
+        };
+        let total = number.checked_mul(factor).ok_or(BadValue)?;
+        Ok(Self(if bits { total / 8 } else { total }))
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, unit) = match self.0 {
+            0 => (0, ""),
+            n if n % (1 << 30) == 0 => (n >> 30, "G"),
+            n if n % (1 << 20) == 0 => (n >> 20, "M"),
+            n if n % (1 << 10) == 0 => (n >> 10, "K"),
+            n => (n, ""),
+        };
+        write!(f, "{number}{unit}")
+    }
+}
+
+/// Ports from a low to a high one, both included; written `50000-51000` or `50000,51000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PortRange {
+    low: u16,
+    high: u16,
+}
+
+impl PortRange {
+    /// The ports from `low` to `high`; `None` when there are none, or when port 0 is among them.
+    #[must_use]
+    pub const fn new(low: u16, high: u16) -> Option<Self> {
+        if low == 0 || low > high {
+            return None;
+        }
+        Some(Self { low, high })
+    }
+
+    /// The lowest port.
+    #[must_use]
+    pub const fn low(self) -> u16 {
+        self.low
+    }
+
+    /// The highest port.
+    #[must_use]
+    pub const fn high(self) -> u16 {
+        self.high
+    }
+
+    /// Whether `port` is among them.
+    #[must_use]
+    pub const fn contains(self, port: u16) -> bool {
+        self.low <= port && port <= self.high
+    }
+
+    /// Every port once, beginning with the one that `start` falls on, so that users of one range
+    /// do not all try the same ports first.
+    pub fn from_start(self, start: usize) -> impl Iterator<Item = u16> {
+        let skip = start % (usize::from(self.high - self.low) + 1);
+        let all = self.low..=self.high;
+        all.clone().skip(skip).chain(all.take(skip))
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let (low, high) = text.split_once(['-', ',']).ok_or(BadValue)?;
+        let port = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+            true => text.parse().map_err(|_| BadValue),
+            false => Err(BadValue),
+        };
+        Self::new(port(low)?, port(high)?).ok_or(BadValue)
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.low, self.high)
+    }
+}
+
+/// The value is not of the kind that the option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadValue;
+
+impl fmt::Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value is not accepted")
+    }
+}
+
+impl std::error::Error for BadValue {}
+
+/// The value of one option, to be read as the kind that the driver knows it to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a>(&'a str);
+
+impl<'a> Value<'a> {
+    pub(crate) const fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// The text, `%HH` decoded.
+    #[must_use]
+    pub const fn text(self) -> &'a str {
+        self.0
+    }
+
+    /// A truth value: `yes y true t no n false f`, in any case, or a number that is 0 or not.
+    ///
+    /// # Errors
+    /// [`BadValue`] for anything else.
+    pub fn bool(self) -> Result<bool, BadValue> {
+        match self.0.to_ascii_lowercase().as_str() {
+            "yes" | "y" | "true" | "t" => Ok(true),
+            "no" | "n" | "false" | "f" => Ok(false),
+            number => number.parse::<i32>().map(|n| n != 0).map_err(|_| BadValue),
+        }
+    }
+
+    /// Anything that is read from text: numbers, [`ByteSize`], [`PortRange`], addresses.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn parse<T: FromStr>(self) -> Result<T, BadValue> {
+        self.0.parse().map_err(|_| BadValue)
+    }
+
+    /// A size in bytes; see [`ByteSize`].
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn size(self) -> Result<ByteSize, BadValue> {
+        self.parse()
+    }
+
+    /// An IP address, in brackets or not.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn ip(self) -> Result<IpAddr, BadValue> {
+        let inner = self.0.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        inner.unwrap_or(self.0).parse().map_err(|_| BadValue)
+    }
+
+    /// A time in seconds, above 0 and below a million, with at most three decimals (`2.5`).
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn seconds(self) -> Result<Duration, BadValue> {
+        let (whole, part) = self.0.split_once('.').unwrap_or((self.0, "0"));
+        let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(part) || part.len() > 3 || whole.len() > 6 {
+            return Err(BadValue);
+        }
+        let seconds: u64 = whole.parse().map_err(|_| BadValue)?;
+        let millis: u64 = format!("{part:0<3}").parse().map_err(|_| BadValue)?;
+        match Duration::from_millis(seconds * 1000 + millis) {
+            Duration::ZERO => Err(BadValue),
+            time => Ok(time),
+        }
+    }
+
+    /// A list whose first character is its delimiter: `#/bin/cat#file`.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is empty.
+    pub fn list(self) -> Result<Vec<&'a str>, BadValue> {
+        let mut chars = self.0.chars();
+        let delimiter = chars.next().ok_or(BadValue)?;
+        Ok(chars.as_str().split(delimiter).collect())
+    }
+}
+
+/// Prints a time as [`Value::seconds`] reads it.
+#[must_use]
+pub fn seconds(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => time.as_secs().to_string(),
+        millis => {
+            let text = format!("{}.{millis:03}", time.as_secs());
+            text.trim_end_matches('0').to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_count_bytes_or_bits() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1500", 1500),
+            ("10M", 10 << 20),
+            ("4K", 4096),
+            ("2G", 2 << 30),
+            ("8k", 1024),
+            ("8b", 1),
+            ("1m", 131_072),
+            ("10g", 10 * (1 << 30) / 8),
+        ] {
+            assert_eq!(text.parse(), Ok(ByteSize::new(bytes)), "{text}");
+        }
+        for text in [
+            "",
+            "M",
+            "4 M",
+            "-1",
+            "+1",
+            "1.5M",
+            "4MB",
+            "4T",
+            "99999999999999999999",
+            "18446744073709551615G",
+        ] {
+            assert_eq!(text.parse::<ByteSize>(), Err(BadValue), "{text}");
+        }
+    }
+
+    #[test]
+    fn truth_has_many_words() {
+        for text in ["yes", "Y", "true", "t", "1", "7"] {
+            assert_eq!(Value(text).bool(), Ok(true), "{text}");
+        }
+        for text in ["no", "N", "FALSE", "f", "0"] {
+            assert_eq!(Value(text).bool(), Ok(false), "{text}");
+        }
+        assert_eq!(Value("maybe").bool(), Err(BadValue));
+        assert_eq!(Value("").bool(), Err(BadValue));
+    }
+
+    #[test]
+    fn ranges_are_ordered_and_walked_once() {
+        assert_eq!("5-7".parse(), Ok(PortRange { low: 5, high: 7 }));
+        assert_eq!("5,5".parse(), Ok(PortRange { low: 5, high: 5 }));
+        for text in ["7-5", "0-5", "5", "5-", "5-70000", "+5-7"] {
+            assert_eq!(text.parse::<PortRange>(), Err(BadValue), "{text}");
+        }
+        let range = PortRange { low: 5, high: 8 };
+        assert_eq!(range.from_start(6).collect::<Vec<_>>(), [7, 8, 5, 6]);
+        let all = PortRange {
+            low: 1,
+            high: 65535,
+        };
+        assert_eq!(all.from_start(70_000).count(), 65535);
+    }
+
+    #[test]
+    fn times_and_lists() {
+        assert_eq!(Value("2.5").seconds(), Ok(Duration::from_millis(2500)));
+        assert_eq!(Value("30").seconds(), Ok(Duration::from_secs(30)));
+        for text in ["0", "0.0", "-1", "1.2345", "1000000", "", ".5", "1e3"] {
+            assert_eq!(Value(text).seconds(), Err(BadValue), "{text}");
+        }
+        assert_eq!(seconds(Duration::from_millis(2500)), "2.5");
+        assert_eq!(Value("#/bin/cat#a b").list(), Ok(vec!["/bin/cat", "a b"]));
+    }
+}
