@@ -184,7 +184,7 @@ impl Target {
         };
         // The subject may hold slashes, so it is taken off before the path is looked for.
         let (front, rest) = match whole.find('<') {
-            Some(at) => rest.split_at(at),
+            Some(at) => whole.split_at(at),
             None => ("", whole),
         };
         // Elsewhere a `<` means nothing.
