@@ -1,1 +1,13 @@
-//! Our programs against the Globus programs, curl and lftp.
+//! Our programs against the Globus programs, curl and lftp, digests compared every time.
+//!
+//! [`matrix`] crosses every operation with every way to run it, once with `globus-url-copy` against our server and once
+//! with `gridftp-cp` against the Globus server; third-party copies run between the two servers in both directions.
+//! [`captured`] holds what the matrix has no column for. A missing peer is said on standard error, never passed over.
+
+mod bed;
+mod captured;
+mod curl;
+mod lftp;
+mod matrix;
+mod restart;
+mod rows;

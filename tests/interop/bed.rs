@@ -1,0 +1,293 @@
+//! One copy: servers over fresh trees, files to copy, the client's command line, and the comparison afterwards.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{
+    Finished, Host, Peer, Tree, binary, file_url, run, sha256, sha256_range, tree_digests,
+};
+
+use crate::rows::{Load, Row};
+
+/// Which client copies; it decides which server it is tested against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// `globus-url-copy`, against our server.
+    Guc,
+    /// `gridftp-cp`, against the Globus server.
+    Cp,
+}
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the server.
+    Get,
+    /// To the server.
+    Put,
+    /// Between two servers, the data sent by ours.
+    FromOurs,
+    /// Between two servers, the data received by ours.
+    ToOurs,
+}
+
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(240);
+
+/// Over 4 GiB, and not a multiple of anything.
+const HUGE: u64 = (4 << 30) + 3_000_017;
+
+/// One end of a copy: a directory on disk and how the client names it.
+pub(crate) struct Place {
+    pub(crate) tree: Tree,
+    pub(crate) host: Option<Host>,
+}
+
+impl Place {
+    /// Returns a directory of this machine.
+    pub(crate) fn local() -> Result<Self> {
+        Ok(Self {
+            tree: Tree::new()?,
+            host: None,
+        })
+    }
+
+    /// Starts our server.
+    pub(crate) fn ours() -> Result<Self> {
+        let tree = Tree::new()?;
+        let host = Some(Host::ours(tree.root())?);
+        Ok(Self { tree, host })
+    }
+
+    /// Starts the Globus server, or returns nothing where it is missing.
+    pub(crate) fn globus() -> Result<Option<Self>> {
+        let tree = Tree::new()?;
+        let host = Host::globus(tree.root(), "interop")?;
+        Ok(host.is_some().then_some(Self { tree, host }))
+    }
+
+    /// Returns how clients name a file here.
+    pub(crate) fn url(&self, name: &str) -> String {
+        self.host
+            .as_ref()
+            .map_or_else(|| file_url(&self.path(name)), |host| host.url(name))
+    }
+
+    /// Returns where a file lies on disk.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.tree.path(name)
+    }
+
+    /// Returns what the server wrote, for messages.
+    pub(crate) fn said(&self) -> String {
+        self.host.as_ref().map(Host::said).unwrap_or_default()
+    }
+}
+
+impl Client {
+    /// Returns the command, or nothing where the client is missing.
+    pub(crate) fn command(self) -> Result<Option<Command>> {
+        Ok(match self {
+            Self::Guc => Peer::GlobusUrlCopy.require("interop"),
+            Self::Cp => Some(Command::new(binary("gridftp-cp")?)),
+        })
+    }
+
+    fn flags(self, row: &Row) -> &'static [&'static str] {
+        match self {
+            Self::Guc => row.guc,
+            Self::Cp => row.cp,
+        }
+    }
+
+    /// Returns the flags that copy a directory with all that is below it.
+    pub(crate) fn recursive(self) -> &'static [&'static str] {
+        match self {
+            Self::Guc => &["-r", "-cd"],
+            Self::Cp => &["-r"],
+        }
+    }
+
+    /// Returns source and destination for a way, or nothing where a server is missing.
+    pub(crate) fn places(self, way: Way) -> Result<Option<(Place, Place)>> {
+        let server = || match self {
+            Self::Guc => Place::ours().map(Some),
+            Self::Cp => Place::globus(),
+        };
+        let places = match way {
+            Way::Get => server()?.map(|from| Ok((from, Place::local()?))),
+            Way::Put => server()?.map(|to| Ok((Place::local()?, to))),
+            Way::FromOurs => Place::globus()?.map(|to| Ok((Place::ours()?, to))),
+            Way::ToOurs => Place::globus()?.map(|from| Ok((from, Place::ours()?))),
+        };
+        places.transpose()
+    }
+}
+
+/// Copies one row's load and compares.
+pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
+    let Some(mut command) = client.command()? else {
+        return Ok(());
+    };
+    let Some((from, to)) = client.places(way)? else {
+        return Ok(());
+    };
+    let _turn = matches!(row.load, Load::Sparse).then(heavy);
+    let names = lay(&from.tree, row.load)?;
+    command.args(client.flags(row));
+    match names.as_slice() {
+        [name] => {
+            to.tree.dir(&folder_of(name))?;
+            command.args([from.url(name), to.url(name)]);
+        }
+        names => {
+            to.tree.dir("many")?;
+            several(client, &mut command, &from, &to, names)?;
+        }
+    }
+    finish(&mut command, &from, &to)?;
+    if let Load::Part { offset, length } = row.load {
+        return same_part(client, &from, &to, offset, length);
+    }
+    for name in &names {
+        ensure!(
+            sha256(&from.path(name))? == sha256(&to.path(name))?,
+            "{name} differs"
+        );
+    }
+    let arrived = to.tree.names("")?.len();
+    ensure!(
+        arrived == names.len(),
+        "{arrived} files arrived instead of {}",
+        names.len()
+    );
+    Ok(())
+}
+
+/// Copies a tree of all kinds of files and compares.
+pub(crate) fn copy_tree(client: Client, way: Way, row: &Row) -> Result<()> {
+    let Some(mut command) = client.command()? else {
+        return Ok(());
+    };
+    let Some((from, to)) = client.places(way)? else {
+        return Ok(());
+    };
+    for n in 0..25 {
+        from.tree.file(&format!("tree/a/file {n}"), n * 1001, n)?;
+    }
+    from.tree.file("tree/a/b/c d/deep", 700_001, 1)?;
+    from.tree.file("tree/a/b/empty", 0, 2)?;
+    from.tree.file("tree/one byte", 1, 3)?;
+    from.tree.file("tree/large", 3_000_001, 4)?;
+    command.args(client.recursive()).args(client.flags(row));
+    command.args([from.url("tree/"), to.url("copy/of tree/")]);
+    finish(&mut command, &from, &to)?;
+    let (want, got) = (
+        tree_digests(&from.path("tree"))?,
+        tree_digests(&to.path("copy/of tree"))?,
+    );
+    ensure!(
+        want == got,
+        "trees differ: {:?} instead of {:?}",
+        got.keys(),
+        want.keys()
+    );
+    Ok(())
+}
+
+/// Runs a client to success; an error carries what all programs said.
+pub(crate) fn finish(command: &mut Command, from: &Place, to: &Place) -> Result<Finished> {
+    run(command, LONG).and_then(Finished::ok).with_context(|| {
+        format!(
+            "the source said:\n{}the destination said:\n{}",
+            from.said(),
+            to.said()
+        )
+    })
+}
+
+/// Makes the files of a load and returns their names.
+fn lay(tree: &Tree, load: Load) -> Result<Vec<String>> {
+    let names = match load {
+        Load::Many(count) => {
+            for n in 0..count {
+                tree.file(&format!("many/file {n}"), n * 117, n)?;
+            }
+            return Ok((0..count).map(|n| format!("many/file {n}")).collect());
+        }
+        Load::Blanks => {
+            tree.file("a  dir/ with blanks ", 70_001, 5)?;
+            "a  dir/ with blanks "
+        }
+        Load::File(size) => {
+            tree.file("file", size, 6)?;
+            "file"
+        }
+        Load::Part { .. } => {
+            tree.file("file", 5_000_003, 7)?;
+            "file"
+        }
+        Load::Sparse => {
+            tree.sparse("file", HUGE, 8)?;
+            "file"
+        }
+    };
+    Ok(vec![names.to_owned()])
+}
+
+fn folder_of(name: &str) -> String {
+    Path::new(name)
+        .parent()
+        .map(|folder| folder.display().to_string())
+        .unwrap_or_default()
+}
+
+/// Names many files on the command line, or in a list for the client that cannot.
+fn several(
+    client: Client,
+    command: &mut Command,
+    from: &Place,
+    to: &Place,
+    names: &[String],
+) -> Result<()> {
+    match client {
+        Client::Cp => {
+            command
+                .args(names.iter().map(|name| from.url(name)))
+                .arg(to.url("many/"));
+        }
+        Client::Guc => {
+            let lines = names
+                .iter()
+                .map(|name| format!("\"{}\" \"{}\"\n", from.url(name), to.url(name)));
+            // Beside the trees that are compared.
+            let list = from.tree.root().with_extension("list");
+            fs::write(&list, lines.collect::<String>())?;
+            command.arg("-f").arg(&list);
+        }
+    }
+    Ok(())
+}
+
+/// Compares a part: globus-url-copy keeps its place in the file, and so does a part put into a server's file.
+fn same_part(client: Client, from: &Place, to: &Place, offset: u64, length: u64) -> Result<()> {
+    let _ = client;
+    let want = sha256_range(&from.path("file"), offset, length)?;
+    ensure!(
+        sha256_range(&to.path("file"), offset, u64::MAX)? == want,
+        "the part differs"
+    );
+    let size = fs::metadata(to.path("file"))?.len();
+    ensure!(size == offset + length, "the copy ends at {size}");
+    Ok(())
+}
+
+/// Lets one test at a time fill the disk.
+fn heavy() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,342 @@
+//! What `globus-url-copy` is known to say to a server beyond the matrix, each with a look at the conversation.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Finished, run, sha256, sha256_range, tree_digests};
+
+use crate::bed::{Client, LIMIT, Place, Way};
+
+/// Runs `globus-url-copy -dbg` between two places and returns what it said.
+fn converse(
+    flags: &[&str],
+    env: &[(&str, &str)],
+    from: (&Place, &str),
+    to: (&Place, &str),
+) -> Result<Option<Finished>> {
+    let Some(mut command) = Client::Guc.command()? else {
+        return Ok(None);
+    };
+    command
+        .arg("-dbg")
+        .args(flags)
+        .envs(env.iter().copied())
+        .args([from.0.url(from.1), to.0.url(to.1)]);
+    let said = || {
+        format!(
+            "the source said:\n{}the destination said:\n{}",
+            from.0.said(),
+            to.0.said()
+        )
+    };
+    run(&mut command, LIMIT).with_context(said).map(Some)
+}
+
+/// Fails unless each of `lines` was sent or received.
+fn heard(finished: &Finished, lines: &[&str]) -> Result<()> {
+    for line in lines {
+        let found = finished.stderr.contains(line) || finished.stdout.contains(line);
+        ensure!(found, "nobody said {line:?}: {}", finished.report());
+    }
+    Ok(())
+}
+
+/// Copies one file by these flags, checks the conversation and the copy.
+fn says(way: Way, flags: &[&str], env: &[(&str, &str)], lines: &[&str]) -> Result<()> {
+    let Some((from, to)) = Client::Guc.places(way)? else {
+        return Ok(());
+    };
+    from.tree.file("file", 1_000_003, 11)?;
+    if let Some(finished) = converse(flags, env, (&from, "file"), (&to, "file"))? {
+        heard(&finished.ok()?, lines)?;
+        ensure!(
+            sha256(&from.path("file"))? == sha256(&to.path("file"))?,
+            "the copy differs"
+        );
+    }
+    Ok(())
+}
+
+macro_rules! conversations {
+    ($($name:ident: $way:ident $flags:expr, $env:expr, $lines:expr;)*) => {
+        $(
+            #[test]
+            fn $name() -> Result<()> {
+                says(Way::$way, &$flags, &$env, &$lines)
+            }
+        )*
+    };
+}
+
+conversations! {
+    put_announces_its_size: Put [], [], ["PASV", "ALLO 1000003", "STOR /file", "150 ", "226 "];
+    put_in_mode_e_gets_markers: Put ["-p", "4"], [], ["MODE E", "112-Perf Marker", "111 Range Marker 0-1000003"];
+    get_in_mode_e_is_active: Get ["-p", "4"], [], ["OPTS RETR Parallelism=4,4,4;", "PORT ", "RETR /file"];
+    third_party_asks_the_size: ToOurs ["-p", "4"], [], ["SIZE ", "ALLO 1000003", "111 Range Marker"];
+    third_party_from_ours_asks_the_size: FromOurs ["-p", "4"], [], ["SIZE /file", "213 1000003"];
+    stripes_put: Put ["-stripe", "-p", "2"], [], ["SPAS", "229"];
+    stripes_get: Get ["-stripe", "-p", "2"], [], ["RETR /file"];
+    stripes_of_a_size: Get ["-stripe", "-sbs", "65536", "-p", "2"], [], ["BlockSize=65536;"];
+    stripes_third_party: FromOurs ["-stripe", "-p", "2"], [], ["SPAS"];
+    stripes_third_party_to_ours: ToOurs ["-stripe", "-p", "2"], [], ["SPAS"];
+    buffers_put: Put ["-tcp-bs", "65536"], [], ["BUFSIZE 65536"];
+    buffers_get: Get ["-tcp-bs", "65536", "-p", "2"], [], ["65536"];
+    extended_passive_put: Put ["-ipv6"], [], ["EPSV", "229 "];
+    extended_passive_get: Get ["-ipv6"], [], ["EPSV", "229 "];
+    extended_active_get: Get ["-ipv6", "-p", "2"], [], ["EPRT "];
+    active_stream_get: Get [], [("GLOBUS_FTP_CLIENT_NO_SERVER_PASV", "1")], ["PORT ", "RETR /file"];
+    passive_source: FromOurs [], [("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1")], ["RETR /file"];
+    passive_source_to_ours: ToOurs [], [("GLOBUS_FTP_CLIENT_SOURCE_PASV", "1")], ["STOR /file"];
+    delayed_passive: ToOurs ["-dp", "-p", "2"], [], ["PASV AllowDelayed=1;", "127 "];
+    no_authentication_of_data: Put ["-nodcau"], [], ["STOR /file"];
+    no_getput: Get ["-no-g2"], [], ["RETR /file"];
+    checksum_md5_put: Put ["-verify-checksum"], [], ["CKSM MD5 0 -1 /file"];
+    checksum_sha1_get: Get ["-verify-checksum", "-checksum-alg", "SHA1"], [], ["CKSM SHA1 0 -1 /file"];
+    checksum_sha256_third: ToOurs ["-verify-checksum", "-checksum-alg", "SHA256"], [], ["CKSM SHA256 0 -1 /file"];
+    checksum_sha512_third: FromOurs ["-verify-checksum", "-checksum-alg", "SHA512"], [], ["CKSM SHA512 0 -1 /file"];
+    checksum_adler32_third: FromOurs ["-verify-checksum", "-checksum-alg", "ADLER32"], [], ["CKSM ADLER32 0 -1 /file"];
+}
+
+/// From an offset to the end, the rest of the file is asked for by REST.
+#[test]
+fn get_from_an_offset() -> Result<()> {
+    for (flags, line) in [
+        (&["-off", "300000"][..], "REST 300000"),
+        (&["-p", "2", "-off", "300000"], "300000"),
+    ] {
+        let (from, to) = (Place::ours()?, Place::local()?);
+        from.tree.file("file", 1_000_003, 12)?;
+        let Some(finished) = converse(flags, &[], (&from, "file"), (&to, "file"))? else {
+            return Ok(());
+        };
+        heard(&finished.ok()?, &[line])?;
+        let (want, got) = (from.path("file"), to.path("file"));
+        ensure!(
+            sha256_range(&want, 300_000, u64::MAX)? == sha256_range(&got, 300_000, u64::MAX)?,
+            "the rest differs"
+        );
+    }
+    Ok(())
+}
+
+/// Parts arrive by ERET and ESTO.
+#[test]
+fn parts_use_their_verbs() -> Result<()> {
+    for (way, line) in [
+        (Way::Get, "ERET P 1000 5000 /file"),
+        (Way::Put, "ESTO A 1000 /file"),
+        (Way::FromOurs, "ERET P 1000 5000 /file"),
+        (Way::ToOurs, "ESTO A 1000 /file"),
+    ] {
+        let Some((from, to)) = Client::Guc.places(way)? else {
+            return Ok(());
+        };
+        from.tree.file("file", 1_000_003, 13)?;
+        let flags = ["-off", "1000", "-len", "5000"];
+        let Some(finished) = converse(&flags, &[], (&from, "file"), (&to, "file"))? else {
+            return Ok(());
+        };
+        heard(&finished.ok()?, &[line])?;
+        let (want, got) = (from.path("file"), to.path("file"));
+        ensure!(
+            sha256_range(&want, 1000, 5000)? == sha256_range(&got, 1000, u64::MAX)?,
+            "{way:?}: the part differs"
+        );
+    }
+    Ok(())
+}
+
+/// A STOR that fails in a third-party copy leaves both servers in order.
+#[test]
+fn third_party_to_nowhere_fails_clean() -> Result<()> {
+    for way in [Way::ToOurs, Way::FromOurs] {
+        let Some((from, to)) = Client::Guc.places(way)? else {
+            return Ok(());
+        };
+        from.tree.file("file", 1_000_003, 14)?;
+        let Some(finished) = converse(&["-p", "2"], &[], (&from, "file"), (&to, "nowhere/file"))?
+        else {
+            return Ok(());
+        };
+        finished.failed()?;
+        if let Some(finished) = converse(&["-p", "2"], &[], (&from, "file"), (&to, "file"))? {
+            finished.ok()?;
+        }
+        ensure!(
+            sha256(&from.path("file"))? == sha256(&to.path("file"))?,
+            "{way:?}: the copy differs"
+        );
+    }
+    Ok(())
+}
+
+/// With `-fast` one data connection serves every file: 125 after the first.
+#[test]
+fn fast_reuses_the_data_connection() -> Result<()> {
+    for way in [Way::Get, Way::Put] {
+        let Some((from, to)) = Client::Guc.places(way)? else {
+            return Ok(());
+        };
+        for n in 0..5 {
+            from.tree.file(&format!("tree/{n}"), 1000 + n, n)?;
+        }
+        let flags = ["-fast", "-r", "-cd"];
+        let Some(finished) = converse(&flags, &[], (&from, "tree/"), (&to, "copy/"))? else {
+            return Ok(());
+        };
+        heard(&finished.ok()?, &["125 "])?;
+        ensure!(
+            tree_digests(&from.path("tree"))? == tree_digests(&to.path("copy"))?,
+            "{way:?}: trees differ"
+        );
+    }
+    Ok(())
+}
+
+/// Listings and wildcards are answered by MLSD.
+#[test]
+fn listing_and_wildcards() -> Result<()> {
+    let (server, local) = (Place::ours()?, Place::local()?);
+    for name in ["folder/one.dat", "folder/two.dat", "folder/three.txt"] {
+        server.tree.file(name, 100, 15)?;
+    }
+    let Some(mut command) = Client::Guc.command()? else {
+        return Ok(());
+    };
+    let listed = run(command.args(["-list", &server.url("folder/")]), LIMIT)?.ok()?;
+    heard(&listed, &["one.dat", "two.dat", "three.txt"])?;
+    local.tree.dir("to")?;
+    let pattern = server.url("folder/") + "*.dat";
+    let Some(mut command) = Client::Guc.command()? else {
+        return Ok(());
+    };
+    run(command.args([pattern, local.url("to/")]), LIMIT)?.ok()?;
+    ensure!(
+        local.tree.names("to")? == ["one.dat", "two.dat"],
+        "{:?}",
+        local.tree.names("to")?
+    );
+    Ok(())
+}
+
+/// Every level of `-sync` copies what changed and nothing else.
+#[test]
+fn sync_copies_what_changed() -> Result<()> {
+    for level in ["0", "1", "2", "3"] {
+        let (from, to) = (Place::local()?, Place::ours()?);
+        from.tree.file("tree/a", 100, 16)?;
+        from.tree.file("tree/b", 200, 17)?;
+        let sync = |expected: &[&str]| -> Result<()> {
+            let Some(mut command) = Client::Guc.command()? else {
+                return Ok(());
+            };
+            command.args([
+                "-v",
+                "-r",
+                "-cd",
+                "-sync",
+                "-sync-level",
+                level,
+                &from.url("tree/"),
+                &to.url("copy/"),
+            ]);
+            let finished = run(&mut command, LIMIT)?.ok()?;
+            let copied: Vec<&str> = finished
+                .stdout
+                .lines()
+                .filter_map(|line| line.strip_prefix("  "))
+                .collect();
+            let mut copied: Vec<&str> = copied
+                .into_iter()
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .collect();
+            copied.sort_unstable();
+            ensure!(
+                copied == expected,
+                "level {level}: copied {copied:?}: {}",
+                finished.report()
+            );
+            Ok(())
+        };
+        sync(&["a", "b"])?;
+        sync(&[])?;
+        from.tree.file("tree/c", 300, 18)?;
+        sync(&["c"])?;
+        ensure!(
+            tree_digests(&from.path("tree"))? == tree_digests(&to.path("copy"))?,
+            "level {level}: trees differ"
+        );
+    }
+    Ok(())
+}
+
+/// A module that no server has is refused, and nothing else suffers.
+#[test]
+fn an_unknown_module_is_refused() -> Result<()> {
+    let (from, to) = (Place::local()?, Place::ours()?);
+    from.tree.file("file", 1000, 19)?;
+    let Some(finished) = converse(
+        &["-mn", "foo", "-mp", "bar"],
+        &[],
+        (&from, "file"),
+        (&to, "file"),
+    )?
+    else {
+        return Ok(());
+    };
+    heard(&finished.failed()?, &["ESTO foo=\"bar\" /file"])?;
+    ensure!(
+        !to.path("file").exists(),
+        "a file came of a refused command"
+    );
+    Ok(())
+}
+
+/// The client may relay between two servers, and copy what lies beneath a directory with a blank.
+#[test]
+fn without_third_party() -> Result<()> {
+    says(Way::ToOurs, &["-notpt"], &[], &["RETR ", "STOR /file"])
+}
+
+/// Ten clients at once.
+#[test]
+fn ten_clients_at_once() -> Result<()> {
+    let (server, local) = (Place::ours()?, Place::local()?);
+    server.tree.file("file", 2_000_003, 20)?;
+    let Some(_) = Client::Guc.command()? else {
+        return Ok(());
+    };
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..10)
+            .map(|n| {
+                let (from, to) = (server.url("file"), local.url(&format!("{n}")));
+                scope.spawn(move || {
+                    let mut command: Command =
+                        Client::Guc.command()?.context("was there before")?;
+                    run(command.args(["-p", "2", &from, &to]), LIMIT)?
+                        .ok()
+                        .map(drop)
+                })
+            })
+            .collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().expect("no client thread panics"))
+            .collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    let want = sha256(&server.path("file"))?;
+    for n in 0..10 {
+        ensure!(
+            sha256(&local.path(&n.to_string()))? == want,
+            "copy {n} differs"
+        );
+    }
+    ensure!(
+        fs::read_dir(local.tree.root())?.count() == 10,
+        "more than ten files"
+    );
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Connections that break in the middle of a transfer, and what the two clients and servers make of it.
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Break, Finished, Relay, Tree, run, sha256};
+
+use crate::bed::{Client, LIMIT, Place, Way};
+
+const SIZE: u64 = 12_000_001;
+const AFTER: u64 = 5_000_000;
+
+/// Which end of a third-party copy stands behind the relay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Source,
+    Destination,
+}
+
+/// Copies one file through a relay that breaks once, and returns how the client ended.
+fn broken(
+    client: Client,
+    way: Way,
+    behind: Behind,
+    flags: &[&str],
+    plan: Break,
+) -> Result<Option<(Finished, Place, Place)>> {
+    let Some(mut command) = client.command()? else {
+        return Ok(None);
+    };
+    let Some((from, to)) = client.places(way)? else {
+        return Ok(None);
+    };
+    from.tree.file("file", SIZE, 9)?;
+    let place = if behind == Behind::Source { &from } else { &to };
+    let host = place
+        .host
+        .as_ref()
+        .context("a relay stands before a server")?;
+    let relay = Relay::start(host.addr(), plan)?;
+    let relayed = host.url_at(relay.addr(), "file");
+    let (source, target) = match behind {
+        Behind::Source => (relayed, to.url("file")),
+        Behind::Destination => (from.url("file"), relayed),
+    };
+    let finished = run(command.args(flags).args([source, target]), LIMIT)?;
+    ensure!(
+        relay.broke(),
+        "nothing broke after {} bytes; {}",
+        relay.passed(),
+        finished.report()
+    );
+    Ok(Some((finished, from, to)))
+}
+
+/// The copy ends whole in spite of the break.
+fn survives(client: Client, way: Way, behind: Behind, flags: &[&str], plan: Break) -> Result<()> {
+    if let Some((finished, from, to)) = broken(client, way, behind, flags, plan)? {
+        finished
+            .ok()
+            .with_context(|| format!("source:\n{}destination:\n{}", from.said(), to.said()))?;
+        ensure!(
+            sha256(&from.path("file"))? == sha256(&to.path("file"))?,
+            "the copy differs"
+        );
+        ensure!(
+            to.tree.names("")? == ["file"],
+            "more than the copy is left: {:?}",
+            to.tree.names("")?
+        );
+    }
+    Ok(())
+}
+
+const DATA: Break = Break::Data { after: AFTER };
+const ALL: Break = Break::Everything { after: AFTER };
+const CP_S: &[&str] = &["--mode", "stream", "--retries", "3"];
+const CP_E: &[&str] = &["--mode", "extended", "-p", "4", "--retries", "3"];
+const GUC_S: &[&str] = &["-rst", "-rst-interval", "1"];
+const GUC_E: &[&str] = &["-rst", "-rst-interval", "1", "-p", "4"];
+
+macro_rules! survivals {
+    ($($name:ident: $client:ident $way:ident $behind:ident $flags:ident $plan:ident;)*) => {
+        $(
+            #[test]
+            fn $name() -> Result<()> {
+                survives(Client::$client, Way::$way, Behind::$behind, $flags, $plan)
+            }
+        )*
+    };
+}
+
+survivals! {
+    gridftp_cp_get_mode_s: Cp Get Source CP_S DATA;
+    gridftp_cp_get_p_4: Cp Get Source CP_E DATA;
+    gridftp_cp_get_p_4_control_lost: Cp Get Source CP_E ALL;
+    gridftp_cp_put_mode_s: Cp Put Destination CP_S DATA;
+    gridftp_cp_put_p_4: Cp Put Destination CP_E DATA;
+    gridftp_cp_put_p_4_control_lost: Cp Put Destination CP_E ALL;
+    gridftp_cp_third_party_from_ours_p_4: Cp FromOurs Destination CP_E DATA;
+    gridftp_cp_third_party_to_ours_p_4: Cp ToOurs Destination CP_E ALL;
+    globus_url_copy_third_party_to_ours_p_4: Guc ToOurs Destination GUC_E ALL;
+    globus_url_copy_third_party_to_ours_mode_s: Guc ToOurs Destination GUC_S ALL;
+    globus_url_copy_third_party_from_ours_p_4: Guc FromOurs Source GUC_E ALL;
+    globus_url_copy_third_party_from_ours_mode_s: Guc FromOurs Destination GUC_S ALL;
+}
+
+/// The client cannot restart this (it says so and fails), but the server must neither show half a file nor suffer.
+#[test]
+fn globus_url_copy_put_fails_clean_and_works_again() -> Result<()> {
+    for flags in [&["-p", "4"][..], &[]] {
+        let Some((finished, from, to)) =
+            broken(Client::Guc, Way::Put, Behind::Destination, flags, DATA)?
+        else {
+            return Ok(());
+        };
+        finished.failed()?;
+        ensure!(!to.path("file").exists(), "half a file has the final name");
+        again(&from, &to, flags)?;
+    }
+    Ok(())
+}
+
+/// As above; the same server then serves the whole file.
+#[test]
+fn globus_url_copy_get_fails_clean_and_works_again() -> Result<()> {
+    for flags in [&["-p", "4"][..], &[]] {
+        let Some((finished, from, to)) =
+            broken(Client::Guc, Way::Get, Behind::Source, flags, DATA)?
+        else {
+            return Ok(());
+        };
+        finished.failed()?;
+        again(&from, &to, flags)?;
+    }
+    Ok(())
+}
+
+fn again(from: &Place, to: &Place, flags: &[&str]) -> Result<()> {
+    let Some(mut command) = Client::Guc.command()? else {
+        return Ok(());
+    };
+    crate::bed::finish(
+        command.args(flags).args([from.url("file"), to.url("file")]),
+        from,
+        to,
+    )?;
+    ensure!(
+        sha256(&from.path("file"))? == sha256(&to.path("file"))?,
+        "the copy differs"
+    );
+    Ok(())
+}
+
+/// A download that fails for good leaves nothing under the final name, and says which side failed.
+#[test]
+fn gridftp_cp_leaves_no_half_file() -> Result<()> {
+    let flags = ["--retries", "0", "-p", "4"];
+    for way in [Way::Get, Way::Put] {
+        let behind = if way == Way::Get {
+            Behind::Source
+        } else {
+            Behind::Destination
+        };
+        let Some((finished, _from, to)) = broken(Client::Cp, way, behind, &flags, DATA)? else {
+            return Ok(());
+        };
+        let finished = finished.failed()?;
+        ensure!(
+            finished.stderr.contains("file"),
+            "the message names no file: {}",
+            finished.stderr
+        );
+        if way == Way::Get {
+            ensure!(
+                to.tree.names("")?.is_empty(),
+                "left behind: {:?}",
+                to.tree.names("")?
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A restart moves only what is missing: the relay sees less than twice the file.
+#[test]
+fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {
+    for flags in [CP_S, CP_E] {
+        let Some(server) = Place::globus()? else {
+            return Ok(());
+        };
+        server.tree.file("file", SIZE, 10)?;
+        let host = server.host.as_ref().context("a server")?;
+        let relay = Relay::start(
+            host.addr(),
+            Break::Data {
+                after: SIZE * 3 / 4,
+            },
+        )?;
+        let local = Tree::new()?;
+        let mut command = Client::Cp.command()?.context("our client")?;
+        command
+            .args(flags)
+            .arg(host.url_at(relay.addr(), "file"))
+            .arg(local.path("file"));
+        run(&mut command, LIMIT)?.ok()?;
+        ensure!(
+            sha256(&local.path("file"))? == sha256(&server.path("file"))?,
+            "the copy differs"
+        );
+        let most = SIZE * 7 / 4;
+        ensure!(
+            relay.broke() && relay.passed() < most,
+            "{} bytes for a file of {SIZE}",
+            relay.passed()
+        );
+    }
+    Ok(())
+}
