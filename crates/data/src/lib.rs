@@ -1,1 +1,35 @@
-//! Moves one file or listing over the data channels of one transfer, for both ends.
+//! Moves one file or listing over the data connections of one transfer, for both ends.
+//!
+//! Server and client set a [`DataChannel`] up (`PASV` listens, `PORT` connects) and hand it a
+//! source or a sink of [`gridftp_dsi`], a plan, and a [`Watch`] through which an onlooker follows
+//! the transfer:
+//!
+//! | | one connection, its end is the file's (MODE S) | any number, blocks with offsets (MODE E) |
+//! | --- | --- | --- |
+//! | send | file to socket by send-file, clean end only when all is out | blocks dealt to whichever connection is free |
+//! | receive | pooled blocks, read ahead by one | the same on every connection; more may come at any time |
+//! | afterwards | closed | kept for the next transfer |
+//!
+//! One transfer is one future: nothing is spawned, no lock is waited for, and dropping it aborts.
+//! A connection that waits holds no memory but its own few hundred bytes.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod conn;
+mod door;
+mod error;
+mod options;
+mod plan;
+mod receive;
+mod send;
+mod text;
+mod wait;
+mod watch;
+
+pub use channel::DataChannel;
+pub use error::{Error, ErrorKind, Result, Wait};
+pub use options::{Options, Peers};
+pub use plan::{ReceivePlan, Received, SendPlan, Sent};
+pub use receive::Consumer;
+pub use send::Chunks;
+pub use watch::Watch;

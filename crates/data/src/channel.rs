@@ -1,0 +1,484 @@
+//! `DataChannel`: the data connections of one session end, set up by one command and used by the next.
+
+use std::net::SocketAddr;
+
+use byte_ranges::RangeSet;
+use bytes::Bytes;
+use ftp_wire::command::{Mode, Type};
+use gridftp_dsi::{Error as StorageError, Sink, Source, WriteModel};
+use mode_e::{Gather, Streams};
+use tokio::time::timeout;
+use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target, Transport as _};
+
+use crate::conn::Conn;
+use crate::door::Door;
+use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::options::{Options, Peers};
+use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
+use crate::receive::{self, Consumer, InOrder, Job, TextInto};
+use crate::send::{self, Chunks, Feed, TextOf};
+use crate::wait::{self, Look, unless_stalled};
+use crate::watch::Watch;
+
+/// Where data connections come from.
+#[derive(Debug, Default)]
+enum Setup {
+    #[default]
+    None,
+    /// The peer connects to us.
+    Passive(Door),
+    /// We connect to these addresses, one a stripe.
+    Active(DynStack, Vec<SocketAddr>),
+}
+
+/// Connections without a transfer.
+#[derive(Debug, Default)]
+struct Idle {
+    conns: Vec<Conn>,
+    /// Connections to each address.
+    each: usize,
+    /// Whether they have served a transfer; else they were opened ahead of one.
+    served: bool,
+}
+
+/// The data connections of one session end.
+///
+/// [`listen`](Self::listen) or [`connect_to`](Self::connect_to) sets it up; then each transfer
+/// opens what it needs. In MODE S the connection ends with the file, and the channel has to be
+/// set up anew; in MODE E the connections stay and serve the next transfer.
+///
+/// # Cancel safety
+/// A transfer whose future is dropped before its connections exist leaves the channel as it was.
+/// Dropped later, or failed, it resets its connections, so that a cut-off file never looks whole,
+/// and the channel has to be set up anew.
+#[derive(Debug)]
+pub struct DataChannel {
+    options: Options,
+    pool: Pool,
+    setup: Setup,
+    idle: Idle,
+}
+
+impl DataChannel {
+    /// Makes a channel that is not set up, with blocks of a pool that all sessions share.
+    pub fn new(options: Options, pool: Pool) -> Self {
+        Self {
+            options,
+            pool,
+            setup: Setup::None,
+            idle: Idle::default(),
+        }
+    }
+
+    /// What the connections may take; a change holds from the next transfer on.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// Listens for the peer and gives the address to tell it, in the place of what was set up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Open`] when no port is free.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the channel not set up.
+    pub async fn listen(
+        &mut self,
+        stack: &DynStack,
+        at: &Target,
+        peers: Peers,
+    ) -> Result<SocketAddr> {
+        self.reset();
+        let fail = |e| Error::open("listen", "no data port could be opened", e);
+        let listener = stack.listen(at).await.map_err(fail)?;
+        let local = listener.info().local.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Open,
+                "listen",
+                "the stack has no address that a peer could be told",
+            )
+        })?;
+        self.setup = Setup::Passive(Door::new(listener, peers, self.options.open_within));
+        Ok(local)
+    }
+
+    /// Connects to these addresses when a transfer begins, in the place of what was set up; one a
+    /// stripe.
+    pub fn connect_to(&mut self, stack: DynStack, to: Vec<SocketAddr>) {
+        self.reset();
+        self.setup = Setup::Active(stack, to);
+    }
+
+    /// Closes what is set up: listener, addresses, idle connections.
+    pub fn reset(&mut self) {
+        self.setup = Setup::None;
+        self.retire_idle();
+    }
+
+    /// Closes idle connections in good order: what they sent may still be on its way.
+    fn retire_idle(&mut self) {
+        for conn in std::mem::take(&mut self.idle).conns {
+            conn.retire();
+        }
+    }
+
+    /// Whether a listener, an address or an idle connection is there for the next transfer.
+    pub fn is_set(&self) -> bool {
+        !matches!(self.setup, Setup::None) || !self.idle.conns.is_empty()
+    }
+
+    /// Whether connections of an earlier transfer will serve the next one.
+    pub fn is_cached(&self) -> bool {
+        self.idle.served && !self.idle.conns.is_empty()
+    }
+
+    /// Opens the connections of the next transfer we send, ahead of it.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), before any data.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the channel as it was.
+    pub async fn open(&mut self, mode: Mode, parallelism: u32) -> Result<()> {
+        if self.idle.conns.is_empty() {
+            self.idle = self.make(mode, parallelism).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a file.
+    ///
+    /// # Errors
+    /// The peer's, the storage's or a deadline's; see [`ErrorKind`].
+    ///
+    /// # Cancel safety
+    /// As the type says.
+    pub async fn send<S: Source>(
+        &mut self,
+        source: &S,
+        plan: &SendPlan,
+        watch: &Watch,
+    ) -> Result<Sent> {
+        let pool = self.pool.clone();
+        let feed = Feed {
+            source,
+            pool: &pool,
+            watch,
+        };
+        if plan.ty == Type::Ascii {
+            return self
+                .send_chunks(&mut TextOf::new(feed, &plan.ranges), plan, watch)
+                .await;
+        }
+        let mut used = self.open_to_send(plan, watch).await?;
+        let Options { stall, block, .. } = self.options;
+        let look = || Look::At(watch.bytes(), Wait::Send);
+        if plan.mode == Mode::Extended {
+            let streams = used.streams();
+            let conns = &mut used.idle.conns;
+            let work = send::extended(&feed, conns, streams, &plan.ranges, plan.base, block);
+            unless_stalled(stall, look, work).await?;
+        } else {
+            let conn = used.only()?;
+            unless_stalled(stall, look, send::plain(&feed, conn, &plan.ranges)).await?;
+        }
+        Ok(self.sent(used, watch))
+    }
+
+    /// Sends bytes in order whose number nobody knows before: a listing, standard input.
+    ///
+    /// The ranges and the base of the plan have no meaning here, and neither has its type.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    /// As the type says.
+    pub async fn send_chunks<C: Chunks>(
+        &mut self,
+        chunks: &mut C,
+        plan: &SendPlan,
+        watch: &Watch,
+    ) -> Result<Sent> {
+        let mut used = self.open_to_send(plan, watch).await?;
+        let stall = self.options.stall;
+        let look = || match watch.is_patient() {
+            true => Look::Patient,
+            false => Look::At(watch.bytes(), Wait::Send),
+        };
+        if plan.mode == Mode::Extended {
+            let streams = used.streams();
+            let work = send::extended_chunks(&mut used.idle.conns, streams, chunks, watch);
+            unless_stalled(stall, look, work).await?;
+        } else {
+            let conn = used.only()?;
+            unless_stalled(stall, look, send::plain_chunks(conn, chunks, watch)).await?;
+        }
+        Ok(self.sent(used, watch))
+    }
+
+    /// Receives a file into a sink, which the caller finishes.
+    ///
+    /// A sink that takes bytes only from the start to the end gets them so.
+    ///
+    /// # Errors
+    /// The peer's, the storage's or a deadline's; see [`ErrorKind`]. [`Watch::received`] then says
+    /// what is written.
+    ///
+    /// # Cancel safety
+    /// As the type says.
+    pub async fn receive<K: Sink>(
+        &mut self,
+        sink: &K,
+        plan: &ReceivePlan,
+        watch: &Watch,
+    ) -> Result<Received> {
+        let text = plan.ty == Type::Ascii;
+        if text || sink.order() != WriteModel::Random {
+            let start = plan.base.saturating_add(plan.start);
+            let mut into = TextInto::new(sink, start, text);
+            let mut received = self.receive_chunks(&mut into, plan, watch).await?;
+            received.end = into.end_offset();
+            if text {
+                received.ranges = RangeSet::new();
+            }
+            return Ok(received);
+        }
+        let write = |offset: u64, data| sink.write_at(offset.saturating_add(plan.base), data);
+        self.receive_with(write, plan, watch).await
+    }
+
+    /// Receives bytes in order, however they come: a listing, standard output.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive), and [`ErrorKind::Protocol`] when the peer left a gap.
+    ///
+    /// # Cancel safety
+    /// As the type says.
+    pub async fn receive_chunks<C: Consumer>(
+        &mut self,
+        consumer: &mut C,
+        plan: &ReceivePlan,
+        watch: &Watch,
+    ) -> Result<Received> {
+        let start = if plan.mode == Mode::Extended {
+            0
+        } else {
+            plan.start
+        };
+        let order = InOrder::new(start);
+        let moved = async {
+            let done = self
+                .receive_with(|offset, data| order.write(offset, data), plan, watch)
+                .await;
+            order.complete();
+            done
+        };
+        let (received, ()) = tokio::try_join!(moved, order.drain(consumer, watch))?;
+        Ok(received)
+    }
+
+    /// Takes one MODE E transfer off the connections and forgets it.
+    ///
+    /// A peer that sends eagerly has the next file right behind it.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    ///
+    /// # Cancel safety
+    /// As the type says.
+    pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
+        self.receive_with(|_, _| std::future::ready(Ok(())), plan, watch)
+            .await
+    }
+
+    async fn receive_with<W, F>(
+        &mut self,
+        write: W,
+        plan: &ReceivePlan,
+        watch: &Watch,
+    ) -> Result<Received>
+    where
+        W: Fn(u64, Bytes) -> F,
+        F: Future<Output = Result<(), StorageError>>,
+    {
+        let extended = plan.mode == Mode::Extended;
+        *watch.arrived() = Gather::new(self.options.limits());
+        let pool = self.pool.clone();
+        let drain = plan.eager && extended;
+        let job = Job {
+            write,
+            pool: &pool,
+            watch,
+            read: 0,
+            drain,
+            failed: None,
+        };
+        let mut used = self.open_to_receive(plan.mode, watch).await?;
+        let mut failed = None;
+        if extended {
+            let reused = used.idle.served;
+            let conns = std::mem::take(&mut used.idle.conns);
+            let conns = conns.into_iter().map(|conn| (conn, reused)).collect();
+            let door = match &mut used.setup {
+                Setup::Passive(door) => Some(door),
+                _ => None,
+            };
+            (used.idle.conns, failed) = receive::extended(conns, door, job, &self.options).await?;
+        } else {
+            receive::plain(used.only()?, plan.start, job, &self.options).await?;
+        }
+        self.keep(used);
+        if let Some(error) = failed {
+            return Err(Error::storage("receive", error));
+        }
+        let arrived = watch.arrived();
+        let ranges = arrived.received().clone();
+        let end = if ranges.is_empty() {
+            plan.start
+        } else {
+            ranges.end()
+        };
+        Ok(Received {
+            bytes: arrived.bytes(),
+            end: plan.base.saturating_add(end),
+            ranges,
+            connections: watch.connections(),
+        })
+    }
+
+    /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.
+    fn take(&mut self, idle: Idle, watch: &Watch) -> Used {
+        watch.connected(u32::try_from(idle.conns.len()).unwrap_or(u32::MAX));
+        watch.open(idle.served);
+        Used {
+            setup: std::mem::take(&mut self.setup),
+            idle,
+        }
+    }
+
+    async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
+        // One that ended meanwhile makes the whole set useless: marks are counted by connection.
+        if !self.idle.conns.iter_mut().all(Conn::is_quiet) {
+            self.retire_idle();
+        }
+        let idle = self.ready(plan.mode, plan.parallelism).await?;
+        Ok(self.take(idle, watch))
+    }
+
+    async fn open_to_receive(&mut self, mode: Mode, watch: &Watch) -> Result<Used> {
+        let idle = self.ready(mode, 1).await?;
+        Ok(self.take(idle, watch))
+    }
+
+    /// Connections for a transfer: those that are there, or new ones.
+    async fn ready(&mut self, mode: Mode, parallelism: u32) -> Result<Idle> {
+        if mode != Mode::Extended && self.idle.served {
+            self.retire_idle();
+        }
+        if self.idle.conns.is_empty() {
+            return self.make(mode, parallelism).await;
+        }
+        Ok(std::mem::take(&mut self.idle))
+    }
+
+    /// Makes connections: as many as asked for where we connect, the first that comes where we listen.
+    async fn make(&mut self, mode: Mode, parallelism: u32) -> Result<Idle> {
+        let Options {
+            open_within,
+            socket,
+            ..
+        } = self.options;
+        let limits = self.options.limits();
+        let conn = |stream| Conn::new(stream, limits);
+        match &mut self.setup {
+            Setup::None => {
+                let fact = "no data connection is set up, a PASV or PORT has to come first";
+                Err(Error::new(ErrorKind::NoChannel, "open", fact))
+            }
+            Setup::Passive(door) => {
+                let came = timeout(open_within, door.next()).await;
+                let stream = came
+                    .map_err(|_| Error::timeout(Wait::Accept, open_within))?
+                    .map_err(|e| Error::open("accept", "the data port failed", e))?;
+                Ok(Idle {
+                    conns: vec![conn(stream)],
+                    each: 1,
+                    served: false,
+                })
+            }
+            Setup::Active(stack, to) => {
+                let each = match mode {
+                    Mode::Extended => parallelism.clamp(1, self.options.connections) as usize,
+                    _ => 1,
+                };
+                let stack = &*stack;
+                let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, each));
+                let streams = wait::all(to.map(|at| async move {
+                    let target = Target::from(at).with(socket);
+                    match timeout(open_within, stack.connect(&target)).await {
+                        Ok(Ok(stream)) => Ok(stream),
+                        Ok(Err(e)) => Err(Error::open(
+                            "connect",
+                            "the peer's data port did not take us",
+                            e,
+                        )),
+                        Err(_) => Err(Error::timeout(Wait::Connect, open_within)),
+                    }
+                }))
+                .await?;
+                Ok(Idle {
+                    conns: streams.into_iter().map(conn).collect(),
+                    each,
+                    served: false,
+                })
+            }
+        }
+    }
+
+    fn sent(&mut self, used: Used, watch: &Watch) -> Sent {
+        self.keep(used);
+        Sent {
+            bytes: watch.bytes(),
+            connections: watch.connections(),
+        }
+    }
+
+    /// Puts back what serves the next transfer; after MODE S that is nothing.
+    fn keep(&mut self, mut used: Used) {
+        if !used.idle.conns.is_empty() {
+            used.idle.served = true;
+            self.idle = used.idle;
+            self.setup = used.setup;
+        }
+    }
+}
+
+impl Drop for DataChannel {
+    fn drop(&mut self) {
+        self.reset();
+    }
+}
+
+/// What a running transfer took out of the channel.
+#[derive(Debug)]
+struct Used {
+    setup: Setup,
+    idle: Idle,
+}
+
+impl Used {
+    fn streams(&self) -> Streams {
+        let each = self.idle.each.max(1);
+        Streams::new(self.idle.conns.len() / each, each).unwrap_or(Streams::ONE)
+    }
+
+    /// The one connection of a MODE S transfer.
+    fn only(&mut self) -> Result<Conn> {
+        let conn = self.idle.conns.pop();
+        for extra in self.idle.conns.drain(..) {
+            extra.retire();
+        }
+        conn.ok_or_else(|| Error::new(ErrorKind::NoChannel, "open", "no data connection is there"))
+    }
+}

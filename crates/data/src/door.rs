@@ -1,0 +1,117 @@
+//! `Door`: takes connections off a listener, keeps strangers out, and lets no slow handshake hold up the next peer.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tracing::debug;
+use xio_core::{BoxIncoming, BoxListener, BoxStream, Incoming, Listener};
+
+use crate::options::Peers;
+
+/// Peers whose handshakes run at the same time.
+const OPENING: usize = 32;
+
+/// A peer's handshakes; they give nothing when they failed.
+type Opening = Pin<Box<dyn Future<Output = Option<BoxStream>> + Send>>;
+
+/// A listener and the peers that are on their way in.
+pub(crate) struct Door {
+    listener: BoxListener,
+    peers: Peers,
+    /// Longest time for one peer's handshakes.
+    within: Duration,
+    opening: Vec<Opening>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {} opening", self.listener, self.opening.len())
+    }
+}
+
+enum Step {
+    Came(BoxIncoming),
+    Opened(BoxStream),
+}
+
+impl Door {
+    pub(crate) fn new(listener: BoxListener, peers: Peers, within: Duration) -> Self {
+        Self {
+            listener,
+            peers,
+            within,
+            opening: Vec::new(),
+        }
+    }
+
+    /// Waits for the next connection that may be served.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: peers stay in the queue, handshakes go on with the next call.
+    pub(crate) async fn next(&mut self) -> xio_core::Result<BoxStream> {
+        loop {
+            let step = {
+                let Self {
+                    listener, opening, ..
+                } = self;
+                let mut accept = pin!(listener.accept());
+                poll_fn(|cx| {
+                    if let Some(stream) = poll_opening(opening, cx) {
+                        return Poll::Ready(Ok(Step::Opened(stream)));
+                    }
+                    if opening.len() >= OPENING {
+                        return Poll::Pending;
+                    }
+                    accept.as_mut().poll(cx).map_ok(Step::Came)
+                })
+                .await?
+            };
+            match step {
+                Step::Opened(stream) => return Ok(stream),
+                Step::Came(incoming) => self.admit(incoming),
+            }
+        }
+    }
+
+    fn admit(&mut self, incoming: BoxIncoming) {
+        let info = incoming.info();
+        if info.peer.is_some_and(|peer| !self.peers.admits(peer)) {
+            debug!(peer = ?info.peer, local = ?info.local, "stranger on a data port turned away");
+            return;
+        }
+        let within = self.within;
+        self.opening.push(Box::pin(async move {
+            match tokio::time::timeout(within, incoming.open()).await {
+                Ok(Ok(stream)) => Some(stream),
+                Ok(Err(error)) => {
+                    debug!(peer = ?info.peer, %error, "data connection failed while it was opened");
+                    None
+                }
+                Err(_) => {
+                    debug!(peer = ?info.peer, "data connection not opened in time");
+                    None
+                }
+            }
+        }));
+    }
+}
+
+/// Goes on with the handshakes; one that failed is forgotten, its peer may try again.
+fn poll_opening(opening: &mut Vec<Opening>, cx: &mut Context<'_>) -> Option<BoxStream> {
+    let mut at = 0;
+    while let Some(future) = opening.get_mut(at) {
+        match future.as_mut().poll(cx) {
+            Poll::Pending => at += 1,
+            Poll::Ready(done) => {
+                drop(opening.swap_remove(at));
+                if done.is_some() {
+                    return done;
+                }
+            }
+        }
+    }
+    None
+}

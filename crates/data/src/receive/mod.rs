@@ -1,0 +1,262 @@
+//! Receives one file over any number of connections, which may come at any time.
+
+mod order;
+mod pump;
+
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use gridftp_dsi::Error as StorageError;
+use tracing::debug;
+
+pub use order::Consumer;
+pub(crate) use order::{InOrder, TextInto};
+pub(crate) use pump::Job;
+use pump::{End, Pump};
+
+use crate::conn::Conn;
+use crate::door::Door;
+use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::options::Options;
+use crate::wait::{Look, unless_stalled};
+
+/// Takes what one connection brings until it ends; the first byte's wire offset is `start`.
+///
+/// # Cancel safety
+/// Dropping the future resets the connection.
+pub(crate) async fn plain<W, F>(
+    conn: Conn,
+    start: u64,
+    mut job: Job<'_, W>,
+    options: &Options,
+) -> Result<()>
+where
+    W: Fn(u64, Bytes) -> F,
+    F: Future<Output = Result<(), StorageError>>,
+{
+    let mut pump = Pump::plain(conn, start);
+    let seen = Seen::default();
+    let (watch, moved) = (job.watch, &seen);
+    let work = poll_fn(|cx| {
+        let done = pump.poll(cx, &mut job);
+        seen.note(job.read, pump.is_writing());
+        done
+    });
+    unless_stalled(options.stall, || moved.look(watch), work).await?;
+    pump.conn.retire();
+    job.failed
+        .map_or(Ok(()), |e| Err(Error::storage("receive", e)))
+}
+
+/// Takes extended blocks from `kept` and from all connections that come through `door`, until
+/// as many end-of-data marks came as were announced. Gives the connections that stay open.
+///
+/// # Cancel safety
+/// Dropping the future resets the connections.
+pub(crate) async fn extended<W, F>(
+    conns: Vec<(Conn, bool)>,
+    mut door: Option<&mut Door>,
+    mut job: Job<'_, W>,
+    options: &Options,
+) -> Result<(Vec<Conn>, Option<StorageError>)>
+where
+    W: Fn(u64, Bytes) -> F,
+    F: Future<Output = Result<(), StorageError>>,
+{
+    let watch = job.watch;
+    let mut pumps = Pumps {
+        active: Vec::new(),
+        done: Vec::new(),
+        turn: 0,
+    };
+    for (conn, reused) in conns {
+        pumps.add(conn, reused, &job)?;
+    }
+    let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
+    let seen = Seen::default();
+    loop {
+        let room = pumps.active.len() + pumps.done.len() < most;
+        // With nothing left to read from, the wait is one for a peer that does not connect.
+        let (deadline, lonely) = if pumps.active.is_empty() {
+            (options.open_within, true)
+        } else {
+            (options.stall, false)
+        };
+        let step = async {
+            tokio::select! {
+                biased;
+                done = poll_fn(|cx| {
+                    let done = pumps.poll(cx, &mut job, lonely);
+                    seen.note(job.read, pumps.is_writing());
+                    done
+                }) => done.map(|whole| if whole { Step::Complete } else { Step::Lonely }),
+                came = async {
+                    match &mut door {
+                        Some(door) => door.next().await,
+                        None => std::future::pending().await,
+                    }
+                }, if room => Ok(Step::Came(came)),
+            }
+        };
+        let look = || {
+            if lonely {
+                Look::At(0, Wait::Accept)
+            } else {
+                seen.look(watch)
+            }
+        };
+        match unless_stalled(deadline, look, step).await? {
+            Step::Complete => break,
+            Step::Lonely => {}
+            Step::Came(Ok(stream)) => {
+                watch.connected(1);
+                pumps.add(Conn::new(stream, options.limits()), false, &job)?;
+            }
+            Step::Came(Err(error)) => {
+                // What is there can still make it; a listener that fails once may fail for ever.
+                debug!(%error, "no more data connections are taken for this transfer");
+                door = None;
+            }
+        }
+    }
+    let kept = pumps.kept()?;
+    Ok((kept, job.failed))
+}
+
+enum Step {
+    /// All has come and is written.
+    Complete,
+    /// No connection is left that may bring something.
+    Lonely,
+    /// A connection came, or will come no more.
+    Came(xio_core::Result<xio_core::BoxStream>),
+}
+
+/// What the stall deadline looks at, written by the work it watches.
+#[derive(Debug, Default)]
+struct Seen {
+    read: AtomicU64,
+    /// Counts changes of the storage's state, so that a long write is told from a silent peer.
+    writing: AtomicU64,
+}
+
+impl Seen {
+    fn note(&self, read: u64, writing: bool) {
+        self.read.store(read, Ordering::Relaxed);
+        self.writing.store(u64::from(writing), Ordering::Relaxed);
+    }
+
+    fn look(&self, watch: &crate::Watch) -> Look {
+        let writing = self.writing.load(Ordering::Relaxed) > 0;
+        if writing && watch.is_patient() {
+            return Look::Patient;
+        }
+        let moved = self
+            .read
+            .load(Ordering::Relaxed)
+            .wrapping_add(watch.bytes());
+        Look::At(
+            moved,
+            if writing {
+                Wait::Storage
+            } else {
+                Wait::Receive
+            },
+        )
+    }
+}
+
+/// The connections of one MODE E transfer.
+struct Pumps<F> {
+    active: Vec<Pump<F>>,
+    /// Those whose part is over, with what they are kept as.
+    done: Vec<Conn>,
+    /// Who is served first; it changes, so that a fast connection starves nobody.
+    turn: usize,
+}
+
+impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
+    fn add<W>(&mut self, conn: Conn, reused: bool, job: &Job<'_, W>) -> Result<()> {
+        job.watch.arrived().opened()?;
+        self.active.push(Pump::extended(conn, reused));
+        Ok(())
+    }
+
+    fn is_writing(&self) -> bool {
+        self.active.iter().any(Pump::is_writing)
+    }
+
+    /// Moves bytes on every connection; `Ready` says whether all has come, or else that no
+    /// connection is left to bring it, unless that is `known`.
+    fn poll<W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &mut Job<'_, W>,
+        known: bool,
+    ) -> Poll<Result<bool>>
+    where
+        W: Fn(u64, Bytes) -> F,
+    {
+        let mut at = 0;
+        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn.checked_rem(self.active.len()).unwrap_or(0);
+        self.active.rotate_left(first);
+        while let Some(pump) = self.active.get_mut(at) {
+            let Poll::Ready(end) = pump.poll(cx, job)? else {
+                at += 1;
+                continue;
+            };
+            let pump = self.active.swap_remove(at);
+            let mut arrived = job.watch.arrived();
+            if end != End::Gone {
+                arrived.eod()?;
+            }
+            if end == End::Kept {
+                self.done.push(pump.conn);
+            } else {
+                arrived.closed()?;
+                pump.conn.retire();
+            }
+        }
+        if job.watch.arrived().is_complete() {
+            return Poll::Ready(Ok(true));
+        }
+        if !self.active.is_empty() {
+            return Poll::Pending;
+        }
+        // Marks are missing, so what is kept is worth something only while it stays open.
+        let mut at = 0;
+        while let Some(conn) = self.done.get_mut(at) {
+            if conn.poll_gone(cx).is_ready() {
+                drop(self.done.swap_remove(at));
+                job.watch.arrived().closed()?;
+            } else {
+                at += 1;
+            }
+        }
+        if known {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(false))
+        }
+    }
+
+    /// The connections for the next transfer, once this one is complete.
+    fn kept(self) -> Result<Vec<Conn>> {
+        let mut kept = self.done;
+        for pump in self.active {
+            if pump.has_begun() {
+                let fact =
+                    "the peer announced fewer end-of-data marks than connections that bring data";
+                return Err(Error::new(ErrorKind::Protocol, "receive", fact));
+            }
+            // One that never served is a stranger's; one that did may serve again.
+            if pump.reused {
+                kept.push(pump.conn);
+            }
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,363 @@
+//! `Pump`: moves what one connection brings into the storage, reading the next block while the last is written.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use gridftp_dsi::Error as StorageError;
+use mode_e::{HEADER_LEN, Step};
+use tokio::io::{AsyncRead, ReadBuf};
+use xio_core::{Block, Pool};
+
+use crate::conn::Conn;
+use crate::error::{Error, ErrorKind, Result};
+use crate::watch::Watch;
+
+/// Reads after which a connection lets the others have their turn.
+const TURN: u32 = 16;
+
+/// What all pumps of one transfer share.
+pub(crate) struct Job<'a, W> {
+    /// Writes bytes at a wire offset.
+    pub(crate) write: W,
+    pub(crate) pool: &'a Pool,
+    pub(crate) watch: &'a Watch,
+    /// Payload bytes read so far.
+    pub(crate) read: u64,
+    /// Whether the rest is taken off the connections after the storage failed.
+    pub(crate) drain: bool,
+    /// How the storage failed.
+    pub(crate) failed: Option<StorageError>,
+}
+
+/// How a connection is cut into pieces that know their place.
+#[derive(Debug, Clone, Copy)]
+enum Framing {
+    /// MODE S: the next byte's wire offset; the end of the connection is the end of the file.
+    Plain(u64),
+    /// MODE E: the connection's deframer knows.
+    Extended,
+}
+
+/// How one connection's part of a transfer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// End-of-data mark; the connection stays open.
+    Kept,
+    /// End-of-data mark, and the peer closes the connection.
+    Last,
+    /// The connection is gone.
+    Gone,
+}
+
+/// One connection of a transfer that comes in.
+///
+/// While it waits for its peer it holds no block, unless the storage still writes the last one.
+pub(crate) struct Pump<F> {
+    pub(crate) conn: Conn,
+    /// Whether the connection served an earlier transfer.
+    pub(crate) reused: bool,
+    framing: Framing,
+    /// Bytes read and not yet given to the storage, never an empty block.
+    block: Option<Block>,
+    /// Wire offset of the block's first byte.
+    at: u64,
+    /// The write in flight; its place is allocated once.
+    write: Pin<Box<Option<F>>>,
+    /// Wire offset and length of the write in flight.
+    writing: Option<(u64, u64)>,
+    /// Our place in the queue for blocks, while the pool has none.
+    queue: Option<Pin<Box<dyn Future<Output = Block> + Send>>>,
+    end: Option<End>,
+}
+
+enum Read {
+    /// Something came.
+    Some,
+    /// Nothing is there, or there is no block to put it in.
+    Wait,
+    /// The block has to be written before more can be read.
+    Full,
+    /// This connection's part is over.
+    End(End),
+}
+
+impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
+    fn new(conn: Conn, reused: bool, framing: Framing) -> Self {
+        Self {
+            conn,
+            reused,
+            framing,
+            block: None,
+            at: 0,
+            write: Box::pin(None),
+            writing: None,
+            queue: None,
+            end: None,
+        }
+    }
+
+    /// Takes a MODE S connection whose first byte belongs at the wire offset `start`.
+    pub(crate) fn plain(conn: Conn, start: u64) -> Self {
+        Self::new(conn, false, Framing::Plain(start))
+    }
+
+    /// Takes a MODE E connection.
+    pub(crate) fn extended(conn: Conn, reused: bool) -> Self {
+        Self::new(conn, reused, Framing::Extended)
+    }
+
+    /// Whether it has brought something of this transfer.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.end.is_some() || self.conn.deframer.has_begun()
+    }
+
+    /// Whether the storage is at work for it.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Moves bytes until there are none, or the connection's part is over and all of it is written.
+    pub(crate) fn poll<W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &mut Job<'_, W>,
+    ) -> Poll<Result<End>>
+    where
+        W: Fn(u64, Bytes) -> F,
+    {
+        let mut reads = 0;
+        loop {
+            self.poll_write(cx, job)?;
+            let idle = self.writing.is_none();
+            let read = match self.end {
+                Some(end) if idle && self.block.is_none() => return Poll::Ready(Ok(end)),
+                Some(_) => Read::Full,
+                None => self.read(cx, job)?,
+            };
+            match read {
+                Read::Some => {
+                    reads += 1;
+                    if reads == TURN {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Read::End(end) => self.end = Some(end),
+                // What came so far is written while the rest is on its way, so small reads become
+                // large writes exactly when the storage is the slower side.
+                Read::Wait | Read::Full if idle && self.block.is_some() => self.start_write(job)?,
+                Read::Wait | Read::Full => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_write<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<()> {
+        let Some((offset, len)) = self.writing else {
+            return Ok(());
+        };
+        let Some(future) = self.write.as_mut().as_pin_mut() else {
+            return Ok(());
+        };
+        let Poll::Ready(done) = future.poll(cx) else {
+            return Ok(());
+        };
+        self.write.set(None);
+        self.writing = None;
+        match done {
+            Ok(()) => {
+                job.watch.arrived().record(offset, len)?;
+                job.watch.moved(len);
+                Ok(())
+            }
+            Err(error) if job.drain => {
+                job.failed.get_or_insert(error);
+                Ok(())
+            }
+            Err(error) => Err(Error::storage("receive", error)),
+        }
+    }
+
+    fn start_write<W>(&mut self, job: &Job<'_, W>) -> Result<()>
+    where
+        W: Fn(u64, Bytes) -> F,
+    {
+        let Some(block) = self.block.take() else {
+            return Ok(());
+        };
+        if job.failed.is_some() {
+            return Ok(());
+        }
+        self.writing = Some((self.at, block.len() as u64));
+        self.write
+            .set(Some((job.write)(self.at, Bytes::from(block))));
+        Ok(())
+    }
+
+    /// Reads once, as much as belongs together.
+    fn read<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<Read> {
+        let (offset, len) = match self.framing {
+            Framing::Plain(next) => (next, u64::MAX - next),
+            Framing::Extended => {
+                if self.conn.deframer.just_begun() {
+                    job.watch.arrived().begun()?;
+                }
+                match self.conn.deframer.poll()? {
+                    Step::Header { need } => return self.read_header(cx, need),
+                    Step::Payload { offset, len } => (offset, len),
+                    Step::Eof { connections } => {
+                        job.watch.arrived().eof(connections)?;
+                        return Ok(Read::Some);
+                    }
+                    Step::Eod { close } => return Ok(Read::End(self.over(close))),
+                    Step::Retired => return Ok(Read::End(End::Gone)),
+                    _ => {
+                        let fact = "the peer sent a block of an unknown kind";
+                        return Err(Error::new(ErrorKind::Protocol, "receive", fact));
+                    }
+                }
+            }
+        };
+        self.read_payload(cx, job, offset, len)
+    }
+
+    fn read_header(&mut self, cx: &mut Context<'_>, need: usize) -> Result<Read> {
+        let mut bytes = [0; HEADER_LEN];
+        let mut buf = ReadBuf::new(bytes.get_mut(..need).unwrap_or_default());
+        match Pin::new(&mut self.conn.stream).poll_read(cx, &mut buf) {
+            Poll::Pending => Ok(Read::Wait),
+            Poll::Ready(Err(error)) => self.gone(error),
+            Poll::Ready(Ok(())) if buf.filled().is_empty() => {
+                self.conn.deframer.at_end()?;
+                Ok(Read::End(End::Gone))
+            }
+            Poll::Ready(Ok(())) => {
+                self.conn.deframer.feed(buf.filled());
+                Ok(Read::Some)
+            }
+        }
+    }
+
+    /// A connection that broke before it brought anything harms nobody: a stranger's, or one kept
+    /// too long.
+    fn gone(&self, error: io::Error) -> Result<Read> {
+        match self.conn.deframer.at_end() {
+            Ok(()) => Ok(Read::End(End::Gone)),
+            Err(_) => Err(Error::broken("receive", error)),
+        }
+    }
+
+    fn read_payload<W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &mut Job<'_, W>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Read> {
+        let mut block = match self.block.take() {
+            Some(block) if block.room() > 0 && self.at + block.len() as u64 == offset => block,
+            Some(block) => {
+                self.block = Some(block);
+                return Ok(Read::Full);
+            }
+            None => match self.poll_block(cx, job.pool) {
+                Poll::Ready(block) => {
+                    self.at = offset;
+                    block
+                }
+                Poll::Pending => return Ok(Read::Wait),
+            },
+        };
+        // After the payload comes a header, whatever the peer does next; reading it along saves a
+        // call for each block, and never takes a byte of anything else.
+        let along = if matches!(self.framing, Framing::Extended) {
+            HEADER_LEN
+        } else {
+            0
+        };
+        let limit = usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(along));
+        let before = block.len();
+        let answer = block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit);
+        if before == 0 && !matches!(answer, Poll::Ready(Ok(1..))) {
+            drop(block);
+        } else {
+            self.block = Some(block);
+        }
+        match answer {
+            Poll::Pending => Ok(Read::Wait),
+            Poll::Ready(Err(error)) => Err(Error::broken("receive", error)),
+            Poll::Ready(Ok(0)) if matches!(self.framing, Framing::Plain(_)) => {
+                Ok(Read::End(End::Gone))
+            }
+            Poll::Ready(Ok(0)) => {
+                self.conn.deframer.at_end()?;
+                Err(Error::broken(
+                    "receive",
+                    io::ErrorKind::UnexpectedEof.into(),
+                ))
+            }
+            Poll::Ready(Ok(n)) => {
+                job.read += (n as u64).min(len);
+                self.took(before, n, len)
+            }
+        }
+    }
+
+    /// Accounts for `n` bytes behind the first `before` of the block: payload, of which `len` were
+    /// left, then a header or a part of one.
+    fn took(&mut self, before: usize, n: usize, len: u64) -> Result<Read> {
+        if let Framing::Plain(next) = &mut self.framing {
+            *next += n as u64;
+            return Ok(Read::Some);
+        }
+        let payload = usize::try_from(len).map_or(n, |len| n.min(len));
+        self.conn.deframer.moved(payload as u64);
+        let Some(block) = &mut self.block else {
+            return Ok(Read::Some);
+        };
+        let mut header = [0; HEADER_LEN];
+        let along = block.get(before + payload..).unwrap_or_default();
+        let along_len = along.len();
+        header
+            .iter_mut()
+            .zip(along)
+            .for_each(|(to, from)| *to = *from);
+        block.truncate(before + payload);
+        let Some(header) = header.get(..along_len).filter(|header| !header.is_empty()) else {
+            return Ok(Read::Some);
+        };
+        // The deframer has to step past the finished block before it takes what is the next one's,
+        // which is of the next transfer when the block carried the end-of-data mark itself.
+        let end = match self.conn.deframer.poll()? {
+            Step::Eod { close } => Some(self.over(close)),
+            _ => None,
+        };
+        self.conn.deframer.feed(header);
+        Ok(end.map_or(Read::Some, Read::End))
+    }
+
+    /// The end-of-data mark came.
+    fn over(&mut self, close: bool) -> End {
+        self.conn.deframer.next_transfer();
+        if close { End::Last } else { End::Kept }
+    }
+
+    /// Takes a block, or queues for one.
+    fn poll_block(&mut self, cx: &mut Context<'_>, pool: &Pool) -> Poll<Block> {
+        if self.queue.is_none() {
+            if let Some(block) = pool.try_get() {
+                return Poll::Ready(block);
+            }
+            let pool = pool.clone();
+            self.queue = Some(Box::pin(async move { pool.get().await }));
+        }
+        let Some(queue) = &mut self.queue else {
+            return Poll::Pending;
+        };
+        let block = ready!(queue.as_mut().poll(cx));
+        self.queue = None;
+        Poll::Ready(block)
+    }
+}

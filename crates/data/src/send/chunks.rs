@@ -1,0 +1,124 @@
+//! `Chunks`: bytes in order from somewhere that has no size, such as a listing, and how they are sent.
+
+use std::future::Future;
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::{Bytes, BytesMut};
+use gridftp_dsi::{Error as StorageError, Source};
+use mode_e::{Header, Next, Scheduler, Streams};
+
+use super::{Feed, flush, pieces};
+use crate::conn::Conn;
+use crate::error::{Error, Result};
+use crate::text;
+use crate::wait;
+use crate::watch::Watch;
+
+/// A producer of bytes in order.
+pub trait Chunks: Send {
+    /// The next bytes, any number of them; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, StorageError>> + Send;
+}
+
+/// The next chunk that holds something; the deadline does not run while it is made.
+async fn some<C: Chunks>(chunks: &mut C, watch: &Watch) -> Result<Option<Bytes>> {
+    watch.patient(true);
+    let chunk = loop {
+        match chunks.next().await {
+            Ok(Some(chunk)) if chunk.is_empty() => {}
+            other => break other,
+        }
+    };
+    watch.patient(false);
+    chunk.map_err(|e| Error::storage("send", e))
+}
+
+/// Sends all chunks and ends the connection.
+pub(crate) async fn plain_chunks<C: Chunks>(
+    conn: Conn,
+    chunks: &mut C,
+    watch: &Watch,
+) -> Result<()> {
+    let mut conn = conn;
+    while let Some(chunk) = some(chunks, watch).await? {
+        pieces(&mut conn.stream, [&chunk]).await?;
+        watch.moved(chunk.len() as u64);
+    }
+    conn.finish().await
+}
+
+/// Sends all chunks in extended blocks over the first connection, and ends the others' part.
+pub(crate) async fn extended_chunks<C: Chunks>(
+    conns: &mut [Conn],
+    streams: Streams,
+    chunks: &mut C,
+    watch: &Watch,
+) -> Result<()> {
+    // With nothing to deal out, the schedule consists of the end marks.
+    let mut schedule = Scheduler::new(&RangeSet::new(), 1, streams);
+    let ends: Vec<_> = (0..conns.len())
+        .map(|index| end_bytes(schedule.next(index)))
+        .collect();
+    let mut parts = conns.iter_mut().zip(&ends);
+    if let Some((conn, end)) = parts.next() {
+        let mut offset = 0;
+        let mut now = some(chunks, watch).await?;
+        if now.is_none() {
+            pieces(&mut conn.stream, [end]).await?;
+        }
+        // One chunk is held back, so that the last one leaves together with the end mark.
+        while let Some(chunk) = now {
+            now = some(chunks, watch).await?;
+            let len = chunk.len() as u64;
+            let tail = if now.is_none() { end.as_slice() } else { &[] };
+            pieces(
+                &mut conn.stream,
+                [&Header::data(offset, len).to_bytes(), &chunk, tail],
+            )
+            .await?;
+            watch.moved(len);
+            offset += len;
+        }
+    }
+    wait::all(parts.map(|(conn, end)| pieces(&mut conn.stream, [end]))).await?;
+    flush(conns).await
+}
+
+fn end_bytes(step: Next) -> Vec<u8> {
+    match step {
+        Next::End(header) => header.to_bytes().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// A file as text for the wire, one block after the other.
+#[derive(Debug)]
+pub(crate) struct TextOf<'a, S> {
+    feed: Feed<'a, S>,
+    left: Vec<Range64>,
+}
+
+impl<'a, S: Source> TextOf<'a, S> {
+    pub(crate) fn new(feed: Feed<'a, S>, ranges: &RangeSet) -> Self {
+        Self {
+            feed,
+            left: ranges.iter().rev().collect(),
+        }
+    }
+}
+
+impl<S: Source> Chunks for TextOf<'_, S> {
+    async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
+        let Some(range) = self.left.pop() else {
+            return Ok(None);
+        };
+        let block = self.feed.read(range.start(), range.len()).await?;
+        self.left.extend(Range64::new(
+            range.start() + block.len() as u64,
+            range.end(),
+        ));
+        let mut wire = BytesMut::with_capacity(block.len() + block.len() / 8);
+        text::expand(&block, &mut wire);
+        Ok(Some(wire.freeze()))
+    }
+}

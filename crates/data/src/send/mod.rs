@@ -1,0 +1,142 @@
+//! Sends one file, or bytes as they come, over open connections, in MODE S and MODE E.
+
+mod chunks;
+mod write;
+
+use std::sync::{Mutex, PoisonError};
+
+use byte_ranges::RangeSet;
+use gridftp_dsi::Source;
+use mode_e::{Header, Next, Scheduler, Streams};
+
+use crate::conn::Conn;
+use crate::error::{Error, Result};
+use crate::wait;
+
+pub use chunks::Chunks;
+pub(crate) use chunks::{TextOf, extended_chunks, plain_chunks};
+pub(crate) use write::Feed;
+use write::{SMALL, pieces};
+
+/// Smallest and largest payload of a block that the size of the file chooses, in bytes.
+const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
+
+/// Sends `ranges` one after the other and ends the connection: in MODE S its end is the end of the file.
+pub(crate) async fn plain<S: Source>(
+    feed: &Feed<'_, S>,
+    mut conn: Conn,
+    ranges: &RangeSet,
+) -> Result<()> {
+    for range in ranges.iter() {
+        feed.stretch(&mut conn.stream, &[], range.start(), range.len(), &[])
+            .await?;
+    }
+    still_the_same(feed.source, ranges.total()).await?;
+    conn.finish().await
+}
+
+/// Sends `ranges` in extended blocks over all `conns`, `base` of the source being 0 on the wire.
+///
+/// The blocks go to whichever connection can take one. Every connection gets its end-of-data mark,
+/// and one of each destination the number of them (GFD.20 §4).
+pub(crate) async fn extended<S: Source>(
+    feed: &Feed<'_, S>,
+    conns: &mut [Conn],
+    streams: Streams,
+    ranges: &RangeSet,
+    base: u64,
+    block: Option<u64>,
+) -> Result<()> {
+    let total = ranges.total();
+    let block = block.unwrap_or_else(|| {
+        // Several blocks for each connection, so that a slow one does not hold up the end.
+        (total / (4 * streams.connections() as u64))
+            .next_multiple_of(64 << 10)
+            .clamp(BLOCKS.0, BLOCKS.1)
+    });
+    let schedule = Mutex::new(Scheduler::new(&ranges.shift_down(base), block, streams));
+    // Only one task takes this lock, between two of its own waits, so nobody ever waits for it.
+    let next = |of| {
+        schedule
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next(of)
+    };
+    let small = total <= SMALL;
+    let ends = wait::all(
+        conns
+            .iter_mut()
+            .enumerate()
+            .map(|(index, conn)| async move {
+                let mut step = next(index);
+                while let Next::Data(header) = step {
+                    let mut tail = None;
+                    if small {
+                        step = next(index);
+                        tail = end_of(step);
+                    }
+                    let tail = tail.map(Header::to_bytes);
+                    let tail = tail.as_ref().map_or(&[][..], |bytes| bytes);
+                    let offset = header.offset.saturating_add(base);
+                    feed.stretch(
+                        &mut conn.stream,
+                        &header.to_bytes(),
+                        offset,
+                        header.count,
+                        tail,
+                    )
+                    .await?;
+                    if !tail.is_empty() {
+                        return Ok(None);
+                    }
+                    if !small {
+                        step = next(index);
+                    }
+                }
+                Ok(end_of(step))
+            }),
+    )
+    .await?;
+    still_the_same(feed.source, total).await?;
+    wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
+        match end {
+            Some(header) => pieces(&mut conn.stream, [&header.to_bytes()]).await,
+            None => Ok(()),
+        }
+    }))
+    .await?;
+    flush(conns).await
+}
+
+/// The header, when the step is a connection's last.
+fn end_of(step: Next) -> Option<Header> {
+    match step {
+        Next::End(header) => Some(header),
+        _ => None,
+    }
+}
+
+/// Refuses to end a transfer in good order when the file changed while it was read.
+///
+/// One that was read in a single piece is as consistent as any reader gets it.
+async fn still_the_same<S: Source>(source: &S, total: u64) -> Result<()> {
+    if total <= SMALL {
+        return Ok(());
+    }
+    source
+        .unchanged()
+        .await
+        .map_err(|e| Error::storage("send", e))
+}
+
+/// Makes layers that collect bytes let go of them, as the connections stay open.
+async fn flush(conns: &mut [Conn]) -> Result<()> {
+    use tokio::io::AsyncWriteExt as _;
+    for conn in conns {
+        conn.stream
+            .flush()
+            .await
+            .map_err(|e| Error::broken("send", e))?;
+    }
+    Ok(())
+}

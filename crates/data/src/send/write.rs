@@ -1,0 +1,167 @@
+//! Writing to one data connection: pieces of memory in one go, and stretches of a file by the cheapest means.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Source};
+use tokio::io::AsyncWrite;
+use xio_core::{Block, BoxStream, Pool, Stream};
+
+use crate::error::{Error, Result};
+use crate::watch::Watch;
+
+/// Up to this length a stretch of a file is read into memory, so that header, payload and end mark
+/// leave in one write; above it, send-file is cheaper. In bytes.
+pub(crate) const SMALL: u64 = 128 << 10;
+
+/// Writes all `pieces` in order, in as few calls as the connection takes.
+pub(crate) async fn pieces<const N: usize>(
+    stream: &mut BoxStream,
+    pieces: [&[u8]; N],
+) -> Result<()> {
+    let mut slices = pieces.map(IoSlice::new);
+    let mut left = slices.as_mut_slice();
+    // Empty pieces in front would read as a write that took nothing.
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        let n = poll_fn(|cx| Pin::new(&mut *stream).poll_write_vectored(cx, left)).await;
+        IoSlice::advance_slices(&mut left, some(n)?);
+    }
+    Ok(())
+}
+
+/// Writes all of `head`, which payload follows at once.
+async fn ahead(stream: &mut BoxStream, mut head: &[u8]) -> Result<()> {
+    while !head.is_empty() {
+        let n = poll_fn(|cx| Pin::new(&mut *stream).poll_write_more(cx, head)).await;
+        head = head.get(some(n)?..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn some(written: io::Result<usize>) -> Result<usize> {
+    match written {
+        Ok(0) => Err(Error::broken("send", io::ErrorKind::WriteZero.into())),
+        Ok(n) => Ok(n),
+        Err(error) => Err(Error::broken("send", error)),
+    }
+}
+
+/// Sends stretches of one source.
+#[derive(Debug)]
+pub(crate) struct Feed<'a, S> {
+    pub(crate) source: &'a S,
+    pub(crate) pool: &'a Pool,
+    pub(crate) watch: &'a Watch,
+}
+
+impl<S: Source> Feed<'_, S> {
+    /// Sends `head`, then `len` bytes of the source from `offset`, then `tail`.
+    ///
+    /// What fits in one block of memory leaves in one write with its head and tail.
+    pub(crate) async fn stretch(
+        &self,
+        stream: &mut BoxStream,
+        mut head: &[u8],
+        mut offset: u64,
+        mut len: u64,
+        tail: &[u8],
+    ) -> Result<()> {
+        if len > SMALL && stream.is_send_file() && self.source.descriptor().is_some() {
+            ahead(stream, std::mem::take(&mut head)).await?;
+            let sent = self.send_file(stream, offset, len).await?;
+            offset += sent;
+            len -= sent;
+        }
+        while len > 0 {
+            let block = self
+                .read(offset, len)
+                .await
+                .map_err(|e| Error::storage("send", e))?;
+            let got = block.len() as u64;
+            offset += got;
+            len -= got;
+            let last = if len == 0 { tail } else { &[] };
+            pieces(stream, [std::mem::take(&mut head), &block, last]).await?;
+            self.watch.moved(got);
+            if len == 0 {
+                return Ok(());
+            }
+        }
+        pieces(stream, [head, tail]).await
+    }
+
+    /// Sends without bringing the bytes here, as far as that works; gives how many bytes it sent.
+    async fn send_file(&self, stream: &mut BoxStream, offset: u64, len: u64) -> Result<u64> {
+        let Some(file) = self.source.descriptor() else {
+            return Ok(0);
+        };
+        let mut sent = 0;
+        while sent < len {
+            let want = usize::try_from(len - sent).unwrap_or(usize::MAX);
+            let n =
+                poll_fn(|cx| Pin::new(&mut *stream).poll_send_file(cx, file, offset + sent, want));
+            match n.await {
+                Ok(0) => return Err(Error::storage("send", shrank(offset + sent))),
+                Ok(n) => {
+                    sent += n as u64;
+                    self.watch.moved(n as u64);
+                }
+                // `InvalidInput` is the kernel's answer for a file that it cannot map.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput
+                    ) =>
+                {
+                    return Ok(sent);
+                }
+                Err(error) => return Err(send_file_failed(error)),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Reads a block from `offset`, at most `len` bytes and at least one.
+    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Block, StorageError> {
+        let mut block = self.pool.get().await;
+        let want = usize::try_from(len).unwrap_or(usize::MAX).min(block.size());
+        while block.len() < want {
+            let before = block.len();
+            let memory = self
+                .source
+                .read_at(offset + before as u64, block.take())
+                .await;
+            block.restore(memory?);
+            if block.len() == before {
+                return Err(shrank(offset + before as u64));
+            }
+        }
+        block.truncate(want);
+        Ok(block)
+    }
+}
+
+/// The source ended before the range to send did.
+fn shrank(at: u64) -> StorageError {
+    let fact = format!("the file ended at byte {at} while it was being sent");
+    StorageError::new(StorageKind::Changed, "read").because(fact)
+}
+
+/// Send-file has two ends: what is no failure of a connection is one of the file.
+fn send_file_failed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Error::broken("send", error),
+        _ => Error::storage(
+            "send",
+            StorageError::new(StorageKind::Io, "read").because(error),
+        ),
+    }
+}

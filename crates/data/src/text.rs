@@ -1,0 +1,69 @@
+//! Line ends of `TYPE A`: LF inside, CRLF on the wire (RFC 959 §3.1.1.1), and nothing else changes.
+
+use bytes::BytesMut;
+
+/// Appends `local` to `wire` with each LF as CRLF.
+///
+/// A CR that stands before an LF is kept, so that the other end gets back the very bytes.
+pub(crate) fn expand(local: &[u8], wire: &mut BytesMut) {
+    for line in local.split_inclusive(|b| *b == b'\n') {
+        if let Some(text) = line.strip_suffix(b"\n") {
+            wire.extend_from_slice(text);
+            wire.extend_from_slice(b"\r\n");
+        } else {
+            wire.extend_from_slice(line);
+        }
+    }
+}
+
+/// Turns CRLF back into LF across any split of the input.
+#[derive(Debug, Default)]
+pub(crate) struct Collapse {
+    /// A CR ended the last piece; what follows decides whether it stays.
+    cr: bool,
+}
+
+impl Collapse {
+    /// Appends `wire` to `local` with each CRLF as LF.
+    pub(crate) fn push(&mut self, wire: &[u8], local: &mut BytesMut) {
+        for piece in wire.split_inclusive(|b| *b == b'\r') {
+            if std::mem::take(&mut self.cr) && piece.first() != Some(&b'\n') {
+                local.extend_from_slice(b"\r");
+            }
+            let text = piece.strip_suffix(b"\r");
+            self.cr = text.is_some();
+            local.extend_from_slice(text.unwrap_or(piece));
+        }
+    }
+
+    /// Appends what was held back: a CR at the very end.
+    pub(crate) fn finish(&mut self, local: &mut BytesMut) {
+        if std::mem::take(&mut self.cr) {
+            local.extend_from_slice(b"\r");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back_from_every_split() {
+        let text = b"a\nb\r\n\r\r\n\n\nend\r";
+        let mut wire = BytesMut::new();
+        expand(text, &mut wire);
+        assert_eq!(&wire[..], b"a\r\nb\r\r\n\r\r\r\n\r\n\r\nend\r");
+        for at in 0..=wire.len() {
+            for at2 in at..=wire.len() {
+                let mut local = BytesMut::new();
+                let mut collapse = Collapse::default();
+                collapse.push(&wire[..at], &mut local);
+                collapse.push(&wire[at..at2], &mut local);
+                collapse.push(&wire[at2..], &mut local);
+                collapse.finish(&mut local);
+                assert_eq!(&local[..], text, "split at {at} and {at2}");
+            }
+        }
+    }
+}

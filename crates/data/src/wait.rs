@@ -1,0 +1,76 @@
+//! Waiting for several things at once, and never for ever.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::error::{Error, Result, Wait};
+
+/// Parts of the stall deadline after which progress is looked at.
+const LOOKS: u32 = 4;
+
+/// Runs all `futures` in this task and gives their results in order; the first error ends it.
+pub(crate) async fn all<F, T>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut slots: Vec<(Pin<Box<F>>, Option<T>)> =
+        futures.into_iter().map(|f| (Box::pin(f), None)).collect();
+    poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, result) in slots.iter_mut().filter(|(_, result)| result.is_none()) {
+            match future.as_mut().poll(cx) {
+                Poll::Ready(Ok(done)) => *result = Some(done),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => waiting = true,
+            }
+        }
+        if waiting {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(()))
+        }
+    })
+    .await?;
+    Ok(slots.into_iter().filter_map(|(_, result)| result).collect())
+}
+
+/// What a wait saw when it looked at its work.
+pub(crate) enum Look {
+    /// The work stands at this count; it has stalled when the count stays.
+    At(u64, Wait),
+    /// The work waits for someone who may take any time.
+    Patient,
+}
+
+/// Runs `work`, unless `look` sees the same count for the time `stall`.
+///
+/// The clock is read only when the work waits, and no timer is touched as bytes move.
+pub(crate) async fn unless_stalled<T>(
+    stall: Duration,
+    look: impl Fn() -> Look,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut work = pin!(work);
+    let mut seen = None;
+    let mut same = 0;
+    loop {
+        if let Ok(done) = tokio::time::timeout(stall / LOOKS, work.as_mut()).await {
+            return done;
+        }
+        match look() {
+            Look::Patient => same = 0,
+            Look::At(count, wait) => {
+                same = if seen.replace(count) == Some(count) {
+                    same + 1
+                } else {
+                    1
+                };
+                if same >= LOOKS {
+                    return Err(Error::timeout(wait, stall));
+                }
+            }
+        }
+    }
+}

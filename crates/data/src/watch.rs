@@ -1,0 +1,119 @@
+//! `Watch`: what an onlooker may know of a running transfer, without stopping it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use byte_ranges::RangeSet;
+use mode_e::{Gather, Limits};
+use tokio::sync::Notify;
+
+const CLOSED: u8 = 0;
+const FRESH: u8 = 1;
+const REUSED: u8 = 2;
+
+/// The state of one transfer, for markers and progress bars.
+///
+/// One watch serves one transfer. It is shared by reference with the transfer's future; looking
+/// at it costs the transfer nothing.
+#[derive(Debug)]
+pub struct Watch {
+    opened: AtomicU8,
+    opening: Notify,
+    bytes: AtomicU64,
+    connections: AtomicU32,
+    /// Whether a local producer or consumer is waited for, who may take any time.
+    patient: AtomicBool,
+    /// Taken once a block by the transfer, once a tick by the onlooker.
+    arrived: Mutex<Gather>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Watch {
+    /// Makes the watch of a transfer that has not begun.
+    pub fn new() -> Self {
+        Self {
+            opened: AtomicU8::new(CLOSED),
+            opening: Notify::new(),
+            bytes: AtomicU64::new(0),
+            connections: AtomicU32::new(0),
+            patient: AtomicBool::new(false),
+            arrived: Mutex::new(Gather::new(Limits::default())),
+        }
+    }
+
+    /// Waits until the data connection is there; whether cached ones serve again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: once the connection is there, every later call returns at once.
+    pub async fn opened(&self) -> bool {
+        loop {
+            let change = self.opening.notified();
+            match self.opened.load(Ordering::Acquire) {
+                CLOSED => change.await,
+                state => return state == REUSED,
+            }
+        }
+    }
+
+    /// Whether the data connection is there.
+    pub fn is_open(&self) -> bool {
+        self.opened.load(Ordering::Acquire) != CLOSED
+    }
+
+    /// Payload bytes sent, or received and written, so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Data connections that have served so far.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Ranges written since the last call, in wire offsets.
+    pub fn take_received(&self) -> RangeSet {
+        self.arrived().take_new()
+    }
+
+    /// All ranges written so far, in wire offsets; true also after an error.
+    pub fn received(&self) -> RangeSet {
+        self.arrived().received().clone()
+    }
+
+    pub(crate) fn open(&self, reused: bool) {
+        let state = if reused { REUSED } else { FRESH };
+        if self
+            .opened
+            .compare_exchange(CLOSED, state, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            self.opening.notify_waiters();
+        }
+    }
+
+    pub(crate) fn connected(&self, more: u32) {
+        self.connections.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn patient(&self, yes: bool) {
+        self.patient.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patient.load(Ordering::Relaxed)
+    }
+
+    /// The account of a receive. Nothing panics while it is held, and it is never held over a wait.
+    pub(crate) fn arrived(&self) -> MutexGuard<'_, Gather> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
