@@ -1,0 +1,266 @@
+//! `impl Dsi for Posix`: each operation one hop to a thread that may block.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gridftp_dsi::{
+    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
+    Result, Stat, User, WriteModel,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::checksum::{self, COSTS};
+use crate::error::{Fault, Outcome};
+use crate::file::FileSource;
+use crate::hop::hop;
+use crate::listing::DirListing;
+use crate::names;
+use crate::ops;
+use crate::remove;
+use crate::root::{RESERVED, Root, must_be_file};
+use crate::sink::FileSink;
+use crate::stat;
+
+/// A directory tree of this machine, served to users who may not leave it.
+#[derive(Debug, Clone)]
+pub struct Posix {
+    root: Arc<Root>,
+    sync: bool,
+}
+
+impl Posix {
+    /// Serves the tree below the directory `root`.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or the kernel lacks `openat2`.
+    pub fn open(root: &Path) -> Result<Self> {
+        let root = Root::open(root).map_err(|fault| fault.of("open root", root.display()))?;
+        Ok(Self {
+            root: Arc::new(root),
+            sync: false,
+        })
+    }
+
+    /// Has every upload on the medium, name included, before it counts as finished.
+    #[must_use]
+    pub fn with_sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    /// Removes the partial uploads that nobody wrote to for `age`; gives their number.
+    ///
+    /// # Errors
+    /// Only if the runtime stops; what cannot be removed is left.
+    pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
+        let root = Arc::clone(&self.root);
+        hop("expire", move || {
+            remove::expire(&root, age).map_err(|fault| fault.of("expire", "/"))
+        })
+        .await
+    }
+
+    /// Runs `work` on the tree where it may block.
+    async fn on<T: Send + 'static>(
+        &self,
+        op: &'static str,
+        path: &DsiPath,
+        work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        let (root, path) = (Arc::clone(&self.root), path.clone());
+        hop(op, move || {
+            work(&root, &path).map_err(|fault| fault.of(op, &path))
+        })
+        .await
+    }
+
+    /// As `on`, for a user who may write.
+    async fn change<T: Send + 'static>(
+        &self,
+        user: &User,
+        op: &'static str,
+        path: &DsiPath,
+        work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        if !user.may_write {
+            return Err(Error::new(ErrorKind::Denied, op)
+                .at(path)
+                .because("this user may only read"));
+        }
+        self.on(op, path, work).await
+    }
+}
+
+/// Hides uploads in progress from those who ask for them by name.
+fn visible(path: &DsiPath) -> Outcome<()> {
+    if names::is_reserved(path.name()) {
+        Err(Errno::NOENT.into())
+    } else {
+        Ok(())
+    }
+}
+
+/// Raises its flag when it goes: work on another thread learns that nobody waits for it.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Dsi for Posix {
+    type Source = FileSource;
+    type Sink = FileSink;
+    type Listing = DirListing;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("posix", WriteModel::Random)
+            .with_checksums(COSTS)
+            .with_symlinks(true)
+            .with_resume(true)
+            .with_modes(true)
+    }
+
+    async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {
+        self.on("stat", path, |root, path| {
+            visible(path)?;
+            Ok(stat::look(root, path)?)
+        })
+        .await
+    }
+
+    async fn list(&self, _user: &User, path: &DsiPath) -> Result<DirListing> {
+        self.on("list", path, DirListing::begin).await
+    }
+
+    async fn read(&self, _user: &User, path: &DsiPath) -> Result<FileSource> {
+        self.on("open", path, |root, path| {
+            visible(path)?;
+            FileSource::from_fd(root.get_file(path, OFlags::RDONLY)?, path.to_string())
+        })
+        .await
+    }
+
+    async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
+        let sync = self.sync;
+        self.change(user, "create", path, move |root, path| {
+            let whole = |resume, size| {
+                FileSink::whole(root.target(path)?, resume, size, path.to_string(), sync)
+            };
+            match how {
+                Create::Whole { size } => whole(false, size),
+                Create::Resume { size } => whole(true, size),
+                Create::InPlace { truncate } => {
+                    let file = in_place(root, path)?;
+                    FileSink::in_place(file, truncate, path.name().to_vec(), path.to_string(), sync)
+                }
+                _ => Err(Fault::Rule(
+                    ErrorKind::Unsupported,
+                    "no such way of writing here",
+                )),
+            }
+        })
+        .await
+    }
+
+    async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
+        self.change(user, "make directory", path, |root, path| {
+            ops::make_dir(root, path)
+        })
+        .await
+    }
+
+    async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
+        self.change(user, "remove directory", path, |root, path| {
+            ops::remove_dir(root, path)
+        })
+        .await
+    }
+
+    async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
+        self.change(user, "remove", path, |root, path| {
+            ops::remove_file(root, path)
+        })
+        .await
+    }
+
+    async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
+        self.change(user, "remove tree", path, |root, path| {
+            remove::tree(root, path)
+        })
+        .await
+    }
+
+    async fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> Result<()> {
+        let to = to.clone();
+        self.change(user, "rename", from, move |root, from| {
+            ops::rename(root, from, &to)
+        })
+        .await
+    }
+
+    async fn symlink(&self, user: &User, target: &[u8], link: &DsiPath) -> Result<()> {
+        let target = target.to_vec();
+        self.change(user, "make link", link, move |root, link| {
+            ops::symlink(root, &target, link)
+        })
+        .await
+    }
+
+    async fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> Result<()> {
+        self.change(user, "set metadata", path, move |root, path| {
+            visible(path)?;
+            ops::set_meta(root, path, &meta)
+        })
+        .await
+    }
+
+    async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {
+        self.change(user, "truncate", path, move |root, path| {
+            visible(path)?;
+            ops::truncate(root, path, length)
+        })
+        .await
+    }
+
+    /// Hashes in one go on another thread.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work at its next block.
+    async fn checksum(
+        &self,
+        _user: &User,
+        path: &DsiPath,
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+        progress: &Progress,
+    ) -> Result<String> {
+        let (stop, progress) = (Arc::new(AtomicBool::new(false)), progress.clone());
+        let _guard = StopOnDrop(Arc::clone(&stop));
+        self.on("checksum", path, move |root, path| {
+            visible(path)?;
+            let file = root.get_file(path, OFlags::RDONLY)?;
+            checksum::of_range(&file, algorithm, offset, length, &progress, &stop)
+        })
+        .await
+    }
+}
+
+/// Opens the regular file itself for writing, made when there is none.
+fn in_place(root: &Root, path: &DsiPath) -> Outcome<rustix::fd::OwnedFd> {
+    if names::is_reserved(path.name()) {
+        return Err(RESERVED);
+    }
+    match root.get_file(path, OFlags::RDWR) {
+        Err(Fault::Os(Errno::NOENT)) => {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+            must_be_file(root.get(path, flags, Mode::from_raw_mode(0o666))?)
+        }
+        done => done,
+    }
+}

@@ -1,0 +1,90 @@
+//! Copies the bytes of one file into another, sharing or skipping what the file system lets it.
+
+use rustix::fd::BorrowedFd;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Most bytes asked of the kernel in one call.
+const STEP: u64 = 64 << 20;
+
+/// Copies the first `size` bytes of `from` into the empty file `to`; holes stay holes.
+pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
+    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
+        return rustix::fs::ftruncate(to, size);
+    }
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno),
+        };
+        let end = rustix::fs::seek(from, SeekFrom::Hole(start))?.min(size);
+        copy_range(from, to, start, end)?;
+        at = end.max(start + 1);
+    }
+    rustix::fs::ftruncate(to, size)
+}
+
+fn copy_range(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    mut at: u64,
+    end: u64,
+) -> Result<(), Errno> {
+    while at < end {
+        let (mut read, mut write) = (at, at);
+        let step = usize::try_from((end - at).min(STEP)).unwrap_or(usize::MAX);
+        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut write), step) {
+            // Cut short by someone else: the rest reads as zeros, which is not what was held.
+            Ok(0) => return Err(Errno::STALE),
+            Ok(copied) => at += u64::try_from(copied).unwrap_or(0),
+            Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
+                return copy_by_hand(from, to, at, end);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn copy_by_hand(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    mut at: u64,
+    end: u64,
+) -> Result<(), Errno> {
+    let mut block = vec![0; 256 * 1024];
+    while at < end {
+        let want = usize::try_from(end - at)
+            .unwrap_or(usize::MAX)
+            .min(block.len());
+        match rustix::io::pread(from, block.get_mut(..want).unwrap_or_default(), at) {
+            Ok(0) => return Err(Errno::STALE),
+            Ok(read) => {
+                write_all(to, block.get(..read).unwrap_or_default(), at)?;
+                at += u64::try_from(read).unwrap_or(0);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `data` at `offset`.
+pub(crate) fn write_all(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !data.is_empty() {
+        match rustix::io::pwrite(to, data, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                data = data.get(written..).unwrap_or_default();
+                offset += u64::try_from(written).unwrap_or(0);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

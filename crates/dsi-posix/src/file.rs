@@ -1,0 +1,192 @@
+//! `FileSource`: a file open for reading by position, its descriptor lent for zero-copy.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::BytesMut;
+use gridftp_dsi::{Error, ErrorKind, Result, Source};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::error::{Fault, Outcome};
+use crate::hop::hop;
+use crate::root::must_be_file;
+use crate::stat::modified;
+
+/// Bytes read by one system call: small enough that clearing them warms the cache for the copy.
+const PIECE: usize = 128 * 1024;
+
+/// Most ranges that [`Source::data`] tells apart; what lies behind them counts as data.
+const MAX_RANGES: usize = 65_536;
+
+/// A regular file open for reading.
+#[derive(Debug)]
+pub struct FileSource(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    file: OwnedFd,
+    size: u64,
+    modified: (i64, u32),
+    /// Whether the kernel can be asked for what it has in memory, without waiting for the rest.
+    at_once: AtomicBool,
+    path: String,
+}
+
+impl FileSource {
+    /// Takes an open regular file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotRegular`] or [`ErrorKind::IsDirectory`] for anything else.
+    pub fn new(file: File) -> Result<Self> {
+        Self::from_fd(file.into(), String::new()).map_err(|fault| fault.of("open", ""))
+    }
+
+    /// Opens the file of this machine at `path`.
+    ///
+    /// # Errors
+    /// As the kernel refuses, and for what is no regular file.
+    pub async fn open(path: &Path) -> Result<Self> {
+        let path = path.to_path_buf();
+        hop("open", move || {
+            let name = path.display().to_string();
+            let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+            rustix::fs::open(&path, flags, Mode::empty())
+                .map_err(Fault::from)
+                .and_then(|fd| Self::from_fd(must_be_file(fd)?, name.clone()))
+                .map_err(|fault| fault.of("open", name))
+        })
+        .await
+    }
+
+    /// Takes the open regular file `file` that the user calls `path`.
+    pub(crate) fn from_fd(file: OwnedFd, path: String) -> Outcome<Self> {
+        let file = must_be_file(file)?;
+        let stat = rustix::fs::fstat(&file)?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let at_once = AtomicBool::new(true);
+        Ok(Self(Arc::new(Inner {
+            file,
+            size,
+            modified: modified(&stat),
+            at_once,
+            path,
+        })))
+    }
+
+    fn error(&self, op: &'static str, errno: Errno) -> Error {
+        Fault::from(errno).of(op, &self.0.path)
+    }
+}
+
+impl Inner {
+    /// Fills the spare room of `into` from `offset`, as far as the file and `how` allow.
+    fn fill(&self, mut offset: u64, into: &mut BytesMut, how: ReadWriteFlags) -> Result<(), Errno> {
+        let begin = into.len();
+        let full = into.capacity();
+        while into.len() < full && i64::try_from(offset).is_ok() {
+            let start = into.len();
+            into.resize(start + PIECE.min(full - start), 0);
+            let piece = into.get_mut(start..).unwrap_or_default();
+            let done = if how.is_empty() {
+                rustix::io::pread(&self.file, piece, offset)
+            } else {
+                rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(piece)], offset, how)
+            };
+            let read = *done.as_ref().unwrap_or(&0);
+            into.truncate(start + read);
+            match done {
+                Ok(0) => break,
+                Ok(read) => offset += u64::try_from(read).unwrap_or(0),
+                Err(Errno::INTR) => {}
+                // What came before is good; the next call meets the error again.
+                Err(_) if into.len() > begin => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> Result<RangeSet, Errno> {
+        let mut data = RangeSet::new();
+        let mut at = 0;
+        while at < self.size {
+            let start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => break,
+                Err(errno) => return Err(errno),
+            };
+            let end = if data.len() < MAX_RANGES {
+                rustix::fs::seek(&self.file, SeekFrom::Hole(start))?
+            } else {
+                self.size
+            };
+            data.extend(Range64::new(start, end.min(self.size)));
+            at = end.max(start + 1);
+        }
+        Ok(data)
+    }
+}
+
+impl Source for FileSource {
+    fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut> {
+        let inner = &self.0;
+        if inner.at_once.load(Ordering::Relaxed) {
+            match inner.fill(offset, &mut into, ReadWriteFlags::NOWAIT) {
+                Ok(()) => return Ok(into),
+                Err(Errno::AGAIN) => {}
+                // Other causes are met again, and reported, where waiting is allowed.
+                Err(_) => inner.at_once.store(false, Ordering::Relaxed),
+            }
+        }
+        let inner = Arc::clone(inner);
+        hop("read", move || {
+            let done = inner.fill(offset, &mut into, ReadWriteFlags::empty());
+            done.map_err(|errno| Fault::from(errno).of("read", &inner.path))?;
+            Ok(into)
+        })
+        .await
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.file.as_fd())
+    }
+
+    async fn data(&self) -> Result<Option<RangeSet>> {
+        let inner = Arc::clone(&self.0);
+        let done = hop("find data", move || Ok(inner.data())).await?;
+        match done {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(self.error("find data", errno)),
+        }
+    }
+
+    // One look at an inode in memory: not worth a hop.
+    async fn unchanged(&self) -> Result<()> {
+        let inner = &self.0;
+        let now =
+            rustix::fs::fstat(&inner.file).map_err(|errno| self.error("look again at", errno))?;
+        let what = if u64::try_from(now.st_size).unwrap_or(0) != inner.size {
+            "its size is another than when it was opened"
+        } else if modified(&now) != inner.modified {
+            "it was written to since it was opened"
+        } else if now.st_nlink == 0 {
+            "it was removed or replaced since it was opened"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Changed, "read")
+            .at(&inner.path)
+            .because(what))
+    }
+}

@@ -1,0 +1,149 @@
+//! The record beside a partial file of which of its bytes are held, replaced as a whole each time.
+
+use std::io::Read;
+
+use byte_ranges::RangeSet;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::names::Names;
+
+const TITLE: &str = "gridftp-held 1";
+
+/// Most ranges that a record names; it may say less than the truth, never more.
+const MAX_RANGES: usize = byte_ranges::text::DEFAULT_MAX_RANGES;
+
+/// Largest record that is read, in bytes: two numbers of 20 digits for each range, and the rest.
+const MAX_LEN: u64 = 42 * 32_768 + 4096;
+
+/// What a record says of the bytes of one file.
+fn text(name: &[u8], inode: u64, held: &RangeSet) -> String {
+    let some: RangeSet = held.iter().take(MAX_RANGES).collect();
+    let body = format!(
+        "{TITLE}\nname {}\ninode {inode}\nheld {some}\n",
+        name.escape_ascii()
+    );
+    let sum = crc32c::crc32c(body.as_bytes());
+    format!("{body}crc32c {sum:08x}\n")
+}
+
+/// Replaces the record for the partial of `name`, which is the file `inode`, in one step.
+///
+/// With `durable` it survives the machine once this returns; the caller has seen to the bytes.
+pub(crate) fn write(
+    dir: BorrowedFd<'_>,
+    names: &Names,
+    name: &[u8],
+    inode: u64,
+    held: &RangeSet,
+    durable: bool,
+) -> Result<(), Errno> {
+    let text = text(name, inode, held);
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(
+        dir,
+        names.next.as_slice(),
+        flags | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    )?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::write(&file, rest) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    if durable {
+        rustix::fs::fsync(&file)?;
+    }
+    rustix::fs::renameat(dir, names.next.as_slice(), dir, names.held.as_slice())?;
+    if durable { sync_dir(dir) } else { Ok(()) }
+}
+
+/// Makes the names in `dir` survive the machine.
+pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    // `dir` names the directory only; syncing needs it open.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
+}
+
+/// Reads the record for the partial of `name`; `None` unless it is whole and about `inode`.
+pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<RangeSet> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, names.held.as_slice(), flags, Mode::empty()).ok()?;
+    let mut text = String::new();
+    std::fs::File::from(fd)
+        .take(MAX_LEN)
+        .read_to_string(&mut text)
+        .ok()?;
+    parse(&text, name, inode)
+}
+
+fn parse(text: &str, name: &[u8], inode: u64) -> Option<RangeSet> {
+    let (body, sum) = text.split_at_checked(text.rfind("crc32c ")?)?;
+    let sum = u32::from_str_radix(sum.strip_prefix("crc32c ")?.strip_suffix('\n')?, 16).ok()?;
+    if sum != crc32c::crc32c(body.as_bytes()) {
+        return None;
+    }
+    let mut lines = body.lines();
+    let mut field = |key: &str| lines.next()?.strip_prefix(key);
+    if !field(TITLE)?.is_empty()
+        || field("name ")? != name.escape_ascii().to_string()
+        || field("inode ")?.parse() != Ok(inode)
+    {
+        return None;
+    }
+    match field("held ")? {
+        "" => Some(RangeSet::new()),
+        held => byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok(),
+    }
+}
+
+/// Removes the records for a partial; that there are none is fine.
+pub(crate) fn remove(dir: BorrowedFd<'_>, records: &[&[u8]]) -> Result<(), Errno> {
+    for record in records {
+        match rustix::fs::unlinkat(dir, *record, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use byte_ranges::Range64;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_believed_only_whole_and_for_its_own_file() {
+        let held: RangeSet = [(0, 10), (20, 30)]
+            .into_iter()
+            .filter_map(|(a, b)| Range64::new(a, b))
+            .collect();
+        for held in [held, RangeSet::new()] {
+            let text = text(b"a b\n", 7, &held);
+            assert_eq!(parse(&text, b"a b\n", 7), Some(held));
+            assert_eq!(parse(&text, b"a b\n", 8), None);
+            assert_eq!(parse(&text, b"a b", 7), None);
+            for cut in 0..text.len() {
+                assert_eq!(parse(&text[..cut], b"a b\n", 7), None, "{cut}");
+            }
+            assert_eq!(parse(&text.replace("held ", "held 1"), b"a b\n", 7), None);
+        }
+    }
+
+    #[test]
+    fn a_record_names_a_bounded_number_of_ranges() {
+        let many: RangeSet = (0..40_000)
+            .filter_map(|i| Range64::new(i * 2, i * 2 + 1))
+            .collect();
+        let text = text(b"n", 1, &many);
+        assert!(u64::try_from(text.len()).unwrap() < MAX_LEN);
+        assert_eq!(parse(&text, b"n", 1).unwrap().len(), MAX_RANGES);
+    }
+}

@@ -1,0 +1,131 @@
+//! The hidden names beside a file while it is being uploaded, derived from its own name.
+
+use sha2::{Digest, Sha256};
+
+/// The bytes that have arrived.
+const PART: &str = ".gridftp-part";
+/// The record of which bytes those are.
+const HELD: &str = ".gridftp-held";
+/// The next such record before it takes the place of the last one.
+const NEXT: &str = ".gridftp-next";
+
+/// Longest name a directory entry can have, in bytes.
+const LONGEST: usize = 255;
+
+/// The hidden names that belong to one final name.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    pub(crate) part: Vec<u8>,
+    pub(crate) held: Vec<u8>,
+    pub(crate) next: Vec<u8>,
+}
+
+impl Names {
+    /// Derives the names for `name`; the same every time.
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let stem = stem(name, 0);
+        Self {
+            part: hidden(&stem, PART),
+            held: hidden(&stem, HELD),
+            next: hidden(&stem, NEXT),
+        }
+    }
+
+    /// A name for bytes that nobody will look for again.
+    pub(crate) fn once(name: &[u8], number: u64) -> Vec<u8> {
+        let mark = format!(".{number:016x}");
+        let mut stem = stem(name, mark.len());
+        stem.extend_from_slice(mark.as_bytes());
+        hidden(&stem, PART)
+    }
+}
+
+/// `name`, or where it is too long its beginning and a digest of the whole.
+fn stem(name: &[u8], reserve: usize) -> Vec<u8> {
+    let room = LONGEST - 1 - PART.len() - reserve;
+    if name.len() <= room {
+        return name.to_vec();
+    }
+    let digest = Sha256::digest(name);
+    let mut stem = name.iter().copied().take(room - 33).collect::<Vec<u8>>();
+    stem.push(b'~');
+    for byte in digest.iter().take(16) {
+        stem.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    stem
+}
+
+fn hidden(stem: &[u8], suffix: &str) -> Vec<u8> {
+    [b".", stem, suffix.as_bytes()].concat()
+}
+
+/// Whether `name` is of the form kept for uploads in progress: never listed, never served.
+pub(crate) fn is_reserved(name: &[u8]) -> bool {
+    name.first() == Some(&b'.')
+        && [PART, HELD, NEXT]
+            .iter()
+            .any(|suffix| name.ends_with(suffix.as_bytes()))
+}
+
+/// Whether `name` is one that holds the bytes themselves.
+pub(crate) fn is_part(name: &[u8]) -> bool {
+    is_reserved(name) && name.ends_with(PART.as_bytes())
+}
+
+/// The records that go with the hidden name `part`.
+pub(crate) fn records_of(part: &[u8]) -> [Vec<u8>; 2] {
+    let stem = part.strip_suffix(PART.as_bytes()).unwrap_or(part);
+    [
+        [stem, HELD.as_bytes()].concat(),
+        [stem, NEXT.as_bytes()].concat(),
+    ]
+}
+
+/// The name of the bytes that the record `name` speaks of.
+pub(crate) fn part_of(name: &[u8]) -> Vec<u8> {
+    let stem = [HELD, NEXT]
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
+        .unwrap_or(name);
+    [stem, PART.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_hidden_bounded_and_found_again() {
+        for name in [
+            b"a".to_vec(),
+            vec![b'x'; 200],
+            vec![b'x'; 241],
+            vec![b'x'; 242],
+            vec![b'x'; 255],
+        ] {
+            let names = Names::of(&name);
+            for hidden in [
+                &names.part,
+                &names.held,
+                &names.next,
+                &Names::once(&name, u64::MAX),
+            ] {
+                assert!(hidden.len() <= LONGEST, "{}", hidden.len());
+                assert!(is_reserved(hidden));
+            }
+            assert_eq!(names.part, Names::of(&name).part);
+            assert_eq!(records_of(&names.part), [names.held, names.next]);
+        }
+        assert_eq!(Names::of(b"file").part, b".file.gridftp-part");
+        assert!(is_part(b".file.gridftp-part") && !is_part(b".file.gridftp-held"));
+        assert!(!is_reserved(b"file.gridftp-part"));
+    }
+
+    #[test]
+    fn long_names_that_begin_alike_differ() {
+        let (mut a, mut b) = (vec![b'x'; 255], vec![b'x'; 255]);
+        a[254] = b'a';
+        b[254] = b'b';
+        assert_ne!(Names::of(&a).part, Names::of(&b).part);
+    }
+}

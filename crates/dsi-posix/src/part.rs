@@ -1,0 +1,371 @@
+//! `Part`: an upload under a hidden name beside its target, one writer at a time, published by rename.
+//!
+//! The rules, for a target `NAME`:
+//!
+//! - The bytes are in `.NAME.gridftp-part`, and whoever writes them holds a lock on that file.
+//! - `.NAME.gridftp-held` says which of them are there. It names the inode it speaks of, is always
+//!   replaced as a whole, and is removed before that file goes or becomes the target, so it never
+//!   speaks of other bytes.
+//! - A partial without a record is worth nothing: the next writer empties it, and a writer that
+//!   gives up removes it.
+//! - A second writer that starts anew gets a name of its own, which nobody continues; whoever
+//!   finishes last has the name. One that wants to continue is told that the partial is busy.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use byte_ranges::{Range64, RangeSet};
+use gridftp_dsi::{ErrorKind, Finish, Progress, Stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use crate::checksum;
+use crate::copy;
+use crate::error::{Fault, Outcome};
+use crate::journal;
+use crate::names::Names;
+use crate::root::{NOT_REGULAR, Target, must_be_file};
+use crate::stat::{stat_of, timestamps};
+
+/// How often a partial is opened anew that another writer took away between opening and locking.
+const ATTEMPTS: u32 = 64;
+
+/// Space is looked at only for uploads of at least this many bytes.
+const LARGE: u64 = 1 << 20;
+
+/// An upload in progress.
+#[derive(Debug)]
+pub(crate) struct Part {
+    dir: OwnedFd,
+    name: Vec<u8>,
+    names: Names,
+    /// The name it has now: `names.part`, or one of its own.
+    temp: Vec<u8>,
+    file: OwnedFd,
+    /// What the file was when it was opened: its inode and owner stay.
+    stat: rustix::fs::Stat,
+    /// Whether `temp` is a name of its own, which nobody will look for again.
+    once: bool,
+    /// Whether a record on disk makes the partial worth keeping.
+    recorded: AtomicBool,
+    /// Whether `temp` is no longer ours: published or removed.
+    gone: AtomicBool,
+}
+
+impl Part {
+    /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
+    pub(crate) fn begin(
+        target: Target,
+        resume: bool,
+        size: Option<u64>,
+    ) -> Outcome<(Self, RangeSet)> {
+        let Target { dir, name, old } = target;
+        if let Some(old) = &old
+            && FileType::from_raw_mode(old.st_mode) != FileType::RegularFile
+        {
+            return Err(NOT_REGULAR);
+        }
+        enough_space(dir.as_fd(), size)?;
+        // What replaces a private file is no more public while it arrives; the owner can go on.
+        let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
+        let names = Names::of(&name);
+        let mut once = false;
+        for _ in 0..ATTEMPTS {
+            let temp = if once {
+                Names::once(&name, random())
+            } else {
+                names.part.clone()
+            };
+            let flags = if once { OFlags::EXCL } else { OFlags::empty() };
+            let file = match create(dir.as_fd(), &temp, flags, mode) {
+                Err(Errno::EXIST) => continue,
+                done => must_be_file(done?)?,
+            };
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) if resume => {
+                    return Err(Fault::Rule(
+                        ErrorKind::Busy,
+                        "another upload to this name is going on",
+                    ));
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    once = true;
+                    continue;
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+            let stat = rustix::fs::fstat(&file)?;
+            // Between opening and locking, its last writer may have published or removed it.
+            if !is_at(dir.as_fd(), &temp, &stat) {
+                continue;
+            }
+            let (recorded, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+            let part = Self {
+                dir,
+                name,
+                names,
+                temp,
+                file,
+                stat,
+                once,
+                recorded,
+                gone,
+            };
+            let held = part.take_over(resume)?;
+            return Ok((part, held));
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Says what of the partial is held; empties one of which nothing is known.
+    fn take_over(&self, resume: bool) -> Outcome<RangeSet> {
+        let dir = self.dir.as_fd();
+        if self.once {
+            return Ok(RangeSet::new());
+        }
+        let size = u64::try_from(self.stat.st_size).unwrap_or(0);
+        if resume && let Some(held) = journal::read(dir, &self.names, &self.name, self.stat.st_ino)
+        {
+            self.recorded.store(true, Ordering::Relaxed);
+            return Ok(Range64::new(0, size).map_or_else(RangeSet::new, |all| held.clip(all)));
+        }
+        journal::remove(dir, &[&self.names.held])?;
+        if size > 0 {
+            rustix::fs::ftruncate(&self.file, 0)?;
+        }
+        if resume {
+            self.copy_published()
+        } else {
+            Ok(RangeSet::new())
+        }
+    }
+
+    /// Goes on from a copy of the object that has the name now, if there is one.
+    fn copy_published(&self) -> Outcome<RangeSet> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let old = match rustix::fs::openat(&self.dir, self.name.as_slice(), flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(RangeSet::new()),
+            done => must_be_file(done?)?,
+        };
+        let size = u64::try_from(rustix::fs::fstat(&old)?.st_size).unwrap_or(0);
+        copy::copy(old.as_fd(), self.file.as_fd(), size)?;
+        Ok(RangeSet::up_to(size))
+    }
+
+    /// The file that takes the bytes.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Records that `held` is written; with `durable`, on the medium.
+    pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+        if durable {
+            rustix::fs::fdatasync(&self.file)?;
+        }
+        // Nobody finds bytes under a name of their own again, so there is nothing to record.
+        if !self.once {
+            let dir = self.dir.as_fd();
+            journal::write(
+                dir,
+                &self.names,
+                &self.name,
+                self.stat.st_ino,
+                held,
+                durable,
+            )?;
+            self.recorded.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks the bytes and gives them their name; with `sync`, on the medium.
+    pub(crate) fn publish(&self, done: &Finish, sync: bool) -> Outcome<Stat> {
+        let dir = self.dir.as_fd();
+        let len = settle_size(self.file(), done)?;
+        if let Err(fault) = verify(self.file(), done) {
+            if matches!(fault, Fault::Rule(ErrorKind::Mismatch, _)) {
+                self.discard();
+            }
+            return Err(fault);
+        }
+        let old = match rustix::fs::statat(dir, self.name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(old) => Some(old),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        match old.as_ref().map(|old| FileType::from_raw_mode(old.st_mode)) {
+            None | Some(FileType::RegularFile) => {}
+            Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
+            Some(_) => return Err(NOT_REGULAR),
+        }
+        self.dress(old.as_ref(), done)?;
+        if sync {
+            rustix::fs::fsync(&self.file)?;
+        }
+        if !is_at(dir, &self.temp, &self.stat) {
+            self.gone.store(true, Ordering::Relaxed);
+            return Err(Fault::Rule(
+                ErrorKind::Changed,
+                "the upload was removed while it went on",
+            ));
+        }
+        // The record goes first: one left behind could come to speak of another file.
+        let recorded = self.recorded.swap(false, Ordering::Relaxed);
+        if recorded {
+            journal::remove(dir, &[&self.names.held, &self.names.next])?;
+        }
+        if let Err(errno) =
+            rustix::fs::renameat(dir, self.temp.as_slice(), dir, self.name.as_slice())
+        {
+            if recorded {
+                // Everything was there; whether the record can be restored changes nothing now.
+                let _ = self.checkpoint(&RangeSet::up_to(len), false);
+            }
+            return Err(errno.into());
+        }
+        self.gone.store(true, Ordering::Relaxed);
+        if sync {
+            journal::sync_dir(dir)?;
+        }
+        Ok(stat_of(
+            self.name.as_slice(),
+            &rustix::fs::fstat(&self.file)?,
+        ))
+    }
+
+    /// Gives the file the owner, mode and time it is to have.
+    fn dress(&self, old: Option<&rustix::fs::Stat>, done: &Finish) -> Outcome<()> {
+        let mut mode = done.mode;
+        if let Some(old) = old {
+            let mut kept = old.st_mode & 0o7777;
+            if (old.st_uid, old.st_gid) != (self.stat.st_uid, self.stat.st_gid) {
+                let owner = (
+                    Some(Uid::from_raw(old.st_uid)),
+                    Some(Gid::from_raw(old.st_gid)),
+                );
+                if rustix::fs::fchown(&self.file, owner.0, owner.1).is_err() {
+                    // Not ours to give away; then the right to act as its owner goes too.
+                    kept &= 0o1777;
+                }
+            }
+            mode = mode.or(Some(kept));
+        }
+        dress(self.file(), mode, done.modified)
+    }
+
+    /// Removes the partial and its records.
+    fn discard(&self) {
+        if self.gone.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let dir = self.dir.as_fd();
+        // Nothing can be done about a failure here: what stays is found by the expiry.
+        if self.recorded.swap(false, Ordering::Relaxed)
+            && journal::remove(dir, &[&self.names.held, &self.names.next]).is_err()
+        {
+            return;
+        }
+        if is_at(dir, &self.temp, &self.stat) {
+            let _ = rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.recorded.load(Ordering::Relaxed) {
+            self.discard();
+        }
+    }
+}
+
+/// Brings the file to the size announced and gives its length, or says what is missing.
+pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
+    let len = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    let Some(size) = done.size else {
+        return Ok(len);
+    };
+    let covered = match (&done.held, Range64::new(0, size)) {
+        (Some(held), Some(whole)) => held.covers(whole),
+        _ => true,
+    };
+    if len < size || !covered {
+        return Err(Fault::Rule(
+            ErrorKind::Incomplete,
+            "parts of the file did not arrive",
+        ));
+    }
+    if len > size {
+        rustix::fs::ftruncate(file, size)?;
+    }
+    Ok(size)
+}
+
+/// Compares the file with the digest it is to have.
+pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
+    let Some((algorithm, expected)) = &done.checksum else {
+        return Ok(());
+    };
+    let found = checksum::of_range(
+        file,
+        *algorithm,
+        0,
+        None,
+        &Progress::new(),
+        &AtomicBool::new(false),
+    )?;
+    if found.eq_ignore_ascii_case(expected) {
+        Ok(())
+    } else {
+        Err(Fault::Rule(
+            ErrorKind::Mismatch,
+            "the file does not have the digest that was announced",
+        ))
+    }
+}
+
+/// Sets mode and time where they are given.
+pub(crate) fn dress(
+    file: BorrowedFd<'_>,
+    mode: Option<u32>,
+    time: Option<(i64, u32)>,
+) -> Outcome<()> {
+    if let Some(mode) = mode {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?;
+    }
+    if let Some(time) = time {
+        rustix::fs::futimens(file, &timestamps(time))?;
+    }
+    Ok(())
+}
+
+fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let always = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::openat(dir, name, always | careful | flags, mode)
+}
+
+/// Whether the entry `name` of `dir` is the file that `stat` describes.
+fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
+}
+
+/// Refuses at once what cannot fit.
+fn enough_space(dir: BorrowedFd<'_>, size: Option<u64>) -> Outcome<()> {
+    if let Some(size) = size.filter(|size| *size >= LARGE) {
+        let room = rustix::fs::fstatvfs(dir)?;
+        if size > room.f_bavail.saturating_mul(room.f_frsize) {
+            return Err(Errno::NOSPC.into());
+        }
+    }
+    Ok(())
+}
+
+/// A number that other writers will hardly choose; where they do, `O_EXCL` tells.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}

@@ -1,0 +1,226 @@
+//! Removes trees without following a link, with few descriptors, and partials that nobody continues.
+
+use std::ffi::CString;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gridftp_dsi::{DsiPath, ErrorKind};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Fault, Outcome};
+use crate::journal;
+use crate::names;
+use crate::root::Root;
+
+/// Most names of directories that wait to be entered, over all levels together.
+const MAX_WAITING: usize = 65_536;
+/// Most of them on one level.
+const MAX_LEVEL: usize = 1024;
+
+const OPEN_DIR: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Which directory it is, whatever it is called.
+type Identity = (u64, u64);
+
+/// A directory above the one being emptied.
+struct Level {
+    identity: Identity,
+    /// The name, in it, of the directory being emptied.
+    entered: CString,
+    /// Directories in it that are known to be left.
+    waiting: Vec<CString>,
+}
+
+/// Removes `path` and all below it.
+///
+/// Only the directory being emptied is open, whatever the depth. The way back up is `..`, and is
+/// taken only if it leads to the directory we came from: a tree that someone moves meanwhile makes
+/// the removal fail, never go astray.
+pub(crate) fn tree(root: &Root, path: &DsiPath) -> Outcome<()> {
+    let (parent, name) = root.parent(path)?;
+    if names::is_reserved(name) {
+        return Err(Errno::NOENT.into());
+    }
+    let mut here = match rustix::fs::openat(&parent, name, OPEN_DIR, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?);
+        }
+        done => done?,
+    };
+    let mut above: Vec<Level> = Vec::new();
+    let mut waiting = Vec::new();
+    let mut known = 0;
+    loop {
+        if waiting.is_empty() {
+            let room = MAX_WAITING.saturating_sub(known).clamp(1, MAX_LEVEL);
+            waiting = clear(here.as_fd(), room)?;
+            known += waiting.len();
+        }
+        if let Some(next) = waiting.pop() {
+            known -= 1;
+            match rustix::fs::openat(&here, next.as_c_str(), OPEN_DIR, Mode::empty()) {
+                Ok(inner) => {
+                    let identity = identity(here.as_fd())?;
+                    above.push(Level {
+                        identity,
+                        entered: next,
+                        waiting: std::mem::take(&mut waiting),
+                    });
+                    here = inner;
+                }
+                // Gone, or swapped for something else: the next look at this directory tells.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            continue;
+        }
+        let Some(level) = above.pop() else { break };
+        let up = rustix::fs::openat(&here, c"..", OPEN_DIR, Mode::empty())?;
+        if identity(up.as_fd())? != level.identity {
+            return Err(Fault::Rule(
+                ErrorKind::Changed,
+                "a directory was moved while its tree was removed",
+            ));
+        }
+        here = up;
+        match rustix::fs::unlinkat(&here, level.entered.as_c_str(), AtFlags::REMOVEDIR) {
+            // Filled again, or swapped, behind our back: the next look at this directory tells.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        waiting = level.waiting;
+    }
+    drop(here);
+    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+}
+
+fn identity(dir: BorrowedFd<'_>) -> Outcome<Identity> {
+    let stat = rustix::fs::fstat(dir)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Removes from `dir` what is no directory, and names up to `room` directories that are in it.
+fn clear(dir: BorrowedFd<'_>, room: usize) -> Outcome<Vec<CString>> {
+    let mut inner = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let is_dir = match entry.file_type() {
+            FileType::Directory => true,
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            }
+            _ => false,
+        };
+        if is_dir {
+            inner.push(name.to_owned());
+            if inner.len() >= room {
+                break;
+            }
+            continue;
+        }
+        match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+            // A directory by now: the next look at this one tells.
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(inner)
+}
+
+/// Removes the hidden file `name` of `dir` unless a writer has it, or it was written to after
+/// `before`; says whether it went.
+pub(crate) fn abandoned(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    before: Option<(i64, u32)>,
+) -> Outcome<bool> {
+    let flags =
+        OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(false),
+        done => done?,
+    };
+    let stat = rustix::fs::fstat(&file)?;
+    if before.is_some_and(|before| crate::stat::modified(&stat) > before) {
+        return Ok(false);
+    }
+    if !names::is_part(name) {
+        // A record goes with its partial; alone it is of no use.
+        let part = names::part_of(name);
+        return match rustix::fs::statat(dir, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                journal::remove(dir, &[name])?;
+                Ok(true)
+            }
+            done => done.map(|_| false).map_err(Fault::from),
+        };
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(false),
+        done => done?,
+    }
+    // Whoever had it before may have published it; with the lock it stays what it is.
+    let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)) {
+        return Ok(false);
+    }
+    let [held, next] = names::records_of(name);
+    journal::remove(dir, &[&held, &next])?;
+    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+    Ok(true)
+}
+
+/// Removes the partials of the whole tree that nobody wrote to for `age`; gives their number.
+///
+/// What cannot be read or removed is left; links are not followed.
+pub(crate) fn expire(root: &Root, age: Duration) -> Outcome<u64> {
+    let before = SystemTime::now()
+        .checked_sub(age)
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let Some(before) = before else { return Ok(0) };
+    let before = (
+        i64::try_from(before.as_secs()).unwrap_or(i64::MAX),
+        before.subsec_nanos(),
+    );
+    let mut count = 0;
+    let mut pending = vec![Vec::new()];
+    while let Some(path) = pending.pop() {
+        let Ok(dir) = root.resolve(&path, OPEN_DIR, Mode::empty()) else {
+            continue;
+        };
+        count += expire_in(&dir, &path, before, &mut pending);
+    }
+    Ok(count)
+}
+
+fn expire_in(dir: &OwnedFd, path: &[u8], before: (i64, u32), pending: &mut Vec<Vec<u8>>) -> u64 {
+    let mut count = 0;
+    let Ok(entries) = Dir::read_from(dir) else {
+        return 0;
+    };
+    for entry in entries.map_while(Result::ok) {
+        let name = entry.file_name().to_bytes();
+        if names::is_reserved(name) {
+            count += u64::from(abandoned(dir.as_fd(), name, Some(before)).unwrap_or(false));
+        } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+            && !matches!(name, b"." | b"..")
+        {
+            let below = [path, name].join(if path.is_empty() {
+                b"".as_slice()
+            } else {
+                b"/"
+            });
+            pending.push(below);
+        }
+    }
+    count
+}

@@ -1,0 +1,235 @@
+//! Path resolution beneath a directory descriptor; nothing else in the crate resolves a path of a user.
+
+use std::path::Path;
+
+use gridftp_dsi::{DsiPath, ErrorKind};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::{Fault, Outcome};
+use crate::names;
+
+/// Longest path handed to the kernel in one piece, in bytes; `PATH_MAX` counts the final NUL.
+const LONGEST: usize = 4095;
+
+/// How often a look-up is repeated that the kernel could not keep safe from a rename elsewhere.
+const ATTEMPTS: u32 = 128;
+
+/// How many links a name to be written may lead through, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
+/// The directory below which everything happens.
+#[derive(Debug)]
+pub(crate) struct Root(OwnedFd);
+
+impl Root {
+    /// Opens the directory at `path` and makes sure that the kernel can confine look-ups to it.
+    pub(crate) fn open(path: &Path) -> Outcome<Self> {
+        let fd = rustix::fs::open(
+            path,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let root = Self(fd);
+        match root.resolve(b"", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+            Ok(_) => Ok(root),
+            Err(Errno::NOSYS | Errno::PERM) => Err(Fault::Rule(
+                ErrorKind::Unsupported,
+                "openat2 is missing: needs Linux 5.6 or later, and a sandbox that permits it",
+            )),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens `path`, following links as long as they stay in the tree.
+    pub(crate) fn get(&self, path: &DsiPath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        self.resolve(relative(path), flags, mode)
+    }
+
+    /// Opens the regular file at `path`; never opens, and so never disturbs, what is something else.
+    pub(crate) fn get_file(&self, path: &DsiPath, flags: OFlags) -> Outcome<OwnedFd> {
+        must_be_file(self.get(path, OFlags::PATH, Mode::empty())?)?;
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        must_be_file(self.get(path, flags, Mode::empty())?)
+    }
+
+    /// Opens the directory that holds `path` and gives the name in it.
+    pub(crate) fn parent<'p>(&self, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
+        let name = path.parts().next_back().ok_or(ROOT_ITSELF)?;
+        let up = relative(path);
+        let up = up.get(..up.len() - name.len()).unwrap_or_default();
+        Ok((
+            self.resolve(up, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?,
+            name,
+        ))
+    }
+
+    /// Finds where writing to `path` ends up: the directory, the name in it, and what is there.
+    pub(crate) fn target(&self, path: &DsiPath) -> Outcome<Target> {
+        let name = path.parts().next_back().ok_or(IS_DIRECTORY)?;
+        let up = relative(path);
+        let up = up.get(..up.len() - name.len()).unwrap_or_default();
+        find_target(up.to_vec(), name.to_vec(), |dir| {
+            self.resolve(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+        })
+    }
+
+    /// Opens the raw `path`, relative to the root, in pieces the kernel takes.
+    ///
+    /// A path that needs several pieces may not climb, through a link, above where a later piece
+    /// begins: that is refused although it may end inside the tree.
+    pub(crate) fn resolve(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let mut rest = path;
+        let mut from: Option<OwnedFd> = None;
+        while rest.len() > LONGEST {
+            let cut = rest
+                .iter()
+                .take(LONGEST)
+                .rposition(|b| *b == b'/')
+                .ok_or(Errno::NAMETOOLONG)?;
+            let (head, tail) = rest.split_at_checked(cut).ok_or(Errno::NAMETOOLONG)?;
+            let at = from.as_ref().map_or_else(|| self.0.as_fd(), AsFd::as_fd);
+            from = Some(beneath(
+                at,
+                head,
+                OFlags::PATH | OFlags::DIRECTORY,
+                Mode::empty(),
+            )?);
+            rest = trim_slashes(tail);
+        }
+        let at = from.as_ref().map_or_else(|| self.0.as_fd(), AsFd::as_fd);
+        beneath(at, if rest.is_empty() { b"." } else { rest }, flags, mode)
+    }
+}
+
+const ROOT_ITSELF: Fault = Fault::Rule(
+    ErrorKind::Denied,
+    "the root of the tree itself cannot be changed",
+);
+const IS_DIRECTORY: Fault = Fault::Rule(
+    ErrorKind::IsDirectory,
+    "a directory cannot be written as a file",
+);
+
+/// One confined look-up, repeated while a rename elsewhere on the machine disturbs it.
+fn beneath(at: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut attempt = 0;
+    loop {
+        match rustix::fs::openat2(at, path, flags | OFlags::CLOEXEC, mode, how) {
+            Err(Errno::AGAIN | Errno::INTR) if attempt < ATTEMPTS => attempt += 1,
+            done => return done,
+        }
+    }
+}
+
+fn relative(path: &DsiPath) -> &[u8] {
+    path.as_bytes().get(1..).unwrap_or_default()
+}
+
+/// Passes on `fd` if it is a regular file.
+pub(crate) fn must_be_file(fd: OwnedFd) -> Outcome<OwnedFd> {
+    match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+        FileType::RegularFile => Ok(fd),
+        FileType::Directory => Err(Fault::Rule(
+            ErrorKind::IsDirectory,
+            "a directory is no file",
+        )),
+        _ => Err(NOT_REGULAR),
+    }
+}
+
+pub(crate) const NOT_REGULAR: Fault = Fault::Rule(
+    ErrorKind::NotRegular,
+    "FIFOs, devices and sockets are not served",
+);
+
+/// Where a file is to be written.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// The directory.
+    pub(crate) dir: OwnedFd,
+    /// The name in it; no link when it was looked at.
+    pub(crate) name: Vec<u8>,
+    /// What has the name now.
+    pub(crate) old: Option<rustix::fs::Stat>,
+}
+
+/// Follows links from the entry `name` of the directory `up` to the place that a write would reach.
+///
+/// Only the last component is followed here; `open` resolves every directory, by its own rules.
+pub(crate) fn find_target(
+    mut up: Vec<u8>,
+    mut name: Vec<u8>,
+    open: impl Fn(&[u8]) -> Result<OwnedFd, Errno>,
+) -> Outcome<Target> {
+    for _ in 0..MAX_LINKS {
+        if names::is_reserved(&name) {
+            return Err(RESERVED);
+        }
+        let dir = open(&up)?;
+        let old = match rustix::fs::statat(&dir, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => {
+                return Ok(Target {
+                    dir,
+                    name,
+                    old: None,
+                });
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        match FileType::from_raw_mode(old.st_mode) {
+            FileType::Symlink => {
+                let link = rustix::fs::readlinkat(&dir, name.as_slice(), Vec::new())?.into_bytes();
+                let cut = link.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+                let (head, tail) = link.split_at_checked(cut).unwrap_or_default();
+                if matches!(tail, b"" | b"." | b"..") {
+                    return Err(IS_DIRECTORY);
+                }
+                if head.first() == Some(&b'/') {
+                    // Kept whole, so that whoever opens it applies its rule for absolute links.
+                    up = head.to_vec();
+                } else {
+                    if !up.is_empty() && up.last() != Some(&b'/') {
+                        up.push(b'/');
+                    }
+                    up.extend_from_slice(head);
+                }
+                name = tail.to_vec();
+            }
+            FileType::Directory => return Err(IS_DIRECTORY),
+            _ => {
+                return Ok(Target {
+                    dir,
+                    name,
+                    old: Some(old),
+                });
+            }
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+pub(crate) const RESERVED: Fault = Fault::Rule(
+    ErrorKind::BadName,
+    "names of this form are kept for uploads in progress",
+);
+
+/// Opens a directory of this machine by its path, without confinement.
+pub(crate) fn open_local_dir(path: &[u8]) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    rustix::fs::openat(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// What is left of `path` behind its leading slashes.
+fn trim_slashes(path: &[u8]) -> &[u8] {
+    let first = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
+    path.get(first..).unwrap_or_default()
+}

@@ -1,0 +1,348 @@
+//! `FileSink`: a file open for writing by position, published whole or written in place.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use byte_ranges::RangeSet;
+use bytes::Bytes;
+use gridftp_dsi::{Create, Error, ErrorKind, Finish, Result, Sink, Stat, WriteModel};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::copy::write_all;
+use crate::error::{Fault, Outcome};
+use crate::hop::hop;
+use crate::part::{Part, dress, settle_size, verify};
+use crate::root::{Target, find_target, open_local_dir};
+use crate::stat::stat_of;
+
+/// A first block of at most this many bytes waits for the next operation, so that a small file
+/// is written and published in one hop.
+const SMALL: usize = 64 * 1024;
+
+/// A file open for writing.
+#[derive(Debug)]
+pub struct FileSink {
+    inner: Arc<Inner>,
+    held: RangeSet,
+}
+
+#[derive(Debug)]
+struct Inner {
+    way: Way,
+    name: Vec<u8>,
+    path: String,
+    sync: bool,
+    /// Shared by writers, taken whole by `finish`; true once nothing may be written any more.
+    closed: RwLock<bool>,
+    first: Mutex<First>,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// Under a hidden name until it is whole.
+    Part(Box<Part>),
+    /// The file itself.
+    InPlace(OwnedFd),
+    /// What takes bytes only in order (a FIFO, a terminal), and how many it has.
+    InOrder(OwnedFd, Mutex<u64>),
+}
+
+/// The first block, if it was small.
+#[derive(Debug)]
+enum First {
+    /// None came yet.
+    Open,
+    /// It waits here.
+    Waits(u64, Bytes),
+    /// It is written, or was never held back.
+    Written,
+}
+
+impl FileSink {
+    /// Opens the file of this machine at `path` for writing.
+    ///
+    /// What exists and is no regular file (`/dev/null`, a FIFO) is written directly, in every way of
+    /// opening. With `sync`, `finish` returns once the file and its name are on the medium.
+    ///
+    /// # Errors
+    /// As the kernel refuses; [`ErrorKind::Busy`] when another upload is being continued there.
+    pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
+        let path = path.to_path_buf();
+        hop("create", move || {
+            let shown = path.display().to_string();
+            Self::create_blocking(&path, how, sync, shown.clone())
+                .map_err(|fault| fault.of("create", shown))
+        })
+        .await
+    }
+
+    /// Takes an open file of any kind and writes to it directly.
+    ///
+    /// # Errors
+    /// As the kernel refuses to describe it.
+    pub fn direct(file: File) -> Result<Self> {
+        Self::over(file.into(), Vec::new(), String::new(), false)
+            .map_err(|fault| fault.of("create", ""))
+    }
+
+    fn create_blocking(path: &Path, how: Create, sync: bool, shown: String) -> Outcome<Self> {
+        let bytes = path.as_os_str().as_bytes();
+        let cut = bytes
+            .iter()
+            .rposition(|b| *b == b'/')
+            .map_or(0, |at| at + 1);
+        let (up, name) = bytes.split_at_checked(cut).unwrap_or_default();
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(Errno::ISDIR.into());
+        }
+        let target = find_target(up.to_vec(), name.to_vec(), open_local_dir)?;
+        let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
+        match how {
+            Create::InPlace { truncate } if !special => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(0o666);
+                let file = rustix::fs::openat(&target.dir, target.name.as_slice(), flags, mode)?;
+                Self::in_place(file, truncate, target.name, shown, sync)
+            }
+            _ if special => {
+                let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+                let file =
+                    rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
+                Self::over(file, target.name, shown, sync)
+            }
+            Create::Resume { size } => Self::whole(target, true, size, shown, sync),
+            Create::Whole { size } => Self::whole(target, false, size, shown, sync),
+            _ => Err(Errno::OPNOTSUPP.into()),
+        }
+    }
+
+    /// Begins an upload that `finish` publishes as `target`.
+    pub(crate) fn whole(
+        target: Target,
+        resume: bool,
+        size: Option<u64>,
+        path: String,
+        sync: bool,
+    ) -> Outcome<Self> {
+        let name = target.name.clone();
+        let (part, held) = Part::begin(target, resume, size)?;
+        Ok(Self::new(Way::Part(Box::new(part)), name, path, sync, held))
+    }
+
+    /// Writes to the regular file `file` itself.
+    pub(crate) fn in_place(
+        file: OwnedFd,
+        truncate: bool,
+        name: Vec<u8>,
+        path: String,
+        sync: bool,
+    ) -> Outcome<Self> {
+        if truncate {
+            rustix::fs::ftruncate(&file, 0)?;
+        }
+        Self::over(file, name, path, sync)
+    }
+
+    fn over(file: OwnedFd, name: Vec<u8>, path: String, sync: bool) -> Outcome<Self> {
+        let stat = rustix::fs::fstat(&file)?;
+        let held = RangeSet::up_to(u64::try_from(stat.st_size).unwrap_or(0));
+        // What cannot be positioned in takes bytes in order; `/dev/null` takes them anywhere.
+        let way = match rustix::fs::tell(&file) {
+            Ok(_) => Way::InPlace(file),
+            Err(Errno::SPIPE) => Way::InOrder(file, Mutex::new(0)),
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(Self::new(way, name, path, sync, held))
+    }
+
+    fn new(way: Way, name: Vec<u8>, path: String, sync: bool, held: RangeSet) -> Self {
+        let (closed, first) = (RwLock::new(false), Mutex::new(First::Open));
+        Self {
+            inner: Arc::new(Inner {
+                way,
+                name,
+                path,
+                sync,
+                closed,
+                first,
+            }),
+            held,
+        }
+    }
+}
+
+fn is_regular(stat: &rustix::fs::Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+impl Inner {
+    fn file(&self) -> BorrowedFd<'_> {
+        match &self.way {
+            Way::Part(part) => part.file(),
+            Way::InPlace(file) | Way::InOrder(file, _) => file.as_fd(),
+        }
+    }
+
+    /// Keeps a small first block back; false when it has to be written now.
+    fn keep_back(&self, offset: u64, data: &Bytes) -> bool {
+        if data.len() > SMALL || !matches!(self.way, Way::Part(_)) {
+            return false;
+        }
+        // Taken means that someone is writing it: no longer the first.
+        let Ok(mut first) = self.first.try_lock() else {
+            return false;
+        };
+        let open = matches!(*first, First::Open);
+        if open {
+            // A copy, so that a slow sender does not hold on to a large block of a pool.
+            *first = First::Waits(offset, Bytes::copy_from_slice(data));
+        }
+        open
+    }
+
+    /// Writes the block that waits. Nothing that builds on it goes on before it is written.
+    fn catch_up(&self) -> Outcome<()> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let First::Waits(offset, data) = &*first {
+            write_all(self.file(), data, *offset)?;
+        }
+        *first = First::Written;
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(Fault::Rule(
+                ErrorKind::Changed,
+                "it was written to after it was finished",
+            ));
+        }
+        if let Way::InOrder(file, taken) = &self.way {
+            let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            if *taken != offset {
+                return Err(Fault::Rule(
+                    ErrorKind::Unsupported,
+                    "it takes bytes only in order",
+                ));
+            }
+            let mut rest = data;
+            while !rest.is_empty() {
+                match rustix::io::write(file, rest) {
+                    Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            *taken += u64::try_from(data.len()).unwrap_or(0);
+            return Ok(());
+        }
+        self.catch_up()?;
+        Ok(write_all(self.file(), data, offset)?)
+    }
+
+    fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(Fault::Rule(
+                ErrorKind::Changed,
+                "it was recorded after it was finished",
+            ));
+        }
+        self.catch_up()?;
+        match &self.way {
+            Way::Part(part) => part.checkpoint(held, durable),
+            Way::InPlace(file) if durable => Ok(rustix::fs::fdatasync(file)?),
+            Way::InPlace(_) | Way::InOrder(..) => Ok(()),
+        }
+    }
+
+    fn finish(&self, done: &Finish) -> Outcome<Stat> {
+        // Waits for writes under way, whose futures may have been dropped, and bars later ones.
+        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+        *closed = true;
+        self.catch_up()?;
+        match &self.way {
+            Way::Part(part) => part.publish(done, self.sync),
+            Way::InPlace(file) => {
+                let stat = rustix::fs::fstat(file)?;
+                if is_regular(&stat) {
+                    settle_size(file.as_fd(), done)?;
+                    verify(file.as_fd(), done)?;
+                    dress(file.as_fd(), done.mode, done.modified)?;
+                    if self.sync {
+                        rustix::fs::fsync(file)?;
+                    }
+                }
+                Ok(stat_of(self.name.as_slice(), &rustix::fs::fstat(file)?))
+            }
+            Way::InOrder(file, _) => Ok(stat_of(self.name.as_slice(), &rustix::fs::fstat(file)?)),
+        }
+    }
+}
+
+impl Sink for FileSink {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = u64::try_from(data.len())
+            .ok()
+            .and_then(|len| offset.checked_add(len));
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Error::new(ErrorKind::TooLarge, "write").at(&self.inner.path));
+        }
+        if self.inner.keep_back(offset, &data) {
+            return Ok(());
+        }
+        let inner = Arc::clone(&self.inner);
+        hop("write", move || {
+            inner
+                .write(offset, &data)
+                .map_err(|fault| fault.of("write", &inner.path))
+        })
+        .await
+    }
+
+    async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
+        let (inner, held) = (Arc::clone(&self.inner), held.clone());
+        hop("record", move || {
+            inner
+                .checkpoint(&held, durable)
+                .map_err(|fault| fault.of("record", &inner.path))
+        })
+        .await
+    }
+
+    fn held(&self) -> RangeSet {
+        self.held.clone()
+    }
+
+    fn order(&self) -> WriteModel {
+        match self.inner.way {
+            Way::InOrder(..) => WriteModel::Sequential,
+            Way::Part(_) | Way::InPlace(_) => WriteModel::Random,
+        }
+    }
+
+    async fn finish(self, done: Finish) -> Result<Stat> {
+        let inner = self.inner;
+        hop("finish", move || {
+            inner
+                .finish(&done)
+                .map_err(|fault| fault.of("finish", &inner.path))
+        })
+        .await
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self.inner.way {
+            Way::InOrder(..) => None,
+            Way::Part(_) | Way::InPlace(_) => Some(self.inner.file()),
+        }
+    }
+}
