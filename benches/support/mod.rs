@@ -1,1 +1,12 @@
-//! What the benches share: link emulator, tables and peers.
+//! What benches share: an emulated link, the cost of processes, raw sessions, and tables of ratios.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "every error here ends the bench that met it, and its message says why"
+)]
+
+pub mod link;
+pub mod ratio;
+pub mod session;
+pub mod shape;
+pub mod usage;

@@ -1,0 +1,78 @@
+//! One large file in both directions: MODE S, and MODE E with 1 and 4 streams.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use workspace_benches::ratio::{Cost, Line, alternate};
+use workspace_tests::{Host, Tree, file_url, sha256};
+
+use crate::options::Options;
+use crate::pair::{Pair, Side, cost};
+
+/// What is run: its name, the flags of ours, the flags of Globus.
+#[rustfmt::skip]
+const MODES: &[(&str, &[&str], &[&str])] = &[
+    ("MODE S",            &["--mode", "stream"],              &[]),
+    ("MODE E, 1 stream",  &["--mode", "extended", "-p", "1"], &["-p", "1"]),
+    ("MODE E, 4 streams", &["--mode", "extended", "-p", "4"], &["-p", "4"]),
+];
+
+/// Measures every mode in both directions.
+pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
+    let size = options.amount(1 << 30, 64 << 20);
+    let tree = Tree::new()?;
+    tree.file("file", size, 1)?;
+    let digest = sha256(&tree.path("file"))?;
+    let ours = pair.serve(Side::Ours, tree.root())?;
+    let globus = pair.serve(Side::Globus, tree.root())?;
+    let mut lines = Vec::new();
+    for &(mode, our_flags, globus_flags) in MODES {
+        for get in [true, false] {
+            let copy = |side: Side, server: &Host, flags: &[&str]| -> Result<Cost> {
+                let copy = tree.path("copy");
+                let _ = fs::remove_file(&copy);
+                let mut command = Command::new(pair.client(side));
+                command.args(quiet(side)).args(flags);
+                let local = |path: &Path| file_url(path);
+                if get {
+                    command.args([server.url("file"), local(&copy)]);
+                } else {
+                    command.args([local(&tree.path("file")), server.url("copy")]);
+                }
+                let cost = cost(&mut command, server)?;
+                ensure!(
+                    sha256(&copy)? == digest,
+                    "{mode}: the copy by {side:?} differs"
+                );
+                Ok(cost)
+            };
+            let (us, them) = alternate(
+                options.runs,
+                || copy(Side::Ours, &ours, our_flags),
+                || copy(Side::Globus, &globus, globus_flags),
+            )?;
+            let (ratio, cpu) = (them.wall / us.wall, them.cpu / us.cpu);
+            let direction = if get { "get" } else { "put" };
+            eprintln!("bulk, {direction}, {mode}: ours {us:.2?}, Globus {them:.2?}");
+            lines.push(Line {
+                what: format!("{} MiB {direction}, {mode}", size >> 20),
+                ratio,
+                cpu: Some(cpu),
+                target: "1.15, no more CPU",
+                reached: ratio >= 1.15 && cpu >= 1.0,
+                note: String::new(),
+            });
+        }
+    }
+    Ok(lines)
+}
+
+/// Returns the flags that keep a client from drawing bars.
+pub(crate) fn quiet(side: Side) -> &'static [&'static str] {
+    match side {
+        Side::Ours => &["--quiet"],
+        Side::Globus => &[],
+    }
+}

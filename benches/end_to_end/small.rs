@@ -1,0 +1,161 @@
+//! Many small files: over loopback and over an emulated link with a long round trip.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use workspace_benches::link::Link;
+use workspace_benches::ratio::{Cost, Line, alternate};
+use workspace_benches::shape::Shape;
+use workspace_tests::{Digests, Host, Tree, file_url, tree_digests};
+
+use crate::bulk::quiet;
+use crate::options::Options;
+use crate::pair::{Pair, Side, cost};
+
+/// The best flags of the Globus client for small files on loopback.
+const GLOBUS_BEST: &[&str] = &["-r", "-cd", "-fast", "-cc", "4"];
+const OURS: &[&str] = &["-r"];
+
+/// 10,000 files of 1 kB, both directions.
+pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
+    let count = options.amount(10_000, 500);
+    let (tree, digests) = lay(count, 1000)?;
+    let ours = pair.serve(Side::Ours, tree.root())?;
+    let globus = pair.serve(Side::Globus, tree.root())?;
+    let mut lines = Vec::new();
+    for get in [true, false] {
+        let copy = |side: Side, server: &Host, flags: &[&str]| {
+            let mut command = Command::new(pair.client(side));
+            copy_tree(
+                command.args(quiet(side)).args(flags),
+                server,
+                server.addr(),
+                &tree,
+                get,
+                &digests,
+            )
+        };
+        let (us, them) = alternate(
+            options.runs,
+            || copy(Side::Ours, &ours, OURS),
+            || copy(Side::Globus, &globus, GLOBUS_BEST),
+        )?;
+        let direction = if get { "get" } else { "put" };
+        eprintln!("small, {direction}: ours {us:.2?}, Globus {them:.2?}");
+        lines.push(Line {
+            what: format!("{count} files of 1 kB, {direction}, loopback"),
+            ratio: them.wall / us.wall,
+            cpu: Some(them.cpu / us.cpu),
+            target: "3 against `-fast -cc 4`",
+            reached: them.wall / us.wall >= 3.0,
+            note: String::new(),
+        });
+    }
+    Ok(lines)
+}
+
+/// 500 files of 10 kB over 50 ms, ours by default flags.
+pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
+    let shape = Shape::new(125_000_000, Duration::from_millis(25));
+    let link = match Link::new(shape) {
+        Ok(link) => link,
+        Err(error) => {
+            eprintln!("SKIPPED bench link: {error:#}");
+            return Ok(Vec::new());
+        }
+    };
+    let count = options.amount(500, 50);
+    let (tree, digests) = lay(count, 10_000)?;
+    let addr = link.far_addr().to_string();
+    let mut ours = link.far(pair.server(Side::Ours));
+    ours.args([
+        "--bind",
+        &addr,
+        "--port",
+        "0",
+        "--anonymous",
+        "rw",
+        "--root",
+    ])
+    .arg(tree.root());
+    let ours = Host::ours_from(&mut ours, tree.root())?;
+    let interface = ["-control-interface", &addr, "-data-interface", &addr];
+    let globus = Host::globus_from(
+        &mut link.far(pair.server(Side::Globus)),
+        tree.root(),
+        &interface,
+    )?;
+    let mut lines = Vec::new();
+    for get in [true, false] {
+        let direction = if get { "get" } else { "put" };
+        let copy = |side: Side, server: &Host, flags: &[&str]| {
+            let at = SocketAddr::from((link.far_addr(), server.addr().port()));
+            let mut command = link.near(pair.client(side));
+            copy_tree(
+                command.args(quiet(side)).args(flags),
+                server,
+                at,
+                &tree,
+                get,
+                &digests,
+            )
+        };
+        for (name, flags) in [("-fast", ["-fast"].as_slice()), ("-cc 20", &["-cc", "20"])] {
+            let globus_flags = [&["-r", "-cd"], flags].concat();
+            let (us, them) = alternate(
+                options.runs,
+                || copy(Side::Ours, &ours, OURS),
+                || copy(Side::Globus, &globus, &globus_flags),
+            )?;
+            eprintln!("link, {direction}, {name}: ours {us:.2?}, Globus {them:.2?}");
+            lines.push(Line {
+                what: format!(
+                    "{count} files of 10 kB, {direction}, 50 ms round trip, against `{name}`"
+                ),
+                ratio: them.wall / us.wall,
+                cpu: None,
+                target: "under 1 s",
+                reached: us.wall < 1.0,
+                note: format!("{:.2} s", us.wall),
+            });
+        }
+    }
+    Ok(lines)
+}
+
+/// Makes `count` files of `size` bytes and returns their digests.
+fn lay(count: u64, size: u64) -> Result<(Tree, Digests)> {
+    let tree = Tree::new()?;
+    for n in 0..count {
+        tree.file(&format!("files/dir{}/file{n}", n / 500), size, n)?;
+    }
+    let digests = tree_digests(&tree.path("files"))?;
+    Ok((tree, digests))
+}
+
+/// Copies the tree one way by a command that lacks source and destination, and compares.
+fn copy_tree(
+    command: &mut Command,
+    server: &Host,
+    at: SocketAddr,
+    tree: &Tree,
+    get: bool,
+    digests: &Digests,
+) -> Result<Cost> {
+    let copy = tree.path("copy");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).context("remove the copy of the run before")?;
+    }
+    let local = |name: &str| file_url(&tree.path(name));
+    if get {
+        command.args([server.url_at(at, "files/"), local("copy/")]);
+    } else {
+        command.args([local("files/"), server.url_at(at, "copy/")]);
+    }
+    let cost = cost(command, server)?;
+    ensure!(tree_digests(&copy)? == *digests, "the copies differ");
+    Ok(cost)
+}

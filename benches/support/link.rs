@@ -1,0 +1,145 @@
+//! `Link`: two network namespaces joined by two TUN devices and this process, which delays what passes.
+//!
+//! Needs root. Programs run in a namespace by `ip netns exec`; the namespaces go away when the value is dropped.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{self, Command};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tun_rs::{DeviceBuilder, SyncDevice};
+use workspace_tests::{Peer, is_root, run};
+
+use crate::shape::{Line, Shape};
+
+const MTU: u16 = 1500;
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// An emulated link between a near and a far namespace.
+#[derive(Debug)]
+pub struct Link {
+    near: End,
+    far: End,
+}
+
+#[derive(Debug)]
+struct End {
+    namespace: String,
+    addr: Ipv4Addr,
+}
+
+impl Link {
+    /// Makes the link; the same shape holds in both directions.
+    pub fn new(shape: Shape) -> Result<Self> {
+        ensure!(
+            is_root(),
+            "the emulated link makes network namespaces and TUN devices, which needs root"
+        );
+        ensure!(
+            Peer::Ip.find().is_some(),
+            "the emulated link needs the program ip (Debian package iproute2)"
+        );
+        ensure!(
+            Path::new("/dev/net/tun").exists(),
+            "the emulated link needs /dev/net/tun"
+        );
+        let (near, near_device) = End::new("near", Ipv4Addr::new(10, 91, 7, 1))?;
+        let (far, far_device) = End::new("far", Ipv4Addr::new(10, 91, 7, 2))?;
+        carry(near_device.clone(), far_device.clone(), shape, 1);
+        carry(far_device, near_device, shape, 2);
+        Ok(Self { near, far })
+    }
+
+    /// Returns a command that runs `program` at the near end.
+    pub fn near(&self, program: &Path) -> Command {
+        self.near.command(program)
+    }
+
+    /// Returns a command that runs `program` at the far end.
+    pub fn far(&self, program: &Path) -> Command {
+        self.far.command(program)
+    }
+
+    /// Returns the address of the far end.
+    pub fn far_addr(&self) -> Ipv4Addr {
+        self.far.addr
+    }
+}
+
+impl End {
+    fn new(name: &str, addr: Ipv4Addr) -> Result<(Self, Arc<SyncDevice>)> {
+        let namespace = format!("xio-{name}-{}", process::id());
+        let device = format!("xio{}{}", name.get(..1).unwrap_or_default(), process::id());
+        let tun = DeviceBuilder::new()
+            .name(&device)
+            .mtu(MTU)
+            .build_sync()
+            .context("make a TUN device")?;
+        ip(&["netns", "add", &namespace])?;
+        let end = Self { namespace, addr };
+        let inside = ["-n", end.namespace.as_str()];
+        ip(&["link", "set", &device, "netns", &end.namespace])?;
+        ip(&[
+            &inside[..],
+            &["addr", "add", &format!("{addr}/24"), "dev", &device],
+        ]
+        .concat())?;
+        ip(&[
+            &inside[..],
+            &["link", "set", &device, "txqueuelen", "10000", "up"],
+        ]
+        .concat())?;
+        ip(&[&inside[..], &["link", "set", "lo", "up"]].concat())?;
+        Ok((end, Arc::new(tun)))
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", &self.namespace])
+            .arg(program);
+        command
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Takes the device along, which ends the threads that read from it.
+        let _ = ip(&["netns", "del", &self.namespace]);
+    }
+}
+
+/// Takes packets from one device and gives them to the other when their time has come.
+fn carry(from: Arc<SyncDevice>, to: Arc<SyncDevice>, shape: Shape, seed: u64) {
+    let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        let mut line = Line::new(shape, Instant::now(), seed);
+        let mut packet = vec![0; usize::from(MTU) + 64];
+        while let Ok(n) = from.recv(&mut packet) {
+            let now = Instant::now();
+            let Some(bytes) = packet.get(..n) else { return };
+            if let Some(at) = line.pass(now, n)
+                && sender.send((at, bytes.to_vec())).is_err()
+            {
+                return;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for (at, packet) in waiting {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            // A full device drops, as a real one would.
+            let _ = to.send(&packet);
+        }
+    });
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    if let Err(error) = run(Command::new("ip").args(words), LIMIT)?.ok() {
+        bail!("{error:#}");
+    }
+    Ok(())
+}

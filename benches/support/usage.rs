@@ -1,0 +1,95 @@
+//! What processes cost: CPU seconds and memory, read from `/proc`.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// Returns the processor time of a process and of all its descendants, ended ones that were waited for included.
+pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
+    let mut ticks = 0;
+    for pid in tree(pid)? {
+        // A child may end between being listed and being read; its parent then carries its time.
+        if let Ok(stat) = Stat::read(pid) {
+            ticks += stat.own + stat.waited;
+        }
+    }
+    Ok(of_ticks(ticks))
+}
+
+/// Returns the processor time of all children that this process has waited for.
+pub fn cpu_of_children() -> Result<Duration> {
+    Ok(of_ticks(Stat::read(std::process::id())?.waited))
+}
+
+/// Waits, for at most two seconds, until a process has no children left, as a server that forks has none when idle.
+pub fn settle(pid: u32) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(2);
+    while tree(pid)?.len() > 1 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Returns the proportional set size of a process and all its descendants, in bytes.
+pub fn pss_of_tree(pid: u32) -> Result<u64> {
+    let mut sum = 0;
+    for pid in tree(pid)? {
+        let text =
+            fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).context("read smaps_rollup")?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Pss:"))
+            .context("no Pss in smaps_rollup")?;
+        sum += line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024;
+    }
+    Ok(sum)
+}
+
+/// Returns a process and all its descendants.
+fn tree(root: u32) -> Result<Vec<u32>> {
+    let parents: Vec<(u32, u32)> = fs::read_dir("/proc")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, Stat::read(pid).ok()?.parent)))
+        .collect();
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(&pid) = tree.get(next) {
+        tree.extend(
+            parents
+                .iter()
+                .filter(|(_, parent)| *parent == pid)
+                .map(|(child, _)| *child),
+        );
+        next += 1;
+    }
+    Ok(tree)
+}
+
+/// The fields of `/proc/PID/stat` that count here; times in clock ticks.
+struct Stat {
+    parent: u32,
+    own: u64,
+    waited: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name, in brackets, may hold anything.
+        let (_, rest) = text.rsplit_once(") ").context("no name in stat")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |index: usize| -> Result<u64> {
+            Ok(fields.get(index).context("a short stat")?.parse()?)
+        };
+        Ok(Self {
+            parent: u32::try_from(number(1)?)?,
+            own: number(11)? + number(12)?,
+            waited: number(13)? + number(14)?,
+        })
+    }
+}
+
+fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
