@@ -129,7 +129,7 @@ pub enum Command {
     Stat(Option<FtpPath>),
     /// `LANG [tag]`.
     Lang(Option<String>),
-    /// `SBUF bytes`: TCP buffers of data connections, both directions.
+    /// `SBUF bytes`: TCP buffers of data connections, both directions; 0 for the kernel's choice.
     Sbuf(u64),
     /// `TREV event interval`: how often to send a marker.
     Trev(Event, u32),
@@ -169,6 +169,8 @@ pub enum Site {
     SymlinkFrom(FtpPath),
     /// `SITE SYMLINKTO link`.
     SymlinkTo(FtpPath),
+    /// `SITE SYMLINK target link`: both in one, as GCT's client library sends it.
+    Symlink(FtpPath, FtpPath),
     /// `SITE RDEL path`: remove a tree.
     Rdel(FtpPath),
     /// `SITE TRNC length path`.

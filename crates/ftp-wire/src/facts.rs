@@ -1,13 +1,9 @@
-//! MLSx facts and time-val (RFC 3659 §2.3, §7).
+//! MLSx facts and what they say of one object (RFC 3659 §7).
 
-/// A point in time as MDTM and the `Modify` fact give it, UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TimeVal {
-    /// Seconds since 1970, negative before.
-    pub seconds: i64,
-    /// Nanoseconds within the second, below 1,000,000,000.
-    pub nanos: u32,
-}
+use std::fmt;
+
+pub use crate::listing::safe_name;
+pub use crate::time::TimeVal;
 
 /// What kind of object an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +27,45 @@ pub enum EntryKind {
     Pipe,
     /// Anything else.
     Other,
+}
+
+impl EntryKind {
+    /// The value of the `Type` fact.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Dir => "dir",
+            Self::Cdir => "cdir",
+            Self::Pdir => "pdir",
+            Self::Slink => "slink",
+            Self::Char => "OS.unix=chr",
+            Self::Block => "OS.unix=blk",
+            Self::Pipe => "OS.unix=pipe",
+            Self::Other => "OS.unix=other",
+        }
+    }
+
+    /// Reads the value of the `Type` fact, in any case; what is not known is `Other`.
+    pub fn from_fact(value: &[u8]) -> Self {
+        let value = value.to_ascii_lowercase();
+        match value.as_slice() {
+            b"file" => Self::File,
+            b"dir" => Self::Dir,
+            b"cdir" => Self::Cdir,
+            b"pdir" => Self::Pdir,
+            b"slink" | b"os.unix=slink" | b"os.unix=symlink" => Self::Slink,
+            b"os.unix=chr" => Self::Char,
+            b"os.unix=blk" => Self::Block,
+            b"os.unix=pipe" => Self::Pipe,
+            value if value.starts_with(b"os.unix=slink:") => Self::Slink,
+            _ => Self::Other,
+        }
+    }
+
+    /// Says whether it is a directory under any name.
+    pub const fn is_dir(self) -> bool {
+        matches!(self, Self::Dir | Self::Cdir | Self::Pdir)
+    }
 }
 
 /// All that can be said of one object in a listing.
@@ -65,6 +100,175 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
+impl Entry {
+    /// An entry of which nothing more is known: zero, empty or absent. The fields can be set.
+    pub fn new(kind: EntryKind, name: impl Into<Vec<u8>>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+            size: 0,
+            modified: TimeVal::new(0, 0),
+            mode: 0,
+            perm: String::new(),
+            links: 1,
+            owner: (0, String::new()),
+            group: (0, String::new()),
+            unique: (0, 0),
+            target: None,
+            count: None,
+            error: None,
+        }
+    }
+}
+
+/// One fact a listing can print, in the order FEAT names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fact {
+    /// What it is.
+    Type,
+    /// Bytes.
+    Size,
+    /// Time of modification.
+    Modify,
+    /// What the user may do.
+    Perm,
+    /// Character set of the name.
+    Charset,
+    /// Permission bits.
+    UnixMode,
+    /// Owner's name.
+    UnixOwner,
+    /// Owner's number.
+    UnixUid,
+    /// Group's name.
+    UnixGroup,
+    /// Group's number.
+    UnixGid,
+    /// The same for the same object.
+    Unique,
+    /// Where a symbolic link points.
+    UnixSlink,
+    /// Number of entries of the listed directory.
+    Count,
+}
+
+impl Fact {
+    /// All, in the order FEAT names them.
+    pub const ALL: [Self; 13] = [
+        Self::Type,
+        Self::Size,
+        Self::Modify,
+        Self::Perm,
+        Self::Charset,
+        Self::UnixMode,
+        Self::UnixOwner,
+        Self::UnixUid,
+        Self::UnixGroup,
+        Self::UnixGid,
+        Self::Unique,
+        Self::UnixSlink,
+        Self::Count,
+    ];
+
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Type => "Type",
+            Self::Size => "Size",
+            Self::Modify => "Modify",
+            Self::Perm => "Perm",
+            Self::Charset => "Charset",
+            Self::UnixMode => "UNIX.mode",
+            Self::UnixOwner => "UNIX.owner",
+            Self::UnixUid => "UNIX.uid",
+            Self::UnixGroup => "UNIX.group",
+            Self::UnixGid => "UNIX.gid",
+            Self::Unique => "Unique",
+            Self::UnixSlink => "UNIX.slink",
+            Self::Count => "X.count",
+        }
+    }
+
+    /// The fact of that name, in any case (RFC 3659 §7.2).
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|fact| fact.as_str().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
 /// Which facts a listing prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactSet(pub(crate) u16);
+
+impl FactSet {
+    /// No fact.
+    pub const NONE: Self = Self(0);
+    /// Every fact.
+    pub const ALL: Self = Self((1 << Fact::ALL.len()) - 1);
+    /// What is printed unless a client asks otherwise: all but `Charset` and `X.count`.
+    pub const DEFAULT: Self = Self::ALL.without(Fact::Charset).without(Fact::Count);
+
+    /// The set and `fact`.
+    #[must_use]
+    pub const fn with(self, fact: Fact) -> Self {
+        Self(self.0 | 1 << fact as u16)
+    }
+
+    /// The set without `fact`.
+    #[must_use]
+    pub const fn without(self, fact: Fact) -> Self {
+        Self(self.0 & !(1 << fact as u16))
+    }
+
+    /// Says whether `fact` is in the set.
+    pub const fn contains(self, fact: Fact) -> bool {
+        self.0 & (1 << fact as u16) != 0
+    }
+
+    /// Says whether the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The facts in the set.
+    pub fn iter(self) -> impl Iterator<Item = Fact> {
+        Fact::ALL
+            .into_iter()
+            .filter(move |fact| self.contains(*fact))
+    }
+
+    /// Parses `Type;Size;…`: whole names in any case; those not known are left out (RFC 3659 §7.9).
+    pub fn parse(text: &[u8]) -> Self {
+        let names = text.split(|b| *b == b';').map(<[u8]>::trim_ascii);
+        names
+            .filter_map(Fact::from_name)
+            .fold(Self::NONE, Self::with)
+    }
+
+    /// Every fact as FEAT lists it, those in this set marked with `*` (RFC 3659 §7.8).
+    pub fn feat(self) -> String {
+        let item = |fact: Fact| {
+            format!(
+                "{}{};",
+                fact.as_str(),
+                if self.contains(fact) { "*" } else { "" }
+            )
+        };
+        Fact::ALL.into_iter().map(item).collect()
+    }
+}
+
+impl Default for FactSet {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl fmt::Display for FactSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter()
+            .try_for_each(|fact| write!(f, "{};", fact.as_str()))
+    }
+}

@@ -9,7 +9,22 @@ pub struct Code(u16);
 impl Code {
     /// Makes a code; `None` outside 100–699.
     pub const fn new(code: u16) -> Option<Self> {
-        if code >= 100 && code < 700 { Some(Self(code)) } else { None }
+        if code >= 100 && code < 700 {
+            Some(Self(code))
+        } else {
+            None
+        }
+    }
+
+    /// Makes a code from a literal, checked by the compiler: `Code::of::<226>()`.
+    pub const fn of<const N: u16>() -> Self {
+        const {
+            assert!(
+                N >= 100 && N < 700,
+                "a reply code has three digits, the first 1 to 6"
+            )
+        };
+        Self(N)
     }
 
     /// The number.
@@ -50,6 +65,9 @@ impl fmt::Display for Code {
 }
 
 /// One whole reply: a code and its lines of text.
+///
+/// Line ends and NUL within a line become blanks, so that a reply built from a file's name or an
+/// error's text cannot end early or pass for two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     code: Code,
@@ -65,4 +83,167 @@ pub enum Style {
     Coded,
     /// One blank before every inner line, as FEAT, STAT, MLST, SPAS, 112 and 113 have it.
     Indented,
+}
+
+impl Reply {
+    /// A reply of one line.
+    pub fn new(code: Code, text: impl Into<Vec<u8>>) -> Self {
+        Self {
+            code,
+            lines: vec![safe(text.into())],
+            style: Style::Coded,
+        }
+    }
+
+    /// A reply of one line with a literal code, checked by the compiler: `Reply::of::<200>("ok")`.
+    pub fn of<const N: u16>(text: impl Into<Vec<u8>>) -> Self {
+        Self::new(Code::of::<N>(), text)
+    }
+
+    /// A reply whose lines all carry the code; the last is the closing one.
+    pub fn coded<L: Into<Vec<u8>>>(code: Code, lines: impl IntoIterator<Item = L>) -> Self {
+        let mut lines: Vec<_> = lines.into_iter().map(|line| safe(line.into())).collect();
+        if lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        Self {
+            code,
+            lines,
+            style: Style::Coded,
+        }
+    }
+
+    /// A reply with an opening line, inner lines each behind one blank, and a closing line.
+    pub fn indented<L: Into<Vec<u8>>>(
+        code: Code,
+        first: impl Into<Vec<u8>>,
+        inner: impl IntoIterator<Item = L>,
+        last: impl Into<Vec<u8>>,
+    ) -> Self {
+        let mut lines = vec![safe(first.into())];
+        lines.extend(inner.into_iter().map(|line| safe(line.into())));
+        lines.push(safe(last.into()));
+        Self {
+            code,
+            lines,
+            style: Style::Indented,
+        }
+    }
+
+    /// A failure in the structured form of GCT 13.24: its class (`PATH_NOT_FOUND`) and further
+    /// fields (`GridFTP-Errno`).
+    pub fn globus_error(code: Code, class: &str, fields: &[(&str, &str)]) -> Self {
+        let head = format!("GlobusError: v=1 c={class}");
+        let fields = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
+        Self::coded(
+            code,
+            std::iter::once(head)
+                .chain(fields)
+                .chain(["End.".to_owned()]),
+        )
+    }
+
+    /// A reply as a parser found it.
+    pub(crate) fn from_wire(code: Code, lines: Vec<Vec<u8>>, style: Style) -> Self {
+        Self { code, lines, style }
+    }
+
+    /// The code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// All lines, without codes and line ends; at least one.
+    pub fn lines(&self) -> &[Vec<u8>] {
+        &self.lines
+    }
+
+    /// The lines between the first and the last.
+    pub fn inner(&self) -> &[Vec<u8>] {
+        match self.lines.as_slice() {
+            [_, inner @ .., _] => inner,
+            _ => &[],
+        }
+    }
+
+    /// The first line.
+    pub fn first_line(&self) -> &[u8] {
+        self.lines.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The closing line; of a reply of one line, that one.
+    pub fn last_line(&self) -> &[u8] {
+        self.lines.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// All text for a person: lines joined by line feeds, bad UTF-8 replaced, the bare `End.` left out.
+    pub fn text(&self) -> String {
+        let closing = |line: &[u8]| matches!(line, b"End" | b"End.");
+        let lines = match self.lines.as_slice() {
+            [lines @ .., last] if !lines.is_empty() && closing(last) => lines,
+            lines => lines,
+        };
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line))
+            .collect();
+        lines.join("\n")
+    }
+
+    /// The value behind `name:` on a line of its own, blanks trimmed; names match in any case.
+    pub fn field(&self, name: &str) -> Option<String> {
+        self.lines.iter().find_map(|line| {
+            let (key, value) = line.split_at_checked(line.iter().position(|b| *b == b':')?)?;
+            let found = key.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+            let value = value.get(1..)?.trim_ascii();
+            found.then(|| String::from_utf8_lossy(value).into_owned())
+        })
+    }
+
+    /// The class GCT gives an error (`GlobusError: v=1 c=PATH_NOT_FOUND`).
+    pub fn error_class(&self) -> Option<String> {
+        let words = self.field("GlobusError")?;
+        words
+            .split_ascii_whitespace()
+            .find_map(|w| w.strip_prefix("c="))
+            .map(str::to_owned)
+    }
+
+    /// Appends the wire form, line ends included.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let code = self.code.to_string();
+        let last = self.lines.len().saturating_sub(1);
+        for (i, line) in self.lines.iter().enumerate() {
+            // RFC 959 §4.2: an inner line that looks like the closing one must be told apart from
+            // it. Both styles see to that for every line.
+            let coded = i == 0 || i == last || self.style == Style::Coded;
+            if coded {
+                out.extend_from_slice(code.as_bytes());
+            }
+            out.push(if i == last || !coded { b' ' } else { b'-' });
+            out.extend_from_slice(line);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// Writes the wire form; bytes that are no UTF-8 come out replaced, so the wire itself takes
+/// [`Reply::write_to`].
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut wire = Vec::new();
+        self.write_to(&mut wire);
+        f.write_str(&String::from_utf8_lossy(&wire))
+    }
+}
+
+fn safe(mut line: Vec<u8>) -> Vec<u8> {
+    for byte in &mut line {
+        if matches!(byte, 0 | b'\r' | b'\n') {
+            *byte = b' ';
+        }
+    }
+    line
 }

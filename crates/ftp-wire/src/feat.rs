@@ -1,0 +1,316 @@
+//! FEAT lines as a typed set, unknown features kept verbatim (RFC 2389).
+
+use std::fmt;
+
+use crate::facts::FactSet;
+use crate::reply::{Code, Reply};
+
+/// One thing a server says it can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// `CKSM ALG:cost;…`: checksums, with relative costs, the lower the cheaper.
+    Cksm(Vec<(String, u8)>),
+    /// `DCAU`: authentication of data connections.
+    Dcau,
+    /// `DCSC P,D`: credentials for data connections.
+    Dcsc(String),
+    /// `DSI name-version`: the storage behind the server.
+    Dsi(String),
+    /// `EPRT` (RFC 2428).
+    Eprt,
+    /// `EPSV` (RFC 2428).
+    Epsv,
+    /// `ERET`: partial retrieval.
+    Eret,
+    /// `ESTO`: adjusted storing.
+    Esto,
+    /// `GETPUT` (GFD.47).
+    GetPut,
+    /// `LANG tags` (RFC 2640).
+    Lang(String),
+    /// `MDTM` (RFC 3659).
+    Mdtm,
+    /// `MFMT`.
+    Mfmt,
+    /// `MLSC`: a listing on the control channel.
+    Mlsc,
+    /// `MLSR`: a recursive listing.
+    Mlsr,
+    /// `MLST facts`: machine listings and the facts printed unless asked otherwise.
+    Mlst(FactSet),
+    /// `PARALLEL`: MODE E over several connections.
+    Parallel,
+    /// `PASV AllowDelayed;`.
+    PasvDelayed,
+    /// `REST STREAM` (RFC 3659).
+    RestStream,
+    /// `SBUF`.
+    Sbuf,
+    /// `SIZE` (RFC 3659).
+    Size,
+    /// `SPAS`.
+    Spas,
+    /// `SPOR`.
+    Spor,
+    /// `STOR Eager;`, ours: data may follow `STOR` at once.
+    StorEager,
+    /// `STORATTR`: attributes of the next stored file.
+    StorAttr,
+    /// `TVFS` (RFC 3659).
+    Tvfs,
+    /// `UTF8` (RFC 2640).
+    Utf8,
+    /// `WHOAMI`.
+    Whoami,
+    /// Any other line, as it came.
+    Other(String),
+}
+
+impl Feature {
+    /// Reads one line, blanks around it trimmed.
+    pub fn parse(line: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(line.trim_ascii()).into_owned();
+        let (label, params) = text.split_once(' ').unwrap_or((&text, ""));
+        let params = params.trim();
+        match (label.to_ascii_uppercase().as_str(), params) {
+            ("CKSM", _) => Self::Cksm(parse_costs(params)),
+            ("DCAU", _) => Self::Dcau,
+            ("DCSC", _) => Self::Dcsc(params.to_owned()),
+            ("DSI", _) => Self::Dsi(params.to_owned()),
+            ("EPRT", "") => Self::Eprt,
+            ("EPSV", "") => Self::Epsv,
+            ("ERET", _) => Self::Eret,
+            ("ESTO", _) => Self::Esto,
+            ("GETPUT", _) => Self::GetPut,
+            ("LANG", _) => Self::Lang(params.to_owned()),
+            ("MDTM", _) => Self::Mdtm,
+            ("MFMT", _) => Self::Mfmt,
+            ("MLSC", _) => Self::Mlsc,
+            ("MLSR", _) => Self::Mlsr,
+            ("MLST", _) => Self::Mlst(parse_marked(params)),
+            ("PARALLEL", _) => Self::Parallel,
+            ("PASV", _) if has_item(params, "AllowDelayed") => Self::PasvDelayed,
+            ("REST", _) if params.eq_ignore_ascii_case("STREAM") => Self::RestStream,
+            ("SBUF", _) => Self::Sbuf,
+            ("SIZE", _) => Self::Size,
+            ("SPAS", _) => Self::Spas,
+            ("SPOR", _) => Self::Spor,
+            ("STOR", _) if has_item(params, "Eager") => Self::StorEager,
+            ("STORATTR", _) => Self::StorAttr,
+            ("TVFS", _) => Self::Tvfs,
+            ("UTF8", _) => Self::Utf8,
+            ("WHOAMI", _) => Self::Whoami,
+            _ => Self::Other(text),
+        }
+    }
+}
+
+fn has_item(params: &str, item: &str) -> bool {
+    params
+        .split(';')
+        .any(|found| found.trim().eq_ignore_ascii_case(item))
+}
+
+/// `MD5:10;ADLER32:10;`; an algorithm without a cost is dear.
+fn parse_costs(params: &str) -> Vec<(String, u8)> {
+    let items = params
+        .split([';', ','])
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
+    let cost = |item: &str| {
+        let (name, cost) = item.split_once(':').unwrap_or((item, ""));
+        (name.to_ascii_uppercase(), cost.parse().unwrap_or(20))
+    };
+    items.map(cost).collect()
+}
+
+/// The facts of `Type*;Size;…` that carry the mark.
+fn parse_marked(params: &str) -> FactSet {
+    let marked: Vec<_> = params
+        .split(';')
+        .filter_map(|item| item.trim().strip_suffix('*'))
+        .collect();
+    FactSet::parse(marked.join(";").as_bytes())
+}
+
+/// Writes the line as FEAT has it, without the blank before it and the line end.
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Self::Cksm(costs) => {
+                f.write_str("CKSM ")?;
+                return costs
+                    .iter()
+                    .try_for_each(|(name, cost)| write!(f, "{name}:{cost};"));
+            }
+            Self::Dcsc(params) => return write!(f, "DCSC {params}"),
+            Self::Dsi(name) => return write!(f, "DSI {name}"),
+            Self::Lang(tags) => return write!(f, "LANG {tags}"),
+            Self::Mlst(facts) => return write!(f, "MLST {}", facts.feat()),
+            Self::Other(text) => text,
+            Self::Dcau => "DCAU",
+            Self::Eprt => "EPRT",
+            Self::Epsv => "EPSV",
+            Self::Eret => "ERET",
+            Self::Esto => "ESTO",
+            Self::GetPut => "GETPUT",
+            Self::Mdtm => "MDTM",
+            Self::Mfmt => "MFMT",
+            Self::Mlsc => "MLSC",
+            Self::Mlsr => "MLSR",
+            Self::Parallel => "PARALLEL",
+            Self::PasvDelayed => "PASV AllowDelayed;",
+            Self::RestStream => "REST STREAM",
+            Self::Sbuf => "SBUF",
+            Self::Size => "SIZE",
+            Self::Spas => "SPAS",
+            Self::Spor => "SPOR",
+            Self::StorEager => "STOR Eager;",
+            Self::StorAttr => "STORATTR",
+            Self::Tvfs => "TVFS",
+            Self::Utf8 => "UTF8",
+            Self::Whoami => "WHOAMI",
+        };
+        f.write_str(word)
+    }
+}
+
+/// What a server says it can do, in the order it says it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Features {
+    list: Vec<Feature>,
+}
+
+impl Features {
+    /// No feature.
+    pub const fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, feature: Feature) {
+        self.list.push(feature);
+    }
+
+    /// Says whether exactly this was named; for those with parameters, ask the list.
+    pub fn has(&self, feature: &Feature) -> bool {
+        self.list.contains(feature)
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Feature> {
+        self.list.iter()
+    }
+
+    /// Checksum algorithms with their relative costs, as named.
+    pub fn checksums(&self) -> &[(String, u8)] {
+        let found = self.iter().find_map(|feature| match feature {
+            Feature::Cksm(costs) => Some(costs.as_slice()),
+            _ => None,
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Says whether machine listings (MLST, MLSD) are there.
+    pub fn mlst(&self) -> bool {
+        self.iter()
+            .any(|feature| matches!(feature, Feature::Mlst(_)))
+    }
+
+    /// Reads the reply to FEAT; a reply other than 211 names nothing.
+    pub fn from_reply(reply: &Reply) -> Self {
+        if reply.code() != Code::of::<211>() {
+            return Self::new();
+        }
+        reply
+            .inner()
+            .iter()
+            .map(|line| Feature::parse(line))
+            .collect()
+    }
+
+    /// The reply to FEAT: one blank before each label, upper case, as GCT's client counts on.
+    pub fn to_reply(&self) -> Reply {
+        let lines = self.iter().map(Feature::to_string);
+        Reply::indented(Code::of::<211>(), "Extensions supported", lines, "End.")
+    }
+}
+
+impl FromIterator<Feature> for Features {
+    fn from_iter<I: IntoIterator<Item = Feature>>(features: I) -> Self {
+        Self {
+            list: features.into_iter().collect(),
+        }
+    }
+}
+
+impl Extend<Feature> for Features {
+    fn extend<I: IntoIterator<Item = Feature>>(&mut self, features: I) {
+        self.list.extend(features);
+    }
+}
+
+impl<'a> IntoIterator for &'a Features {
+    type Item = &'a Feature;
+    type IntoIter = std::slice::Iter<'a, Feature>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply_parser::ReplyParser;
+
+    /// What a stock GCT 13.24 answers after login.
+    const GCT: &str = "211-Extensions supported\r\n \
+        CKSM MD5:10;ADLER32:10;SHA1:10;SHA256:11;SHA512:12;\r\n DSI file-13.24\r\n STORATTR\r\n HTTP\r\n \
+        DCSC P,D\r\n MFMT\r\n WHOAMI\r\n AUTHZ_ASSERT\r\n MLSR\r\n MLSC\r\n UTF8\r\n LANG EN\r\n DCAU\r\n \
+        PARALLEL\r\n SIZE\r\n MLST Type*;Size*;Modify*;Perm*;Charset;UNIX.mode*;UNIX.owner*;UNIX.uid*;\
+        UNIX.group*;UNIX.gid*;Unique*;UNIX.slink*;X.count;\r\n ERET\r\n ESTO\r\n SPAS\r\n SPOR\r\n \
+        REST STREAM\r\n MDTM\r\n PASV AllowDelayed;\r\n211 End.\r\n";
+
+    fn parse(text: &str) -> Features {
+        let mut parser = ReplyParser::new();
+        parser.push(text.as_bytes());
+        Features::from_reply(&parser.next_reply().unwrap().unwrap())
+    }
+
+    #[test]
+    fn gct_is_read_and_written_to_the_byte() {
+        let features = parse(GCT);
+        assert_eq!(features.iter().count(), 23);
+        assert_eq!(features.checksums().len(), 5);
+        assert_eq!(features.checksums()[3], ("SHA256".to_owned(), 11));
+        assert!(features.mlst() && features.has(&Feature::Mlst(FactSet::DEFAULT)));
+        for feature in [
+            Feature::RestStream,
+            Feature::PasvDelayed,
+            Feature::Parallel,
+            Feature::Eret,
+        ] {
+            assert!(features.has(&feature), "{feature}");
+        }
+        assert!(!features.has(&Feature::StorEager));
+        assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
+        assert_eq!(features.to_reply().to_string(), GCT);
+    }
+
+    #[test]
+    fn coded_and_lower_case_lines_are_read_too() {
+        let features =
+            parse("211-Features:\r\n211-rest stream\r\n211-stor eager;\r\n211-epsv\r\n211 End\r\n");
+        let all = [Feature::RestStream, Feature::StorEager, Feature::Epsv];
+        assert_eq!(features, all.into_iter().collect());
+    }
+
+    #[test]
+    fn no_features_and_refusals_are_empty() {
+        assert_eq!(parse("211 no features\r\n"), Features::new());
+        assert_eq!(parse("500-x\r\n UTF8\r\n500 End.\r\n"), Features::new());
+        assert_eq!(Features::new().checksums(), []);
+    }
+}

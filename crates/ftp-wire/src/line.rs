@@ -1,0 +1,231 @@
+//! Splits CRLF lines with a hard length limit and Telnet IAC handling (RFC 959 §5.3, RFC 854).
+
+use crate::error::BadLine;
+
+/// Longest line taken unless told otherwise, in bytes.
+pub const DEFAULT_LIMIT: usize = 8 * 1024;
+
+/// Telnet refusals held for the caller at most, in bytes; a peer that asks for more is ignored.
+const MAX_ANSWERS: usize = 384;
+
+/// Capacity above which an empty splitter gives its memory back, in bytes.
+const KEEP: usize = 512;
+
+const SE: u8 = 240;
+const SB: u8 = 250;
+const WILL: u8 = 251;
+const WONT: u8 = 252;
+const DO: u8 = 253;
+const DONT: u8 = 254;
+const IAC: u8 = 255;
+
+/// Turns the bytes of a control connection into lines.
+///
+/// [`push`](Self::push) what arrived, then call [`next_line`](Self::next_line) until it has nothing:
+/// an unfinished line never takes more memory than the limit. CRLF and a bare LF end a line. Telnet
+/// commands are taken out, and options the peer offers are refused through
+/// [`take_answers`](Self::take_answers). All other bytes are kept, UTF-8 included.
+///
+/// Before a change of protection, [`buffered`](Self::buffered) must be 0: what a peer sent ahead
+/// of a handshake must not be read after it.
+#[derive(Debug, Clone)]
+pub struct LineSplitter {
+    limit: usize,
+    /// Bytes as they came, read up to `head`.
+    raw: Vec<u8>,
+    head: usize,
+    /// The line so far, without Telnet commands.
+    line: Vec<u8>,
+    /// Bytes of the line as they came, Telnet commands included.
+    taken: usize,
+    fault: Option<BadLine>,
+    /// The line was handed out and is to be forgotten.
+    handed_out: bool,
+    telnet: Telnet,
+    answers: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telnet {
+    Data,
+    Iac,
+    /// The option byte of WILL, WONT, DO or DONT comes next.
+    Option(u8),
+    Sub,
+    SubIac,
+}
+
+impl Default for LineSplitter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LineSplitter {
+    /// A splitter with a limit of [`DEFAULT_LIMIT`].
+    pub const fn new() -> Self {
+        Self::with_limit(DEFAULT_LIMIT)
+    }
+
+    /// A splitter that takes lines of at most `limit` bytes, line end not counted.
+    pub const fn with_limit(limit: usize) -> Self {
+        Self {
+            limit,
+            raw: Vec::new(),
+            head: 0,
+            line: Vec::new(),
+            taken: 0,
+            fault: None,
+            handed_out: false,
+            telnet: Telnet::Data,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Changes the limit, from the line in progress on.
+    pub const fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Takes bytes from the connection.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.forget();
+        if self.head > 0 {
+            self.raw.drain(..self.head);
+            self.head = 0;
+        }
+        self.raw.extend_from_slice(bytes);
+    }
+
+    /// The next whole line without its end, or why there is none to be had.
+    ///
+    /// A line in error is dropped up to its end; a line that is too long is reported as soon as it
+    /// is, and once.
+    pub fn next_line(&mut self) -> Option<Result<&[u8], BadLine>> {
+        self.forget();
+        while let Some(&byte) = self.raw.get(self.head) {
+            self.head += 1;
+            let was_too_long = self.is_too_long();
+            self.taken += 1;
+            let Some(byte) = self.strip_telnet(byte) else {
+                if !was_too_long && self.note_length() {
+                    return self.fault.map(Err);
+                }
+                continue;
+            };
+            if byte == b'\n' {
+                return match self.end_line(was_too_long) {
+                    Some(Ok(())) => Some(Ok(&self.line)),
+                    Some(Err(bad)) => Some(Err(bad)),
+                    None => continue,
+                };
+            }
+            if was_too_long {
+                continue;
+            }
+            self.line.push(byte);
+            if self.note_length() {
+                return self.fault.map(Err);
+            }
+        }
+        self.raw.clear();
+        self.head = 0;
+        if self.raw.capacity() > KEEP {
+            self.raw = Vec::new();
+        }
+        None
+    }
+
+    fn is_too_long(&self) -> bool {
+        matches!(self.fault, Some(BadLine::TooLong { .. }))
+    }
+
+    /// Marks a line that has just become too long; the CR of its end may lie beyond the limit.
+    fn note_length(&mut self) -> bool {
+        let text = self.taken - usize::from(self.line.last() == Some(&b'\r'));
+        let too_long = text > self.limit;
+        if too_long {
+            self.fault = Some(BadLine::TooLong { limit: self.limit });
+            self.line = Vec::new();
+        }
+        too_long
+    }
+
+    /// Ends the line; `None` when its error has been told before.
+    fn end_line(&mut self, told: bool) -> Option<Result<(), BadLine>> {
+        self.taken = 0;
+        self.fault = None;
+        self.handed_out = true;
+        if told {
+            self.forget();
+            return None;
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        // A tab may part arguments or stand in a name; no other control byte has a place in a line.
+        let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+        Some(match self.line.iter().position(control) {
+            Some(at) => {
+                let byte = self.line.get(at).copied().unwrap_or_default();
+                Err(BadLine::Control { byte, at })
+            }
+            None => Ok(()),
+        })
+    }
+
+    /// Passes data bytes on and takes Telnet commands out.
+    fn strip_telnet(&mut self, byte: u8) -> Option<u8> {
+        let (next, data) = match (self.telnet, byte) {
+            (Telnet::Data, IAC) => (Telnet::Iac, None),
+            (Telnet::Data, _) => (Telnet::Data, Some(byte)),
+            (Telnet::Iac, WILL | WONT | DO | DONT) => (Telnet::Option(byte), None),
+            (Telnet::Iac, SB) => (Telnet::Sub, None),
+            (Telnet::Iac, IAC) => (Telnet::Data, Some(IAC)),
+            // IP, DM and the other two-byte commands mean nothing here: ABOR is a line.
+            (Telnet::Iac, SE..) => (Telnet::Data, None),
+            // No Telnet command: the urgent byte of a Synch was taken out on the way.
+            (Telnet::Iac, _) => (Telnet::Data, Some(byte)),
+            (Telnet::Option(verb), _) => {
+                self.refuse(verb, byte);
+                (Telnet::Data, None)
+            }
+            (Telnet::Sub, IAC) => (Telnet::SubIac, None),
+            (Telnet::SubIac, SE) => (Telnet::Data, None),
+            (Telnet::Sub | Telnet::SubIac, _) => (Telnet::Sub, None),
+        };
+        self.telnet = next;
+        data
+    }
+
+    fn refuse(&mut self, verb: u8, option: u8) {
+        let answer = match verb {
+            WILL => DONT,
+            DO => WONT,
+            _ => return,
+        };
+        if self.answers.len() + 3 <= MAX_ANSWERS {
+            self.answers.extend_from_slice(&[IAC, answer, option]);
+        }
+    }
+
+    /// What is to be sent to the peer in answer to Telnet options; usually nothing.
+    pub fn take_answers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Bytes taken that have not come out in a line yet.
+    pub fn buffered(&self) -> usize {
+        let line = if self.handed_out { 0 } else { self.taken };
+        self.raw.len() - self.head + line
+    }
+
+    fn forget(&mut self) {
+        if std::mem::take(&mut self.handed_out) {
+            self.line.clear();
+            if self.line.capacity() > KEEP {
+                self.line = Vec::new();
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `SITE`: its table of subcommands and how to read their arguments (GFD.20, GCT).
+
+use crate::args::{Args, digest};
+use crate::command::{BufferSide, Site, StorAttr};
+use crate::error::BadCommandKind;
+use crate::facts::TimeVal;
+use crate::parse::Parsed;
+
+type Parser = fn(&mut Args<'_>) -> Parsed<Site>;
+
+/// Subcommand, syntax for HELP, and how to read its arguments.
+const VERBS: &[(&str, &str, Parser)] = &[
+    ("SITE HELP", "SITE HELP [<sp> command]", |a| {
+        a.optional_word("command").map(Site::Help)
+    }),
+    ("SITE SBUF", "SITE SBUF <sp> bytes", |a| {
+        buffer(a, BufferSide::Both)
+    }),
+    ("SITE BUFSIZE", "SITE BUFSIZE <sp> bytes", |a| {
+        buffer(a, BufferSide::Both)
+    }),
+    ("SITE RETRBUFSIZE", "SITE RETRBUFSIZE <sp> bytes", |a| {
+        buffer(a, BufferSide::Receive)
+    }),
+    ("SITE RBUFSZ", "SITE RBUFSZ <sp> bytes", |a| {
+        buffer(a, BufferSide::Receive)
+    }),
+    ("SITE RBUFSIZ", "SITE RBUFSIZ <sp> bytes", |a| {
+        buffer(a, BufferSide::Receive)
+    }),
+    ("SITE STORBUFSIZE", "SITE STORBUFSIZE <sp> bytes", |a| {
+        buffer(a, BufferSide::Send)
+    }),
+    ("SITE SBUFSZ", "SITE SBUFSZ <sp> bytes", |a| {
+        buffer(a, BufferSide::Send)
+    }),
+    ("SITE SBUFSIZ", "SITE SBUFSIZ <sp> bytes", |a| {
+        buffer(a, BufferSide::Send)
+    }),
+    ("SITE CHMOD", "SITE CHMOD <sp> mode <sp> path", |a| {
+        Ok(Site::Chmod(a.octal()?, a.path()?))
+    }),
+    ("SITE CHGRP", "SITE CHGRP <sp> group <sp> path", |a| {
+        Ok(Site::Chgrp(a.word("group")?, a.path()?))
+    }),
+    (
+        "SITE UTIME",
+        "SITE UTIME <sp> YYYYMMDDHHMMSS <sp> path",
+        |a| Ok(Site::Utime(a.time()?, a.path()?)),
+    ),
+    ("SITE SYMLINKFROM", "SITE SYMLINKFROM <sp> target", |a| {
+        a.path().map(Site::SymlinkFrom)
+    }),
+    ("SITE SYMLINKTO", "SITE SYMLINKTO <sp> link", |a| {
+        a.path().map(Site::SymlinkTo)
+    }),
+    (
+        "SITE SYMLINK",
+        "SITE SYMLINK <sp> target <sp> link",
+        symlink,
+    ),
+    ("SITE RDEL", "SITE RDEL <sp> path", |a| {
+        a.path().map(Site::Rdel)
+    }),
+    ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
+        Ok(Site::Trnc(a.number("length")?, a.path()?))
+    }),
+    ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(Site::Whoami)),
+    ("SITE VERSION", "SITE VERSION", |_| Ok(Site::Version)),
+    (
+        "SITE CLIENTINFO",
+        "SITE CLIENTINFO <sp> key=\"value\";...",
+        |a| a.text("client info").map(Site::ClientInfo),
+    ),
+    ("SITE TASKID", "SITE TASKID <sp> id", |a| {
+        a.text("task id").map(Site::TaskId)
+    }),
+    (
+        "SITE STORATTR",
+        "SITE STORATTR <sp> modify=time;x.checksum.alg=digest;",
+        |a| stor_attr(a).map(Site::StorAttr),
+    ),
+    ("SITE RESTRICT", "SITE RESTRICT <sp> paths", |a| {
+        a.text("paths").map(Site::Restrict)
+    }),
+    ("SITE CHROOT", "SITE CHROOT <sp> path", |a| {
+        a.path().map(Site::Chroot)
+    }),
+];
+
+pub(crate) fn verbs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    VERBS.iter().map(|(name, syntax, _)| (*name, *syntax))
+}
+
+fn find(word: &[u8]) -> Option<&'static (&'static str, &'static str, Parser)> {
+    let named = |name: &str| {
+        name.as_bytes()
+            .get(5..)
+            .is_some_and(|n| n.eq_ignore_ascii_case(word))
+    };
+    VERBS.iter().find(|(name, ..)| named(name))
+}
+
+/// Both words of the `SITE` command in `line`, whose arguments begin at `at`, when known.
+pub(crate) fn name_in(line: &[u8], at: usize) -> Option<&'static str> {
+    let (word, _) = Args::new(line, at).next()?;
+    find(word).map(|(name, ..)| *name)
+}
+
+pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Site> {
+    let (word, at) = args.require()?;
+    let (.., parse) = find(word).ok_or((BadCommandKind::UnknownSite, at))?;
+    parse(args)
+}
+
+fn buffer(args: &mut Args<'_>, side: BufferSide) -> Parsed<Site> {
+    args.number("buffer size")
+        .map(|bytes| Site::Buffer(side, bytes))
+}
+
+/// The form GCT's client library sends and GCT's server lacks; neither name can hold a blank, except
+/// the link's.
+fn symlink(args: &mut Args<'_>) -> Parsed<Site> {
+    let (target, at) = args.require()?;
+    let target = crate::path::FtpPath::new(target);
+    let target = target.ok_or((BadCommandKind::BadArgument("target"), at))?;
+    Ok(Site::Symlink(target, args.path()?))
+}
+
+fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {
+    let (text, start) = args.rest();
+    if text.trim_ascii().is_empty() {
+        return Err((BadCommandKind::MissingArgument, start));
+    }
+    let mut attr = StorAttr::default();
+    let mut at = start;
+    for item in text.split(|b| *b == b';') {
+        let bad = (BadCommandKind::BadArgument("attribute"), at);
+        at += item.len() + 1;
+        let item = item.trim_ascii();
+        if item.is_empty() {
+            continue;
+        }
+        let equals = item.iter().position(|b| *b == b'=').ok_or(bad)?;
+        let (key, value) = item.split_at(equals);
+        let value = value.get(1..).unwrap_or_default();
+        let key = key.to_ascii_lowercase();
+        if key == b"modify" {
+            attr.modified = Some(TimeVal::parse(value).ok_or(bad)?);
+        } else if let Some(algorithm) = key.strip_prefix(b"x.checksum.") {
+            let algorithm = String::from_utf8(algorithm.to_vec()).map_err(|_| bad)?;
+            attr.checksum = Some((algorithm, digest(value).ok_or(bad)?));
+        }
+        // Attributes not known are no error: GCT's clients may send more than they need.
+    }
+    Ok(attr)
+}

@@ -1,0 +1,309 @@
+//! Commands as they go over the wire, and as a log may show them.
+
+use std::fmt;
+use std::io::Write as _;
+
+use crate::addr;
+use crate::command::{
+    BufferSide, Command, Dcau, Epsv, Eret, Esto, Event, Family, Mode, Restart, Site, Type,
+};
+use crate::path::FtpPath;
+
+/// What stands in place of a secret.
+const MASK: &[u8] = b"****";
+
+impl Command {
+    /// The verb, upper case; for every subcommand of `SITE`, that word.
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::User(_) => "USER",
+            Self::Pass(_) => "PASS",
+            Self::Cwd(_) => "CWD",
+            Self::Cdup => "CDUP",
+            Self::Quit => "QUIT",
+            Self::Port(_) => "PORT",
+            Self::Eprt(_) => "EPRT",
+            Self::Spor(_) => "SPOR",
+            Self::Pasv => "PASV",
+            Self::Epsv(_) => "EPSV",
+            Self::Spas(_) => "SPAS",
+            Self::Type(_) => "TYPE",
+            Self::Stru(_) => "STRU",
+            Self::Mode(_) => "MODE",
+            Self::Retr(_) => "RETR",
+            Self::Stor(_) => "STOR",
+            Self::Appe(_) => "APPE",
+            Self::Eret(..) => "ERET",
+            Self::Esto(..) => "ESTO",
+            Self::Allo(_) => "ALLO",
+            Self::Rest(_) => "REST",
+            Self::Abor => "ABOR",
+            Self::List(_) => "LIST",
+            Self::Nlst(_) => "NLST",
+            Self::Mlsd(_) => "MLSD",
+            Self::Mlsr(_) => "MLSR",
+            Self::Mlst(_) => "MLST",
+            Self::Mlsc(_) => "MLSC",
+            Self::Rnfr(_) => "RNFR",
+            Self::Rnto(_) => "RNTO",
+            Self::Dele(_) => "DELE",
+            Self::Rmd(_) => "RMD",
+            Self::Mkd(_) => "MKD",
+            Self::Pwd => "PWD",
+            Self::Size(_) => "SIZE",
+            Self::Mdtm(_) => "MDTM",
+            Self::Mfmt(..) => "MFMT",
+            Self::Cksm { .. } => "CKSM",
+            Self::Scks { .. } => "SCKS",
+            Self::Help(_) => "HELP",
+            Self::Noop => "NOOP",
+            Self::Feat => "FEAT",
+            Self::Opts(_) => "OPTS",
+            Self::Syst => "SYST",
+            Self::Stat(_) => "STAT",
+            Self::Lang(_) => "LANG",
+            Self::Sbuf(_) => "SBUF",
+            Self::Trev(..) => "TREV",
+            Self::Site(_) => "SITE",
+            Self::Auth(_) => "AUTH",
+            Self::Adat(_) => "ADAT",
+            Self::Pbsz(_) => "PBSZ",
+            Self::Prot(_) => "PROT",
+            Self::Dcau(_) => "DCAU",
+            Self::Dcsc(_) => "DCSC",
+        }
+    }
+
+    /// Appends the command as it goes over the wire, line end included.
+    ///
+    /// NUL, CR and LF within text become `?`, so that no name or password can carry a second command.
+    /// The byte 0xFF is doubled, as Telnet wants it (RFC 854). A path that begins with a blank, or
+    /// with `-` where options may stand, is written behind `./`.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let mut line = Line::new(self.verb());
+        self.arguments(&mut line, false);
+        for byte in line.0 {
+            out.push(if matches!(byte, 0 | b'\r' | b'\n') {
+                b'?'
+            } else {
+                byte
+            });
+            if byte == 0xff {
+                out.push(byte);
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn arguments(&self, line: &mut Line, masked: bool) {
+        match self {
+            Self::Pass(_) if masked => line.word(MASK),
+            Self::Adat(_) | Self::Dcsc(_) if masked => line.word(MASK),
+            Self::Pass(secret) => line.word(secret.reveal()),
+            Self::User(text) | Self::Auth(text) | Self::Adat(text) | Self::Dcsc(text) => {
+                line.word(text);
+            }
+            Self::Cwd(path)
+            | Self::Retr(path)
+            | Self::Stor(path)
+            | Self::Appe(path)
+            | Self::Rnfr(path)
+            | Self::Rnto(path)
+            | Self::Dele(path)
+            | Self::Rmd(path)
+            | Self::Mkd(path)
+            | Self::Size(path)
+            | Self::Mdtm(path) => line.path(path),
+            Self::Mlsd(path) | Self::Mlsr(path) | Self::Mlst(path) | Self::Mlsc(path) => {
+                path.iter().for_each(|path| line.path(path));
+            }
+            Self::List(path) | Self::Nlst(path) | Self::Stat(path) => {
+                path.iter().for_each(|path| line.path_behind_options(path));
+            }
+            Self::Cdup
+            | Self::Quit
+            | Self::Pasv
+            | Self::Abor
+            | Self::Pwd
+            | Self::Noop
+            | Self::Feat
+            | Self::Syst
+            | Self::Epsv(Epsv::Any)
+            | Self::Spas(None)
+            | Self::Help(None)
+            | Self::Lang(None) => {}
+            Self::Help(Some(text)) | Self::Lang(Some(text)) => line.word(text),
+            // An address that PORT cannot carry is the caller's slip; written as EPRT has it, the
+            // server will say so.
+            Self::Port(addr) => line.word(addr::list_text(&[*addr])),
+            Self::Eprt(addr) => line.word(addr::eprt_text(*addr)),
+            Self::Spor(addrs) => line.word(addr::list_text(addrs)),
+            Self::Epsv(Epsv::All) => line.word("ALL"),
+            Self::Epsv(Epsv::Family(family)) | Self::Spas(Some(family)) => {
+                line.word(match family {
+                    Family::V4 => "1",
+                    Family::V6 => "2",
+                });
+            }
+            Self::Type(Type::Ascii) => line.word("A"),
+            Self::Type(Type::Image) => line.word("I"),
+            Self::Mode(Mode::Stream) => line.word("S"),
+            Self::Mode(Mode::Extended) => line.word("E"),
+            Self::Stru(letter) | Self::Prot(letter) => line.show(letter),
+            Self::Eret(Eret::Partial { offset, length }, path) => {
+                line.show(format_args!("P {offset} {}", Length(*length)));
+                line.path(path);
+            }
+            Self::Esto(Esto::Adjusted { offset }, path) => {
+                line.show(format_args!("A {offset}"));
+                line.path(path);
+            }
+            Self::Eret(Eret::Module(module), path) | Self::Esto(Esto::Module(module), path) => {
+                line.word(module);
+                line.path(path);
+            }
+            Self::Allo(n) | Self::Sbuf(n) | Self::Pbsz(n) | Self::Rest(Restart::Offset(n)) => {
+                line.show(n);
+            }
+            Self::Rest(Restart::Ranges(ranges)) if ranges.is_empty() => line.word("0-0"),
+            Self::Rest(Restart::Ranges(ranges)) => line.show(ranges),
+            Self::Mfmt(time, path) => {
+                line.show(time);
+                line.path(path);
+            }
+            Self::Cksm {
+                algorithm,
+                offset,
+                length,
+                path,
+            } => {
+                line.show(format_args!("{algorithm} {offset} {}", Length(*length)));
+                line.path(path);
+            }
+            Self::Scks { algorithm, digest } => line.show(format_args!("{algorithm} {digest}")),
+            Self::Opts(opts) => line.show(opts),
+            Self::Trev(Event::Perf, n) => line.show(format_args!("PERF {n}")),
+            Self::Trev(Event::Restart, n) => line.show(format_args!("RESTART {n}")),
+            Self::Dcau(Dcau::None) => line.word("N"),
+            Self::Dcau(Dcau::Own) => line.word("A"),
+            Self::Dcau(Dcau::Subject(subject)) => line.show(format_args!("S {subject}")),
+            Self::Site(site) => site.arguments(line),
+        }
+    }
+}
+
+impl Site {
+    fn arguments(&self, line: &mut Line) {
+        match self {
+            Self::Help(name) => {
+                line.word("HELP");
+                name.iter().for_each(|name| line.word(name));
+            }
+            Self::Buffer(side, bytes) => line.show(format_args!(
+                "{} {bytes}",
+                match side {
+                    BufferSide::Both => "SBUF",
+                    BufferSide::Receive => "RETRBUFSIZE",
+                    BufferSide::Send => "STORBUFSIZE",
+                }
+            )),
+            Self::Chmod(mode, path) => line.on_path(format_args!("CHMOD {mode:04o}"), path),
+            Self::Chgrp(group, path) => line.on_path(format_args!("CHGRP {group}"), path),
+            Self::Utime(time, path) => line.on_path(format_args!("UTIME {time}"), path),
+            Self::SymlinkFrom(target) => line.on_path("SYMLINKFROM", target),
+            Self::SymlinkTo(link) => line.on_path("SYMLINKTO", link),
+            Self::Symlink(target, link) => {
+                line.on_path("SYMLINK", target);
+                line.path(link);
+            }
+            Self::Rdel(path) => line.on_path("RDEL", path),
+            Self::Trnc(length, path) => line.on_path(format_args!("TRNC {length}"), path),
+            Self::Whoami => line.word("WHOAMI"),
+            Self::Version => line.word("VERSION"),
+            Self::ClientInfo(info) => line.show(format_args!("CLIENTINFO {info}")),
+            Self::TaskId(id) => line.show(format_args!("TASKID {id}")),
+            Self::StorAttr(attr) => {
+                line.word("STORATTR ");
+                if let Some(time) = attr.modified {
+                    line.append(format_args!("modify={time};"));
+                }
+                if let Some((algorithm, digest)) = &attr.checksum {
+                    line.append(format_args!("x.checksum.{algorithm}={digest};"));
+                }
+            }
+            Self::Restrict(paths) => line.show(format_args!("RESTRICT {paths}")),
+            Self::Chroot(path) => line.on_path("CHROOT", path),
+        }
+    }
+}
+
+/// A command line in the making.
+struct Line(Vec<u8>);
+
+impl Line {
+    fn new(verb: &str) -> Self {
+        Self(verb.as_bytes().to_vec())
+    }
+
+    fn word(&mut self, word: impl AsRef<[u8]>) {
+        self.0.push(b' ');
+        self.0.extend_from_slice(word.as_ref());
+    }
+
+    fn append(&mut self, text: impl fmt::Display) {
+        write!(self.0, "{text}").expect("a Vec takes every write");
+    }
+
+    fn show(&mut self, text: impl fmt::Display) {
+        self.0.push(b' ');
+        self.append(text);
+    }
+
+    fn on_path(&mut self, words: impl fmt::Display, path: &FtpPath) {
+        self.show(words);
+        self.path(path);
+    }
+
+    fn path(&mut self, path: &FtpPath) {
+        // A run of blanks parts two arguments, so a blank cannot begin one.
+        let blank = matches!(path.as_bytes().first(), Some(b' ' | b'\t'));
+        self.0.extend_from_slice(if blank { b" ./" } else { b" " });
+        self.0.extend_from_slice(path.as_bytes());
+    }
+
+    fn path_behind_options(&mut self, path: &FtpPath) {
+        if path.as_bytes().first() == Some(&b'-') {
+            self.0.extend_from_slice(b" ./");
+            self.0.extend_from_slice(path.as_bytes());
+        } else {
+            self.path(path);
+        }
+    }
+}
+
+struct Length(Option<u64>);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(length) => length.fmt(f),
+            None => f.write_str("-1"),
+        }
+    }
+}
+
+/// Writes the form for logs: no line end, secrets masked, control bytes escaped.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = Line::new(self.verb());
+        self.arguments(&mut line, true);
+        for c in String::from_utf8_lossy(&line.0).chars() {
+            if c.is_control() {
+                write!(f, "{}", c.escape_default())?;
+            } else {
+                write!(f, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}
