@@ -2,8 +2,9 @@
 //!
 //! Needs root. Programs run in a namespace by `ip netns exec`; the namespaces go away when the value is dropped.
 
+use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -17,6 +18,8 @@ use crate::shape::{Line, Shape};
 
 const MTU: u16 = 1500;
 const LIMIT: Duration = Duration::from_secs(20);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 91, 7, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 91, 7, 2);
 
 /// An emulated link between a near and a far namespace.
 #[derive(Debug)]
@@ -46,8 +49,8 @@ impl Link {
             Path::new("/dev/net/tun").exists(),
             "the emulated link needs /dev/net/tun"
         );
-        let (near, near_device) = End::new("near", Ipv4Addr::new(10, 91, 7, 1))?;
-        let (far, far_device) = End::new("far", Ipv4Addr::new(10, 91, 7, 2))?;
+        let (near, near_device) = End::new("near", NEAR)?;
+        let (far, far_device) = End::new("far", FAR)?;
         carry(near_device.clone(), far_device.clone(), shape, 1);
         carry(far_device, near_device, shape, 2);
         Ok(Self { near, far })
@@ -80,6 +83,11 @@ impl End {
             .context("make a TUN device")?;
         ip(&["netns", "add", &namespace])?;
         let end = Self { namespace, addr };
+        // `ip netns exec` shows these names to the program, so that no look-up waits for a server out of reach.
+        fs::create_dir_all(end.names())?;
+        let machine = fs::read_to_string("/proc/sys/kernel/hostname")?;
+        let hosts = format!("127.0.0.1 localhost\n{NEAR} near\n{FAR} far\n{addr} {machine}");
+        fs::write(end.names().join("hosts"), hosts)?;
         let inside = ["-n", end.namespace.as_str()];
         ip(&["link", "set", &device, "netns", &end.namespace])?;
         ip(&[
@@ -96,6 +104,11 @@ impl End {
         Ok((end, Arc::new(tun)))
     }
 
+    /// Returns the folder whose files stand for those of `/etc` inside the namespace.
+    fn names(&self) -> PathBuf {
+        Path::new("/etc/netns").join(&self.namespace)
+    }
+
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command
@@ -109,6 +122,9 @@ impl Drop for End {
     fn drop(&mut self) {
         // Takes the device along, which ends the threads that read from it.
         let _ = ip(&["netns", "del", &self.namespace]);
+        let _ = fs::remove_dir_all(self.names());
+        // Only if nobody else has names there.
+        let _ = fs::remove_dir("/etc/netns");
     }
 }
 
