@@ -1,4 +1,49 @@
 //! The storage interface: what a backend must offer the server.
+//!
+//! A [`Dsi`] opens objects as [`Source`], [`Sink`] and [`Listing`] and changes names. Its promises,
+//! which the conformance suite of the testkit proves for every backend:
+//!
+//! - **Positional, shared by `&self`.** Many connections read or write one open object at once, in
+//!   any order that [`Sink::order`] allows, and need no lock for it.
+//! - **Whole or nothing.** An upload shows under its name when [`Sink::finish`] says so, and then
+//!   holds what was written. Until then, and after a failure, the name is what it was before.
+//! - **Restart by record.** What [`Sink::checkpoint`] was told is held will be held by the sink
+//!   that a later [`Create::Resume`] opens, or it is not claimed at all.
+//! - **One writer.** Of two uploads to one name, one wins whole; they never mix.
+//! - **Every error has a kind** that an operator recognises: [`ErrorKind`].
+//!
+//! [`Memory`] is a complete backend to read as an example. [`DynDsi`] is the boxed twin, for
+//! programs that choose their backend while they run.
+//!
+//! ```
+//! # use std::future::Future;
+//! # fn block_on<T>(work: impl Future<Output = T>) -> T {
+//! #     let mut work = std::pin::pin!(work);
+//! #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     match work.as_mut().poll(&mut cx) {
+//! #         std::task::Poll::Ready(done) => done,
+//! #         std::task::Poll::Pending => unreachable!("memory never waits"),
+//! #     }
+//! # }
+//! # block_on(async {
+//! use bytes::{Bytes, BytesMut};
+//! use gridftp_dsi::{Create, Dsi, DsiPath, Finish, Memory, Sink, Source, User};
+//!
+//! let store = Memory::new();
+//! let user = User::new("ann", DsiPath::root(), true);
+//! let path = DsiPath::new(b"/report").ok_or("not a path")?;
+//!
+//! let sink = store.write(&user, &path, Create::Whole { size: None }).await?;
+//! sink.write_at(6, Bytes::from_static(b"world")).await?;
+//! sink.write_at(0, Bytes::from_static(b"hello ")).await?;
+//! assert!(store.stat(&user, &path).await.is_err(), "not published yet");
+//! sink.finish(Finish::whole(11)).await?;
+//!
+//! let source = store.read(&user, &path).await?;
+//! assert_eq!(source.read_at(0, BytesMut::with_capacity(64)).await?, "hello world");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod capability;
@@ -6,12 +51,14 @@ pub mod dsi;
 pub mod erased;
 pub mod error;
 pub mod file;
+pub mod memory;
 pub mod types;
 
 pub use dsi::Dsi;
 pub use erased::{BoxListing, BoxSink, BoxSource, DynDsi};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Finish, Listing, Sink, Source};
+pub use memory::Memory;
 pub use types::{
     Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
 };

@@ -1,0 +1,147 @@
+//! The open objects of the backend in memory.
+
+use std::sync::Arc;
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::{Bytes, BytesMut};
+
+use super::{Memory, Node, Shared, len, lock, now};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{Finish, Listing, Sink, Source};
+use crate::types::{DsiPath, Kind, Stat};
+
+/// Entries in one batch of a listing.
+const BATCH: usize = 256;
+
+/// A file of [`Memory`] open for reading.
+#[derive(Debug)]
+pub struct MemorySource {
+    pub(super) path: DsiPath,
+    pub(super) body: Shared,
+    pub(super) size: u64,
+    pub(super) modified: (i64, u32),
+}
+
+impl Source for MemorySource {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut> {
+        let body = lock(&self.body);
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(body.bytes.len());
+        let rest = body.bytes.get(start..).unwrap_or_default();
+        let room = into.capacity() - into.len();
+        into.extend_from_slice(rest.get(..room).unwrap_or(rest));
+        Ok(into)
+    }
+
+    async fn unchanged(&self) -> Result<()> {
+        let body = lock(&self.body);
+        if body.gone || len(&body.bytes) != self.size || body.modified != self.modified {
+            return Err(Error::new(ErrorKind::Changed, "read").at(&self.path));
+        }
+        Ok(())
+    }
+}
+
+/// A file of [`Memory`] open for writing.
+#[derive(Debug)]
+pub struct MemorySink {
+    pub(super) memory: Memory,
+    pub(super) path: DsiPath,
+    pub(super) body: Shared,
+    pub(super) held: RangeSet,
+    pub(super) in_place: bool,
+}
+
+impl Sink for MemorySink {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<()> {
+        let end = offset
+            .checked_add(len(&data))
+            .filter(|end| *end <= self.memory.limit);
+        let span = (usize::try_from(offset), end.map(usize::try_from));
+        let (Ok(start), Some(Ok(end))) = span else {
+            return Err(Error::new(ErrorKind::NoSpace, "write").at(&self.path));
+        };
+        let mut body = lock(&self.body);
+        if body.bytes.len() < end {
+            body.bytes.resize(end, 0);
+        }
+        if let Some(room) = body.bytes.get_mut(start..end) {
+            room.copy_from_slice(&data);
+        }
+        body.modified = now();
+        Ok(())
+    }
+
+    async fn checkpoint(&self, held: &RangeSet, _durable: bool) -> Result<()> {
+        if !self.in_place {
+            let partial = (Arc::clone(&self.body), held.clone());
+            self.memory
+                .tree()
+                .partials
+                .insert(self.path.clone(), partial);
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> RangeSet {
+        self.held.clone()
+    }
+
+    async fn finish(self, done: Finish) -> Result<Stat> {
+        let mut tree = self.memory.tree();
+        let mut body = lock(&self.body);
+        if let Some(size) = done.size {
+            let covered = match (&done.held, Range64::new(0, size)) {
+                (Some(held), Some(whole)) => held.covers(whole),
+                _ => true,
+            };
+            if !covered || len(&body.bytes) < size {
+                return Err(Error::new(ErrorKind::Incomplete, "finish").at(&self.path));
+            }
+            body.bytes
+                .truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        }
+        body.modified = done.modified.unwrap_or_else(now);
+        let stat = body.stat(&self.path);
+        drop(body);
+        if !self.in_place {
+            tree.publish(&self.path, Arc::clone(&self.body))?;
+            // Another writer's partial stays with that writer.
+            if tree
+                .partials
+                .get(&self.path)
+                .is_some_and(|(body, _)| Arc::ptr_eq(body, &self.body))
+            {
+                tree.partials.remove(&self.path);
+            }
+        }
+        Ok(stat)
+    }
+}
+
+/// A directory of [`Memory`] being listed.
+#[derive(Debug)]
+pub struct MemoryListing {
+    pub(super) memory: Memory,
+    pub(super) entries: Vec<DsiPath>,
+}
+
+impl Listing for MemoryListing {
+    async fn next(&mut self) -> Result<Vec<Stat>> {
+        let from = self.entries.len().saturating_sub(BATCH);
+        let tree = self.memory.tree();
+        let batch = self
+            .entries
+            .drain(from..)
+            .filter_map(|path| match tree.nodes.get(&path)? {
+                Node::Directory => Some(Stat::new(path.name(), Kind::Directory)),
+                Node::File(body) => Some(lock(body).stat(&path)),
+            });
+        Ok(batch.collect())
+    }
+}

@@ -1,0 +1,405 @@
+//! `Memory`: a whole backend in one file, to read as an example and to test with.
+//!
+//! Files are byte vectors behind a lock of their own, the tree is a map from paths to them. An
+//! upload fills a vector that nobody else sees; `finish` puts it into the map, and `checkpoint`
+//! leaves it where a later `Resume` finds it.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use byte_ranges::RangeSet;
+
+use crate::dsi::Dsi;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{
+    Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
+};
+
+pub use file::{MemoryListing, MemorySink, MemorySource};
+
+/// A tree of files in memory. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    tree: Arc<Mutex<Tree>>,
+    /// Largest size of a file, in bytes.
+    limit: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    /// Every object but the root, by its path.
+    nodes: BTreeMap<DsiPath, Node>,
+    /// What interrupted uploads left, by the path they were for.
+    partials: BTreeMap<DsiPath, (Shared, RangeSet)>,
+}
+
+#[derive(Debug, Clone)]
+enum Node {
+    Directory,
+    File(Shared),
+}
+
+type Shared = Arc<Mutex<Body>>;
+
+#[derive(Debug, Default)]
+struct Body {
+    bytes: Vec<u8>,
+    modified: (i64, u32),
+    /// Removed or replaced while someone may still read it.
+    gone: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> (i64, u32) {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    (
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        since.subsec_nanos(),
+    )
+}
+
+fn len(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+impl Body {
+    fn new(bytes: Vec<u8>) -> Shared {
+        Arc::new(Mutex::new(Self {
+            bytes,
+            modified: now(),
+            gone: false,
+        }))
+    }
+
+    fn stat(&self, path: &DsiPath) -> Stat {
+        let mut stat = Stat::new(path.name(), Kind::File);
+        stat.size = len(&self.bytes);
+        stat.modified = self.modified;
+        stat
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::with_limit(256 << 20)
+    }
+}
+
+impl Memory {
+    /// An empty tree whose files may grow to 256 MiB each.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty tree whose files may grow to `limit` bytes each.
+    pub fn with_limit(limit: u64) -> Self {
+        Self {
+            tree: Arc::default(),
+            limit,
+        }
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        lock(&self.tree)
+    }
+
+    fn change(
+        &self,
+        user: &User,
+        op: &'static str,
+        path: &DsiPath,
+    ) -> Result<MutexGuard<'_, Tree>> {
+        if user.may_write {
+            Ok(self.tree())
+        } else {
+            Err(Error::new(ErrorKind::Denied, op).at(path))
+        }
+    }
+}
+
+impl Tree {
+    fn get(&self, op: &'static str, path: &DsiPath) -> Result<Node> {
+        if path.is_root() {
+            return Ok(Node::Directory);
+        }
+        match self.nodes.get(path) {
+            Some(node) => Ok(node.clone()),
+            None => Err(Error::new(ErrorKind::NotFound, op).at(path)),
+        }
+    }
+
+    fn file(&self, op: &'static str, path: &DsiPath) -> Result<Shared> {
+        match self.get(op, path)? {
+            Node::File(body) => Ok(body),
+            Node::Directory => Err(Error::new(ErrorKind::IsDirectory, op).at(path)),
+        }
+    }
+
+    /// Makes sure that `path` can be made: it is not the root and its parent is a directory.
+    fn place(&self, op: &'static str, path: &DsiPath) -> Result<()> {
+        let parent = path
+            .parent()
+            .ok_or_else(|| Error::new(ErrorKind::Denied, op).at(path))?;
+        match self.get(op, &parent)? {
+            Node::Directory => Ok(()),
+            Node::File(_) => Err(Error::new(ErrorKind::NotDirectory, op).at(path)),
+        }
+    }
+
+    /// Everything below `path`, without `path` itself.
+    fn below(&self, path: &DsiPath) -> Vec<DsiPath> {
+        let mut prefix = path.as_bytes().to_vec();
+        if !path.is_root() {
+            prefix.push(b'/');
+        }
+        let after = self
+            .nodes
+            .range((Bound::Excluded(path.clone()), Bound::Unbounded));
+        // Names with bytes below `/` sort between a directory and what is in it.
+        after
+            .map(|(at, _)| at.clone())
+            .filter(|at| at.as_bytes().starts_with(&prefix))
+            .collect()
+    }
+
+    fn drop_node(&mut self, path: &DsiPath) {
+        if let Some(Node::File(body)) = self.nodes.remove(path) {
+            lock(&body).gone = true;
+        }
+    }
+
+    fn publish(&mut self, path: &DsiPath, body: Shared) -> Result<()> {
+        self.place("finish", path)?;
+        if matches!(self.nodes.get(path), Some(Node::Directory)) {
+            return Err(Error::new(ErrorKind::IsDirectory, "finish").at(path));
+        }
+        self.drop_node(path);
+        self.nodes.insert(path.clone(), Node::File(body));
+        Ok(())
+    }
+}
+
+impl Dsi for Memory {
+    type Source = MemorySource;
+    type Sink = MemorySink;
+    type Listing = MemoryListing;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("memory", WriteModel::Random).with_resume(true)
+    }
+
+    async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {
+        Ok(match self.tree().get("stat", path)? {
+            Node::Directory => Stat::new(path.name(), Kind::Directory),
+            Node::File(body) => lock(&body).stat(path),
+        })
+    }
+
+    async fn list(&self, _user: &User, path: &DsiPath) -> Result<MemoryListing> {
+        let tree = self.tree();
+        if let Node::File(_) = tree.get("list", path)? {
+            return Err(Error::new(ErrorKind::NotDirectory, "list").at(path));
+        }
+        let mut entries = tree.below(path);
+        entries.retain(|entry| entry.parent().as_ref() == Some(path));
+        Ok(MemoryListing {
+            memory: self.clone(),
+            entries,
+        })
+    }
+
+    async fn read(&self, _user: &User, path: &DsiPath) -> Result<MemorySource> {
+        let body = self.tree().file("open", path)?;
+        let (size, modified) = {
+            let body = lock(&body);
+            (len(&body.bytes), body.modified)
+        };
+        Ok(MemorySource {
+            path: path.clone(),
+            body,
+            size,
+            modified,
+        })
+    }
+
+    async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<MemorySink> {
+        let mut tree = self.change(user, "create", path)?;
+        tree.place("create", path)?;
+        let old = match tree.nodes.get(path) {
+            None => None,
+            Some(Node::File(body)) => Some(Arc::clone(body)),
+            Some(Node::Directory) => {
+                return Err(Error::new(ErrorKind::IsDirectory, "create").at(path));
+            }
+        };
+        let sink = |body, held, in_place| MemorySink {
+            memory: self.clone(),
+            path: path.clone(),
+            body,
+            held,
+            in_place,
+        };
+        match how {
+            Create::Whole { size } | Create::Resume { size }
+                if size.is_some_and(|size| size > self.limit) =>
+            {
+                Err(Error::new(ErrorKind::NoSpace, "create").at(path))
+            }
+            Create::Whole { .. } => Ok(sink(Body::new(Vec::new()), RangeSet::new(), false)),
+            Create::Resume { .. } => match tree.partials.get(path) {
+                // The map holds one count of it, each writer another.
+                Some((body, _)) if Arc::strong_count(body) > 1 => {
+                    Err(Error::new(ErrorKind::Busy, "create").at(path))
+                }
+                Some((body, held)) => Ok(sink(Arc::clone(body), held.clone(), false)),
+                None => {
+                    let copy = old.map(|old| lock(&old).bytes.clone()).unwrap_or_default();
+                    let held = RangeSet::up_to(len(&copy));
+                    Ok(sink(Body::new(copy), held, false))
+                }
+            },
+            Create::InPlace { truncate } => {
+                let body = old.unwrap_or_else(|| Body::new(Vec::new()));
+                tree.nodes
+                    .insert(path.clone(), Node::File(Arc::clone(&body)));
+                if truncate {
+                    lock(&body).bytes.clear();
+                }
+                let held = RangeSet::up_to(len(&lock(&body).bytes));
+                Ok(sink(body, held, true))
+            }
+        }
+    }
+
+    async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "make directory", path)?;
+        if path.is_root() || tree.nodes.contains_key(path) {
+            return Err(Error::new(ErrorKind::Exists, "make directory").at(path));
+        }
+        tree.place("make directory", path)?;
+        tree.nodes.insert(path.clone(), Node::Directory);
+        Ok(())
+    }
+
+    async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "remove directory", path)?;
+        let refuse = |kind| Err(Error::new(kind, "remove directory").at(path));
+        match tree.get("remove directory", path)? {
+            _ if path.is_root() => refuse(ErrorKind::Denied),
+            Node::File(_) => refuse(ErrorKind::NotDirectory),
+            Node::Directory if !tree.below(path).is_empty() => refuse(ErrorKind::NotEmpty),
+            Node::Directory => {
+                tree.drop_node(path);
+                Ok(())
+            }
+        }
+    }
+
+    async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "remove", path)?;
+        tree.file("remove", path)?;
+        tree.drop_node(path);
+        Ok(())
+    }
+
+    async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "remove tree", path)?;
+        tree.place("remove tree", path)?;
+        tree.get("remove tree", path)?;
+        for inner in tree.below(path) {
+            tree.drop_node(&inner);
+        }
+        tree.drop_node(path);
+        Ok(())
+    }
+
+    async fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "rename", from)?;
+        tree.place("rename", from)?;
+        tree.place("rename", to)?;
+        let node = tree.get("rename", from)?;
+        if from == to {
+            return Ok(());
+        }
+        let inner = tree.below(from);
+        if inner.contains(to) {
+            return Err(Error::new(ErrorKind::BadName, "rename").at(to));
+        }
+        match (&node, tree.nodes.get(to)) {
+            (Node::File(_), Some(Node::Directory)) => {
+                return Err(Error::new(ErrorKind::IsDirectory, "rename").at(to));
+            }
+            (Node::Directory, Some(Node::File(_))) => {
+                return Err(Error::new(ErrorKind::NotDirectory, "rename").at(to));
+            }
+            (Node::Directory, Some(Node::Directory)) if !tree.below(to).is_empty() => {
+                return Err(Error::new(ErrorKind::NotEmpty, "rename").at(to));
+            }
+            _ => {}
+        }
+        tree.drop_node(to);
+        tree.nodes.remove(from);
+        tree.nodes.insert(to.clone(), node);
+        for old in inner {
+            let tail = old
+                .as_bytes()
+                .get(from.as_bytes().len()..)
+                .unwrap_or_default();
+            let new = DsiPath::new(&[to.as_bytes(), tail].concat());
+            if let (Some(new), Some(node)) = (new, tree.nodes.remove(&old)) {
+                tree.nodes.insert(new, node);
+            }
+        }
+        Ok(())
+    }
+
+    async fn symlink(&self, _user: &User, _target: &[u8], link: &DsiPath) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "make link").at(link))
+    }
+
+    async fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> Result<()> {
+        let body = self
+            .change(user, "set metadata", path)?
+            .file("set metadata", path)?;
+        if meta.mode.is_some() || meta.group.is_some() {
+            return Err(Error::new(ErrorKind::Unsupported, "set metadata").at(path));
+        }
+        let mut body = lock(&body);
+        body.modified = meta.modified.unwrap_or(body.modified);
+        Ok(())
+    }
+
+    async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {
+        let body = self
+            .change(user, "truncate", path)?
+            .file("truncate", path)?;
+        let mut body = lock(&body);
+        match usize::try_from(length) {
+            Ok(length) if length <= body.bytes.len() => body.bytes.truncate(length),
+            _ => return Err(Error::new(ErrorKind::TooLarge, "truncate").at(path)),
+        }
+        body.modified = now();
+        Ok(())
+    }
+
+    async fn checksum(
+        &self,
+        _user: &User,
+        path: &DsiPath,
+        _algorithm: ChecksumAlgorithm,
+        _offset: u64,
+        _length: Option<u64>,
+        _progress: &Progress,
+    ) -> Result<String> {
+        Err(Error::new(ErrorKind::Unsupported, "checksum").at(path))
+    }
+}
