@@ -1,4 +1,10 @@
 //! Both ends of the GridFTP control conversation as state machines, without I/O.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod error;
+pub mod server;
 pub mod types;
+
+#[cfg(test)]
+mod tests;

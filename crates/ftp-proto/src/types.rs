@@ -9,9 +9,14 @@ use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 
-/// Names one outstanding action; its outcome carries the same number back.
+/// Names one outstanding action, or one command a client has sent; the answer carries it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
+
+impl Ticket {
+    /// What a server says first: the reply to no command of a client.
+    pub const BANNER: Self = Self(0);
+}
 
 /// Work a session cannot do itself.
 ///
@@ -31,14 +36,26 @@ pub enum Action {
     Listen {
         /// Address family asked for; `None` for that of the control connection.
         family: Option<Family>,
+        /// TCP receive buffer in bytes, which must be set before listening; 0 for the kernel's choice.
+        receive_buffer: u64,
     },
-    /// Send data to, or take it from, these addresses. Answered by [`Outcome::Done`].
+    /// Remember these addresses to send data to, or take it from; the connections are made by the
+    /// transfer. Answered by [`Outcome::Done`].
+    ///
+    /// The session has already refused ports below 1024 and, where third-party transfers are not
+    /// allowed, hosts other than the peer's.
     Connect(Vec<SocketAddr>),
     /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`].
     Transfer(Box<Transfer>),
-    /// Stop the transfer with this ticket; its own outcome still comes. Not answered itself.
+    /// Stop the transfer or checksum with this ticket; its own outcome still comes. Not answered
+    /// itself.
     Abort(Ticket),
-    /// Close cached data connections and listeners. Not answered.
+    /// Close data connections, cached or not, and data listeners. Not answered.
+    ///
+    /// The session says so whenever the data side is spent: after every transfer in MODE S that
+    /// began, after a transfer that failed once it had begun, and after an abort. A transfer that
+    /// fails before [`Event::Opened`] leaves listener and connections for the next one. [`Self::Listen`]
+    /// and [`Self::Connect`] replace whatever was there before without this action.
     DropData,
     /// Anything on names. Answered as the variant says.
     Names(Names),
@@ -107,6 +124,23 @@ pub struct Transfer {
     pub perf_every: Option<Duration>,
     /// Interval of 111 restart markers; `None` for none.
     pub restart_every: Option<Duration>,
+}
+
+impl Transfer {
+    /// Makes a transfer without markers.
+    pub const fn new(what: What, channel: Channel) -> Self {
+        Self {
+            what,
+            channel,
+            perf_every: None,
+            restart_every: None,
+        }
+    }
+
+    /// Says whether the server sends the data.
+    pub const fn is_sending(&self) -> bool {
+        matches!(self.what, What::Retrieve { .. } | What::List { .. })
+    }
 }
 
 /// What a transfer moves.
@@ -198,13 +232,33 @@ pub struct Channel {
     pub receive_buffer: u64,
 }
 
+impl Channel {
+    /// Makes a channel of one connection with the kernel's buffers and TYPE I.
+    pub const fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            ty: Type::Image,
+            parallelism: 1,
+            send_buffer: 0,
+            receive_buffer: 0,
+        }
+    }
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self::new(Mode::Stream)
+    }
+}
+
 /// The end of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Done, with nothing to tell.
     Done,
-    /// The action failed; the reply says how. Only the edge's one table makes such replies.
+    /// The action failed; the reply says how. Only the edge's one table makes such replies. After an
+    /// [`Action::Abort`] the session answers 426 whatever this reply says.
     Failed(Reply),
     /// The user is in.
     LoggedIn {

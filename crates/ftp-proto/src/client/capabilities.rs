@@ -1,0 +1,180 @@
+//! `Capabilities`: what a server says it can do, and what trying has shown.
+
+use std::collections::BTreeMap;
+
+use ftp_wire::reply::Reply;
+
+use super::failure::FailureKind;
+
+/// Whether a server can do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Support {
+    /// It says so, or has done it.
+    Yes,
+    /// It says not, or has refused.
+    No,
+    /// Not known; trying will show.
+    Maybe,
+}
+
+impl Support {
+    /// Says whether trying makes sense.
+    pub const fn may(self) -> bool {
+        !matches!(self, Self::No)
+    }
+
+    /// Says whether it is certain.
+    pub const fn is_yes(self) -> bool {
+        matches!(self, Self::Yes)
+    }
+}
+
+/// Labels that servers leave out of FEAT although they have them (GCT does so with most), so that
+/// their absence says nothing.
+const UNLISTED: &[&str] = &[
+    "EPSV", "EPRT", "SBUF", "TREV", "SCKS", "MLSR", "MLSC", "MFMT", "CKSM", "SITE", "SIZE", "MDTM",
+];
+
+/// Most labels kept of a FEAT reply.
+const MAX_LABELS: usize = 256;
+
+/// What one server can do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Label in upper case to its parameters; `None` when FEAT failed, and nothing is known.
+    listed: Option<BTreeMap<String, String>>,
+    learned: BTreeMap<String, bool>,
+}
+
+impl Capabilities {
+    /// Reads the reply to FEAT (RFC 2389 §3.2); any reply but 211 leaves everything at "maybe".
+    pub fn from_feat(reply: &Reply) -> Self {
+        if reply.code().number() != 211 {
+            return Self::default();
+        }
+        let lines = reply.inner().iter().take(MAX_LABELS);
+        let listed = lines.map(|line| {
+            let line = String::from_utf8_lossy(line);
+            let (label, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+            (label.to_ascii_uppercase(), rest.trim().to_owned())
+        });
+        Self {
+            listed: Some(listed.collect()),
+            learned: BTreeMap::new(),
+        }
+    }
+
+    /// Says whether the server has the feature of this label, or the command of this name.
+    pub fn has(&self, label: &str) -> Support {
+        if let Some(works) = self.learned.get(label) {
+            return if *works { Support::Yes } else { Support::No };
+        }
+        match &self.listed {
+            None => Support::Maybe,
+            Some(listed) if listed.contains_key(label) => Support::Yes,
+            Some(_) if UNLISTED.contains(&label) || label.starts_with("SITE ") => Support::Maybe,
+            Some(_) => Support::No,
+        }
+    }
+
+    /// Notes what the reply to the command of this name shows.
+    pub fn learn(&mut self, label: &str, reply: &Reply) {
+        if reply.code().is_success() || reply.code().is_intermediate() {
+            self.learned.insert(label.to_owned(), true);
+        } else if FailureKind::of(reply) == FailureKind::Unsupported {
+            self.learned.insert(label.to_owned(), false);
+        }
+    }
+
+    /// The parameters of a feature, as the server wrote them.
+    pub fn parameters(&self, label: &str) -> Option<&str> {
+        self.listed.as_ref()?.get(label).map(String::as_str)
+    }
+
+    /// MODE E, with parallel streams.
+    pub fn extended_mode(&self) -> Support {
+        self.has("PARALLEL")
+    }
+
+    /// `REST` with an offset in MODE S.
+    pub fn stream_restart(&self) -> Support {
+        match self.parameters("REST") {
+            Some(text) if text.to_ascii_uppercase().contains("STREAM") => Support::Yes,
+            _ => self.has("REST"),
+        }
+    }
+
+    /// Files' data may be sent right behind `STOR` (ours).
+    pub fn eager_stores(&self) -> Support {
+        match self.parameters("STOR") {
+            Some(text) if text.to_ascii_uppercase().contains("EAGER;") => Support::Yes,
+            // Nobody else has it, so it is never just tried.
+            _ => Support::No,
+        }
+    }
+
+    /// Checksum algorithms in upper case with their costs, cheapest first; none when not listed.
+    pub fn checksums(&self) -> Vec<(String, u32)> {
+        let text = self.parameters("CKSM").unwrap_or_default();
+        let items = text
+            .split(';')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
+        let mut found: Vec<(String, u32)> = items
+            .map(|item| {
+                let (name, cost) = item.split_once(':').unwrap_or((item, "10"));
+                (name.to_ascii_uppercase(), cost.trim().parse().unwrap_or(10))
+            })
+            .collect();
+        found.sort_by_key(|(_, cost)| *cost);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_wire::reply::Code;
+
+    use super::*;
+
+    fn feat(lines: &[&str]) -> Capabilities {
+        let lines = lines.iter().copied();
+        let code = Code::of::<211>();
+        Capabilities::from_feat(&Reply::indented(
+            code,
+            "Extensions supported",
+            lines,
+            "End.",
+        ))
+    }
+
+    #[test]
+    fn the_list_of_globus_is_read() {
+        let caps = feat(&[
+            "CKSM MD5:10;ADLER32:9;SHA1:10;",
+            "PARALLEL",
+            "ERET",
+            "REST STREAM",
+            "PASV AllowDelayed;",
+        ]);
+        assert!(caps.extended_mode().is_yes() && caps.stream_restart().is_yes());
+        assert_eq!(caps.checksums()[0], ("ADLER32".to_owned(), 9));
+        assert_eq!(caps.has("EPSV"), Support::Maybe);
+        assert_eq!(caps.has("ESTO"), Support::No);
+        assert_eq!(caps.eager_stores(), Support::No);
+    }
+
+    #[test]
+    fn a_failed_feat_leaves_everything_open_but_eager_stores() {
+        let mut caps = Capabilities::from_feat(&Reply::of::<500>("?"));
+        assert_eq!(caps.extended_mode(), Support::Maybe);
+        assert_eq!(caps.eager_stores(), Support::No);
+        caps.learn("MLSD", &Reply::of::<500>("Command not supported."));
+        assert_eq!(caps.has("MLSD"), Support::No);
+        caps.learn("SIZE", &Reply::of::<213>("1"));
+        assert!(caps.has("SIZE").is_yes());
+        caps.learn("RNFR", &Reply::of::<500>("x : No such file or directory"));
+        assert_eq!(caps.has("RNFR"), Support::Maybe);
+    }
+}

@@ -1,0 +1,418 @@
+//! `ClientSession`: the client's end of one control connection: commands in flight, replies matched.
+
+mod capabilities;
+mod failure;
+pub mod script;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use ftp_wire::command::{Command, Site};
+use ftp_wire::error::BadReply;
+use ftp_wire::reply::Reply;
+use ftp_wire::reply_parser::ReplyParser;
+
+pub use self::capabilities::{Capabilities, Support};
+pub use self::failure::{Failure, FailureKind};
+use crate::error::{ApiMisuse, PeerMisbehaved};
+use crate::types::Ticket;
+
+/// Replies to no command that are put up with before the session gives up.
+const MAX_UNSOLICITED: u32 = 16;
+
+/// How patient a client is, and how much it has under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Time for the reply to an ordinary command, and for the greeting.
+    pub reply_within: Duration,
+    /// Time for the reply to a command that may take long without a word (`CKSM`, `SITE RDEL`), and
+    /// for a transfer between two signs of life.
+    pub silence: Duration,
+    /// Commands on the wire that have no final reply yet. Servers queue 1,000 and close when that is
+    /// too little.
+    pub window: usize,
+    /// Commands that wait for room in the window.
+    pub waiting: usize,
+    /// Longest reply taken, in bytes.
+    pub reply_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            reply_within: Duration::from_secs(60),
+            silence: Duration::from_secs(600),
+            window: 500,
+            waiting: 20_000,
+            reply_bytes: 4 << 20,
+        }
+    }
+}
+
+/// What happens to a session.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// Bytes of the control connection, in pieces of any size.
+    Bytes(&'a [u8]),
+    /// Data moved on a data connection: a sign of life of the oldest command.
+    Moved,
+    /// The deadline of the last [`Output::Wait`] has come.
+    Timeout,
+    /// The server has closed the control connection.
+    Eof,
+}
+
+/// What the caller must do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send these bytes.
+    Send(Outgoing),
+    /// News of a command: a marker, 150, 125, 127. More replies to it follow.
+    Preliminary(Ticket, Reply),
+    /// The final reply to a command.
+    Reply(Ticket, Reply),
+    /// A reply to no command; only worth a line in a log.
+    Unsolicited(Reply),
+    /// This command will never have a reply; [`Output::Closed`] follows unless it was never sent.
+    Lost(Ticket),
+    /// The session is over: close the control connection.
+    Closed(Ending),
+    /// Nothing now; wait for an input, at most until this time.
+    Wait(Option<Instant>),
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// The server closed the connection after all replies, as after `QUIT`.
+    Finished,
+    /// The server closed the connection while replies were due.
+    Eof,
+    /// The server said 421.
+    Refused(Reply),
+    /// No reply to the command of this verb came in time.
+    TimedOut(&'static str),
+    /// The server broke the protocol.
+    Misbehaved(PeerMisbehaved),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("control channel: closed by the server"),
+            Self::Eof => {
+                f.write_str("control channel: closed by the server while replies were due")
+            }
+            Self::Refused(reply) => write!(f, "control channel: refused: {}", reply.text()),
+            Self::TimedOut(verb) => write!(f, "control channel: {verb}: no reply in time"),
+            Self::Misbehaved(how) => how.fmt(f),
+        }
+    }
+}
+
+/// One command as it goes out. `Debug` and `Display` mask passwords.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    bytes: Vec<u8>,
+    shown: String,
+}
+
+impl Outgoing {
+    /// The bytes for the wire, line end included.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Outgoing").field(&self.shown).finish()
+    }
+}
+
+impl fmt::Display for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// How long a command may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// A reply is due soon.
+    Short,
+    /// It may work in silence, or move data.
+    Long,
+}
+
+/// A command that waits for room in the window.
+#[derive(Debug)]
+struct Waiting {
+    sent: Sent,
+    outgoing: Outgoing,
+}
+
+/// A command that waits for its final reply.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    ticket: Ticket,
+    verb: &'static str,
+    patience: Patience,
+    /// Whether a preliminary reply came: then it works, and is given time.
+    under_way: bool,
+}
+
+/// The client's end of one control connection.
+///
+/// Commands may be given at any time; they go out as far as the window allows, and replies are
+/// matched to them in order. The greeting is the reply to [`Ticket::BANNER`].
+#[derive(Debug)]
+pub struct ClientSession {
+    settings: Settings,
+    parser: ReplyParser,
+    waiting: VecDeque<Waiting>,
+    in_flight: VecDeque<Sent>,
+    out: VecDeque<Output>,
+    tickets: u64,
+    /// Since when the oldest command has given no sign of life.
+    quiet_since: Instant,
+    unsolicited: u32,
+    closed: bool,
+}
+
+impl ClientSession {
+    /// Starts a session on a connection that was just made.
+    pub fn new(now: Instant, settings: Settings) -> Self {
+        let banner = Sent {
+            ticket: Ticket::BANNER,
+            verb: "greeting",
+            patience: Patience::Short,
+            under_way: false,
+        };
+        Self {
+            parser: ReplyParser::with_limit(settings.reply_bytes),
+            settings,
+            waiting: VecDeque::new(),
+            in_flight: VecDeque::from([banner]),
+            out: VecDeque::new(),
+            tickets: 0,
+            quiet_since: now,
+            unsolicited: 0,
+            closed: false,
+        }
+    }
+
+    /// Gives a command to the session; its replies carry the ticket.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiMisuse`] when the session has ended, too many commands wait, or the command cannot be
+    /// written on one line.
+    pub fn send(&mut self, now: Instant, command: &Command) -> Result<Ticket, ApiMisuse> {
+        if self.waiting.len() >= self.settings.waiting {
+            return Err(ApiMisuse::PipelineFull);
+        }
+        let waiting = self.prepare(command)?;
+        let ticket = waiting.sent.ticket;
+        self.waiting.push_back(waiting);
+        self.fill_window(now);
+        Ok(ticket)
+    }
+
+    /// Sends `ABOR` past everything that has not gone out yet, all of which is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiMisuse::Closed`] when the session has ended.
+    pub fn abort(&mut self, now: Instant) -> Result<Ticket, ApiMisuse> {
+        let abor = self.prepare(&Command::Abor)?;
+        let lost = self.waiting.drain(..);
+        self.out.extend(lost.map(|w| Output::Lost(w.sent.ticket)));
+        let ticket = abor.sent.ticket;
+        self.put_on_wire(now, abor);
+        Ok(ticket)
+    }
+
+    /// Advances on one input. Drain [`poll`](Self::poll) to [`Output::Wait`] before the next.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if self.closed {
+            return;
+        }
+        match input {
+            Input::Bytes(bytes) => self.on_bytes(now, bytes),
+            Input::Moved => self.quiet_since = now,
+            Input::Timeout => self.on_timeout(now),
+            Input::Eof => {
+                // A reply whose end was unclear is as good as ended now.
+                if let Some(reply) = self.parser.settle() {
+                    self.on_reply(now, reply);
+                }
+                let ending = if self.in_flight.is_empty() && self.waiting.is_empty() {
+                    Ending::Finished
+                } else {
+                    Ending::Eof
+                };
+                self.close(ending);
+            }
+        }
+    }
+
+    /// The next thing the caller must do.
+    pub fn poll(&mut self) -> Output {
+        self.out
+            .pop_front()
+            .unwrap_or_else(|| Output::Wait(self.deadline()))
+    }
+
+    /// Number of commands without a final reply, sent or not.
+    pub fn outstanding(&self) -> usize {
+        self.in_flight.len() + self.waiting.len()
+    }
+
+    /// Says whether the session has ended.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn prepare(&mut self, command: &Command) -> Result<Waiting, ApiMisuse> {
+        if self.closed {
+            return Err(ApiMisuse::Closed);
+        }
+        let mut bytes = Vec::new();
+        command.write_to(&mut bytes);
+        // A name with a line end in it would be two commands.
+        let breaks = |b: &u8| matches!(b, 0 | b'\r' | b'\n');
+        match bytes.strip_suffix(b"\r\n") {
+            Some(line) if !line.iter().any(breaks) => {}
+            _ => return Err(ApiMisuse::Unwritable),
+        }
+        self.tickets += 1;
+        let sent = Sent {
+            ticket: Ticket(self.tickets),
+            verb: command.verb(),
+            patience: patience(command),
+            under_way: false,
+        };
+        let shown = command.to_string();
+        let outgoing = Outgoing { bytes, shown };
+        Ok(Waiting { sent, outgoing })
+    }
+
+    fn fill_window(&mut self, now: Instant) {
+        while self.in_flight.len() < self.settings.window.max(1) {
+            let Some(next) = self.waiting.pop_front() else {
+                return;
+            };
+            self.put_on_wire(now, next);
+        }
+    }
+
+    fn put_on_wire(&mut self, now: Instant, next: Waiting) {
+        if self.in_flight.is_empty() {
+            self.quiet_since = now;
+        }
+        self.in_flight.push_back(next.sent);
+        self.out.push_back(Output::Send(next.outgoing));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let oldest = self.in_flight.front()?;
+        let patience = match oldest.patience {
+            Patience::Short if !oldest.under_way => self.settings.reply_within,
+            _ => self.settings.silence,
+        };
+        (!self.closed).then(|| self.quiet_since + patience)
+    }
+
+    fn on_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        self.parser.push(bytes);
+        while !self.closed {
+            match self.parser.next_reply() {
+                None => return,
+                Some(Ok(reply)) => self.on_reply(now, reply),
+                Some(Err(bad)) => {
+                    let how = match bad {
+                        BadReply::TooLong { .. } => PeerMisbehaved::ReplyTooLong,
+                        _ => PeerMisbehaved::NotAReply,
+                    };
+                    self.close(Ending::Misbehaved(how));
+                }
+            }
+        }
+    }
+
+    fn on_reply(&mut self, now: Instant, reply: Reply) {
+        self.quiet_since = now;
+        let Some(oldest) = self.in_flight.front_mut() else {
+            return self.on_unsolicited(reply);
+        };
+        let ticket = oldest.ticket;
+        if reply.code().is_preliminary() {
+            oldest.under_way = true;
+            self.out.push_back(Output::Preliminary(ticket, reply));
+            return;
+        }
+        self.in_flight.pop_front();
+        let goodbye = (reply.code().number() == 421).then(|| reply.clone());
+        self.out.push_back(Output::Reply(ticket, reply));
+        match goodbye {
+            Some(reply) => self.close(Ending::Refused(reply)),
+            None => self.fill_window(now),
+        }
+    }
+
+    fn on_unsolicited(&mut self, reply: Reply) {
+        if reply.code().number() == 421 {
+            return self.close(Ending::Refused(reply));
+        }
+        self.out.push_back(Output::Unsolicited(reply));
+        self.unsolicited += 1;
+        if self.unsolicited > MAX_UNSOLICITED {
+            self.close(Ending::Misbehaved(PeerMisbehaved::Unsolicited));
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        if let Some(reply) = self.parser.settle() {
+            return self.on_reply(now, reply);
+        }
+        let verb = self.in_flight.front().map_or("", |sent| sent.verb);
+        self.close(Ending::TimedOut(verb));
+    }
+
+    fn close(&mut self, ending: Ending) {
+        self.closed = true;
+        let sent = self.in_flight.drain(..).map(|sent| sent.ticket);
+        let unsent = self.waiting.drain(..).map(|waiting| waiting.sent.ticket);
+        self.out.extend(sent.chain(unsent).map(Output::Lost));
+        self.out.push_back(Output::Closed(ending));
+    }
+}
+
+/// How long this command may be silent.
+const fn patience(command: &Command) -> Patience {
+    match command {
+        Command::Retr(_)
+        | Command::Stor(_)
+        | Command::Appe(_)
+        | Command::Eret(..)
+        | Command::Esto(..)
+        | Command::List(_)
+        | Command::Nlst(_)
+        | Command::Mlsd(_)
+        | Command::Mlsr(_)
+        | Command::Mlsc(_)
+        | Command::Stat(_)
+        | Command::Cksm { .. }
+        | Command::Site(Site::Rdel(_)) => Patience::Long,
+        _ => Patience::Short,
+    }
+}

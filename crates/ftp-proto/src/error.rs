@@ -1,0 +1,136 @@
+//! `PeerMisbehaved`, `PeerIncompatible`, `ApiMisuse`: whose fault it is when a session cannot go on.
+
+use std::fmt;
+
+use ftp_wire::reply::Code;
+
+/// The peer broke the protocol, or a bound that keeps it from costing memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerMisbehaved {
+    /// A line came without an end within the limit.
+    LineTooLong,
+    /// The first line belongs to another protocol (HTTP, TLS, SSH).
+    NotFtp,
+    /// More commands came than may wait for their turn.
+    QueueFull,
+    /// Too many refused logins.
+    TooManyLogins,
+    /// Too many commands that cannot be understood or are not allowed before login.
+    TooManyErrors,
+    /// A line that begins no reply came where a reply must begin, again and again.
+    NotAReply,
+    /// A reply has more lines or bytes than any real one.
+    ReplyTooLong,
+    /// Replies came that no command asked for.
+    Unsolicited,
+    /// A reply that must carry an address, a size or a digest carries none that can be read.
+    BadReply,
+}
+
+impl PeerMisbehaved {
+    /// The reply code with which a server tells its peer; `None` where it only hangs up.
+    pub const fn code(self) -> Option<Code> {
+        match self {
+            Self::LineTooLong | Self::QueueFull => Code::new(500),
+            Self::TooManyLogins | Self::TooManyErrors => Code::new(421),
+            Self::NotFtp
+            | Self::NotAReply
+            | Self::ReplyTooLong
+            | Self::Unsolicited
+            | Self::BadReply => None,
+        }
+    }
+}
+
+impl fmt::Display for PeerMisbehaved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LineTooLong => "control channel: the peer sent a line over the limit",
+            Self::NotFtp => "control channel: the peer does not speak FTP",
+            Self::QueueFull => "control channel: the peer sent more commands than may wait",
+            Self::TooManyLogins => "control channel: too many refused logins",
+            Self::TooManyErrors => "control channel: too many bad commands before login",
+            Self::NotAReply => "control channel: the server sent lines that are no reply",
+            Self::ReplyTooLong => "control channel: the server sent a reply over the limit",
+            Self::Unsolicited => "control channel: the server sent replies to no command",
+            Self::BadReply => "control channel: the server sent a reply that cannot be read",
+        })
+    }
+}
+
+impl std::error::Error for PeerMisbehaved {}
+
+/// The peer is in order but cannot do what was asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeerIncompatible {
+    /// No clear-text login: it wants another security mechanism first.
+    SecurityRequired,
+    /// It has no MODE E.
+    NoExtendedMode,
+    /// It can neither listen for data nor connect to us in the way the transfer needs.
+    NoDataSetup,
+    /// It has no partial transfers.
+    NoPartial,
+    /// It cannot restart a transfer.
+    NoRestart,
+}
+
+impl PeerIncompatible {
+    /// The reply code a server uses for the same finding.
+    pub const fn code(self) -> Option<Code> {
+        match self {
+            Self::SecurityRequired => Code::new(530),
+            Self::NoExtendedMode | Self::NoPartial | Self::NoRestart => Code::new(504),
+            Self::NoDataSetup => Code::new(425),
+        }
+    }
+}
+
+impl fmt::Display for PeerIncompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SecurityRequired => "control channel: login: the server wants GSSAPI or TLS",
+            Self::NoExtendedMode => "control channel: set-up: the server has no MODE E",
+            Self::NoDataSetup => "control channel: set-up: no way to a data connection",
+            Self::NoPartial => "control channel: set-up: the server has no partial transfers",
+            Self::NoRestart => "control channel: set-up: the server cannot restart a transfer",
+        })
+    }
+}
+
+impl std::error::Error for PeerIncompatible {}
+
+/// The caller of a session broke its contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ApiMisuse {
+    /// A command was given to a session that has ended.
+    Closed,
+    /// More commands were given than the session holds; wait for replies first.
+    PipelineFull,
+    /// A command cannot be written on one line.
+    Unwritable,
+}
+
+impl ApiMisuse {
+    /// The reply code for a local error, so that every error of this crate has one.
+    pub const fn code(self) -> Option<Code> {
+        match self {
+            Self::Closed | Self::PipelineFull | Self::Unwritable => Code::new(451),
+        }
+    }
+}
+
+impl fmt::Display for ApiMisuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "control channel: send: the session has ended",
+            Self::PipelineFull => "control channel: send: too many commands wait for replies",
+            Self::Unwritable => "control channel: send: the command holds a line break or NUL",
+        })
+    }
+}
+
+impl std::error::Error for ApiMisuse {}

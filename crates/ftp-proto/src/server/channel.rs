@@ -1,0 +1,333 @@
+//! Which data-channel set-up is in force: PASV, PORT and their kin, MODE, TYPE, buffers, markers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ftp_wire::addr;
+use ftp_wire::command::{BufferSide, Command, Epsv, Event, Family, Mode, Type};
+use ftp_wire::opts::Opts;
+use ftp_wire::reply::Reply;
+
+use super::out::Cx;
+use super::settings::Settings;
+use super::state::{Activity, Job, PassiveForm, Trigger};
+use super::user::{LoggedIn, seconds};
+use crate::types::{Action, Channel, Outcome};
+
+/// The data side of a session, as far as it lasts from one transfer to the next.
+#[derive(Debug)]
+pub(super) struct DataSide {
+    /// What transfers are given; changed by TYPE, MODE, OPTS and the buffer commands.
+    pub(super) channel: Channel,
+    setup: Setup,
+    /// `OPTS PASV AllowDelayed=1;`.
+    delayed: bool,
+    /// `EPSV ALL` came.
+    only_epsv: bool,
+    /// `OPTS STOR Eager=1;`.
+    pub(super) eager: bool,
+    perf_every: Option<Duration>,
+    restart_every: Option<Duration>,
+    /// `OPTS RETR Markers=`: 112 markers on sends too.
+    send_perf_every: Option<Duration>,
+    always_markers: bool,
+}
+
+/// How the next data connection comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Setup {
+    /// Not at all.
+    None,
+    /// We listen, but only once a transfer comes.
+    Delayed(PassiveForm, Option<Family>),
+    /// We listen.
+    Passive { cached: bool },
+    /// We connect.
+    Active { cached: bool },
+}
+
+/// What a transfer must do before it can begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ready {
+    Now,
+    /// Listen first, and say where with 127 or 129.
+    AfterListen(PassiveForm, Option<Family>),
+}
+
+impl DataSide {
+    /// Starts in MODE S, TYPE I, without a set-up.
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            channel: Channel::default(),
+            setup: Setup::None,
+            delayed: false,
+            only_epsv: false,
+            eager: false,
+            perf_every: settings.perf_every,
+            restart_every: settings.restart_every,
+            send_perf_every: None,
+            always_markers: settings.always_markers,
+        }
+    }
+
+    /// Says whether a transfer in this direction can begin; the error is the text of a 425.
+    pub(super) fn readiness(&self, sending: bool) -> Result<Ready, &'static str> {
+        let extended = self.channel.mode == Mode::Extended;
+        match self.setup {
+            Setup::None => {
+                Err("No data connection is set up: send PASV, EPSV, SPAS, PORT, EPRT or SPOR.")
+            }
+            // GFD.20: in MODE E the sender connects, so that the receiver sees end-of-data marks of
+            // however many connections the sender opens.
+            Setup::Delayed(..) | Setup::Passive { .. } if extended && sending => {
+                Err("In MODE E the sender of data connects: send PORT, EPRT or SPOR first.")
+            }
+            Setup::Active { .. } if extended && !sending => {
+                Err("In MODE E the receiver of data listens: send PASV, EPSV or SPAS first.")
+            }
+            Setup::Passive { cached: true } | Setup::Active { cached: true } if !extended => {
+                Err("The data connections are in MODE E: set up a new one for MODE S.")
+            }
+            Setup::Delayed(form, family) => Ok(Ready::AfterListen(form, family)),
+            Setup::Passive { .. } | Setup::Active { .. } => Ok(Ready::Now),
+        }
+    }
+
+    /// The intervals of 112 and 111 markers for a transfer in this direction.
+    pub(super) fn markers(&self, sending: bool) -> (Option<Duration>, Option<Duration>) {
+        let extended = self.channel.mode == Mode::Extended;
+        if sending {
+            let default = self.perf_every.filter(|_| self.always_markers);
+            (self.send_perf_every.or(default), None)
+        } else if extended {
+            (self.perf_every, self.restart_every)
+        } else {
+            (self.perf_every.filter(|_| self.always_markers), None)
+        }
+    }
+
+    /// A transfer ended well: in MODE E its connections may serve again.
+    pub(super) const fn keep(&mut self) {
+        match &mut self.setup {
+            Setup::Passive { cached } | Setup::Active { cached } => *cached = true,
+            Setup::None | Setup::Delayed(..) => {}
+        }
+    }
+
+    /// The action that listens for data connections.
+    pub(super) const fn listen_action(&self, family: Option<Family>) -> Action {
+        Action::Listen {
+            family,
+            receive_buffer: self.channel.receive_buffer,
+        }
+    }
+
+    /// Closes whatever there is.
+    pub(super) fn drop_all(&mut self, cx: &mut Cx<'_>) {
+        self.setup = Setup::None;
+        cx.out.action(Action::DropData);
+    }
+
+    /// Says whether any set-up is in force.
+    pub(super) fn is_set(&self) -> bool {
+        self.setup != Setup::None
+    }
+
+    /// `SBUF` and the `SITE` buffer commands.
+    pub(super) fn set_buffers(&mut self, side: BufferSide, bytes: u64, settings: &Settings) {
+        let bytes = bytes.min(settings.limits.buffer);
+        if side != BufferSide::Receive {
+            self.channel.send_buffer = bytes;
+        }
+        if side != BufferSide::Send {
+            self.channel.receive_buffer = bytes;
+        }
+    }
+
+    /// The options of `OPTS` that concern data; `false` when one is not offered.
+    pub(super) fn option(&mut self, opts: &Opts, settings: &Settings) -> bool {
+        match *opts {
+            Opts::Retr {
+                parallelism,
+                markers,
+                ..
+            } => {
+                if let Some(n) = parallelism {
+                    self.channel.parallelism = n.clamp(1, settings.limits.parallelism.max(1));
+                }
+                if let Some(n) = markers {
+                    self.send_perf_every = seconds(n);
+                }
+                true
+            }
+            Opts::Stor { eager } => {
+                self.eager = eager && settings.eager;
+                settings.eager || !eager
+            }
+            Opts::Passive { delayed } => {
+                self.delayed = delayed;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl LoggedIn {
+    /// Commands that set up data connections or change what they carry.
+    pub(super) fn data_command(&mut self, command: Command, cx: &mut Cx<'_>) {
+        match command {
+            Command::Epsv(Epsv::All) => {
+                self.data.only_epsv = true;
+                cx.out.say::<229>("EPSV ALL Successful.");
+            }
+            Command::Epsv(Epsv::Any) => self.listen(PassiveForm::Epsv, None, cx),
+            Command::Epsv(Epsv::Family(family)) => {
+                self.listen(PassiveForm::Epsv, Some(family), cx);
+            }
+            // RFC 2428 §4: after EPSV ALL every other set-up command must be refused.
+            Command::Pasv
+            | Command::Spas(_)
+            | Command::Port(_)
+            | Command::Eprt(_)
+            | Command::Spor(_)
+                if self.data.only_epsv =>
+            {
+                cx.out.say::<503>("Only EPSV is allowed after EPSV ALL.");
+            }
+            Command::Pasv => self.listen(PassiveForm::Pasv, Some(Family::V4), cx),
+            Command::Spas(family) => {
+                let extended = family.is_some();
+                self.listen(PassiveForm::Spas { extended }, family, cx);
+            }
+            Command::Port(to) | Command::Eprt(to) => self.connect(vec![to], cx),
+            Command::Spor(to) => self.connect(to, cx),
+            Command::Type(ty) => {
+                self.data.channel.ty = ty;
+                let letter = if ty == Type::Ascii { 'A' } else { 'I' };
+                cx.out.say::<200>(format!("Type set to {letter}."));
+            }
+            Command::Mode(mode) => {
+                self.data.channel.mode = mode;
+                let letter = if mode == Mode::Extended { 'E' } else { 'S' };
+                cx.out.say::<200>(format!("Mode set to {letter}."));
+            }
+            Command::Stru(structure) if structure.eq_ignore_ascii_case(&'F') => {
+                cx.out.say::<200>("STRU F ok.");
+            }
+            Command::Stru(_) => cx.out.say::<501>("Syntax error in parameter."),
+            Command::Sbuf(bytes) => {
+                self.data.set_buffers(BufferSide::Both, bytes, cx.settings);
+                cx.out.say::<200>("SBUF Command Successful.");
+            }
+            Command::Trev(event, every) => {
+                match event {
+                    Event::Perf => self.data.perf_every = seconds(every),
+                    Event::Restart => self.data.restart_every = seconds(every),
+                    _ => return cx.out.say::<502>("Unsupported event."),
+                }
+                cx.out.say::<200>("Command Successful.");
+            }
+            _ => cx.out.say::<502>("Command not implemented."),
+        }
+    }
+
+    /// A passive command: listens now, or remembers to.
+    fn listen(&mut self, form: PassiveForm, family: Option<Family>, cx: &mut Cx<'_>) {
+        if self.data.delayed {
+            self.data.drop_all(cx);
+            self.data.setup = Setup::Delayed(form, family);
+            return cx.out.say::<200>("Passive delayed.");
+        }
+        self.data.setup = Setup::None;
+        let ticket = cx.out.action(self.data.listen_action(family));
+        let job = Job::Listen(form);
+        self.shift(
+            Trigger::Work,
+            Activity::Working {
+                ticket,
+                job,
+                aborting: false,
+            },
+        );
+    }
+
+    /// PORT, EPRT or SPOR.
+    fn connect(&mut self, to: Vec<SocketAddr>, cx: &mut Cx<'_>) {
+        if to.is_empty() || to.len() > cx.settings.limits.stripes {
+            return cx.out.say::<501>("Illegal PORT command.");
+        }
+        // RFC 2577 §3: well-known ports are never a data port of an honest client.
+        if to.iter().any(|addr| addr.port() < 1024) {
+            return cx
+                .out
+                .say::<500>("Illegal PORT command: ports below 1024 are refused.");
+        }
+        let peer = cx.peer.to_canonical();
+        if !cx.settings.third_party && to.iter().any(|addr| addr.ip().to_canonical() != peer) {
+            return cx
+                .out
+                .say::<500>("Illegal PORT command: third-party transfers are not allowed here.");
+        }
+        self.data.setup = Setup::None;
+        let ticket = cx.out.action(Action::Connect(to));
+        self.shift(
+            Trigger::Work,
+            Activity::Working {
+                ticket,
+                job: Job::Connect,
+                aborting: false,
+            },
+        );
+    }
+
+    /// The edge has the addresses.
+    pub(super) fn connected(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
+        match outcome {
+            Outcome::Done => {
+                self.data.setup = Setup::Active { cached: false };
+                cx.out.say::<200>("PORT Command successful.");
+            }
+            other => super::unexpected(other, cx),
+        }
+    }
+
+    /// The edge listens; gives whether it does, for a transfer that waits for it.
+    pub(super) fn listening(
+        &mut self,
+        form: PassiveForm,
+        delayed: bool,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let addresses = match outcome {
+            Outcome::Listening(addresses) if !addresses.is_empty() => addresses,
+            other => {
+                self.data.setup = Setup::None;
+                super::unexpected(other, cx);
+                return false;
+            }
+        };
+        match passive_reply(form, delayed, &addresses) {
+            Some(reply) => {
+                self.data.setup = Setup::Passive { cached: false };
+                cx.out.reply(reply);
+                true
+            }
+            None => {
+                self.data.drop_all(cx);
+                cx.out.say::<522>("Network protocol not supported.");
+                false
+            }
+        }
+    }
+}
+
+fn passive_reply(form: PassiveForm, delayed: bool, addresses: &[SocketAddr]) -> Option<Reply> {
+    let first = *addresses.first()?;
+    match form {
+        PassiveForm::Pasv => addr::pasv_reply(first, delayed),
+        PassiveForm::Epsv => Some(addr::epsv_reply(first.port(), delayed)),
+        PassiveForm::Spas { extended } => Some(addr::spas_reply(addresses, extended, delayed)),
+    }
+}

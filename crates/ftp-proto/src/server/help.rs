@@ -1,0 +1,121 @@
+//! FEAT and HELP: what a server says it can do.
+
+use ftp_wire::facts::FactSet;
+use ftp_wire::parse;
+use ftp_wire::reply::{Code, Reply};
+
+use super::out::Cx;
+
+/// Commands that are known but only ever refused, so they are not named by HELP.
+const REFUSED: &[&str] = &["AUTH", "ADAT", "DCSC"];
+
+/// Answers `FEAT` (RFC 2389 §3) in the shape that `globus-url-copy` reads: upper-case labels behind
+/// exactly one blank.
+pub(super) fn features(logged_in: bool, cx: &mut Cx<'_>) {
+    let settings = cx.settings;
+    let mut lines: Vec<String> = Vec::new();
+    if logged_in && !settings.checksums.is_empty() {
+        let list: String = settings
+            .checksums
+            .iter()
+            .map(|(name, cost)| format!("{name}:{cost};"))
+            .collect();
+        lines.push(format!("CKSM {list}"));
+        lines.push("SCKS".to_owned());
+    }
+    if logged_in && let Some(dsi) = &settings.dsi {
+        lines.push(format!("DSI {dsi}"));
+    }
+    for line in [
+        "STORATTR", "MFMT", "WHOAMI", "MLSR", "MLSC", "UTF8", "TVFS", "LANG EN", "PARALLEL",
+        "SBUF", "SIZE",
+    ] {
+        lines.push(line.to_owned());
+    }
+    lines.push(format!("MLST {}", FactSet::DEFAULT.feat()));
+    for line in [
+        "ERET",
+        "ESTO",
+        "SPAS",
+        "SPOR",
+        "EPSV",
+        "EPRT",
+        "REST STREAM",
+        "MDTM",
+        "TREV",
+        "PASV AllowDelayed;",
+    ] {
+        lines.push(line.to_owned());
+    }
+    if settings.eager {
+        lines.push("STOR Eager;".to_owned());
+    }
+    lines.retain(|line| {
+        let label = line.split(' ').next().unwrap_or(line);
+        !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
+    });
+    indented::<211>("Extensions supported", lines, "End.", cx);
+}
+
+/// Answers `HELP [verb]`.
+pub(super) fn help(about: Option<&str>, cx: &mut Cx<'_>) {
+    let Some(about) = about.map(str::trim).filter(|about| !about.is_empty()) else {
+        let names = parse::verbs()
+            .map(|(name, _)| name)
+            .filter(|name| !REFUSED.contains(name) && !cx.settings.denies(name));
+        return list(
+            "The following commands are recognized:",
+            names.collect(),
+            cx,
+        );
+    };
+    if about.eq_ignore_ascii_case("SITE") {
+        let lines = parse::site_verbs().map(|(_, syntax)| syntax.to_owned());
+        return indented::<214>("Help for SITE:", lines.collect(), "End.", cx);
+    }
+    match parse::verbs().find(|(name, _)| name.eq_ignore_ascii_case(about)) {
+        Some((name, syntax)) => {
+            let first = format!("Help for {name}:");
+            indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
+        }
+        None => cx.out.say::<502>(format!("Unknown command '{about}'.")),
+    }
+}
+
+/// Answers `SITE HELP [name]` with the names of the SITE commands, so that clients that look for
+/// theirs in it (`globus-url-copy` does) find them instead of trying each.
+pub(super) fn site_help(about: Option<&str>, cx: &mut Cx<'_>) {
+    let Some(about) = about.map(str::trim).filter(|about| !about.is_empty()) else {
+        let names = parse::site_verbs()
+            .map(|(name, _)| name)
+            .filter(|name| !cx.settings.denies(&format!("SITE {name}")));
+        return list(
+            "The following SITE commands are recognized:",
+            names.collect(),
+            cx,
+        );
+    };
+    match parse::site_verbs().find(|(name, _)| name.eq_ignore_ascii_case(about)) {
+        Some((name, syntax)) => {
+            let first = format!("Help for SITE {name}:");
+            indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
+        }
+        None => cx
+            .out
+            .say::<502>(format!("Unknown command 'SITE {about}'.")),
+    }
+}
+
+/// Eight names a line, as `GridFTP` servers have it.
+fn list(first: &str, names: Vec<&str>, cx: &mut Cx<'_>) {
+    let lines = names.chunks(8).map(|row| {
+        let row: Vec<String> = row.iter().map(|name| format!("{name:<8}")).collect();
+        row.join(" ").trim_end().to_owned()
+    });
+    indented::<214>(first, lines.collect(), "End", cx);
+}
+
+fn indented<const CODE: u16>(first: &str, lines: Vec<String>, last: &str, cx: &mut Cx<'_>) {
+    cx.out
+        .reply(Reply::indented(Code::of::<CODE>(), first, lines, last));
+}

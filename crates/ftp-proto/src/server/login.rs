@@ -1,0 +1,121 @@
+//! Commands before login and the way through it: USER, PASS and what may be asked without them.
+
+use ftp_wire::command::{Command, Site};
+
+use super::help;
+use super::out::Cx;
+use super::state::{State, Trigger};
+use super::user::LoggedIn;
+use super::{Limits, unexpected};
+use crate::types::{Action, Outcome};
+
+/// The only commands that are looked at before login.
+///
+/// `AUTH` and its kin are among them so that a client that tries them gets an answer to the point.
+const BEFORE_LOGIN: &[&str] = &[
+    "USER",
+    "PASS",
+    "QUIT",
+    "FEAT",
+    "HELP",
+    "NOOP",
+    "SITE HELP",
+    "AUTH",
+    "ADAT",
+    "ABOR",
+];
+
+/// Says whether the command named so (`SITE` with its second word) may run before login.
+pub(super) fn is_allowed(name: &str) -> bool {
+    BEFORE_LOGIN.contains(&name)
+}
+
+impl State {
+    /// Runs one command before login; QUIT is answered elsewhere, and nothing comes here that
+    /// [`is_allowed`] forbids.
+    pub(super) fn login_command(&mut self, command: Command, cx: &mut Cx<'_>) {
+        match command {
+            Command::User(user) => {
+                cx.out.say::<331>(format!("Password required for {user}."));
+                self.shift(Trigger::Name, Self::Named { user });
+            }
+            Command::Pass(password) => {
+                let Self::Named { user } = self else {
+                    return cx.out.say::<503>("Login with USER first.");
+                };
+                let user = user.clone();
+                let ticket = cx.out.action(Action::Login {
+                    user: user.clone(),
+                    password,
+                });
+                self.shift(Trigger::Password, Self::Checking { user, ticket });
+            }
+            Command::Feat => help::features(false, cx),
+            Command::Help(about) => help::help(about.as_deref(), cx),
+            Command::Site(Site::Help(about)) => help::site_help(about.as_deref(), cx),
+            Command::Noop => cx.out.say::<200>("NOOP command successful."),
+            Command::Abor => cx.out.say::<226>("Abort successful"),
+            Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
+            Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
+            _ => cx.out.say::<530>("Please login with USER and PASS."),
+        }
+    }
+
+    /// The edge has looked at the password; says whether the login was refused.
+    pub(super) fn login_done(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> bool {
+        let Self::Checking { user, .. } = self else {
+            return false;
+        };
+        let user = std::mem::take(user);
+        match outcome {
+            Outcome::LoggedIn { home, message } => {
+                let mut lines = vec![format!("User {user} logged in.")];
+                lines.extend(message);
+                if lines.len() > 1 {
+                    lines.push("End.".to_owned());
+                }
+                cx.out.lines::<230>(lines);
+                let user = LoggedIn::new(user, &home, cx.settings);
+                self.shift(Trigger::Accepted, Self::In(Box::new(user)));
+                false
+            }
+            other => {
+                unexpected(other, cx);
+                self.shift(Trigger::Refused, Self::Greeted);
+                true
+            }
+        }
+    }
+
+    /// Moves to another state by a transition of the table.
+    pub(super) fn shift(&mut self, trigger: Trigger, to: Self) {
+        debug_assert!(
+            super::state::allows(self.stage(), trigger, to.stage()),
+            "{:?} --{trigger:?}--> {:?} is not in the table",
+            self.stage(),
+            to.stage(),
+        );
+        *self = to;
+    }
+}
+
+/// Counts what a peer gets wrong before it is in.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    refused_logins: u32,
+    errors: u32,
+}
+
+impl Faults {
+    /// One more refused login; says whether that was the last.
+    pub(super) const fn login_refused(&mut self, limits: &Limits) -> bool {
+        self.refused_logins = self.refused_logins.saturating_add(1);
+        self.refused_logins >= limits.refused_logins
+    }
+
+    /// One more bad command before login; says whether that was the last.
+    pub(super) const fn error(&mut self, limits: &Limits) -> bool {
+        self.errors = self.errors.saturating_add(1);
+        self.errors >= limits.errors_before_login
+    }
+}

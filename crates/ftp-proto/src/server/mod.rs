@@ -1,0 +1,419 @@
+//! `ServerSession`: the server's end of one control connection; owns nothing but state.
+
+mod channel;
+mod help;
+mod login;
+mod names;
+mod out;
+mod queue;
+mod settings;
+mod state;
+mod transfer;
+mod user;
+mod view;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ftp_wire::command::Command;
+use ftp_wire::error::BadLine;
+use ftp_wire::reply::Reply;
+
+use self::login::Faults;
+use self::out::{Cx, Out};
+use self::queue::{Queue, Queued};
+pub use self::settings::{Limits, Settings};
+use self::state::{Activity, Job, State, Trigger};
+use crate::error::PeerMisbehaved;
+use crate::types::{Action, Event, Outcome, Ticket};
+
+/// What happens to a session.
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// One line of the control channel, without its line end.
+    Line(&'a [u8]),
+    /// A line that cannot be a command. One over the limit ends the session: nothing after it can be
+    /// trusted. One with control bytes is answered in its turn.
+    BadLine(BadLine),
+    /// The peer sent Telnet's interrupt. `ABOR` follows as a line and does the work.
+    Interrupt,
+    /// Progress of an outstanding action.
+    Event(Ticket, Event),
+    /// The end of an outstanding action.
+    Done(Ticket, Outcome),
+    /// The deadline of the last [`Output::Wait`] has come.
+    Timeout,
+    /// The server is to stop: a running transfer is finished, then the session ends.
+    Drain,
+    /// The peer has closed the control connection.
+    Eof,
+}
+
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // A line may be a password.
+            Self::Line(line) => f.debug_tuple("Line").field(&line.len()).finish(),
+            Self::BadLine(bad) => f.debug_tuple("BadLine").field(bad).finish(),
+            Self::Interrupt => f.write_str("Interrupt"),
+            Self::Event(ticket, event) => {
+                f.debug_tuple("Event").field(ticket).field(event).finish()
+            }
+            Self::Done(ticket, outcome) => {
+                f.debug_tuple("Done").field(ticket).field(outcome).finish()
+            }
+            Self::Timeout => f.write_str("Timeout"),
+            Self::Drain => f.write_str("Drain"),
+            Self::Eof => f.write_str("Eof"),
+        }
+    }
+}
+
+/// What the caller must do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send this reply.
+    Reply(Reply),
+    /// Do this, and feed back its events and its outcome under the same ticket.
+    Action(Ticket, Action),
+    /// Send what has been said so far, then close the control connection and drop every action that
+    /// is still outstanding.
+    Close(Ending),
+    /// Nothing now; wait for an input, at most until this time.
+    Wait(Option<Instant>),
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// The peer said `QUIT`.
+    Quit,
+    /// The peer closed the connection.
+    PeerClosed,
+    /// Nobody logged in in time.
+    LoginTimeout,
+    /// No command came for too long.
+    IdleTimeout,
+    /// The server was told to stop.
+    Drained,
+    /// The peer broke the protocol or a bound.
+    Misbehaved(PeerMisbehaved),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quit => f.write_str("control channel: the peer said QUIT"),
+            Self::PeerClosed => f.write_str("control channel: the peer closed the connection"),
+            Self::LoginTimeout => f.write_str("control channel: no login in time"),
+            Self::IdleTimeout => f.write_str("control channel: no command in time"),
+            Self::Drained => f.write_str("control channel: the server is stopping"),
+            Self::Misbehaved(how) => how.fmt(f),
+        }
+    }
+}
+
+/// The server's end of one control connection.
+///
+/// Feed it one [`Input`], then [`poll`](Self::poll) until [`Output::Wait`]. It never has more than
+/// one answered action outstanding: commands that come meanwhile wait in a bounded queue, `ABOR`
+/// apart, which is looked at when it comes.
+pub struct ServerSession {
+    settings: Arc<Settings>,
+    peer: IpAddr,
+    state: State,
+    queue: Queue,
+    out: Out,
+    faults: Faults,
+    /// When the login must be done.
+    login_by: Instant,
+    /// When the last command ended.
+    active: Instant,
+    /// Whether the session ends as soon as nothing runs, and why.
+    ending: Option<Ending>,
+}
+
+impl fmt::Debug for ServerSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSession")
+            .field("stage", &self.state.stage())
+            .field("queued", &self.queue.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServerSession {
+    /// Starts a session with the host `peer`; the greeting is its first output.
+    pub fn new(now: Instant, settings: Arc<Settings>, peer: IpAddr) -> Self {
+        let mut out = Out::default();
+        let mut banner = settings.banner.clone();
+        if banner.len() > 1 {
+            banner.push("End.".to_owned());
+        }
+        out.lines::<220>(banner);
+        Self {
+            login_by: now + settings.limits.login,
+            settings,
+            peer,
+            state: State::Greeted,
+            queue: Queue::default(),
+            out,
+            faults: Faults::default(),
+            active: now,
+            ending: None,
+        }
+    }
+
+    /// Advances on one input. Drain [`poll`](Self::poll) to [`Output::Wait`] before the next.
+    ///
+    /// After [`Output::Close`] every input is ignored, and so is an event or outcome whose ticket is
+    /// not outstanding.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if matches!(self.state, State::Closed) {
+            return;
+        }
+        match input {
+            Input::Line(line) => self.on_line(now, line),
+            Input::BadLine(BadLine::TooLong { .. }) => {
+                self.out.say::<500>("Command line too long.");
+                self.close(Ending::Misbehaved(PeerMisbehaved::LineTooLong));
+            }
+            // Queued as the empty line it is as good as, so that its 500 comes in its turn.
+            Input::BadLine(_) => self.on_line(now, b""),
+            Input::Interrupt => {}
+            Input::Event(ticket, event) => self.on_event(ticket, event),
+            Input::Done(ticket, outcome) => self.on_done(now, ticket, outcome),
+            Input::Timeout => self.on_timeout(now),
+            Input::Drain => self.ending = Some(Ending::Drained),
+            Input::Eof => self.on_eof(),
+        }
+        self.advance(now);
+    }
+
+    /// The next thing the caller must do.
+    pub fn poll(&mut self) -> Output {
+        self.out
+            .pop()
+            .unwrap_or_else(|| Output::Wait(self.deadline()))
+    }
+
+    /// Says whether another command may come without going over the queue's bounds.
+    pub fn has_room(&self) -> bool {
+        self.queue.has_room(&self.settings.limits)
+    }
+
+    /// Says whether an action is outstanding.
+    pub fn is_busy(&self) -> bool {
+        self.state.stage().is_busy()
+    }
+
+    /// The name of the user, once logged in.
+    pub fn user(&self) -> Option<&str> {
+        match &self.state {
+            State::In(user) => Some(&user.name),
+            _ => None,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Greeted | State::Named { .. } | State::Checking { .. } => Some(self.login_by),
+            // What runs has deadlines of its own, at the edge.
+            State::In(_) if self.is_busy() => None,
+            State::In(_) => Some(self.active + self.settings.limits.idle),
+            State::Closed => None,
+        }
+    }
+
+    fn on_line(&mut self, now: Instant, line: &[u8]) {
+        self.active = now;
+        if !matches!(self.state, State::In(_)) && queue::is_foreign(line) {
+            return self.close(Ending::Misbehaved(PeerMisbehaved::NotFtp));
+        }
+        if queue::is_abort(line) && self.is_busy() {
+            self.on_abort();
+        }
+        if !self.queue.push(line, &self.settings.limits) {
+            self.out.say::<500>("Pipeline queue full.");
+            self.close(Ending::Misbehaved(PeerMisbehaved::QueueFull));
+        }
+    }
+
+    /// `ABOR` came while something runs: that is stopped, and what waits before the `ABOR` is not run.
+    /// Each still gets its one final reply, in order.
+    fn on_abort(&mut self) {
+        self.queue.cancel_all();
+        if let State::In(user) = &mut self.state {
+            abort(&mut user.activity, &mut self.out);
+        }
+    }
+
+    fn on_event(&mut self, ticket: Ticket, event: Event) {
+        let mut cx = Cx {
+            out: &mut self.out,
+            settings: &self.settings,
+            peer: self.peer,
+        };
+        if let State::In(user) = &mut self.state {
+            match &user.activity {
+                Activity::Working { ticket: t, .. } if *t == ticket => {
+                    user.name_event(&event, &mut cx);
+                }
+                Activity::Opening { ticket: t, .. } | Activity::Moving { ticket: t, .. }
+                    if *t == ticket =>
+                {
+                    user.transfer_event(event, &mut cx);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn on_done(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
+        self.active = now;
+        let mut cx = Cx {
+            out: &mut self.out,
+            settings: &self.settings,
+            peer: self.peer,
+        };
+        let mut refused = false;
+        match &mut self.state {
+            State::Checking { ticket: t, .. } if *t == ticket => {
+                refused = self.state.login_done(outcome, &mut cx);
+            }
+            State::In(user) => user.done(ticket, outcome, &mut cx),
+            _ => {}
+        }
+        if refused && self.faults.login_refused(&self.settings.limits) {
+            self.out
+                .say::<421>("Too many refused logins, closing control connection.");
+            self.close(Ending::Misbehaved(PeerMisbehaved::TooManyLogins));
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        if matches!(self.state, State::In(_)) {
+            self.out
+                .say::<421>("Idle Timeout: closing control connection.");
+            self.close(Ending::IdleTimeout);
+        } else {
+            self.out
+                .say::<421>("Login Timeout: closing control connection.");
+            self.close(Ending::LoginTimeout);
+        }
+    }
+
+    /// The peer is gone. Where it said QUIT before, all it asked for is still done; otherwise this is
+    /// an abort and a logout (RFC 959 §4.1.1, QUIT).
+    fn on_eof(&mut self) {
+        if self.queue.has_quit() && self.ending.is_none() {
+            return;
+        }
+        self.ending = Some(Ending::PeerClosed);
+        self.on_abort();
+    }
+
+    /// Runs what waits, as far as nothing stands in its way.
+    fn advance(&mut self, now: Instant) {
+        while !self.is_busy() && !matches!(self.state, State::Closed) {
+            if let Some(ending) = self.ending {
+                if ending == Ending::Drained {
+                    self.out
+                        .say::<421>("Server is stopping, closing control connection.");
+                }
+                return self.close(ending);
+            }
+            let Some(next) = self.queue.pop() else {
+                return;
+            };
+            self.active = now;
+            match next {
+                Queued::Line(line) => self.run(&line),
+                Queued::Cancelled => self.out.say::<426>("Command aborted before it began."),
+            }
+        }
+    }
+
+    /// Runs one command.
+    fn run(&mut self, line: &[u8]) {
+        let logged_in = matches!(self.state, State::In(_));
+        let name = queue::name(line);
+        let command = match Command::parse(line) {
+            _ if !logged_in && queue::is_known(&name) && !login::is_allowed(&name) => {
+                self.out.say::<530>("Please login with USER and PASS.");
+                return self.count_error();
+            }
+            _ if self.settings.denies(&name) => {
+                return self.out.say::<501>("Command arguments disabled.");
+            }
+            Err(bad) => {
+                self.out.reply(queue::refusal(line, bad));
+                return if logged_in { () } else { self.count_error() };
+            }
+            Ok(Command::Quit) => {
+                self.out.say::<221>("Goodbye.");
+                return self.close(Ending::Quit);
+            }
+            Ok(command) => command,
+        };
+        let mut cx = Cx {
+            out: &mut self.out,
+            settings: &self.settings,
+            peer: self.peer,
+        };
+        match &mut self.state {
+            State::In(user) => user.command(command, &mut cx),
+            state => state.login_command(command, &mut cx),
+        }
+    }
+
+    fn count_error(&mut self) {
+        if self.faults.error(&self.settings.limits) {
+            self.out
+                .say::<421>("Too many bad commands, closing control connection.");
+            self.close(Ending::Misbehaved(PeerMisbehaved::TooManyErrors));
+        }
+    }
+
+    fn close(&mut self, ending: Ending) {
+        self.queue.clear();
+        self.out.close(ending);
+        self.state.shift(Trigger::Close, State::Closed);
+    }
+}
+
+/// Stops what can be stopped.
+fn abort(activity: &mut Activity, out: &mut Out) {
+    let (ticket, aborting) = match activity {
+        Activity::Working {
+            ticket,
+            aborting,
+            job: Job::Names(names::NameJob::Checksum) | Job::DelayedListen(..),
+        }
+        | Activity::Opening {
+            ticket, aborting, ..
+        }
+        | Activity::Moving {
+            ticket, aborting, ..
+        } => (*ticket, aborting),
+        _ => return,
+    };
+    if !std::mem::replace(aborting, true) {
+        out.action(Action::Abort(ticket));
+    }
+}
+
+/// Answers an outcome that means failure, or that does not belong to its action.
+fn unexpected(outcome: Outcome, cx: &mut Cx<'_>) {
+    match outcome {
+        Outcome::Failed(reply) if !reply.code().is_preliminary() => cx.out.reply(reply),
+        _ => cx.out.say::<451>("Local error in processing."),
+    }
+}

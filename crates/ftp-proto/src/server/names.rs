@@ -1,0 +1,331 @@
+//! Work on names: CWD, MKD, DELE, RNFR and RNTO, SIZE, MDTM, MLST, CKSM and the SITE verbs of that kind.
+
+use ftp_wire::command::{Command, Site};
+use ftp_wire::facts::{Entry, EntryKind, TimeVal};
+use ftp_wire::marker::Marker;
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::{Code, Reply};
+
+use super::out::Cx;
+use super::state::{Activity, Job, Trigger};
+use super::user::LoggedIn;
+use super::view::Access;
+use crate::types::{Action, Event, ListForm, Names, Outcome};
+
+/// What to make of the outcome of work on names.
+#[derive(Debug)]
+pub(super) enum NameJob {
+    /// `CWD`: the directory to enter, as the client sees it.
+    Enter(FtpPath),
+    /// `SITE CHROOT`: the directory in the user's tree.
+    Root(FtpPath),
+    /// `MKD`: the directory as the client sees it.
+    Made(FtpPath),
+    /// 250 and no more.
+    Plain,
+    /// `RNFR`: what is to be renamed.
+    From(FtpPath),
+    Size,
+    Modified,
+    /// `MLST`: the path as requested.
+    Facts(FtpPath),
+    /// `STAT path`: the path as requested.
+    Status(FtpPath),
+    /// `MLSC`: the path as requested.
+    Contents(FtpPath),
+    Checksum,
+}
+
+impl LoggedIn {
+    /// Commands on names.
+    pub(super) fn name_command(&mut self, command: Command, cx: &mut Cx<'_>) {
+        match command {
+            Command::Cwd(path) => self.enter(&path, cx),
+            Command::Cdup => self.enter(&dot_dot(), cx),
+            Command::Pwd => {
+                let mut text = self.view.cwd().quoted();
+                text.extend_from_slice(b" is current directory.");
+                cx.out.say::<257>(text);
+            }
+            Command::Mkd(path) => {
+                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                    self.work(Names::MakeDir(place.real), NameJob::Made(place.shown), cx);
+                }
+            }
+            Command::Rmd(path) => self.change(&path, Names::RemoveDir, cx),
+            Command::Dele(path) => self.change(&path, Names::Delete, cx),
+            Command::Mfmt(time, path) => {
+                self.change(&path, |path| Names::SetModified(path, time), cx);
+            }
+            Command::Rnfr(path) => {
+                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                    self.work(
+                        Names::Stat(place.real.clone()),
+                        NameJob::From(place.real),
+                        cx,
+                    );
+                }
+            }
+            Command::Size(path) => self.look(&path, NameJob::Size, cx),
+            Command::Mdtm(path) => self.look(&path, NameJob::Modified, cx),
+            Command::Mlst(path) => {
+                let path = path.unwrap_or_else(|| self.view.cwd());
+                self.look(&path, NameJob::Facts(path.clone()), cx);
+            }
+            Command::Stat(None) => cx.out.say::<212>("GridFTP server status."),
+            Command::Stat(Some(path)) => {
+                self.lines(&path, ListForm::Long, NameJob::Status(path.clone()), cx);
+            }
+            Command::Mlsc(path) => {
+                let path = path.unwrap_or_else(|| self.view.cwd());
+                let form = ListForm::Facts(self.facts);
+                self.lines(&path, form, NameJob::Contents(path.clone()), cx);
+            }
+            Command::Cksm {
+                algorithm,
+                offset,
+                length,
+                path,
+            } => {
+                let Some(algorithm) = cx.settings.checksum(&algorithm).map(str::to_owned) else {
+                    return cx.out.say::<500>("Unknown checksum algorithm requested.");
+                };
+                if let Some(place) = self.find(Some(&path), Access::Read, cx) {
+                    let work = Names::Checksum {
+                        path: place.real,
+                        algorithm,
+                        offset,
+                        length,
+                        markers: self.hash_every,
+                    };
+                    self.work(work, NameJob::Checksum, cx);
+                }
+            }
+            _ => cx.out.say::<502>("Command not implemented."),
+        }
+    }
+
+    /// Subcommands of `SITE` on names.
+    pub(super) fn site_name_command(&mut self, site: Site, cx: &mut Cx<'_>) {
+        match site {
+            Site::Chmod(mode, path) => self.change(&path, |path| Names::SetMode(path, mode), cx),
+            Site::Chgrp(group, path) => {
+                self.change(&path, |path| Names::SetGroup(path, group), cx);
+            }
+            Site::Utime(time, path) => {
+                self.change(&path, |path| Names::SetModified(path, time), cx);
+            }
+            Site::Trnc(length, path) => {
+                self.change(&path, |path| Names::Truncate(path, length), cx);
+            }
+            Site::Rdel(path) => {
+                let Some(place) = self.find(Some(&path), Access::Write, cx) else {
+                    return;
+                };
+                // One slip of a client must not empty the whole tree.
+                if place.shown.as_bytes() == b"/" {
+                    return cx.out.say::<550>("The root cannot be removed.");
+                }
+                self.work(Names::RemoveTree(place.real), NameJob::Plain, cx);
+            }
+            Site::Symlink(target, link) => {
+                if self.may_link_to(&target, cx) {
+                    self.change(&link, |link| Names::Symlink(target, link), cx);
+                }
+            }
+            Site::SymlinkFrom(target) => {
+                if !self.may_link_to(&target, cx) {
+                    return;
+                }
+                self.shift(Trigger::Target, Activity::Linking { target });
+                cx.out
+                    .say::<350>("OK. Send SITE SYMLINKTO with symlink name.");
+            }
+            Site::Chroot(path) => {
+                if self.view.has_root() {
+                    return cx.out.say::<500>("Root directory is already set.");
+                }
+                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
+                    self.work(
+                        Names::Stat(place.real.clone()),
+                        NameJob::Root(place.real),
+                        cx,
+                    );
+                }
+            }
+            _ => cx.out.say::<500>("Invalid command."),
+        }
+    }
+
+    /// `RNTO`, which must follow `RNFR` (RFC 959 §4.1.3).
+    pub(super) fn rename_to(&mut self, to: &FtpPath, cx: &mut Cx<'_>) {
+        let Activity::Renaming { from } = &self.activity else {
+            self.forget_pair();
+            return cx.out.say::<501>("Invalid command arguments.");
+        };
+        let from = from.clone();
+        match self.find(Some(to), Access::Write, cx) {
+            Some(place) => self.work(Names::Rename(from, place.real), NameJob::Plain, cx),
+            None => self.forget_pair(),
+        }
+    }
+
+    /// `SITE SYMLINKTO`, which must follow `SITE SYMLINKFROM`.
+    pub(super) fn link_to(&mut self, link: &FtpPath, cx: &mut Cx<'_>) {
+        let Activity::Linking { target } = &self.activity else {
+            self.forget_pair();
+            return cx.out.say::<501>("Invalid command arguments.");
+        };
+        let target = target.clone();
+        match self.find(Some(link), Access::Write, cx) {
+            Some(place) => self.work(Names::Symlink(target, place.real), NameJob::Plain, cx),
+            None => self.forget_pair(),
+        }
+    }
+
+    /// Under restrictions a link must not lead where the session itself may not go; answers 550 itself.
+    fn may_link_to(&self, target: &FtpPath, cx: &mut Cx<'_>) -> bool {
+        !self.view.is_restricted() || self.find(Some(target), Access::Write, cx).is_some()
+    }
+
+    fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(place) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Stat(place.real), NameJob::Enter(place.shown), cx);
+        }
+    }
+
+    fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
+        if let Some(place) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Stat(place.real), job, cx);
+        }
+    }
+
+    fn lines(&mut self, path: &FtpPath, form: ListForm, job: NameJob, cx: &mut Cx<'_>) {
+        if let Some(place) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Lines(place.real, form), job, cx);
+        }
+    }
+
+    fn change(&mut self, path: &FtpPath, what: impl FnOnce(FtpPath) -> Names, cx: &mut Cx<'_>) {
+        if let Some(place) = self.find(Some(path), Access::Write, cx) {
+            self.work(what(place.real), NameJob::Plain, cx);
+        }
+    }
+
+    fn work(&mut self, names: Names, job: NameJob, cx: &mut Cx<'_>) {
+        let ticket = cx.out.action(Action::Names(names));
+        self.shift(
+            Trigger::Work,
+            Activity::Working {
+                ticket,
+                job: Job::Names(job),
+                aborting: false,
+            },
+        );
+    }
+
+    /// News of a checksum that runs.
+    pub(super) fn name_event(&self, event: &Event, cx: &mut Cx<'_>) {
+        if let (
+            Activity::Working {
+                job: Job::Names(NameJob::Checksum),
+                ..
+            },
+            &Event::Hashed { at, bytes },
+        ) = (&self.activity, event)
+        {
+            cx.out.reply(Marker::Hash { at, bytes }.to_reply());
+        }
+    }
+
+    /// Work on names is done; the activity is already `Ready`-to-be, so only `RNFR` moves it elsewhere.
+    pub(super) fn name_done(
+        &mut self,
+        job: NameJob,
+        aborting: bool,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) {
+        if let (NameJob::From(from), Outcome::Stat(_)) = (&job, &outcome) {
+            let from = from.clone();
+            self.shift(Trigger::Found, Activity::Renaming { from });
+            return cx.out.say::<350>("OK. Send RNTO with destination name.");
+        }
+        self.shift(Trigger::Worked, Activity::Ready);
+        match (job, outcome) {
+            (_, Outcome::Failed(_)) if aborting => cx.out.say::<426>("Command aborted."),
+            (NameJob::Enter(to), Outcome::Stat(entry)) => {
+                if is_dir(&entry) {
+                    self.view.enter(&to);
+                    cx.out.say::<250>("CWD command successful.");
+                } else {
+                    not_a_directory(cx);
+                }
+            }
+            (NameJob::Root(real), Outcome::Stat(entry)) => {
+                if is_dir(&entry) {
+                    self.view.set_root(&real);
+                    cx.out.say::<250>("OK.");
+                } else {
+                    not_a_directory(cx);
+                }
+            }
+            (NameJob::Made(shown), Outcome::Done) => {
+                let mut text = b"Directory ".to_vec();
+                text.extend_from_slice(&shown.quoted());
+                text.extend_from_slice(b" created successfully.");
+                cx.out.say::<257>(text);
+            }
+            (NameJob::Plain, Outcome::Done) => cx.out.say::<250>("OK."),
+            (NameJob::Size, Outcome::Stat(entry)) => cx.out.say::<213>(entry.size.to_string()),
+            (NameJob::Modified, Outcome::Stat(entry)) => {
+                // Whole seconds, as every client of MDTM expects them (RFC 3659 §3.1 allows both).
+                let time = TimeVal {
+                    nanos: 0,
+                    ..entry.modified
+                };
+                cx.out.say::<213>(time.to_string());
+            }
+            (NameJob::Facts(path), Outcome::Stat(mut entry)) => {
+                entry.name = path.as_bytes().to_vec();
+                let mut line = Vec::new();
+                entry.write_facts(self.facts, &mut line);
+                body::<250>("status of ", &path, vec![line], cx);
+            }
+            (NameJob::Status(path), Outcome::Lines(lines)) => {
+                body::<213>("status of ", &path, lines, cx);
+            }
+            (NameJob::Contents(path), Outcome::Lines(lines)) => {
+                body::<250>("Contents of ", &path, lines, cx);
+            }
+            (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
+            (_, outcome) => super::unexpected(outcome, cx),
+        }
+    }
+}
+
+fn is_dir(entry: &Entry) -> bool {
+    matches!(
+        entry.kind,
+        EntryKind::Dir | EntryKind::Cdir | EntryKind::Pdir
+    )
+}
+
+fn not_a_directory(cx: &mut Cx<'_>) {
+    cx.out.reply(Reply::globus_error(
+        Code::of::<550>(),
+        "NOT_A_DIRECTORY",
+        &[("GridFTP-Error-String", "Not a directory")],
+    ));
+}
+
+fn body<const CODE: u16>(what: &str, path: &FtpPath, lines: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
+    let mut first = what.as_bytes().to_vec();
+    first.extend_from_slice(path.as_bytes());
+    cx.out
+        .reply(Reply::indented(Code::of::<CODE>(), first, lines, "End."));
+}
+
+fn dot_dot() -> FtpPath {
+    FtpPath::new("..").expect("two dots are a path")
+}

@@ -1,0 +1,145 @@
+//! `Queue`: command lines that wait for their turn, bounded; and what a line is before it is parsed.
+
+use std::collections::VecDeque;
+
+use ftp_wire::error::{BadCommand, BadCommandKind};
+use ftp_wire::parse;
+use ftp_wire::reply::{Code, Reply};
+
+use super::settings::Limits;
+
+/// Commands that came while another ran, in order.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Queued>,
+    bytes: usize,
+}
+
+/// A command that waits.
+pub(super) enum Queued {
+    /// Its line; never printed, for it may hold a password.
+    Line(Box<[u8]>),
+    /// `ABOR` came after it: it is answered, not run.
+    Cancelled,
+}
+
+impl Queue {
+    /// Adds a line; `false` when it would go over the bounds.
+    pub(super) fn push(&mut self, line: &[u8], limits: &Limits) -> bool {
+        if self.waiting.len() >= limits.queued_commands
+            || self.bytes.saturating_add(line.len()) > limits.queued_bytes
+        {
+            return false;
+        }
+        self.bytes += line.len();
+        self.waiting.push_back(Queued::Line(line.into()));
+        true
+    }
+
+    /// Takes the oldest.
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        let next = self.waiting.pop_front()?;
+        if let Queued::Line(line) = &next {
+            self.bytes -= line.len();
+        }
+        Some(next)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn has_room(&self, limits: &Limits) -> bool {
+        self.len() < limits.queued_commands && self.bytes < limits.queued_bytes
+    }
+
+    /// Turns all that waits into refusals.
+    pub(super) fn cancel_all(&mut self) {
+        self.bytes = 0;
+        self.waiting.iter_mut().for_each(|q| *q = Queued::Cancelled);
+    }
+
+    pub(super) fn has_quit(&self) -> bool {
+        self.waiting
+            .iter()
+            .any(|queued| matches!(queued, Queued::Line(line) if name(line) == "QUIT"))
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The command's name in upper case: its first word, or its first two for `SITE`.
+pub(super) fn name(line: &[u8]) -> String {
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).to_ascii_uppercase());
+    let first = words.next().unwrap_or_default();
+    match (first.as_str(), words.next()) {
+        ("SITE", Some(second)) => format!("SITE {second}"),
+        _ => first,
+    }
+}
+
+/// Says whether a command of this name exists.
+pub(super) fn is_known(name: &str) -> bool {
+    let verb = name.split(' ').next().unwrap_or(name);
+    parse::verbs().any(|(known, _)| known == verb)
+}
+
+/// Says whether the line is `ABOR`.
+pub(super) fn is_abort(line: &[u8]) -> bool {
+    line.trim_ascii().eq_ignore_ascii_case(b"ABOR")
+}
+
+/// Says whether a first line belongs to another protocol: an HTTP request, an SSH greeting or a TLS
+/// handshake. Whoever sends such a thing will not make sense of a reply either.
+pub(super) fn is_foreign(line: &[u8]) -> bool {
+    let is_http = line
+        .rsplit(|b| *b == b' ')
+        .next()
+        .is_some_and(|last| last.starts_with(b"HTTP/"));
+    is_http || line.starts_with(b"SSH-") || line.starts_with(&[0x16, 0x03])
+}
+
+/// The answer to a line that is no command, in the words servers have for it.
+///
+/// `TYPE` and `MODE` name what they did not understand, but without echoing a line end into the reply.
+pub(super) fn refusal(line: &[u8], bad: BadCommand) -> Reply {
+    use BadCommandKind as Kind;
+    let (verb, line) = (bad.verb().unwrap_or_default(), line.trim_ascii());
+    let (code, text) = match bad.kind() {
+        Kind::Empty | Kind::UnknownVerb => (Code::of::<500>(), "Command not supported."),
+        Kind::UnknownSite => (Code::of::<500>(), "Invalid command."),
+        Kind::NotImplemented => (Code::of::<502>(), "Command not implemented."),
+        Kind::UnsupportedFamily => (
+            Code::of::<522>(),
+            "Network protocol not supported, use (1,2).",
+        ),
+        Kind::BadArgument(_) | Kind::UnsupportedArgument(_) | Kind::UnknownOpts => match verb {
+            "TYPE" => {
+                let text = format!("'{}' unrecognized type.", line.escape_ascii());
+                return Reply::of::<501>(text);
+            }
+            "MODE" => {
+                let text = format!("'{}' unrecognized transfer mode.", line.escape_ascii());
+                return Reply::of::<501>(text);
+            }
+            "OPTS" => (Code::of::<500>(), "OPTS failed."),
+            "PORT" | "SPOR" => (Code::of::<501>(), "Illegal PORT command."),
+            "EPRT" => (Code::of::<501>(), "Malformed argument."),
+            "EPSV" => (Code::of::<501>(), "Invalid network command."),
+            "REST" => (Code::of::<501>(), "bad parameter."),
+            "STRU" => (Code::of::<501>(), "Syntax error in parameter."),
+            "SBUF" => (Code::of::<501>(), "Invalid Parameter."),
+            "TREV" => (Code::of::<502>(), "Unsupported event."),
+            "DCAU" => (Code::of::<504>(), "Bad DCAU mode."),
+            "MFMT" => (Code::of::<501>(), "Invalid command arguments."),
+            _ => (bad.code(), "Syntax error in parameters or arguments."),
+        },
+        _ => (bad.code(), "Syntax error in parameters or arguments."),
+    };
+    Reply::new(code, text)
+}

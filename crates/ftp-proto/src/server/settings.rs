@@ -1,0 +1,105 @@
+//! `Settings`: what a server decides once for all its sessions.
+
+use std::time::Duration;
+
+/// Choices that every session of one server shares.
+///
+/// All of it is read-only for a session, so one value behind an `Arc` serves thousands.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Lines of the 220 greeting; never empty.
+    pub banner: Vec<String>,
+    /// What `SITE VERSION` answers.
+    pub version: String,
+    /// Name of the storage backend for FEAT (`DSI name`); `None` to say nothing.
+    pub dsi: Option<String>,
+    /// Checksum algorithms in upper case and their costs, 1 (cheap) to 20.
+    pub checksums: Vec<(String, u8)>,
+    /// Commands that are refused, in upper case: `STOR`, `SITE RDEL`.
+    pub denied: Vec<String>,
+    /// Whether data may go to hosts other than the peer's.
+    pub third_party: bool,
+    /// Whether markers are sent in MODE S and on sends too.
+    pub always_markers: bool,
+    /// Interval of 112 markers unless `TREV` changes it; `None` for none.
+    pub perf_every: Option<Duration>,
+    /// Interval of 111 markers unless `TREV` changes it; `None` for none.
+    pub restart_every: Option<Duration>,
+    /// Whether clients may send a file's data without waiting for the answer to `STOR`.
+    pub eager: bool,
+    /// Bounds on what a peer can make a session hold or wait for.
+    pub limits: Limits,
+}
+
+/// Bounds on what a peer can make a session hold or wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Commands that may wait while another runs.
+    pub queued_commands: usize,
+    /// Bytes those commands may hold together.
+    pub queued_bytes: usize,
+    /// Time from the greeting to the end of the login.
+    pub login: Duration,
+    /// Time without a command while none runs.
+    pub idle: Duration,
+    /// Refused logins before the session ends.
+    pub refused_logins: u32,
+    /// Bad commands before login before the session ends.
+    pub errors_before_login: u32,
+    /// Most connections a client may ask for in one transfer and direction.
+    pub parallelism: u32,
+    /// Most addresses of one `SPOR`.
+    pub stripes: usize,
+    /// Largest TCP buffer a client may ask for, in bytes.
+    pub buffer: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queued_commands: 1000,
+            queued_bytes: 512 * 1024,
+            login: Duration::from_secs(30),
+            idle: Duration::from_secs(600),
+            refused_logins: 4,
+            errors_before_login: 32,
+            parallelism: 64,
+            stripes: 32,
+            buffer: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl Settings {
+    /// Makes settings with the usual greeting and defaults.
+    pub fn new(host: &str, version: &str) -> Self {
+        Self {
+            banner: vec![format!("{host} GridFTP Server {version} ready.")],
+            version: version.to_owned(),
+            dsi: None,
+            checksums: Vec::new(),
+            denied: Vec::new(),
+            third_party: false,
+            always_markers: false,
+            perf_every: Some(Duration::from_secs(5)),
+            restart_every: Some(Duration::from_secs(5)),
+            eager: true,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Says whether the command `verb` (`STOR`, or `SITE RDEL`) is refused.
+    pub(super) fn denies(&self, verb: &str) -> bool {
+        self.denied.iter().any(|d| d.eq_ignore_ascii_case(verb))
+    }
+
+    /// Gives the offered spelling of a checksum algorithm, whatever case the peer used.
+    pub(super) fn checksum(&self, name: &str) -> Option<&str> {
+        self.checksums
+            .iter()
+            .map(|(known, _)| known.as_str())
+            .find(|known| known.eq_ignore_ascii_case(name))
+    }
+}

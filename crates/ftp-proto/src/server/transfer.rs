@@ -1,0 +1,322 @@
+//! Transfers: RETR, STOR, APPE, ERET, ESTO and listings, REST and ALLO before them, ABOR after them.
+
+use byte_ranges::RangeSet;
+use ftp_wire::command::{Command, Eret, Esto, Mode, Restart, StorAttr};
+use ftp_wire::facts::TimeVal;
+use ftp_wire::marker::{Marker, Perf};
+use ftp_wire::path::FtpPath;
+
+use super::channel::Ready;
+use super::out::Cx;
+use super::state::{Activity, Job, Moving, PassiveForm, Trigger};
+use super::user::LoggedIn;
+use super::view::Access;
+use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
+
+/// What has been said of the next transfer; each part is spent by the transfer it applies to.
+#[derive(Debug, Default)]
+pub(super) struct Next {
+    /// `REST`; spent by any transfer.
+    restart: Option<Restart>,
+    /// `ALLO`; spent by any store.
+    size: Option<u64>,
+    /// `SITE STORATTR modify=`; spent by `STOR`.
+    modified: Option<TimeVal>,
+    /// `SCKS`, `SITE STORATTR x.checksum.`; spent by `STOR`.
+    checksum: Option<(String, String)>,
+}
+
+impl LoggedIn {
+    /// Commands that move bytes, and those that say how the next one is to do it.
+    pub(super) fn transfer_command(&mut self, command: Command, cx: &mut Cx<'_>) {
+        match command {
+            Command::Allo(size) => {
+                self.next.size = Some(size);
+                cx.out.say::<200>("ALLO command successful.");
+            }
+            Command::Rest(restart) => {
+                self.next.restart = Some(restart);
+                cx.out
+                    .say::<350>("Restart Marker OK. Send STORE or RETR to initiate transfer.");
+            }
+            Command::Scks { algorithm, digest } => {
+                if self.expect_digest(&algorithm, digest, cx) {
+                    cx.out.say::<200>("OK.");
+                }
+            }
+            Command::Retr(path) => self.retrieve(&path, None, cx),
+            Command::Eret(Eret::Partial { offset, length }, path) => {
+                self.retrieve(&path, Some((offset, length)), cx);
+            }
+            Command::Stor(path) => self.store(&path, Placement::Whole, cx),
+            Command::Appe(path) => self.store(&path, Placement::End, cx),
+            Command::Esto(Esto::Adjusted { offset }, path) => {
+                self.store(&path, Placement::At(offset), cx);
+            }
+            Command::Eret(..) => cx.out.say::<504>("ERET module not available."),
+            Command::Esto(..) => {
+                cx.out.say::<504>("ESTO module not available.");
+                self.spoil_eager(cx);
+            }
+            Command::List(path) => self.list(path.as_ref(), ListForm::Long, cx),
+            Command::Nlst(path) => self.list(path.as_ref(), ListForm::Names, cx),
+            Command::Mlsd(path) => self.list(path.as_ref(), ListForm::Facts(self.facts), cx),
+            Command::Mlsr(path) => {
+                let form = ListForm::Tree {
+                    facts: self.facts,
+                    follow: self.tree_follows,
+                    fail: self.tree_fails,
+                };
+                self.list(path.as_ref(), form, cx);
+            }
+            _ => cx.out.say::<502>("Command not implemented."),
+        }
+    }
+
+    /// `SITE STORATTR`.
+    pub(super) fn store_attributes(&mut self, attributes: StorAttr, cx: &mut Cx<'_>) {
+        if let Some((algorithm, digest)) = attributes.checksum
+            && !self.expect_digest(&algorithm, digest, cx)
+        {
+            return;
+        }
+        if attributes.modified.is_some() {
+            self.next.modified = attributes.modified;
+        }
+        cx.out.say::<250>("OK.");
+    }
+
+    /// Remembers a digest; answers 500 itself when nobody here could check it.
+    fn expect_digest(&mut self, algorithm: &str, digest: String, cx: &mut Cx<'_>) -> bool {
+        match cx.settings.checksum(algorithm) {
+            Some(known) => {
+                self.next.checksum = Some((known.to_owned(), digest));
+                true
+            }
+            None => {
+                cx.out.say::<500>("Unknown checksum algorithm requested.");
+                false
+            }
+        }
+    }
+
+    fn retrieve(&mut self, path: &FtpPath, region: Option<(u64, Option<u64>)>, cx: &mut Cx<'_>) {
+        let held = self.take_held();
+        let Some(place) = self.find(Some(path), Access::Read, cx) else {
+            return;
+        };
+        self.begin(
+            What::Retrieve {
+                path: place.real,
+                region,
+                held,
+            },
+            cx,
+        );
+    }
+
+    fn store(&mut self, path: &FtpPath, into: Placement, cx: &mut Cx<'_>) {
+        let held = self.take_held();
+        let size = self.next.size.take();
+        let (modified, checksum) = match into {
+            Placement::Whole => (self.next.modified.take(), self.next.checksum.take()),
+            Placement::At(_) | Placement::End => (None, None),
+        };
+        let Some(place) = self.find(Some(path), Access::Write, cx) else {
+            return self.spoil_eager(cx);
+        };
+        let eager = self.data.eager && self.data.channel.mode == Mode::Extended;
+        let began = self.begin(
+            What::Store {
+                path: place.real,
+                into,
+                held,
+                size,
+                modified,
+                checksum,
+                eager,
+            },
+            cx,
+        );
+        if !began {
+            self.spoil_eager(cx);
+        }
+    }
+
+    fn list(&mut self, path: Option<&FtpPath>, form: ListForm, cx: &mut Cx<'_>) {
+        // REST is spent by whatever transfer comes next, and means nothing to a listing.
+        self.next.restart = None;
+        let Some(place) = self.find(path, Access::Look, cx) else {
+            return;
+        };
+        let path = place.real;
+        self.begin(What::List { path, form }, cx);
+    }
+
+    /// The ranges that `REST` says the receiver holds.
+    fn take_held(&mut self) -> RangeSet {
+        let held = match self.next.restart.take() {
+            Some(Restart::Offset(n)) => RangeSet::up_to(n),
+            Some(Restart::Ranges(ranges)) => ranges,
+            _ => return RangeSet::new(),
+        };
+        match self.data.channel.mode {
+            // A plain stream has no offsets: it can only begin at the first hole.
+            Mode::Stream => RangeSet::up_to(held.first_hole()),
+            _ => held,
+        }
+    }
+
+    /// A store refused here whose data is already on its way: only closing the connections keeps
+    /// that data from being taken for the next file's.
+    fn spoil_eager(&mut self, cx: &mut Cx<'_>) {
+        if self.data.eager && self.data.is_set() {
+            self.data.drop_all(cx);
+        }
+    }
+
+    /// Hands a transfer to the edge, or refuses it; says whether it was handed over.
+    fn begin(&mut self, what: What, cx: &mut Cx<'_>) -> bool {
+        let mut transfer = Transfer::new(what, self.data.channel.clone());
+        let sending = transfer.is_sending();
+        (transfer.perf_every, transfer.restart_every) = self.data.markers(sending);
+        match self.data.readiness(sending) {
+            Err(text) => {
+                cx.out.say::<425>(text);
+                return false;
+            }
+            Ok(Ready::Now) => self.hand_over(transfer, cx),
+            Ok(Ready::AfterListen(form, family)) => {
+                let ticket = cx.out.action(self.data.listen_action(family));
+                let job = Job::DelayedListen(form, Box::new(transfer));
+                self.shift(
+                    Trigger::Work,
+                    Activity::Working {
+                        ticket,
+                        job,
+                        aborting: false,
+                    },
+                );
+            }
+        }
+        true
+    }
+
+    fn hand_over(&mut self, transfer: Transfer, cx: &mut Cx<'_>) {
+        let kind = Moving {
+            keeps_channel: transfer.channel.mode == Mode::Extended,
+        };
+        let ticket = cx.out.action(Action::Transfer(Box::new(transfer)));
+        self.shift(
+            Trigger::Start,
+            Activity::Opening {
+                ticket,
+                kind,
+                aborting: false,
+            },
+        );
+    }
+
+    /// The listener of a delayed passive command is there, or not.
+    pub(super) fn listening_late(
+        &mut self,
+        form: PassiveForm,
+        transfer: Transfer,
+        aborting: bool,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) {
+        if aborting {
+            self.shift(Trigger::Worked, Activity::Ready);
+            cx.out.say::<426>("Transfer aborted.");
+            self.data.drop_all(cx);
+        } else if self.listening(form, true, outcome, cx) {
+            self.hand_over(transfer, cx);
+        } else {
+            self.shift(Trigger::Worked, Activity::Ready);
+        }
+    }
+
+    /// News of the transfer that runs.
+    pub(super) fn transfer_event(&mut self, event: Event, cx: &mut Cx<'_>) {
+        match (&self.activity, event) {
+            (
+                &Activity::Opening {
+                    ticket,
+                    kind,
+                    aborting,
+                },
+                Event::Opened { reused },
+            ) => {
+                if reused {
+                    cx.out
+                        .say::<125>("Beginning transfer; reusing existing data connection.");
+                } else {
+                    cx.out.say::<150>("Beginning transfer.");
+                }
+                self.shift(
+                    Trigger::Opened,
+                    Activity::Moving {
+                        ticket,
+                        kind,
+                        aborting,
+                    },
+                );
+            }
+            (Activity::Moving { .. }, Event::Received(ranges)) if !ranges.is_empty() => {
+                cx.out.reply(Marker::Restart(ranges).to_reply());
+            }
+            (
+                Activity::Moving { .. },
+                Event::Moved {
+                    at,
+                    stripe,
+                    stripes,
+                    bytes,
+                },
+            ) => cx
+                .out
+                .reply(Marker::Perf(Perf::new(at, stripe, bytes, stripes)).to_reply()),
+            // A marker before the 150 or of another kind of work would confuse any client.
+            _ => {}
+        }
+    }
+
+    /// The transfer that ran has ended.
+    pub(super) fn transfer_done(
+        &mut self,
+        kind: Moving,
+        opened: bool,
+        aborting: bool,
+        outcome: Outcome,
+        cx: &mut Cx<'_>,
+    ) {
+        self.shift(Trigger::Ended, Activity::Ready);
+        let moved = matches!(outcome, Outcome::Transferred { .. } | Outcome::Done);
+        if moved {
+            if !opened {
+                // RFC 959 §5.4: a transfer's 226 follows a preliminary reply.
+                cx.out.say::<150>("Beginning transfer.");
+            }
+            cx.out.say::<226>("Transfer Complete.");
+        } else if aborting {
+            cx.out.say::<426>("Transfer aborted.");
+        } else {
+            super::unexpected(outcome, cx);
+        }
+        if aborting || (opened && !moved) || (moved && !kind.keeps_channel) {
+            self.data.drop_all(cx);
+        } else if moved {
+            self.data.keep();
+        }
+    }
+
+    /// `ABOR` when nothing runs any more.
+    pub(super) fn abort_idle(&mut self, cx: &mut Cx<'_>) {
+        // RFC 959 §4.1.3: the data connection is closed if it is still open.
+        if self.data.is_set() {
+            self.data.drop_all(cx);
+        }
+        cx.out.say::<226>("Abort successful");
+    }
+}

@@ -1,0 +1,287 @@
+//! Both sessions driven with simulated time and no I/O: the rig, and the suites that use it.
+
+mod client;
+mod operations;
+mod pair;
+mod replies;
+mod server;
+mod third_party;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ftp_wire::facts::{Entry, EntryKind, TimeVal};
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::{Code, Reply};
+
+use crate::server::{Ending, Input, Output, ServerSession, Settings};
+use crate::types::{Action, Event, Names, Outcome, Ticket, What};
+
+pub(crate) const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The moment at which every test begins; tests only add to it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant can be had in no other way"
+)]
+pub(crate) fn start() -> Instant {
+    Instant::now()
+}
+
+pub(crate) fn path(text: &str) -> FtpPath {
+    FtpPath::new(text).unwrap()
+}
+
+pub(crate) fn settings() -> Settings {
+    let mut settings = Settings::new("dtn.example.org", "0.1 (test)");
+    settings.dsi = Some("mem-0.1".into());
+    settings.checksums = vec![("MD5".into(), 10), ("SHA256".into(), 11)];
+    settings
+}
+
+/// A server session, what it has said, and what it wants done.
+pub(crate) struct Rig {
+    pub(crate) session: ServerSession,
+    pub(crate) now: Instant,
+    /// Wire text of the replies not looked at yet.
+    pub(crate) said: String,
+    pub(crate) wanted: VecDeque<(Ticket, Action)>,
+    pub(crate) closed: Option<Ending>,
+    pub(crate) wait: Option<Instant>,
+}
+
+impl Rig {
+    pub(crate) fn with(settings: Settings) -> Self {
+        let now = start();
+        let session = ServerSession::new(now, Arc::new(settings), HOST);
+        let mut rig = Self {
+            session,
+            now,
+            said: String::new(),
+            wanted: VecDeque::new(),
+            closed: None,
+            wait: None,
+        };
+        rig.drain();
+        rig.said.clear();
+        rig
+    }
+
+    /// A session with somebody in it whose home is `/home/ann`.
+    pub(crate) fn logged_in() -> Self {
+        Self::logged_in_with(settings())
+    }
+
+    pub(crate) fn logged_in_with(settings: Settings) -> Self {
+        let mut rig = Self::with(settings);
+        rig.line("USER ann");
+        rig.line("PASS secret");
+        rig.done(Outcome::LoggedIn {
+            home: path("/home/ann"),
+            message: Vec::new(),
+        });
+        rig.said.clear();
+        rig
+    }
+
+    pub(crate) fn drain(&mut self) {
+        for _ in 0..100_000 {
+            match self.session.poll() {
+                Output::Reply(reply) => {
+                    let mut bytes = Vec::new();
+                    reply.write_to(&mut bytes);
+                    self.said.push_str(&String::from_utf8_lossy(&bytes));
+                }
+                Output::Action(ticket, action) => self.wanted.push_back((ticket, action)),
+                Output::Close(ending) => self.closed = Some(ending),
+                Output::Wait(until) => {
+                    self.wait = until;
+                    return;
+                }
+            }
+        }
+        panic!("the session never waits");
+    }
+
+    pub(crate) fn input(&mut self, input: Input<'_>) -> &mut Self {
+        self.session.handle(self.now, input);
+        self.drain();
+        self
+    }
+
+    pub(crate) fn line(&mut self, line: &str) -> &mut Self {
+        self.input(Input::Line(line.as_bytes()))
+    }
+
+    pub(crate) fn lines(&mut self, lines: &[&str]) -> &mut Self {
+        for line in lines {
+            self.line(line);
+        }
+        self
+    }
+
+    /// Takes the oldest action that is answered.
+    pub(crate) fn action(&mut self) -> (Ticket, Action) {
+        loop {
+            let (ticket, action) = self.wanted.pop_front().expect("no action is wanted");
+            if !matches!(
+                action,
+                Action::Abort(_) | Action::DropData | Action::Annotate { .. }
+            ) {
+                return (ticket, action);
+            }
+        }
+    }
+
+    /// Answers the oldest action.
+    pub(crate) fn done(&mut self, outcome: Outcome) -> &mut Self {
+        let (ticket, _) = self.action();
+        self.input(Input::Done(ticket, outcome))
+    }
+
+    /// What was said since the last look.
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Sends a line and gives what is said to it.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.said.clear();
+        self.line(line);
+        self.take()
+    }
+
+    pub(crate) fn after(&mut self, time: Duration) -> &mut Self {
+        self.now += time;
+        self.input(Input::Timeout)
+    }
+
+    /// Sets up a passive data connection.
+    pub(crate) fn passive(&mut self) -> &mut Self {
+        self.line("PASV").done(listening());
+        self.said.clear();
+        self
+    }
+
+    /// Sets up an active data connection.
+    pub(crate) fn active(&mut self) -> &mut Self {
+        self.line("PORT 127,0,0,1,100,1").done(Outcome::Done);
+        self.said.clear();
+        self
+    }
+}
+
+pub(crate) fn listening() -> Outcome {
+    Outcome::Listening(vec![SocketAddr::new(HOST, 50_000)])
+}
+
+pub(crate) fn entry(kind: EntryKind) -> Box<Entry> {
+    let mut entry = Entry::new(kind, *b"name");
+    entry.size = 7;
+    entry.modified = TimeVal {
+        seconds: 1_795_202_752,
+        nanos: 5,
+    };
+    Box::new(entry)
+}
+
+pub(crate) fn refused<const CODE: u16>(text: &str) -> Outcome {
+    Outcome::Failed(Reply::new(Code::of::<CODE>(), text))
+}
+
+/// A tree in memory that carries out every action at once: the edge of the simulated server.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// Contents of files; directories are `None`.
+    pub(crate) objects: BTreeMap<String, Option<Vec<u8>>>,
+    /// Whether data connections of an earlier transfer are open.
+    pub(crate) cached: bool,
+    /// Transfers begun, for assertions.
+    pub(crate) transfers: Vec<What>,
+}
+
+impl Tree {
+    /// The events and the outcome of an action; `None` for those that are not answered.
+    pub(crate) fn act(&mut self, action: Action) -> (Vec<Event>, Option<Outcome>) {
+        let outcome = match action {
+            Action::Login { user, password } => {
+                if password.reveal() == "secret" || user == "anonymous" {
+                    Outcome::LoggedIn {
+                        home: path("/"),
+                        message: Vec::new(),
+                    }
+                } else {
+                    refused::<530>("Login incorrect.")
+                }
+            }
+            Action::Listen { .. } => {
+                self.cached = false;
+                listening()
+            }
+            Action::Connect(_) => {
+                self.cached = false;
+                Outcome::Done
+            }
+            Action::Transfer(transfer) => {
+                let reused = std::mem::replace(
+                    &mut self.cached,
+                    transfer.channel.mode == ftp_wire::command::Mode::Extended,
+                );
+                self.transfers.push(transfer.what.clone());
+                if let What::Retrieve { path, .. } = &transfer.what
+                    && !self.objects.contains_key(&name(path))
+                {
+                    return (vec![], Some(refused::<550>("No such file or directory")));
+                }
+                if let What::Store { path, .. } = &transfer.what {
+                    self.objects.insert(name(path), Some(b"stored".to_vec()));
+                }
+                let outcome = Outcome::Transferred { bytes: 6 };
+                return (vec![Event::Opened { reused }], Some(outcome));
+            }
+            Action::DropData => {
+                self.cached = false;
+                return (vec![], None);
+            }
+            Action::Abort(_) | Action::Annotate { .. } => return (vec![], None),
+            Action::Names(names) => self.names(names),
+        };
+        (vec![], Some(outcome))
+    }
+
+    fn names(&mut self, names: Names) -> Outcome {
+        match names {
+            Names::Stat(path) => match self.objects.get(&name(&path)) {
+                Some(None) => Outcome::Stat(entry(EntryKind::Dir)),
+                Some(Some(_)) => Outcome::Stat(entry(EntryKind::File)),
+                None => refused::<550>("No such file or directory"),
+            },
+            Names::MakeDir(path) => {
+                self.objects.insert(name(&path), None);
+                Outcome::Done
+            }
+            Names::Rename(from, to) => match self.objects.remove(&name(&from)) {
+                Some(object) => {
+                    self.objects.insert(name(&to), object);
+                    Outcome::Done
+                }
+                None => refused::<550>("No such file or directory"),
+            },
+            Names::Lines(..) => Outcome::Lines(vec![b"a line".to_vec()]),
+            Names::Checksum { .. } => Outcome::Checksum("00ff".into()),
+            Names::Delete(path) | Names::RemoveDir(path) | Names::RemoveTree(path) => {
+                match self.objects.remove(&name(&path)) {
+                    Some(_) => Outcome::Done,
+                    None => refused::<550>("No such file or directory"),
+                }
+            }
+            _ => Outcome::Done,
+        }
+    }
+}
+
+fn name(path: &FtpPath) -> String {
+    String::from_utf8_lossy(path.as_bytes()).into_owned()
+}
