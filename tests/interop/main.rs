@@ -3,6 +3,7 @@
 //! [`matrix`] crosses every operation with every way to run it, once with `globus-url-copy` against our server and once
 //! with `gridftp-cp` against the Globus server; third-party copies run between the two servers in both directions.
 //! [`captured`] holds what the matrix has no column for. A missing peer is said on standard error, never passed over.
+#![forbid(unsafe_code)]
 
 mod bed;
 mod captured;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::metadata::{Metadata, root};
 
@@ -29,7 +29,8 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<(
             .iter()
             .filter(|t| t.kind.iter().any(|kind| programs.contains(&kind.as_str())))
         {
-            let text = fs::read_to_string(&target.src_path)?;
+            let text = fs::read_to_string(&target.src_path)
+                .with_context(|| format!("read {}", target.src_path.display()))?;
             if !text.lines().any(|line| line == "#![forbid(unsafe_code)]") {
                 let name = target
                     .src_path
