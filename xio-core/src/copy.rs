@@ -53,15 +53,16 @@ where
     S: Stream + ?Sized,
 {
     let mut sent = 0;
-    if len > 0 && to.is_send_file() {
-        if let Some(file) = from.descriptor() {
-            // Bytes that a layer holds back must not be overtaken.
-            poll_fn(|cx| Pin::new(&mut *to).poll_flush(cx)).await?;
-            let end;
-            (sent, end) = send_file(file, offset, len, to).await?;
-            if end {
-                return Ok(sent);
-            }
+    if len > 0
+        && to.is_send_file()
+        && let Some(file) = from.descriptor()
+    {
+        // Bytes that a layer holds back must not be overtaken.
+        poll_fn(|cx| Pin::new(&mut *to).poll_flush(cx)).await?;
+        let end;
+        (sent, end) = send_file(file, offset, len, to).await?;
+        if end {
+            return Ok(sent);
         }
     }
     while sent < len {

@@ -68,11 +68,7 @@ impl Pool {
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue and nothing else.
     pub async fn get(&self) -> Block {
-        let permit = Arc::clone(&self.shared.permits)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed");
-        self.block(permit)
+        self.block(self.turn().await)
     }
 
     /// Takes an empty block if one is free and nobody waits for it.
@@ -111,6 +107,13 @@ impl Pool {
             Poll::Ready(Ok(block))
         })
         .await
+    }
+
+    async fn turn(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.shared.permits)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed")
     }
 
     fn block(&self, permit: OwnedSemaphorePermit) -> Block {

@@ -207,11 +207,12 @@ impl Target {
             Some((authority, path)) => (authority, Some(path)),
             None => (rest, None),
         };
-        if login.is_none() && target.subject.is_none() {
-            if let Some((user, host)) = authority.rsplit_once('@') {
-                login = Some(user);
-                authority = host;
-            }
+        if login.is_none()
+            && target.subject.is_none()
+            && let Some((user, host)) = authority.rsplit_once('@')
+        {
+            login = Some(user);
+            authority = host;
         }
         if let Some(login) = login {
             let (user, password) = match login.split_once(':') {

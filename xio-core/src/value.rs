@@ -136,7 +136,7 @@ impl fmt::Display for PortRange {
 
 /// The value is not of the kind that the option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "drivers make it, and it says all there is to say")]
 pub struct BadValue;
 
 impl fmt::Display for BadValue {

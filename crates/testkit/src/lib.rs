@@ -1,1 +1,19 @@
 //! Doubles and conformance suites for drivers and storage backends.
+//!
+//! | Part | For |
+//! | --- | --- |
+//! | [`Mem`] | connections in memory whose reads and writes are as short as one likes |
+//! | [`Fault`] | a layer that delays, breaks, cuts off or corrupts, by a seed |
+//! | [`Random`] | numbers and bytes that a seed fixes |
+//! | [`driver_suite`] | what every driver must do |
+
+#![forbid(unsafe_code)]
+
+pub mod driver_suite;
+mod fault;
+mod mem;
+mod random;
+
+pub use fault::{Fault, FaultOptions, Faulty, driver as fault_driver};
+pub use mem::{Mem, MemHandle, MemIncoming, MemListener, driver as mem_driver};
+pub use random::Random;

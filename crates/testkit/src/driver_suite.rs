@@ -1,0 +1,165 @@
+//! What every driver must do: end of file, shutdown, abort, vectored writes, cancellation, chain order.
+//!
+//! Each case holds a stack to one row of the table in [`xio_core::stream`]. A case that fails panics
+//! with the stack and its own name; one that hangs is ended by a deadline.
+
+mod cases;
+mod ends;
+mod setup;
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use xio_core::{BoxStream, DynStack, Incoming, Listener, Passive, Target, Transport};
+
+/// A stack to be held to the rules, and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    stack: DynStack,
+    at: Target,
+    chain: Vec<String>,
+    send_file: bool,
+    vectored: bool,
+}
+
+impl Subject {
+    /// A stack that can listen at `at`, whose layers are called `chain`, the lowest first.
+    #[must_use]
+    pub fn new(stack: DynStack, at: Target, chain: &[&str]) -> Self {
+        Self {
+            stack,
+            at,
+            chain: chain.iter().map(ToString::to_string).collect(),
+            send_file: false,
+            vectored: false,
+        }
+    }
+
+    /// Demands that the stack sends files, as its bottom does.
+    #[must_use]
+    pub fn sends_files(mut self) -> Self {
+        self.send_file = true;
+        self
+    }
+
+    /// Demands that the stack takes several slices in one write, as its bottom does.
+    #[must_use]
+    pub fn writes_vectored(mut self) -> Self {
+        self.vectored = true;
+        self
+    }
+
+    /// Opens a connection: the end that connected and the end that accepted.
+    async fn pair(&self) -> (BoxStream, BoxStream) {
+        let mut listener = self.stack.listen(&self.at).await.expect("listening");
+        let to = Target::from(listener.info().local.expect("a listener knows its address"));
+        // Handshakes of both ends need each other, so neither may wait for the other to be done.
+        let (near, far) = tokio::join!(self.stack.connect(&to), async {
+            listener.accept().await.expect("accepting").open().await
+        });
+        (near.expect("connecting"), far.expect("opening"))
+    }
+}
+
+type Case = for<'a> fn(&'a Subject) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+const CASES: &[(&str, Case)] = &[
+    ("the chain is named bottom first", |s| {
+        Box::pin(setup::chain(s))
+    }),
+    ("listening at port 0 gives a port", |s| {
+        Box::pin(setup::port_zero(s))
+    }),
+    ("connecting to nobody is an error of a layer", |s| {
+        Box::pin(setup::nobody(s))
+    }),
+    ("dropping accept loses nobody", |s| {
+        Box::pin(setup::accept_cancelled(s))
+    }),
+    ("dropping connect leaves nothing half-made", |s| {
+        Box::pin(setup::connect_cancelled(s))
+    }),
+    ("dropping an incoming peer turns it away", |s| {
+        Box::pin(setup::turned_away(s))
+    }),
+    ("a slow peer does not stop others", |s| {
+        Box::pin(setup::no_handshake_in_accept(s))
+    }),
+    ("bytes arrive whole, both ways at once", |s| {
+        Box::pin(cases::intact(s))
+    }),
+    ("vectored writes are forwarded", |s| {
+        Box::pin(cases::vectored(s))
+    }),
+    ("a write with more to follow keeps its place", |s| {
+        Box::pin(cases::write_more(s))
+    }),
+    ("a file is sent as the bottom sends it", |s| {
+        Box::pin(cases::send_file(s))
+    }),
+    ("dropping a read loses nothing", |s| {
+        Box::pin(cases::read_cancelled(s))
+    }),
+    ("dropping a write loses nothing", |s| {
+        Box::pin(cases::write_cancelled(s))
+    }),
+    ("an empty read is no end", |s| {
+        Box::pin(cases::empty_buffers(s))
+    }),
+    ("shutdown is a clean end, and stays one", |s| {
+        Box::pin(ends::clean_end(s))
+    }),
+    ("reading goes on after shutdown", |s| {
+        Box::pin(ends::half_close(s))
+    }),
+    ("shutdown twice is shutdown once", |s| {
+        Box::pin(ends::twice(s))
+    }),
+    ("dropping is an abort", |s| Box::pin(ends::abort(s))),
+    ("dropping at once is an abort", |s| {
+        Box::pin(ends::abort_empty(s))
+    }),
+    ("writing to a peer that left fails", |s| {
+        Box::pin(ends::peer_left(s))
+    }),
+];
+
+/// Runs every case on a stack.
+///
+/// # Panics
+/// When the stack breaks a rule, or a case does not end within half a minute.
+pub async fn run(subject: &Subject) {
+    for (name, case) in CASES {
+        let ended = tokio::time::timeout(Duration::from_secs(30), case(subject)).await;
+        assert!(ended.is_ok(), "{}: {name}: no end", subject.stack);
+    }
+}
+
+/// How many cases there are.
+#[must_use]
+pub fn case_count() -> usize {
+    CASES.len()
+}
+
+/// Polls once, and gives what came of it.
+async fn once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        Poll::Ready(match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+/// Reads to the end, or to the error that takes its place.
+async fn drain(stream: &mut BoxStream) -> (Vec<u8>, io::Result<()>) {
+    let mut bytes = Vec::new();
+    let ended = stream.read_to_end(&mut bytes).await;
+    (bytes, ended.map(|_| ()))
+}

@@ -1,0 +1,232 @@
+//! Cases of moving bytes: whole, vectored, from files, and after an operation was dropped.
+
+use std::future::poll_fn;
+use std::io::{IoSlice, Write};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use xio_core::{BoxStream, Stream};
+
+use super::{Subject, drain, once};
+use crate::random::Random;
+
+pub(super) async fn intact(subject: &Subject) {
+    let (near, far) = subject.pair().await;
+    let there = Random::new(1).bytes(1 << 20);
+    let back = Random::new(2).bytes((1 << 20) + 1);
+    let send = |mut end: tokio::io::WriteHalf<BoxStream>, bytes: Vec<u8>, seed| async move {
+        let mut random = Random::new(seed);
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            let (now, rest) = left.split_at(random.up_to(left.len().min(100_000)));
+            end.write_all(now).await.expect("writing");
+            left = rest;
+        }
+        end.shutdown().await.expect("ending in good order");
+    };
+    let receive = |mut end: tokio::io::ReadHalf<BoxStream>| async move {
+        let mut bytes = Vec::new();
+        end.read_to_end(&mut bytes).await.expect("reading");
+        bytes
+    };
+    let (near_in, near_out) = tokio::io::split(near);
+    let (far_in, far_out) = tokio::io::split(far);
+    let ((), (), at_far, at_near) = tokio::join!(
+        send(near_out, there.clone(), 3),
+        send(far_out, back.clone(), 4),
+        receive(far_in),
+        receive(near_in),
+    );
+    assert!(
+        at_far == there,
+        "what was connected wrote arrived otherwise"
+    );
+    assert!(at_near == back, "what was accepted wrote arrived otherwise");
+}
+
+async fn write_slices(end: &mut BoxStream, mut slices: &mut [IoSlice<'_>]) -> usize {
+    let mut calls = 0;
+    while !slices.is_empty() {
+        let n = poll_fn(|cx| Pin::new(&mut *end).poll_write_vectored(cx, slices))
+            .await
+            .expect("writing");
+        assert!(n > 0, "a write of bytes took none");
+        IoSlice::advance_slices(&mut slices, n);
+        calls += 1;
+    }
+    calls
+}
+
+pub(super) async fn vectored(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    assert_eq!(
+        near.is_write_vectored(),
+        subject.vectored,
+        "a layer on a vectored bottom must say so, and another must not"
+    );
+    let expected = b"header, payload and trailer";
+    let mut slices = [
+        IoSlice::new(b"header, "),
+        IoSlice::new(b""),
+        IoSlice::new(b"payload "),
+        IoSlice::new(b"and trailer"),
+    ];
+    let calls = write_slices(&mut near, &mut slices).await;
+    if subject.vectored {
+        assert_eq!(calls, 1, "a small vectored write goes in one call");
+    }
+    near.shutdown().await.expect("ending in good order");
+    let (bytes, ended) = drain(&mut far).await;
+    ended.expect("a clean end");
+    assert_eq!(bytes, expected);
+}
+
+pub(super) async fn write_more(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    for round in 0..50_u8 {
+        let header = [round; 17];
+        let mut left = &header[..];
+        while !left.is_empty() {
+            let n = poll_fn(|cx| Pin::new(&mut near).poll_write_more(cx, left)).await;
+            left = left.get(n.expect("writing")..).unwrap_or_default();
+        }
+        near.write_all(&[!round; 100]).await.expect("writing");
+        near.flush().await.expect("flushing");
+        // Were it held back after what followed, this would not come to an end.
+        let mut block = [0; 117];
+        far.read_exact(&mut block).await.expect("reading");
+        assert_eq!(block.split_at(17), (&header[..], &[!round; 100][..]));
+    }
+}
+
+pub(super) async fn send_file(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    assert_eq!(
+        near.is_send_file(),
+        subject.send_file,
+        "a layer on a bottom that sends files must say so, and another must not"
+    );
+    let bytes = Random::new(5).bytes(3 << 20);
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    file.write_all(&bytes).expect("filling it");
+    let from = 1000;
+    if !subject.send_file {
+        let refused =
+            poll_fn(|cx| Pin::new(&mut near).poll_send_file(cx, file.as_fd(), 0, 10)).await;
+        let kind = refused
+            .expect_err("this stack says it sends no files")
+            .kind();
+        assert_eq!(kind, std::io::ErrorKind::Unsupported);
+        return;
+    }
+    let sending = async {
+        near.write_all(b"head").await.expect("writing");
+        let mut offset = from;
+        loop {
+            let n = poll_fn(|cx| {
+                Pin::new(&mut near).poll_send_file(cx, file.as_fd(), offset, usize::MAX)
+            })
+            .await
+            .expect("sending");
+            assert!(
+                n <= 1 << 20,
+                "one call moves a bounded amount, not {n} bytes"
+            );
+            if n == 0 {
+                break;
+            }
+            offset += n as u64;
+        }
+        near.write_all(b"tail").await.expect("writing");
+        near.shutdown().await.expect("ending in good order");
+    };
+    let ((), (arrived, ended)) = tokio::join!(sending, drain(&mut far));
+    ended.expect("a clean end");
+    let body = bytes.get(1000..).unwrap_or_default();
+    assert!(
+        arrived == [b"head", body, b"tail"].concat(),
+        "the file arrived otherwise"
+    );
+}
+
+pub(super) async fn read_cancelled(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    let mut arrived = Vec::new();
+    for round in 0..20_u8 {
+        let mut buf = [0; 64];
+        // Nothing is under way, so this read waits and is dropped.
+        assert!(once(far.read(&mut buf)).await.is_none());
+        near.write_all(&[round; 10]).await.expect("writing");
+        near.flush().await.expect("flushing");
+        while arrived.len() < (usize::from(round) + 1) * 10 {
+            let n = far.read(&mut buf).await.expect("reading");
+            arrived.extend_from_slice(buf.get(..n).unwrap_or_default());
+        }
+    }
+    let expected: Vec<u8> = (0..20).flat_map(|round| [round; 10]).collect();
+    assert_eq!(arrived, expected);
+}
+
+pub(super) async fn write_cancelled(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    let mut sent: Vec<u8> = Vec::new();
+    let mut random = Random::new(6);
+    let mut dropped = 0;
+    // Until the peer, which does not read, has made ten writes wait and be dropped.
+    let mut idle = 0;
+    while dropped < 10 {
+        let block = random.bytes(64 * 1024);
+        match once(near.write(&block)).await {
+            Some(n) => {
+                let n = n.expect("writing");
+                sent.extend_from_slice(block.get(..n).unwrap_or_default());
+                idle = 0;
+            }
+            None => {
+                idle += 1;
+                // The runtime must see the socket before it can say again that it is ready.
+                tokio::task::yield_now().await;
+                if idle > 10 {
+                    dropped += 1;
+                }
+            }
+        }
+    }
+    let (rest, arrived) = tokio::join!(
+        async {
+            near.write_all(b"the end").await?;
+            near.shutdown().await
+        },
+        drain(&mut far)
+    );
+    rest.expect("writing goes on");
+    sent.extend_from_slice(b"the end");
+    arrived.1.expect("a clean end");
+    assert!(
+        arrived.0 == sent,
+        "{} bytes arrived of {}",
+        arrived.0.len(),
+        sent.len()
+    );
+}
+
+pub(super) async fn empty_buffers(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    let nothing = poll_fn(|cx| match Pin::new(&mut near).poll_write(cx, b"") {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    assert!(
+        matches!(nothing.await, None | Some(Ok(0))),
+        "an empty write takes nothing"
+    );
+    near.write_all(b"x").await.expect("writing");
+    near.flush().await.expect("flushing");
+    let _ = once(far.read(&mut [])).await;
+    assert_eq!(
+        far.read_u8().await.expect("an empty read took nothing"),
+        b'x'
+    );
+}

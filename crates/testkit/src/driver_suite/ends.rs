@@ -1,0 +1,98 @@
+//! Cases of ending: clean, half, twice, and by dropping.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use xio_core::Error;
+
+use super::{Subject, drain};
+
+pub(super) async fn clean_end(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    near.write_all(b"all there is").await.expect("writing");
+    near.shutdown().await.expect("ending in good order");
+    let (bytes, ended) = drain(&mut far).await;
+    ended.expect("a clean end");
+    assert_eq!(bytes, b"all there is");
+    for _ in 0..3 {
+        assert_eq!(
+            far.read(&mut [0; 8]).await.expect("the end stays the end"),
+            0
+        );
+    }
+}
+
+pub(super) async fn half_close(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    near.write_all(b"question").await.expect("writing");
+    near.shutdown().await.expect("ending in good order");
+    let (bytes, ended) = drain(&mut far).await;
+    ended.expect("a clean end");
+    assert_eq!(bytes, b"question");
+    // The answer is longer than what could lie in wait already.
+    let answer = vec![b'a'; 300_000];
+    let (sent, (bytes, ended)) = tokio::join!(
+        async {
+            far.write_all(&answer).await?;
+            far.shutdown().await
+        },
+        drain(&mut near)
+    );
+    sent.expect("answering");
+    ended.expect("a clean end the other way");
+    assert!(bytes == answer, "the answer arrived otherwise");
+}
+
+pub(super) async fn twice(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    near.write_all(b"once").await.expect("writing");
+    for _ in 0..3 {
+        near.shutdown().await.expect("ending in good order, again");
+    }
+    let (bytes, ended) = drain(&mut far).await;
+    ended.expect("a clean end");
+    assert_eq!(bytes, b"once");
+    far.shutdown().await.expect("ending the other way");
+    near.shutdown()
+        .await
+        .expect("and again when both ways are ended");
+}
+
+/// The peer of a handle that was dropped must not take what it has for all there is.
+async fn sees_truncation(mut far: xio_core::BoxStream, sent: &[u8]) {
+    let (bytes, ended) = drain(&mut far).await;
+    let error = ended.expect_err("truncation was reported as a clean end");
+    assert!(
+        sent.starts_with(&bytes),
+        "what arrived before the break is the beginning"
+    );
+    assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
+}
+
+pub(super) async fn abort(subject: &Subject) {
+    let (mut near, far) = subject.pair().await;
+    near.write_all(b"a part").await.expect("writing");
+    near.flush().await.expect("flushing");
+    drop(near);
+    sees_truncation(far, b"a part").await;
+}
+
+pub(super) async fn abort_empty(subject: &Subject) {
+    let (near, far) = subject.pair().await;
+    drop(near);
+    sees_truncation(far, b"").await;
+    let (near, far) = subject.pair().await;
+    drop(far);
+    sees_truncation(near, b"").await;
+}
+
+pub(super) async fn peer_left(subject: &Subject) {
+    let (mut near, far) = subject.pair().await;
+    drop(far);
+    // It may take some writes to learn that nobody takes them.
+    let error = loop {
+        if let Err(error) = near.write_all(&[0; 64 * 1024]).await {
+            break error;
+        }
+    };
+    assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
+    assert!(error.kind() != std::io::ErrorKind::UnexpectedEof, "{error}");
+}

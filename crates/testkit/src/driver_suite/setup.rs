@@ -1,0 +1,159 @@
+//! Cases of opening: chain, addresses, refusal, and what dropping leaves behind.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use xio_core::{ErrorKind, Incoming, Listener, Passive, Stream, Target, Transport};
+
+use super::{Subject, drain, once};
+
+pub(super) async fn chain(subject: &Subject) {
+    let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
+    assert_eq!(listener.info().chain, subject.chain, "the listener's chain");
+    let place = listener.info().local.expect("a listener knows its address");
+    let to = Target::from(place);
+    let (near, far) = tokio::join!(subject.stack.connect(&to), async {
+        let incoming = listener.accept().await.expect("accepting");
+        assert_eq!(
+            incoming.info().chain,
+            subject.chain,
+            "the incoming peer's chain"
+        );
+        assert!(
+            incoming.info().peer.is_some(),
+            "the peer is known before any handshake"
+        );
+        incoming.open().await
+    });
+    let (near, far) = (near.expect("connecting"), far.expect("opening"));
+    for end in [&near, &far] {
+        assert_eq!(end.info().chain, subject.chain, "the handle's chain");
+    }
+    let (near, far) = (near.info(), far.info());
+    assert_eq!(near.peer.map(|a| a.port()), Some(place.port()));
+    assert_eq!(
+        (near.local, near.peer),
+        (far.peer, far.local),
+        "both ends agree who they are"
+    );
+}
+
+pub(super) async fn port_zero(subject: &Subject) {
+    let first = subject.stack.listen(&subject.at).await.expect("listening");
+    let second = subject
+        .stack
+        .listen(&subject.at)
+        .await
+        .expect("listening again");
+    let port = |info: xio_core::Info| info.local.expect("a listener knows its address").port();
+    let (first, second) = (port(first.info()), port(second.info()));
+    assert!(
+        first > 0 && second > 0 && first != second,
+        "{first} and {second}"
+    );
+}
+
+pub(super) async fn nobody(subject: &Subject) {
+    let listener = subject.stack.listen(&subject.at).await.expect("listening");
+    let to = Target::from(listener.info().local.expect("a listener knows its address"));
+    drop(listener);
+    let error = subject
+        .stack
+        .connect(&to)
+        .await
+        .expect_err("nobody listens there");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.is_transient(), "somebody may listen there later");
+    assert!(
+        subject.chain.iter().any(|name| name == error.layer()),
+        "{error} names no layer"
+    );
+}
+
+pub(super) async fn accept_cancelled(subject: &Subject) {
+    let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
+    let to = Target::from(listener.info().local.expect("a listener knows its address"));
+    for _ in 0..3 {
+        assert!(
+            once(listener.accept()).await.is_none(),
+            "nobody is there yet"
+        );
+    }
+    let (near, far) = tokio::join!(subject.stack.connect(&to), async {
+        listener
+            .accept()
+            .await
+            .expect("the peer is still in the queue")
+            .open()
+            .await
+    });
+    let (mut near, mut far) = (near.expect("connecting"), far.expect("opening"));
+    near.write_all(b"x").await.expect("writing");
+    near.flush().await.expect("flushing");
+    assert_eq!(far.read_u8().await.expect("reading"), b'x');
+}
+
+pub(super) async fn connect_cancelled(subject: &Subject) {
+    let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
+    let to = Target::from(listener.info().local.expect("a listener knows its address"));
+    drop(once(subject.stack.connect(&to)).await);
+    // The one that was given up may have come to the queue, but it says nothing and has ended.
+    let sending = async {
+        let mut near = subject.stack.connect(&to).await.expect("connecting");
+        near.write_all(b"alive").await.expect("writing");
+        near.shutdown().await.expect("ending in good order");
+        near
+    };
+    let receiving = async {
+        loop {
+            let incoming = listener.accept().await.expect("accepting");
+            let Ok(mut far) = incoming.open().await else {
+                continue;
+            };
+            match drain(&mut far).await {
+                (bytes, Ok(())) if bytes == b"alive" => return,
+                (bytes, _) => assert!(bytes.is_empty(), "{bytes:?} of a connection never made"),
+            }
+        }
+    };
+    let (_near, ()) = tokio::join!(sending, receiving);
+}
+
+pub(super) async fn turned_away(subject: &Subject) {
+    let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
+    let to = Target::from(listener.info().local.expect("a listener knows its address"));
+    let (near, ()) = tokio::join!(subject.stack.connect(&to), async {
+        drop(listener.accept().await.expect("accepting"));
+    });
+    // A layer with a handshake fails in it; one without learns it when it reads.
+    if let Ok(mut near) = near {
+        let (bytes, ended) = drain(&mut near).await;
+        assert!(
+            bytes.is_empty() && ended.is_err(),
+            "being turned away is no clean end"
+        );
+    }
+}
+
+pub(super) async fn no_handshake_in_accept(subject: &Subject) {
+    let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
+    let to = Target::from(listener.info().local.expect("a listener knows its address"));
+    let ((first, second), ()) = tokio::join!(
+        async { tokio::join!(subject.stack.connect(&to), subject.stack.connect(&to)) },
+        async {
+            // Both are taken off the queue before either is opened, the later one first.
+            let early = listener.accept().await.expect("accepting the first");
+            let late = listener.accept().await.expect("accepting the second");
+            let mut opened = Vec::new();
+            for incoming in [late, early] {
+                opened.push(incoming.open().await.expect("opening"));
+            }
+            for far in &mut opened {
+                far.shutdown().await.expect("ending in good order");
+            }
+        }
+    );
+    for near in [first, second] {
+        let (bytes, ended) = drain(&mut near.expect("connecting")).await;
+        assert!(bytes.is_empty());
+        ended.expect("a clean end");
+    }
+}

@@ -1,0 +1,295 @@
+//! `Fault`: a layer that goes wrong as its seed and its options say.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+use xio_core::{
+    BadValue, Driver, DynLayer, Info, Operation, Opt, Result, Stream, Target, Transform, Value,
+    at_layer,
+};
+
+use crate::random::Random;
+
+const OPTIONS: &[Opt] = &[
+    Opt::new(
+        "corrupt",
+        "bytes, as 100",
+        "flips a bit of the byte read after so many",
+    ),
+    Opt::new(
+        "delay",
+        "seconds, as 0.05",
+        "holds every read back for so long",
+    ),
+    Opt::new(
+        "pending",
+        "percent",
+        "how often an operation is put off without need",
+    ),
+    Opt::new(
+        "reset",
+        "bytes, as 100",
+        "breaks the connection after so many, both ways together",
+    ),
+    Opt::new("seed", "a number", "where the draws begin"),
+    Opt::new(
+        "short",
+        "yes or no",
+        "makes every read and write shorter than asked",
+    ),
+    Opt::new(
+        "stall",
+        "bytes, as 100",
+        "moves nothing more after so many, both ways together",
+    ),
+    Opt::new(
+        "truncate",
+        "bytes, as 100",
+        "pretends a clean end after so many bytes read",
+    ),
+];
+
+/// What goes wrong; nothing does by default.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct FaultOptions {
+    /// Flips a bit of the byte that is read after so many.
+    pub corrupt: Option<u64>,
+    /// Holds every read back for so long.
+    pub delay: Option<Duration>,
+    /// How many operations in a hundred are put off without need.
+    pub pending: u8,
+    /// Breaks the connection after so many bytes, both ways together.
+    pub reset: Option<u64>,
+    /// Where the draws begin.
+    pub seed: u64,
+    /// Makes every read and write shorter than asked.
+    pub short: bool,
+    /// Moves nothing more after so many bytes, both ways together.
+    pub stall: Option<u64>,
+    /// Pretends a clean end after so many bytes read.
+    pub truncate: Option<u64>,
+}
+
+impl FaultOptions {
+    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
+        let size = || Ok(Some(value.size()?.bytes()));
+        match key {
+            "corrupt" => self.corrupt = size()?,
+            "delay" => self.delay = Some(value.seconds()?),
+            // A hundred would put everything off for ever.
+            "pending" => self.pending = value.parse().ok().filter(|p| *p < 100).ok_or(BadValue)?,
+            "reset" => self.reset = size()?,
+            "seed" => self.seed = value.parse()?,
+            "short" => self.short = value.bool()?,
+            "stall" => self.stall = size()?,
+            "truncate" => self.truncate = size()?,
+            _ => return Err(BadValue),
+        }
+        Ok(())
+    }
+}
+
+/// The layer.
+#[derive(Clone, Copy, Default)]
+pub struct Fault {
+    options: FaultOptions,
+}
+
+impl Fault {
+    /// A layer that goes wrong as `options` say.
+    #[must_use]
+    pub const fn new(options: FaultOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fault")
+    }
+}
+
+impl<S: Stream> Transform<S> for Fault {
+    type Handle = Faulty<S>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Faulty<S>> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Faulty<S>> {
+        Ok(Faulty::new(inner, self.options))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("fault");
+    }
+}
+
+/// A handle that goes wrong. It changes bytes and loses them, so it is no `Tap`.
+pub struct Faulty<S> {
+    /// `None` once the connection is broken.
+    inner: Option<S>,
+    options: FaultOptions,
+    random: Random,
+    read: u64,
+    moved: u64,
+    delay: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: Stream> Faulty<S> {
+    /// Puts faults on a handle.
+    #[must_use]
+    pub fn new(inner: S, options: FaultOptions) -> Self {
+        Self {
+            inner: Some(inner),
+            options,
+            random: Random::new(options.seed),
+            read: 0,
+            moved: 0,
+            delay: None,
+        }
+    }
+
+    /// How much of `want` may move now; breaks, stalls or puts off where that is due.
+    fn grant(
+        &mut self,
+        cx: &Context<'_>,
+        op: Operation,
+        want: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.options.reset.is_some_and(|after| self.moved >= after) {
+            // Dropping is an abort: the peer learns of it.
+            self.inner = None;
+        }
+        if self.inner.is_none() {
+            let reset = io::ErrorKind::ConnectionReset.into();
+            return Poll::Ready(Err(at_layer(reset, "fault", op)));
+        }
+        if self.options.stall.is_some_and(|after| self.moved >= after) {
+            return Poll::Pending;
+        }
+        if self.random.percent(self.options.pending) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut most = if self.options.short {
+            self.random.up_to(want)
+        } else {
+            want
+        };
+        for after in [self.options.reset, self.options.stall]
+            .into_iter()
+            .flatten()
+        {
+            most = most.min(usize::try_from(after - self.moved).unwrap_or(usize::MAX));
+        }
+        Poll::Ready(Ok(most.min(want)))
+    }
+
+    fn below(&mut self, op: Operation) -> io::Result<&mut S> {
+        let reset = || at_layer(io::ErrorKind::ConnectionReset.into(), "fault", op);
+        self.inner.as_mut().ok_or_else(reset)
+    }
+}
+
+impl<S: Stream> AsyncRead for Faulty<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let mut most = ready!(this.grant(cx, Operation::Read, buf.remaining()))?;
+        if let Some(time) = this.options.delay {
+            let sleep = this
+                .delay
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+            ready!(sleep.as_mut().poll(cx));
+        }
+        if let Some(after) = this.options.truncate {
+            most = most.min(usize::try_from(after.saturating_sub(this.read)).unwrap_or(usize::MAX));
+        }
+        if most == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut part = buf.take(most);
+        ready!(Pin::new(this.below(Operation::Read)?).poll_read(cx, &mut part))?;
+        let n = part.filled().len();
+        if let Some(after) = this.options.corrupt {
+            let at = after
+                .checked_sub(this.read)
+                .and_then(|at| usize::try_from(at).ok());
+            if let Some(byte) = at.and_then(|at| part.filled_mut().get_mut(at)) {
+                *byte ^= 0x40;
+            }
+        }
+        // `part` is a window on the same memory, which `buf` does not know to be filled yet.
+        let bytes = part.filled().to_vec();
+        buf.put_slice(&bytes);
+        this.read += n as u64;
+        this.moved += n as u64;
+        if let (Some(sleep), Some(time)) = (&mut this.delay, this.options.delay) {
+            sleep.as_mut().reset(Instant::now() + time);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> AsyncWrite for Faulty<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let most = ready!(this.grant(cx, Operation::Write, buf.len()))?;
+        let part = buf.get(..most).unwrap_or(buf);
+        let n = ready!(Pin::new(this.below(Operation::Write)?).poll_write(cx, part))?;
+        this.moved += n as u64;
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get_mut().below(Operation::Flush)?).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get_mut().below(Operation::Shutdown)?).poll_shutdown(cx)
+    }
+}
+
+impl<S: Stream> Stream for Faulty<S> {
+    fn describe(&self, info: &mut Info) {
+        if let Some(inner) = &self.inner {
+            inner.describe(info);
+        }
+        info.layer("fault");
+    }
+}
+
+impl<S: Stream> fmt::Debug for Faulty<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        "fault",
+        "goes wrong by a seed, for tests",
+        OPTIONS,
+        |entry| {
+            let mut options = FaultOptions::default();
+            entry.apply(OPTIONS, &mut options, FaultOptions::set)?;
+            Ok(DynLayer::new(Fault::new(options)))
+        },
+    )
+}

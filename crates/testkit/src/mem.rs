@@ -1,0 +1,450 @@
+//! `Mem`: connections in memory, with chosen chunk sizes, so that every short read and write happens.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use xio_core::{
+    BadValue, Driver, DynStack, Entry, Error, ErrorKind, Incoming, Info, Listener, Operation, Opt,
+    Passive, Result, Stream, Target, Transport, Value, at_layer,
+};
+
+use crate::random::Random;
+
+const OPTIONS: &[Opt] = &[
+    Opt::new(
+        "capacity",
+        "bytes, as 64K",
+        "how much may be under way in each direction",
+    ),
+    Opt::new("chunk", "bytes, as 7", "most that one read or write moves"),
+    Opt::new(
+        "seed",
+        "a number, 0 for none",
+        "draws each chunk from 1 to the largest",
+    ),
+];
+
+#[derive(Debug, Clone, Copy)]
+struct MemOptions {
+    capacity: usize,
+    chunk: usize,
+    seed: u64,
+}
+
+impl MemOptions {
+    const PLAIN: Self = Self {
+        capacity: 64 * 1024,
+        chunk: usize::MAX,
+        seed: 0,
+    };
+
+    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
+        let size = || match value.size()?.in_memory() {
+            0 => Err(BadValue),
+            size => Ok(size),
+        };
+        match key {
+            "capacity" => self.capacity = size()?,
+            "chunk" => self.chunk = size()?,
+            "seed" => self.seed = value.parse()?,
+            _ => return Err(BadValue),
+        }
+        Ok(())
+    }
+}
+
+/// A network in memory: whoever shares it by cloning can connect to whoever listens.
+///
+/// Addresses are ports of `127.0.0.1` that exist nowhere else; the host of a target is not looked at.
+#[derive(Clone)]
+pub struct Mem {
+    net: Arc<Mutex<Net>>,
+    options: MemOptions,
+}
+
+#[derive(Default)]
+struct Net {
+    listeners: BTreeMap<u16, mpsc::UnboundedSender<MemHandle>>,
+    last_port: u16,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn address(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+impl Net {
+    /// A port that no listener has.
+    fn free_port(&mut self) -> u16 {
+        loop {
+            self.last_port = self.last_port.checked_add(1).unwrap_or(1);
+            if !self.listeners.contains_key(&self.last_port) {
+                return self.last_port;
+            }
+        }
+    }
+}
+
+impl Default for Mem {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mem {
+    /// A network of its own, with whole chunks and 64 KiB in each direction.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            net: Arc::default(),
+            options: MemOptions::PLAIN,
+        }
+    }
+
+    /// The same network, moving at most `chunk` bytes at once.
+    #[must_use]
+    pub fn chunks(mut self, chunk: usize) -> Self {
+        self.options.chunk = chunk.max(1);
+        self
+    }
+
+    /// The same network, each chunk drawn from 1 to the largest.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// The same network, with at most `capacity` bytes under way in each direction.
+    #[must_use]
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.options.capacity = capacity.max(1);
+        self
+    }
+
+    /// Two connected handles.
+    #[must_use]
+    pub fn pair(&self) -> (MemHandle, MemHandle) {
+        let mut net = lock(&self.net);
+        let (near, far) = (net.free_port(), net.free_port());
+        self.connected(near, far)
+    }
+
+    fn connected(&self, near: u16, far: u16) -> (MemHandle, MemHandle) {
+        let out = Arc::new(Mutex::new(Pipe::new(self.options.capacity)));
+        let back = Arc::new(Mutex::new(Pipe::new(self.options.capacity)));
+        let handle = |incoming: &Arc<_>, outgoing: &Arc<_>, local, peer, turn| MemHandle {
+            incoming: Arc::clone(incoming),
+            outgoing: Arc::clone(outgoing),
+            local: address(local),
+            peer: address(peer),
+            chunk: self.options.chunk,
+            random: (self.options.seed > 0).then(|| Random::new(self.options.seed ^ turn)),
+            shut: false,
+        };
+        (
+            handle(&back, &out, near, far, 0),
+            handle(&out, &back, far, near, 1 << 32),
+        )
+    }
+}
+
+impl fmt::Debug for Mem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("mem")
+    }
+}
+
+impl Transport for Mem {
+    type Handle = MemHandle;
+
+    async fn connect(&self, to: &Target) -> Result<MemHandle> {
+        let nobody = || {
+            let fact = format!("nobody listens at `{to:?}`");
+            Error::new(ErrorKind::Refused, "mem", Operation::Connect, fact)
+        };
+        let port = to.port.ok_or_else(nobody)?;
+        let (listener, near) = {
+            let mut net = lock(&self.net);
+            let listener = net.listeners.get(&port).cloned().ok_or_else(nobody)?;
+            (listener, net.free_port())
+        };
+        let (near, far) = self.connected(near, port);
+        // A listener that went away in between drops `far`, which the next read will tell.
+        listener.send(far).map_err(|_| nobody())?;
+        Ok(near)
+    }
+}
+
+impl Passive for Mem {
+    type Listener = MemListener;
+
+    async fn listen(&self, at: &Target) -> Result<MemListener> {
+        let mut net = lock(&self.net);
+        let port = match at.port {
+            Some(port) if port > 0 => port,
+            _ => net.free_port(),
+        };
+        if net.listeners.contains_key(&port) {
+            let fact = format!("port {port} is in use");
+            return Err(Error::new(
+                ErrorKind::AddressInUse,
+                "mem",
+                Operation::Listen,
+                fact,
+            ));
+        }
+        let (sender, queue) = mpsc::unbounded_channel();
+        net.listeners.insert(port, sender);
+        Ok(MemListener {
+            net: Arc::clone(&self.net),
+            port,
+            queue,
+        })
+    }
+}
+
+/// A listener in memory.
+pub struct MemListener {
+    net: Arc<Mutex<Net>>,
+    port: u16,
+    queue: mpsc::UnboundedReceiver<MemHandle>,
+}
+
+impl Listener for MemListener {
+    type Handle = MemHandle;
+    type Incoming = MemIncoming;
+
+    async fn accept(&mut self) -> Result<MemIncoming> {
+        let gone = || {
+            Error::new(
+                ErrorKind::Io,
+                "mem",
+                Operation::Accept,
+                "the network is gone",
+            )
+        };
+        Ok(MemIncoming(self.queue.recv().await.ok_or_else(gone)?))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("mem");
+        info.local = Some(address(self.port));
+    }
+}
+
+impl Drop for MemListener {
+    fn drop(&mut self) {
+        lock(&self.net).listeners.remove(&self.port);
+    }
+}
+
+impl fmt::Debug for MemListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// A peer in memory that was accepted.
+#[derive(Debug)]
+pub struct MemIncoming(MemHandle);
+
+impl Incoming for MemIncoming {
+    type Handle = MemHandle;
+
+    fn describe(&self, info: &mut Info) {
+        self.0.describe(info);
+    }
+
+    async fn open(self) -> Result<MemHandle> {
+        Ok(self.0)
+    }
+}
+
+/// One direction of a connection.
+struct Pipe {
+    bytes: VecDeque<u8>,
+    capacity: usize,
+    /// The writer shut it down: what is in it is all there is.
+    ended: bool,
+    /// The writer was dropped without that.
+    broken: bool,
+    /// The reader was dropped.
+    deaf: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn new(capacity: usize) -> Self {
+        Self {
+            bytes: VecDeque::new(),
+            capacity,
+            ended: false,
+            broken: false,
+            deaf: false,
+            reader: None,
+            writer: None,
+        }
+    }
+
+    fn wake(&mut self) {
+        for waker in [self.reader.take(), self.writer.take()]
+            .into_iter()
+            .flatten()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// An open connection in memory.
+pub struct MemHandle {
+    incoming: Arc<Mutex<Pipe>>,
+    outgoing: Arc<Mutex<Pipe>>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    chunk: usize,
+    random: Option<Random>,
+    shut: bool,
+}
+
+impl MemHandle {
+    fn chunk(&mut self) -> usize {
+        match &mut self.random {
+            Some(random) => random.up_to(self.chunk),
+            None => self.chunk,
+        }
+    }
+}
+
+fn failed(kind: io::ErrorKind, op: Operation) -> io::Error {
+    at_layer(kind.into(), "mem", op)
+}
+
+impl AsyncRead for MemHandle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let chunk = self.chunk().min(buf.remaining());
+        let mut pipe = lock(&self.incoming);
+        if pipe.bytes.is_empty() && chunk > 0 {
+            if pipe.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if pipe.broken {
+                return Poll::Ready(Err(failed(io::ErrorKind::ConnectionReset, Operation::Read)));
+            }
+            pipe.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let n = chunk.min(pipe.bytes.len());
+        for byte in pipe.bytes.drain(..n) {
+            buf.put_slice(&[byte]);
+        }
+        pipe.wake();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for MemHandle {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let chunk = self.chunk();
+        let mut pipe = lock(&self.outgoing);
+        if pipe.deaf || self.shut {
+            return Poll::Ready(Err(failed(io::ErrorKind::BrokenPipe, Operation::Write)));
+        }
+        let want: usize = bufs.iter().map(|b| b.len()).sum();
+        let n = want.min(chunk).min(pipe.capacity - pipe.bytes.len());
+        if n == 0 && want > 0 {
+            pipe.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        pipe.bytes
+            .extend(bufs.iter().flat_map(|b| b.iter()).take(n));
+        pipe.wake();
+        Poll::Ready(Ok(n))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut = true;
+        let mut pipe = lock(&self.outgoing);
+        pipe.ended = true;
+        pipe.wake();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for MemHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer("mem");
+        info.local = Some(self.local);
+        info.peer = Some(self.peer);
+    }
+}
+
+impl Drop for MemHandle {
+    fn drop(&mut self) {
+        let mut out = lock(&self.outgoing);
+        out.broken = !self.shut;
+        out.wake();
+        drop(out);
+        let mut back = lock(&self.incoming);
+        back.deaf = true;
+        back.wake();
+    }
+}
+
+impl fmt::Debug for MemHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry; every stack it makes is on one network of its own.
+#[must_use]
+pub fn driver() -> Driver {
+    let net = Mem::new();
+    Driver::base(
+        "mem",
+        "connections in memory, for tests",
+        OPTIONS,
+        move |entry: &Entry| {
+            let mut mem = net.clone();
+            entry.apply(OPTIONS, &mut mem.options, MemOptions::set)?;
+            Ok(DynStack::new(mem, &entry.to_string()))
+        },
+    )
+}

@@ -1,0 +1,22 @@
+//! `registry()`: one line per driver, in one place, nothing that runs before `main`.
+
+use xio_core::Registry;
+
+/// A registry with every driver that this build has.
+///
+/// For a string that comes from a peer, [`restrict`](Registry::restrict) it first.
+#[must_use]
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    #[cfg(feature = "count")]
+    registry.register(xio_count::driver());
+    #[cfg(feature = "file")]
+    registry.register(xio_file::driver());
+    #[cfg(feature = "log")]
+    registry.register(xio_log::driver());
+    #[cfg(feature = "tcp")]
+    registry.register(xio_tcp::driver());
+    #[cfg(feature = "timeout")]
+    registry.register(xio_timeout::driver());
+    registry
+}

@@ -1,0 +1,1 @@
+//! The file driver against real files.

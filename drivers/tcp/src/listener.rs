@@ -1,0 +1,69 @@
+//! `TcpPassive` and `TcpIncoming`: waiting for peers, and a peer that came.
+
+use std::fmt;
+
+use tokio::net::TcpListener;
+use xio_core::{Error, Incoming, Info, Listener, Operation, Result, Stream};
+
+use crate::options::TcpOptions;
+use crate::socket;
+use crate::stream::TcpHandle;
+
+/// A socket that waits for peers.
+pub struct TcpPassive {
+    pub(crate) socket: TcpListener,
+    pub(crate) options: TcpOptions,
+}
+
+impl Listener for TcpPassive {
+    type Handle = TcpHandle;
+    type Incoming = TcpIncoming;
+
+    async fn accept(&mut self) -> Result<TcpIncoming> {
+        let (peer, _) = self
+            .socket
+            .accept()
+            .await
+            .map_err(|e| Error::from_io(e, "tcp", Operation::Accept))?;
+        Ok(TcpIncoming {
+            handle: peer.into(),
+            options: self.options.clone(),
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("tcp");
+        info.local = self.socket.local_addr().ok();
+    }
+}
+
+impl fmt::Debug for TcpPassive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// A peer that was accepted; dropping it resets the connection.
+pub struct TcpIncoming {
+    handle: TcpHandle,
+    options: TcpOptions,
+}
+
+impl Incoming for TcpIncoming {
+    type Handle = TcpHandle;
+
+    fn describe(&self, info: &mut Info) {
+        self.handle.describe(info);
+    }
+
+    async fn open(self) -> Result<TcpHandle> {
+        socket::configure(self.handle.socket(), &self.options, Operation::Open)?;
+        Ok(self.handle)
+    }
+}
+
+impl fmt::Debug for TcpIncoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.handle)
+    }
+}

@@ -1,0 +1,249 @@
+//! Sockets made to order: resolved, bound, set to the options, connected or listening.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::sys::socket::SetSockOpt;
+use nix::{setsockopt_impl, sockopt_impl};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target};
+
+use crate::options::TcpOptions;
+
+sockopt_impl!(
+    /// Fastest rate to send at, in bytes per second (`SO_MAX_PACING_RATE`).
+    MaxPacingRate,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u64
+);
+
+fn fail(error: io::Error, op: Operation, what: &str) -> Error {
+    let kind = Error::from_io(error, "tcp", op);
+    Error::new(kind.kind(), "tcp", op, format!("{what}: {}", kind.fact())).with_source(kind)
+}
+
+/// Where to begin in a port range, so that listeners do not all try its first ports.
+fn next_start() -> usize {
+    static START: AtomicUsize = AtomicUsize::new(0);
+    START.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Sets what an open socket can be set to; the buffers are set before connecting or listening.
+pub(crate) fn configure(socket: &impl AsFd, options: &TcpOptions, op: Operation) -> Result<()> {
+    let sock = SockRef::from(socket);
+    sock.set_tcp_nodelay(options.nodelay)
+        .map_err(|e| fail(e, op, "cannot set nodelay"))?;
+    if options.keepalive {
+        sock.set_keepalive(true)
+            .map_err(|e| fail(e, op, "cannot set keepalive"))?;
+    }
+    if let Some(name) = &options.congestion {
+        sock.set_tcp_congestion(name.as_bytes()).map_err(|e| {
+            let known =
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            let fact = format!(
+                "option cc: the kernel does not offer `{name}`; available are: {}",
+                known.trim()
+            );
+            Error::new(ErrorKind::BadOption, "tcp", op, fact).with_source(e)
+        })?;
+    }
+    if let Some(rate) = options.pacing {
+        MaxPacingRate
+            .set(socket, &rate.bytes())
+            .map_err(|e| fail(e.into(), op, "cannot set pacing"))?;
+    }
+    Ok(())
+}
+
+fn set_buffers(socket: &TcpSocket, options: &TcpOptions, op: Operation) -> Result<()> {
+    let sock = SockRef::from(socket);
+    // The kernel takes an `int` and cuts the size down to its own limit.
+    let most = i32::MAX as usize;
+    if let Some(size) = options.send_buffer {
+        sock.set_send_buffer_size(size.in_memory().min(most))
+            .map_err(|e| fail(e, op, "cannot set sndbuf"))?;
+    }
+    if let Some(size) = options.receive_buffer {
+        sock.set_recv_buffer_size(size.in_memory().min(most))
+            .map_err(|e| fail(e, op, "cannot set rcvbuf"))?;
+    }
+    Ok(())
+}
+
+fn socket_for(address: SocketAddr, options: &TcpOptions, op: Operation) -> Result<TcpSocket> {
+    let made = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    let socket = made.map_err(|e| fail(e, op, "no socket"))?;
+    set_buffers(&socket, options, op)?;
+    configure(&socket, options, op)?;
+    Ok(socket)
+}
+
+/// The addresses that a target stands for, in the resolver's order.
+async fn resolve(
+    to: &Target,
+    port: Option<u16>,
+    options: &TcpOptions,
+    op: Operation,
+) -> Result<Vec<SocketAddr>> {
+    let bad = |fact: String| Error::new(ErrorKind::BadTarget, "tcp", op, fact);
+    let host = to
+        .host
+        .as_deref()
+        .ok_or_else(|| bad(format!("`{to:?}` names no host; write host:port")))?;
+    let port = port.ok_or_else(|| bad(format!("`{to:?}` names no port; write host:port")))?;
+    let mut found: Vec<SocketAddr> = match to.address() {
+        Some(mut address) => {
+            address.set_port(port);
+            vec![address]
+        }
+        None => lookup_host((host, port))
+            .await
+            .map_err(|e| {
+                Error::new(
+                    ErrorKind::Unreachable,
+                    "tcp",
+                    op,
+                    format!("no address for host {host}: {e}"),
+                )
+                .with_source(e)
+            })?
+            .collect(),
+    };
+    if options.no_ipv6 {
+        found.retain(SocketAddr::is_ipv4);
+    }
+    if found.is_empty() {
+        let fact = format!("host {host} has no address of a family that may be used");
+        return Err(Error::new(ErrorKind::Unreachable, "tcp", op, fact));
+    }
+    Ok(found)
+}
+
+/// Connects to the first address that answers, within the time of the options.
+pub(crate) async fn connect(to: &Target, options: &TcpOptions) -> Result<TcpStream> {
+    let options = options.hinted(to.hint::<SocketHints>());
+    let attempt = async {
+        let mut last = None;
+        for address in resolve(to, to.port.or(options.port), &options, Operation::Connect).await? {
+            match connect_one(address, &options).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("resolve gives at least one address"))
+    };
+    match tokio::time::timeout(options.connect_timeout, attempt).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::new(
+            ErrorKind::TimedOut,
+            "tcp",
+            Operation::Connect,
+            format!(
+                "{to:?}: no answer in {} s",
+                options.connect_timeout.as_secs_f64()
+            ),
+        )),
+    }
+}
+
+async fn connect_one(to: SocketAddr, options: &TcpOptions) -> Result<TcpStream> {
+    let op = Operation::Connect;
+    let blame = |e| fail(e, op, &to.to_string());
+    let source = match options.interface {
+        Some(ip) if ip.is_ipv4() != to.is_ipv4() => {
+            let fact = format!("{to} cannot be reached from {ip}: different address families");
+            return Err(Error::new(ErrorKind::BadTarget, "tcp", op, fact));
+        }
+        Some(ip) => ip,
+        None if to.is_ipv4() => Ipv4Addr::UNSPECIFIED.into(),
+        None => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let Some(range) = options.connect_range else {
+        let socket = socket_for(to, options, op)?;
+        if options.interface.is_some() {
+            socket.bind((source, 0).into()).map_err(blame)?;
+        }
+        return socket.connect(to).await.map_err(blame);
+    };
+    for port in range.from_start(next_start()) {
+        let socket = socket_for(to, options, op)?;
+        // A port that an ended connection holds will do, towards another peer.
+        socket.set_reuseaddr(true).map_err(blame)?;
+        let tried = match socket.bind((source, port).into()) {
+            Ok(()) => socket.connect(to).await,
+            Err(error) => Err(error),
+        };
+        match tried {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
+                ) => {}
+            done => return done.map_err(blame),
+        }
+    }
+    Err(exhausted(op, "connect_range", range))
+}
+
+fn exhausted(op: Operation, option: &str, range: xio_core::PortRange) -> Error {
+    let fact = format!("every port of {option} {range} is in use; widen the range or wait");
+    Error::new(ErrorKind::AddressInUse, "tcp", op, fact)
+}
+
+/// Listens at the target's address, or at the interface of the options, or everywhere.
+pub(crate) async fn listen(at: &Target, options: &TcpOptions) -> Result<TcpListener> {
+    let options = options.hinted(at.hint::<SocketHints>());
+    let port = at.port.or(options.port).unwrap_or(0);
+    let everywhere: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let places: Vec<SocketAddr> = match (&at.host, options.interface) {
+        (Some(_), _) => resolve(at, Some(port), &options, Operation::Listen).await?,
+        (None, Some(ip)) => vec![(ip, port).into()],
+        (None, None) => everywhere
+            .into_iter()
+            .filter(|ip| ip.is_ipv4() || !options.no_ipv6)
+            .map(|ip| (ip, port).into())
+            .collect(),
+    };
+    // A host without IPv6 refuses the first place; the second is then the right one.
+    let mut last = None;
+    for place in places {
+        match listen_one(place, &options) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.expect("there is at least one place"))
+}
+
+fn listen_one(at: SocketAddr, options: &TcpOptions) -> Result<TcpListener> {
+    let op = Operation::Listen;
+    let attempt = |at: SocketAddr| {
+        let socket = socket_for(at, options, op)?;
+        let blame = |e| fail(e, op, &at.to_string());
+        socket.set_reuseaddr(options.reuse).map_err(blame)?;
+        socket.bind(at).map_err(blame)?;
+        socket.listen(options.backlog).map_err(blame)
+    };
+    let range = match options.listen_range {
+        Some(range) if at.port() == 0 => range,
+        _ => return attempt(at),
+    };
+    for port in range.from_start(next_start()) {
+        match attempt(SocketAddr::new(at.ip(), port)) {
+            Err(error) if error.kind() == ErrorKind::AddressInUse => {}
+            done => return done,
+        }
+    }
+    Err(exhausted(op, "listen_range", range))
+}

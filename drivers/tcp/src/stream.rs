@@ -1,0 +1,192 @@
+//! `TcpHandle`: a connection; forwards to the socket, sends files, resets when dropped unfinished.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::SendFlags;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use xio_core::{Info, Operation, Stream, at_layer};
+
+/// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
+/// much in a few milliseconds, and the system call's own cost is small against it.
+const SEND_FILE_STEP: usize = 512 * 1024;
+
+/// An open TCP connection.
+///
+/// Dropping it without `shutdown` resets the connection: a FIN would read as a clean end, and to
+/// a peer in FTP's stream mode that means a complete file.
+pub struct TcpHandle {
+    socket: TcpStream,
+    shut: bool,
+}
+
+impl TcpHandle {
+    /// The socket, for what this interface does not offer.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Runs a system call once the socket can be written, and again while it cannot after all.
+    fn poll_writing(
+        &self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        mut call: impl FnMut() -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.socket.poll_write_ready(cx))?;
+            match self.socket.try_io(Interest::WRITABLE, || Ok(call()?)) {
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(e) => return Poll::Ready(Err(at_layer(e, "tcp", op))),
+            }
+        }
+    }
+}
+
+/// Takes a connection that was made elsewhere; its options stay as they are.
+impl From<TcpStream> for TcpHandle {
+    fn from(socket: TcpStream) -> Self {
+        Self {
+            socket,
+            shut: false,
+        }
+    }
+}
+
+#[inline]
+fn blame<T>(answer: Poll<io::Result<T>>, op: Operation) -> Poll<io::Result<T>> {
+    match answer {
+        Poll::Ready(Err(error)) => Poll::Ready(Err(at_layer(error, "tcp", op))),
+        other => other,
+    }
+}
+
+impl AsyncRead for TcpHandle {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        blame(
+            Pin::new(&mut self.socket).poll_read(cx, buf),
+            Operation::Read,
+        )
+    }
+}
+
+impl AsyncWrite for TcpHandle {
+    #[inline]
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        blame(
+            Pin::new(&mut self.socket).poll_write(cx, buf),
+            Operation::Write,
+        )
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        blame(
+            Pin::new(&mut self.socket).poll_write_vectored(cx, bufs),
+            Operation::Write,
+        )
+    }
+
+    #[inline]
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The socket holds nothing back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.shut {
+            ready!(blame(
+                Pin::new(&mut self.socket).poll_shutdown(cx),
+                Operation::Shutdown
+            ))?;
+            self.shut = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for TcpHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer("tcp");
+        // An IPv4 peer of a socket that serves both families is an IPv4 peer.
+        let plain = |mut address: std::net::SocketAddr| {
+            address.set_ip(address.ip().to_canonical());
+            address
+        };
+        info.local = self.socket.local_addr().ok().map(plain);
+        info.peer = self.socket.peer_addr().ok().map(plain);
+    }
+
+    fn is_send_file(&self) -> bool {
+        true
+    }
+
+    fn poll_send_file(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let step = len.min(SEND_FILE_STEP);
+        self.poll_writing(cx, Operation::SendFile, || {
+            let mut from = offset;
+            rustix::fs::sendfile(&self.socket, file, Some(&mut from), step)
+        })
+    }
+
+    fn poll_write_more(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_writing(cx, Operation::Write, || {
+            rustix::net::send(&self.socket, buf, SendFlags::MORE | SendFlags::NOSIGNAL)
+        })
+    }
+}
+
+impl Drop for TcpHandle {
+    fn drop(&mut self) {
+        if !self.shut {
+            // With zero linger the kernel resets; if it refuses, closing is all that is left.
+            let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl fmt::Debug for TcpHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}

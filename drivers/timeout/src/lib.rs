@@ -1,0 +1,304 @@
+//! Ends operations that make no progress.
+//!
+//! # What it does
+//!
+//! Opening as a whole, and every read, write and shutdown by itself, may go without progress for
+//! so long and no longer; then the operation fails with
+//! [`TimedOut`](std::io::ErrorKind::TimedOut). The time is one of *inactivity*: each byte that
+//! moves starts it anew, so a slow peer is not a dead one. It runs on from a read that was given up to
+//! the next read, since in between the peer was silent as well.
+//!
+//! # When not to use it
+//!
+//! For a limit on a whole transfer: put `tokio::time::timeout` around that.
+//!
+//! # String form
+//!
+//! `timeout:key=value;key=value`, above the layers whose handshakes shall count as opening, so
+//! mostly at the top: `tcp,timeout:all=30;accept=600`.
+//!
+//! | Option | Seconds that | Default |
+//! | --- | --- | --- |
+//! | `accept` | a listener waits for a peer | for ever |
+//! | `all` | `open`, `read`, `write` and `close` get that are not named | for ever |
+//! | `close` | ending in good order may take | for ever |
+//! | `open` | connecting and handshakes may take | for ever |
+//! | `read` | a read may wait | for ever |
+//! | `write` | a write, a flush or a send-file may wait | for ever |
+//!
+//! # Cost
+//!
+//! Nothing while bytes move; one timer update when an operation has to wait.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::io::AsyncReadExt;
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_testkit::Mem;
+//! use xio_timeout::{Timeout, TimeoutOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stack = Timeout::over(Mem::new(), TimeoutOptions::all(Duration::from_millis(10)));
+//! let at = "somewhere:1".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let mut near = stack.connect(&at).await?;
+//! let silent = listener.accept().await?.open().await?;
+//!
+//! let error = near.read_u8().await.expect_err("the other end says nothing");
+//! assert_eq!(error.to_string(), "timeout: read: no progress in 0.01 s");
+//! # drop(silent);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod options;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+use xio_core::{
+    Driver, DynStack, Error, ErrorKind, Incoming, Info, Listener, Observer, Operation, Passive,
+    Result, Stream, Tap, Target, Transport,
+};
+
+pub use options::TimeoutOptions;
+
+const LAYER: &str = "timeout";
+
+fn expired(op: Operation, time: Duration) -> Error {
+    let fact = format!("no progress in {} s", time.as_secs_f64());
+    Error::new(ErrorKind::TimedOut, LAYER, op, fact)
+}
+
+/// Runs a whole operation within `time`.
+async fn within<T>(
+    time: Option<Duration>,
+    op: Operation,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(time) = time else {
+        return work.await;
+    };
+    match tokio::time::timeout(time, work).await {
+        Ok(done) => done,
+        Err(_) => Err(expired(op, time)),
+    }
+}
+
+/// A transport whose operations end when they make no progress.
+#[derive(Clone)]
+pub struct Timeout<T> {
+    below: T,
+    options: TimeoutOptions,
+}
+
+impl<T> Timeout<T> {
+    /// Puts the times of `options` on what `below` does.
+    #[must_use]
+    pub const fn over(below: T, options: TimeoutOptions) -> Self {
+        Self { below, options }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Timeout<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, ", self.below)?;
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl<T: Transport<Handle: Stream>> Transport for Timeout<T> {
+    type Handle = Tap<T::Handle, Deadlines>;
+
+    async fn connect(&self, to: &Target) -> Result<Self::Handle> {
+        let handle = within(
+            self.options.open,
+            Operation::Connect,
+            self.below.connect(to),
+        )
+        .await?;
+        Ok(Tap::new(handle, Deadlines::new(self.options)))
+    }
+}
+
+impl<T: Passive<Handle: Stream>> Passive for Timeout<T> {
+    type Listener = TimeoutListener<T::Listener>;
+
+    async fn listen(&self, at: &Target) -> Result<Self::Listener> {
+        Ok(TimeoutListener {
+            below: self.below.listen(at).await?,
+            options: self.options,
+        })
+    }
+}
+
+/// The listener of a [`Timeout`].
+#[derive(Debug)]
+pub struct TimeoutListener<L> {
+    below: L,
+    options: TimeoutOptions,
+}
+
+impl<L: Listener<Handle: Stream>> Listener for TimeoutListener<L> {
+    type Handle = Tap<L::Handle, Deadlines>;
+    type Incoming = TimeoutIncoming<L::Incoming>;
+
+    async fn accept(&mut self) -> Result<Self::Incoming> {
+        let time = self.options.accept;
+        Ok(TimeoutIncoming {
+            below: within(time, Operation::Accept, self.below.accept()).await?,
+            options: self.options,
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        self.below.describe(info);
+        info.layer(LAYER);
+    }
+}
+
+/// A peer that a [`TimeoutListener`] accepted.
+#[derive(Debug)]
+pub struct TimeoutIncoming<I> {
+    below: I,
+    options: TimeoutOptions,
+}
+
+impl<I: Incoming<Handle: Stream>> Incoming for TimeoutIncoming<I> {
+    type Handle = Tap<I::Handle, Deadlines>;
+
+    fn describe(&self, info: &mut Info) {
+        self.below.describe(info);
+        info.layer(LAYER);
+    }
+
+    async fn open(self) -> Result<Self::Handle> {
+        let handle = within(self.options.open, Operation::Open, self.below.open()).await?;
+        Ok(Tap::new(handle, Deadlines::new(self.options)))
+    }
+}
+
+/// The time of one direction.
+#[derive(Debug, Default)]
+struct Timer {
+    time: Option<Duration>,
+    /// Made when it is first needed and moved from then on.
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Whether an operation waits, or waited and was given up.
+    armed: bool,
+}
+
+impl Timer {
+    fn new(time: Option<Duration>) -> Self {
+        Self {
+            time,
+            ..Self::default()
+        }
+    }
+
+    fn progress(&mut self) {
+        self.armed = false;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
+        let Some(time) = self.time else {
+            return Poll::Pending;
+        };
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        if !self.armed {
+            sleep.as_mut().reset(Instant::now() + time);
+            self.armed = true;
+        }
+        ready!(sleep.as_mut().poll(cx));
+        // Who goes on after this gets the time once more.
+        self.armed = false;
+        Poll::Ready(time)
+    }
+}
+
+/// The observer of one handle.
+#[derive(Debug)]
+pub struct Deadlines {
+    read: Timer,
+    write: Timer,
+    close: Timer,
+}
+
+impl Deadlines {
+    fn new(options: TimeoutOptions) -> Self {
+        Self {
+            read: Timer::new(options.read),
+            write: Timer::new(options.write),
+            close: Timer::new(options.close),
+        }
+    }
+}
+
+impl Observer for Deadlines {
+    #[inline]
+    fn read(&mut self, _: usize) {
+        self.read.progress();
+    }
+
+    #[inline]
+    fn wrote(&mut self, _: usize) {
+        self.write.progress();
+    }
+
+    fn shut(&mut self) {
+        self.close.progress();
+    }
+
+    fn pending(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Error> {
+        let timer = match op {
+            Operation::Read => &mut self.read,
+            Operation::Shutdown => &mut self.close,
+            _ => &mut self.write,
+        };
+        let time = ready!(timer.poll(cx));
+        Poll::Ready(expired(op, time).into())
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::over(
+        LAYER,
+        "ends operations that make no progress",
+        options::OPTIONS,
+        |entry, below| {
+            let options = TimeoutOptions::from_entry(entry)?;
+            let text = format!("{},{entry}", below.text());
+            let listens = below.can_listen();
+            let stack = Timeout::over(below, options);
+            Ok(if listens {
+                DynStack::new(stack, &text)
+            } else {
+                DynStack::active(stack, &text)
+            })
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;
