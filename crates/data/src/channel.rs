@@ -245,7 +245,7 @@ impl DataChannel {
             return Ok(received);
         }
         let write = |offset: u64, data| sink.write_at(offset.saturating_add(plan.base), data);
-        self.receive_with(write, plan, watch).await
+        self.receive_with(write, true, plan, watch).await
     }
 
     /// Receives bytes in order, however they come: a listing, standard output.
@@ -269,7 +269,7 @@ impl DataChannel {
         let order = InOrder::new(start);
         let moved = async {
             let done = self
-                .receive_with(|offset, data| order.write(offset, data), plan, watch)
+                .receive_with(|offset, data| order.write(offset, data), false, plan, watch)
                 .await;
             order.complete();
             done
@@ -288,13 +288,14 @@ impl DataChannel {
     /// # Cancel safety
     /// As the type says.
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
-        self.receive_with(|_, _| std::future::ready(Ok(())), plan, watch)
+        self.receive_with(|_, _| std::future::ready(Ok(())), true, plan, watch)
             .await
     }
 
     async fn receive_with<W, F>(
         &mut self,
         write: W,
+        ahead: bool,
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<Received>
@@ -310,6 +311,7 @@ impl DataChannel {
             write,
             pool: &pool,
             watch,
+            ahead,
             read: 0,
             drain,
             failed: None,

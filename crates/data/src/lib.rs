@@ -22,6 +22,8 @@ mod options;
 mod plan;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 mod text;
 mod wait;
 mod watch;

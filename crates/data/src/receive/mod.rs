@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gridftp_dsi::Error as StorageError;
+use mode_e::GatherError;
 use tracing::debug;
 
 pub use order::Consumer;
@@ -109,6 +110,13 @@ where
         };
         match unless_stalled(deadline, look, step).await? {
             Step::Complete => break,
+            // Those that would bring the rest are the ones we do not let in.
+            Step::Lonely if !room => {
+                return Err(GatherError::TooManyConnections {
+                    limit: options.connections,
+                }
+                .into());
+            }
             Step::Lonely => {}
             Step::Came(Ok(stream)) => {
                 watch.connected(1);

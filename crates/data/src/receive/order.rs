@@ -73,8 +73,12 @@ impl InOrder {
 
     /// Hands a piece over; waits while too much waits in front of it.
     ///
-    /// The piece that comes next is always let in, so those who wait here never wait for each other.
-    pub(crate) async fn write(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
+    /// The piece that comes next is always let in, and what has to wait keeps no block of the pool,
+    /// so those who wait here never wait for each other.
+    pub(crate) async fn write(&self, offset: u64, mut data: Bytes) -> Result<(), StorageError> {
+        if offset > self.state().next {
+            data = Bytes::copy_from_slice(&data);
+        }
         loop {
             let taken = self.taken.notified();
             {

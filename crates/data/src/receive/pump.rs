@@ -24,6 +24,9 @@ pub(crate) struct Job<'a, W> {
     pub(crate) write: W,
     pub(crate) pool: &'a Pool,
     pub(crate) watch: &'a Watch,
+    /// Whether a connection reads the next block while the last is written. Not where writes may
+    /// wait for other connections: those must get the blocks.
+    pub(crate) ahead: bool,
     /// Payload bytes read so far.
     pub(crate) read: u64,
     /// Whether the rest is taken off the connections after the storage failed.
@@ -135,6 +138,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             let read = match self.end {
                 Some(end) if idle && self.block.is_none() => return Poll::Ready(Ok(end)),
                 Some(_) => Read::Full,
+                None if !idle && !job.ahead => Read::Full,
                 None => self.read(cx, job)?,
             };
             match read {

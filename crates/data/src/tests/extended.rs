@@ -1,0 +1,339 @@
+//! MODE E: any number of connections, any order of blocks, kept for the next transfer.
+
+use mode_e::Header;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+#[tokio::test]
+async fn files_of_every_size_arrive_over_any_number_of_streams() {
+    for streams in [1, 2, 4, 16] {
+        let (mut from, mut to) = pair().await;
+        for (turn, len) in [0, 1, 4096, (128 << 10) + 1, 5_000_001, 17]
+            .into_iter()
+            .enumerate()
+        {
+            let content = bytes(len);
+            for on_disk in [false, true] {
+                let sink = Kept::default();
+                let plan = whole(Mode::Extended, len as u64).parallelism(streams);
+                assert_eq!(from.is_cached(), turn > 0 || on_disk);
+                let (sent, got) = if on_disk {
+                    move_file(&mut from, &mut to, &Disk::new(&content), &plan, &sink).await
+                } else {
+                    move_file(&mut from, &mut to, &Memory(content.clone()), &plan, &sink).await
+                };
+                assert!(sink.data() == content, "{len} bytes over {streams} streams");
+                assert_eq!((sent.bytes, got.bytes), (len as u64, len as u64));
+                assert_eq!(sent.connections, streams);
+                assert_eq!(got.connections, streams);
+                assert_eq!(got.ranges, RangeSet::up_to(len as u64));
+                assert!(from.is_cached() && to.is_cached());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_watch_tells_fresh_from_reused() {
+    let (mut from, mut to) = pair().await;
+    for turn in 0..3 {
+        let watches = (Watch::new(), Watch::new());
+        let (source, sink) = (Memory(bytes(1000)), Kept::default());
+        let (send, receive) = (whole(Mode::Extended, 1000), incoming(Mode::Extended));
+        let (_, _, sender, receiver) = tokio::join!(
+            from.send(&source, &send, &watches.0),
+            to.receive(&sink, &receive, &watches.1),
+            watches.0.opened(),
+            watches.1.opened(),
+        );
+        assert_eq!((sender, receiver), (turn > 0, turn > 0));
+        assert_eq!(watches.1.take_received().to_string(), "0-1000");
+        assert!(watches.1.take_received().is_empty());
+        assert_eq!(watches.1.received().to_string(), "0-1000");
+    }
+}
+
+#[tokio::test]
+async fn the_wire_is_as_the_reference_says() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut from = channel();
+    from.options_mut().block = Some(100);
+    from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
+    // `ERET P 50 250` with 0-30 held: wire offsets count from 50.
+    let ranges = RangeSet::up_to(80).complement(300);
+    let plan = SendPlan::new(Mode::Extended, Type::Image, ranges).base(50);
+    let content = bytes(300);
+    let (source, watch) = (Memory(content.clone()), Watch::new());
+    let read = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut wire = vec![0; 3 * 17 + 220 + 17];
+        stream.read_exact(&mut wire).await.unwrap();
+        (stream, wire)
+    };
+    let (sent, (mut stream, wire)) = tokio::join!(from.send(&source, &plan, &watch), read);
+    sent.unwrap();
+    let mut expected = Vec::new();
+    for (offset, len) in [(30, 100), (130, 100), (230, 20)] {
+        expected.extend(Header::data(offset, len).to_bytes());
+        expected.extend(&content[offset as usize + 50..][..len as usize]);
+    }
+    expected.extend(Header::eof(1).to_bytes());
+    assert_eq!(wire, expected);
+    // The connection stays open, and closes in good order with the channel.
+    assert!(from.is_cached());
+    drop(from);
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn every_address_gets_its_own_marks() {
+    let listeners = [
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    ];
+    let mut from = channel();
+    from.connect_to(
+        tcp(),
+        listeners.iter().map(|l| l.local_addr().unwrap()).collect(),
+    );
+    let (source, watch) = (Memory(Vec::new()), Watch::new());
+    let plan = whole(Mode::Extended, 0).parallelism(3);
+    let read = async {
+        let mut all = Vec::new();
+        for listener in &listeners {
+            let mut marks = Vec::new();
+            for _ in 0..3 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut mark = [0; 17];
+                stream.read_exact(&mut mark).await.unwrap();
+                marks.push(Header::parse(&mark));
+            }
+            all.push(marks);
+        }
+        all
+    };
+    let (sent, all) = tokio::join!(from.send(&source, &plan, &watch), read);
+    assert_eq!(sent.unwrap().connections, 6);
+    for marks in all {
+        assert_eq!(marks.iter().filter(|m| **m == Header::eof(3)).count(), 1);
+        assert_eq!(marks.iter().filter(|m| **m == Header::eod()).count(), 2);
+    }
+}
+
+#[tokio::test]
+async fn blocks_land_where_esto_puts_them() {
+    let (mut to, mut streams) = bare(1).await;
+    let mut wire = Header::data(5, 3).to_bytes().to_vec();
+    wire.extend(b"abc");
+    wire.extend(Header::eof(1).to_bytes());
+    streams[0].write_all(&wire).await.unwrap();
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let got = to
+        .receive(&sink, &incoming(Mode::Extended).base(10), &watch)
+        .await
+        .unwrap();
+    assert_eq!(sink.data(), [&[0; 15][..], b"abc"].concat());
+    // 111 markers count from wire offset 0.
+    assert_eq!((got.ranges.to_string().as_str(), got.end), ("5-8", 18));
+}
+
+#[tokio::test]
+async fn connections_may_come_late_and_the_file_end_first() {
+    let (mut to, mut streams) = bare(1).await;
+    let address = streams[0].peer_addr().unwrap();
+    streams[0]
+        .write_all(&Header::eof(3).to_bytes())
+        .await
+        .unwrap();
+    let late = async {
+        for offset in [7_u64, 0] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // Payload and end mark in one block, as the draft allows.
+            let header = Header::new(mode_e::Flags::EOD, 7, offset);
+            stream.write_all(&header.to_bytes()).await.unwrap();
+            stream
+                .write_all(&bytes(14)[offset as usize..][..7])
+                .await
+                .unwrap();
+            streams.push(stream);
+        }
+    };
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let plan = incoming(Mode::Extended);
+    let (got, ()) = tokio::join!(to.receive(&sink, &plan, &watch), late);
+    assert_eq!(sink.data(), bytes(14));
+    assert_eq!(got.unwrap().connections, 3);
+}
+
+#[tokio::test]
+async fn files_sent_back_to_back_stay_apart() {
+    let (mut to, mut streams) = bare(2).await;
+    let files: Vec<_> = (0..50).map(|n| bytes(n * 37)).collect();
+    let mut wires = [Vec::new(), Vec::new()];
+    for (n, file) in files.iter().enumerate() {
+        let (a, b) = file.split_at(file.len() / 2);
+        for (wire, offset, part) in [(0, 0, a), (1, a.len() as u64, b)] {
+            wires[wire].extend(Header::data(offset, part.len() as u64).to_bytes());
+            wires[wire].extend(part);
+            let end = if wire == n % 2 {
+                Header::eof(2)
+            } else {
+                Header::eod()
+            };
+            wires[wire].extend(end.to_bytes());
+        }
+    }
+    for (stream, wire) in streams.iter_mut().zip(&wires) {
+        stream.write_all(wire).await.unwrap();
+    }
+    for (n, file) in files.iter().enumerate() {
+        let watch = Watch::new();
+        if n % 3 == 2 {
+            let got = to.discard(&incoming(Mode::Extended), &watch).await.unwrap();
+            assert_eq!(got.bytes, file.len() as u64);
+            continue;
+        }
+        let sink = Kept::default();
+        to.receive(&sink, &incoming(Mode::Extended), &watch)
+            .await
+            .unwrap();
+        assert_eq!(&sink.data(), file, "file {n}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_an_eager_sender_one_file() {
+    let (mut from, mut to) = pair().await;
+    let plan = whole(Mode::Extended, 400_000).parallelism(2);
+    let content = bytes(400_000);
+    let source = Memory(content.clone());
+    for full_at in [None, Some(100_000), None] {
+        let sink = Kept {
+            full_at,
+            ..Kept::default()
+        };
+        let watches = (Watch::new(), Watch::new());
+        let receive = incoming(Mode::Extended).eager(true);
+        let (sent, got) = tokio::join!(
+            from.send(&source, &plan, &watches.0),
+            to.receive(&sink, &receive, &watches.1)
+        );
+        sent.unwrap();
+        match full_at {
+            None => assert!(got.is_ok() && sink.data() == content),
+            Some(_) => {
+                let error = got.unwrap_err();
+                assert_eq!(error.storage_error().unwrap().kind(), StorageKind::NoSpace);
+                assert!(to.is_cached());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_wants_order_gets_it() {
+    let (mut from, mut to) = pair().await;
+    let content = bytes(3_000_000);
+    let sink = Kept {
+        sequential: true,
+        slow: 2,
+        ..Kept::default()
+    };
+    let plan = whole(Mode::Extended, 3_000_000).parallelism(4);
+    let (_, got) = move_file(&mut from, &mut to, &Memory(content.clone()), &plan, &sink).await;
+    assert!(sink.data() == content);
+    assert_eq!(got.end, 3_000_000);
+}
+
+#[tokio::test]
+async fn connections_opened_ahead_serve_the_next_transfer() {
+    let (mut from, mut to) = pair().await;
+    from.open(Mode::Extended, 2).await.unwrap();
+    assert!(from.is_set() && !from.is_cached());
+    let (sink, plan) = (Kept::default(), whole(Mode::Extended, 10).parallelism(2));
+    let (sent, got) = move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
+    assert_eq!((sent.connections, got.connections), (2, 2));
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_died_is_replaced() {
+    let (mut from, mut to) = pair().await;
+    let (sink, plan) = (Kept::default(), whole(Mode::Extended, 10));
+    move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
+    let address = {
+        let mut again = channel();
+        std::mem::swap(&mut again, &mut to);
+        drop(again);
+        to.listen(&tcp(), &here(), Peers::Any).await.unwrap()
+    };
+    // Waiting for anything at all lets the runtime notice that the old connection was closed.
+    let _other = TcpStream::connect(address).await.unwrap();
+    // The old connection is closed; its listener too, so the sender says so instead of hanging.
+    let watch = Watch::new();
+    let error = from
+        .send(&Memory(bytes(10)), &plan, &watch)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Open);
+    assert!(from.is_set(), "nothing was sent, so the address stays");
+    from.connect_to(tcp(), vec![address]);
+    move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
+}
+
+fn blocks() -> impl Strategy<Value = (Vec<usize>, Vec<(usize, usize)>, Vec<usize>)> {
+    // Cuts of the file, an order and a connection for each block, sizes of the writes.
+    (
+        prop::collection::vec(0..5000_usize, 0..12),
+        prop::collection::vec((any::<u16>().prop_map(usize::from), 0..3_usize), 14),
+        prop::collection::vec(1..3000_usize, 1..40),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_order_and_any_split_gives_the_same_bytes((mut cuts, deal, writes) in blocks()) {
+        let content = bytes(5000);
+        cuts.extend([0, 5000]);
+        cuts.sort_unstable();
+        let mut parts: Vec<_> = cuts.windows(2).map(|w| w[0]..w[1]).zip(deal).collect();
+        parts.sort_by_key(|(_, (order, _))| *order);
+        let mut wires = [Vec::new(), Vec::new(), Vec::new()];
+        for (part, (_, connection)) in parts {
+            wires[connection].extend(Header::data(part.start as u64, part.len() as u64).to_bytes());
+            wires[connection].extend(&content[part]);
+        }
+        wires[0].extend(Header::eod().to_bytes());
+        wires[1].extend(Header::eof(3).to_bytes());
+        wires[2].extend(Header::eod().to_bytes());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (data, got) = runtime.block_on(async {
+            let (mut to, mut streams) = bare(3).await;
+            let sink = Kept { slow: 1, ..Kept::default() };
+            let watch = Watch::new();
+            let write = async {
+                let mut sent = [0; 3];
+                for (turn, size) in writes.iter().cycle().enumerate() {
+                    let of = turn % 3;
+                    let end = (sent[of] + size).min(wires[of].len());
+                    streams[of].write_all(&wires[of][sent[of]..end]).await.unwrap();
+                    sent[of] = end;
+                    tokio::task::yield_now().await;
+                    if sent.iter().zip(&wires).all(|(sent, wire)| *sent == wire.len()) {
+                        break;
+                    }
+                }
+            };
+            let plan = incoming(Mode::Extended);
+            let (got, ()) = tokio::join!(to.receive(&sink, &plan, &watch), write);
+            (sink.data(), got.unwrap())
+        });
+        prop_assert!(data == content);
+        prop_assert_eq!(got.ranges, RangeSet::up_to(5000));
+        prop_assert_eq!(got.bytes, 5000);
+    }
+}

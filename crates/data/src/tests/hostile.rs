@@ -1,0 +1,325 @@
+//! Peers that lie, vanish, stall or should not be there.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use mode_e::{Flags, Header};
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+use crate::{Error, ErrorKind, Wait};
+
+/// Receives what each of the bare connections sent before it stayed open or (`true`) closed.
+async fn outcome(wires: &[(Vec<u8>, bool)]) -> (Result<Received>, Watch, Kept) {
+    let (mut to, streams) = bare(wires.len()).await;
+    let mut open = Vec::new();
+    for (mut stream, (wire, close)) in streams.into_iter().zip(wires) {
+        stream.write_all(wire).await.unwrap();
+        if !close {
+            open.push(stream);
+        }
+    }
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let got = to.receive(&sink, &incoming(Mode::Extended), &watch).await;
+    assert_eq!(
+        to.is_set(),
+        got.is_ok(),
+        "an error in mid-transfer destroys the channel"
+    );
+    (got, watch, sink)
+}
+
+async fn error(wires: &[(Vec<u8>, bool)]) -> Error {
+    outcome(wires).await.0.unwrap_err()
+}
+
+fn wire(blocks: &[Header]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for block in blocks {
+        wire.extend(block.to_bytes());
+        if !block.flags.has(Flags::EOF) && block.count < 1 << 20 {
+            wire.extend(vec![b'x'; block.count as usize]);
+        }
+    }
+    wire
+}
+
+#[tokio::test]
+async fn absurd_lengths_are_refused_at_the_header() {
+    for (header, kind) in [
+        (Header::data(0, u64::MAX), ErrorKind::Limit),
+        (Header::data(0, 1 << 63), ErrorKind::Limit),
+        (Header::data(u64::MAX, 1), ErrorKind::Limit),
+        (Header::data(1 << 62, 1 << 62), ErrorKind::Limit),
+        (
+            Header::new(Flags::from_bits(0x01), 1, 0),
+            ErrorKind::Protocol,
+        ),
+        (Header::new(Flags::CLOSE, 0, 0), ErrorKind::Protocol),
+        (Header::eof(0), ErrorKind::Protocol),
+        (Header::eof(1 << 40), ErrorKind::Protocol),
+    ] {
+        assert_eq!(
+            error(&[(wire(&[header]), false)]).await.kind(),
+            kind,
+            "{header:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_count_that_is_too_low_is_an_error() {
+    let data = Header::data(0, 10);
+    let low = error(&[
+        (wire(&[data, Header::eod()]), false),
+        (wire(&[data, Header::eof(1)]), false),
+    ])
+    .await;
+    assert_eq!(low.kind(), ErrorKind::Protocol);
+}
+
+#[tokio::test]
+async fn two_counts_that_differ_are_an_error() {
+    let differ = error(&[
+        (wire(&[Header::eof(2)]), false),
+        (wire(&[Header::eof(3)]), false),
+    ])
+    .await;
+    assert_eq!(differ.kind(), ErrorKind::Protocol);
+}
+
+#[tokio::test]
+async fn marks_that_are_missing_when_all_have_closed_end_it_at_once() {
+    // No deadline is near: these return because the connections are gone.
+    let short = error(&[(wire(&[Header::data(0, 10), Header::eof(2)]), true)]).await;
+    assert_eq!(short.kind(), ErrorKind::Closed);
+    let none = error(&[(wire(&[Header::data(0, 10), Header::eod()]), true)]).await;
+    assert_eq!(none.kind(), ErrorKind::Closed);
+    let unmarked = error(&[(wire(&[Header::data(0, 10)]), true)]).await;
+    assert_eq!(unmarked.kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_comes_ends_at_the_deadline() {
+    let missing = error(&[(wire(&[Header::data(0, 10), Header::eof(2)]), false)]).await;
+    assert_eq!(missing.kind(), ErrorKind::Timeout(Wait::Accept));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_ends_at_the_deadline() {
+    let mut half = wire(&[Header::data(0, 10)]);
+    half.truncate(20);
+    let silent = error(&[(half, false)]).await;
+    assert_eq!(silent.kind(), ErrorKind::Timeout(Wait::Receive));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_never_connects_leaves_the_listener_usable() {
+    let mut to = channel();
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    for mode in [Mode::Stream, Mode::Extended] {
+        let watch = Watch::new();
+        let error = to
+            .receive(&Kept::default(), &incoming(mode), &watch)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout(Wait::Accept));
+        assert!(!watch.is_open());
+    }
+    let mut from = channel();
+    from.connect_to(tcp(), vec![address]);
+    let sink = Kept::default();
+    move_file(
+        &mut from,
+        &mut to,
+        &Memory(bytes(9)),
+        &whole(Mode::Extended, 9),
+        &sink,
+    )
+    .await;
+    assert_eq!(sink.data(), bytes(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_ends_at_the_deadline() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut from = channel();
+    from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
+    let (source, watch) = (Disk::new(&bytes(30_000_000)), Watch::new());
+    let error = from
+        .send(&source, &whole(Mode::Stream, 30_000_000), &watch)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout(Wait::Send));
+}
+
+#[tokio::test]
+async fn no_set_up_and_no_taker_are_told_apart() {
+    let mut from = channel();
+    let (plan, watch) = (whole(Mode::Stream, 0), Watch::new());
+    let error = from
+        .send(&Memory(Vec::new()), &plan, &watch)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoChannel);
+    let nobody = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    from.connect_to(tcp(), vec![nobody]);
+    let error = from
+        .send(&Memory(Vec::new()), &plan, &watch)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Open);
+    assert!(error.is_transient() && from.is_set());
+}
+
+#[tokio::test]
+async fn strangers_are_turned_away_and_the_peer_is_served() {
+    let mut to = channel();
+    // Everything under 127 is this host, so a stranger can be played from another of its addresses.
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let address = to.listen(&tcp(), &here(), Peers::Only(peer)).await.unwrap();
+    let mut strangers = Vec::new();
+    for n in 2..10 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket
+            .bind((Ipv4Addr::new(127, 0, 0, n), 0).into())
+            .unwrap();
+        let mut stranger = socket.connect(address).await.unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        strangers.push(stranger);
+    }
+    let mut from = channel();
+    from.connect_to(tcp(), vec![address]);
+    let sink = Kept::default();
+    let plan = whole(Mode::Extended, 200_000).parallelism(2);
+    let (_, got) = move_file(&mut from, &mut to, &Memory(bytes(200_000)), &plan, &sink).await;
+    assert_eq!(sink.data(), bytes(200_000));
+    assert_eq!(got.connections, 2);
+}
+
+#[tokio::test]
+async fn who_comes_and_goes_without_a_word_harms_nobody() {
+    let (mut to, streams) = bare(3).await;
+    let address = streams[0].peer_addr().unwrap();
+    drop(streams);
+    let late = async {
+        let mut from = channel();
+        from.connect_to(tcp(), vec![address]);
+        let watch = Watch::new();
+        from.send(&Memory(bytes(5)), &whole(Mode::Extended, 5), &watch)
+            .await
+            .unwrap();
+        from
+    };
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let plan = incoming(Mode::Extended);
+    let (got, _from) = tokio::join!(to.receive(&sink, &plan, &watch), late);
+    got.unwrap();
+    assert_eq!(sink.data(), bytes(5));
+}
+
+#[tokio::test]
+async fn a_reset_in_mid_block_reports_what_is_written() {
+    let (mut to, mut streams) = bare(1).await;
+    let mut stream = streams.pop().unwrap();
+    let mut sent = wire(&[Header::data(100, 1000), Header::data(5000, 1000)]);
+    sent.truncate(17 + 1000 + 17 + 400);
+    stream.write_all(&sent).await.unwrap();
+    let (sink, watch) = (
+        Kept {
+            slow: 1,
+            ..Kept::default()
+        },
+        Watch::new(),
+    );
+    let breaking = async {
+        while watch.received().total() < 1400 {
+            tokio::task::yield_now().await;
+        }
+        stream.set_zero_linger().unwrap();
+        drop(stream);
+    };
+    let plan = incoming(Mode::Extended);
+    let (got, ()) = tokio::join!(to.receive(&sink, &plan, &watch), breaking);
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(watch.received().to_string(), "100-1100,5000-5400");
+    assert_eq!(watch.bytes(), 1400);
+}
+
+#[tokio::test]
+async fn overlaps_are_taken_and_gaps_are_told() {
+    let blocks = [
+        Header::data(0, 10),
+        Header::data(5, 10),
+        Header::data(20, 5),
+        Header::eof(1),
+    ];
+    let (got, _, sink) = outcome(&[(wire(&blocks), false)]).await;
+    let got = got.unwrap();
+    assert_eq!(got.ranges.to_string(), "0-15,20-25");
+    assert_eq!((got.bytes, got.end), (25, 25));
+    assert_eq!(sink.data().len(), 25);
+}
+
+#[tokio::test]
+async fn empty_blocks_are_bounded() {
+    let (got, ..) = outcome(&[(wire(&[Header::data(0, 0), Header::eof(1)]), false)]).await;
+    assert_eq!(got.unwrap().bytes, 0);
+    let endless = error(&[(wire(&[Header::data(0, 0); 5000]), false)]).await;
+    assert_eq!(endless.kind(), ErrorKind::Limit);
+}
+
+#[tokio::test]
+async fn scattered_data_is_bounded() {
+    let (mut to, mut streams) = bare(1).await;
+    to.options_mut().ranges = 100;
+    let blocks: Vec<_> = (0..200).map(|n| Header::data(n * 10, 1)).collect();
+    streams[0].write_all(&wire(&blocks)).await.unwrap();
+    let watch = Watch::new();
+    let got = to
+        .receive(&Kept::default(), &incoming(Mode::Extended), &watch)
+        .await;
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Limit);
+}
+
+#[tokio::test]
+async fn more_connections_than_allowed_are_an_error() {
+    let (mut to, mut streams) = bare(9).await;
+    to.options_mut().connections = 8;
+    for stream in &mut streams {
+        stream.write_all(&wire(&[Header::eod()])).await.unwrap();
+    }
+    let watch = Watch::new();
+    let got = to
+        .receive(&Kept::default(), &incoming(Mode::Extended), &watch)
+        .await;
+    assert_eq!(got.unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(watch.connections(), 8);
+}
+
+#[tokio::test]
+async fn a_storage_that_fails_is_to_blame_itself() {
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (mut from, mut to) = pair().await;
+        let sink = Kept {
+            full_at: Some(1000),
+            ..Kept::default()
+        };
+        let watches = (Watch::new(), Watch::new());
+        let (source, send, receive) = (
+            Memory(bytes(9_000_000)),
+            whole(mode, 9_000_000),
+            incoming(mode),
+        );
+        let (sent, got) = tokio::join!(
+            from.send(&source, &send, &watches.0),
+            to.receive(&sink, &receive, &watches.1)
+        );
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::Closed);
+        let got = got.unwrap_err();
+        assert_eq!(got.storage_error().unwrap().kind(), StorageKind::NoSpace);
+        assert!(!got.is_transient() && !to.is_set());
+    }
+}

@@ -1,0 +1,229 @@
+//! Doubles for the tests: files in memory and on disk, and channels over loopback TCP.
+#![expect(clippy::cast_possible_truncation, reason = "test files are small")]
+
+mod extended;
+mod hostile;
+mod listing;
+mod stream;
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use byte_ranges::RangeSet;
+use bytes::{Bytes, BytesMut};
+use ftp_wire::command::{Mode, Type};
+use gridftp_dsi::{
+    Error as StorageError, ErrorKind as StorageKind, Finish, Sink, Source, Stat, WriteModel,
+};
+use tokio::net::TcpStream;
+use xio_core::{DynStack, Pool, Target};
+use xio_tcp::Tcp;
+
+use crate::{DataChannel, Options, Peers, ReceivePlan, Received, Result, SendPlan, Sent, Watch};
+
+/// Bytes that differ everywhere, so that a misplaced block shows.
+pub(super) fn bytes(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64 ^ len as u64;
+    std::iter::repeat_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_le_bytes()
+    })
+    .flatten()
+    .take(len)
+    .collect()
+}
+
+/// A file in memory, without a descriptor.
+#[derive(Debug)]
+pub(super) struct Memory(pub(super) Vec<u8>);
+
+impl Source for Memory {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut, StorageError> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let room = into.capacity() - into.len();
+        into.extend_from_slice(&rest[..rest.len().min(room)]);
+        Ok(into)
+    }
+}
+
+/// A file on disk, which lends its descriptor.
+#[derive(Debug)]
+pub(super) struct Disk(File);
+
+impl Disk {
+    pub(super) fn new(content: &[u8]) -> Self {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(content, 0).unwrap();
+        Self(file)
+    }
+
+    pub(super) fn cut(&self, len: u64) {
+        self.0.set_len(len).unwrap();
+    }
+}
+
+impl Source for Disk {
+    fn size(&self) -> u64 {
+        self.0.metadata().unwrap().len()
+    }
+
+    async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut, StorageError> {
+        let mut buf = vec![0; into.capacity() - into.len()];
+        let n = self.0.read_at(&mut buf, offset).unwrap();
+        into.extend_from_slice(&buf[..n]);
+        Ok(into)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+/// A sink in memory, which may take its time, insist on order, or fail.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    data: Mutex<Vec<u8>>,
+    /// Fails what is written from here on.
+    pub(super) full_at: Option<u64>,
+    pub(super) sequential: bool,
+    /// Times each write lets others run first.
+    pub(super) slow: u32,
+}
+
+impl Kept {
+    pub(super) fn data(&self) -> Vec<u8> {
+        self.data.lock().unwrap().clone()
+    }
+}
+
+impl Sink for Kept {
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
+        for _ in 0..self.slow {
+            tokio::task::yield_now().await;
+        }
+        let end = offset + data.len() as u64;
+        if self.full_at.is_some_and(|full| end > full) {
+            return Err(StorageError::new(StorageKind::NoSpace, "write"));
+        }
+        let mut all = self.data.lock().unwrap();
+        if self.sequential {
+            assert_eq!(offset, all.len() as u64, "written out of order");
+        }
+        if all.len() < end as usize {
+            all.resize(end as usize, 0);
+        }
+        all[offset as usize..end as usize].copy_from_slice(&data);
+        Ok(())
+    }
+
+    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn held(&self) -> RangeSet {
+        RangeSet::new()
+    }
+
+    fn order(&self) -> WriteModel {
+        if self.sequential {
+            WriteModel::Sequential
+        } else {
+            WriteModel::Random
+        }
+    }
+
+    async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
+        Err(StorageError::new(StorageKind::Unsupported, "finish"))
+    }
+}
+
+pub(super) fn tcp() -> DynStack {
+    DynStack::new(Tcp::default(), "tcp")
+}
+
+pub(super) fn here() -> Target {
+    Target::host("127.0.0.1", 0)
+}
+
+/// Small blocks, so that small files have many; deadlines that no passing test waits for.
+pub(super) fn channel() -> DataChannel {
+    with_pool(Pool::new(64 << 10, 16))
+}
+
+pub(super) fn with_pool(pool: Pool) -> DataChannel {
+    let options = Options {
+        open_within: Duration::from_secs(20),
+        stall: Duration::from_secs(40),
+        ..Options::default()
+    };
+    DataChannel::new(options, pool)
+}
+
+/// A receiving channel, and a sending one that will connect to it.
+pub(super) async fn pair() -> (DataChannel, DataChannel) {
+    let (mut to, mut from) = (channel(), channel());
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    (from, to)
+}
+
+/// A receiving channel, and bare connections to it.
+pub(super) async fn bare(connections: usize) -> (DataChannel, Vec<TcpStream>) {
+    let mut to = channel();
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..connections {
+        streams.push(TcpStream::connect(address).await.unwrap());
+    }
+    (to, streams)
+}
+
+pub(super) fn whole(mode: Mode, len: u64) -> SendPlan {
+    SendPlan::new(mode, Type::Image, RangeSet::up_to(len))
+}
+
+pub(super) fn incoming(mode: Mode) -> ReceivePlan {
+    ReceivePlan::new(mode, Type::Image)
+}
+
+/// Moves one file from one channel to the other.
+pub(super) async fn move_file<S: Source>(
+    from: &mut DataChannel,
+    to: &mut DataChannel,
+    source: &S,
+    plan: &SendPlan,
+    sink: &Kept,
+) -> (Sent, Received) {
+    let (sending, receiving) = (Watch::new(), Watch::new());
+    let taken = incoming(plan.mode);
+    tokio::try_join!(
+        from.send(source, plan, &sending),
+        to.receive(sink, &taken, &receiving)
+    )
+    .unwrap()
+}
+
+#[test]
+fn what_two_tasks_share_can_be_sent() {
+    fn sendable<T: Send>(_: &T) {}
+    fn is_sync<T: Send + Sync>() {}
+    is_sync::<Watch>();
+    let (source, sink, watch) = (Memory(Vec::new()), Kept::default(), Watch::new());
+    let (send, receive) = (whole(Mode::Extended, 0), incoming(Mode::Extended));
+    let mut one = channel();
+    sendable(&one.send(&source, &send, &watch));
+    sendable(&one.receive(&sink, &receive, &watch));
+    let size = size_of_val(&one.send(&source, &send, &watch));
+    assert!(size < 8192, "a waiting sender takes {size} bytes");
+    let size = size_of_val(&one.receive(&sink, &receive, &watch));
+    assert!(size < 8192, "a waiting receiver takes {size} bytes");
+}

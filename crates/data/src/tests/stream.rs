@@ -1,0 +1,206 @@
+//! MODE S: the connection is the file.
+
+use super::*;
+use crate::ErrorKind;
+
+#[tokio::test]
+async fn files_of_every_size_arrive_whole() {
+    for len in [
+        0,
+        1,
+        17,
+        4096,
+        (64 << 10) - 1,
+        64 << 10,
+        (128 << 10) + 1,
+        3_000_001,
+    ] {
+        let content = bytes(len);
+        for on_disk in [false, true] {
+            let (mut from, mut to) = pair().await;
+            let (sink, plan) = (Kept::default(), whole(Mode::Stream, len as u64));
+            let (sent, got) = if on_disk {
+                move_file(&mut from, &mut to, &Disk::new(&content), &plan, &sink).await
+            } else {
+                move_file(&mut from, &mut to, &Memory(content.clone()), &plan, &sink).await
+            };
+            assert_eq!(sink.data(), content);
+            assert_eq!((sent.bytes, got.bytes), (len as u64, len as u64));
+            assert_eq!((sent.connections, got.connections), (1, 1));
+            assert_eq!(got.ranges, RangeSet::up_to(len as u64));
+            // RFC 959 §3.4.1: the file ends with the connection, so there is none to keep.
+            assert!(!from.is_set() && !to.is_set());
+        }
+    }
+}
+
+#[tokio::test]
+async fn either_side_may_listen() {
+    let content = bytes(100_000);
+    let (mut from, mut to) = (channel(), channel());
+    let address = from.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    to.connect_to(tcp(), vec![address]);
+    let sink = Kept::default();
+    move_file(
+        &mut from,
+        &mut to,
+        &Memory(content.clone()),
+        &whole(Mode::Stream, 100_000),
+        &sink,
+    )
+    .await;
+    assert_eq!(sink.data(), content);
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_where_it_stopped() {
+    let content = bytes(300_000);
+    let (mut from, mut to) = pair().await;
+    let sink = Kept::default();
+    sink.write_at(50, Bytes::copy_from_slice(&content[..200_000]))
+        .await
+        .unwrap();
+    let rest = RangeSet::up_to(300_000).intersect(&RangeSet::up_to(200_000).complement(300_000));
+    let send = SendPlan::new(Mode::Stream, Type::Image, rest);
+    let receive = incoming(Mode::Stream).base(50).start(200_000);
+    let (source, watches) = (Disk::new(&content), (Watch::new(), Watch::new()));
+    let (_, got) = tokio::try_join!(
+        from.send(&source, &send, &watches.0),
+        to.receive(&sink, &receive, &watches.1)
+    )
+    .unwrap();
+    assert_eq!(sink.data()[50..], content);
+    assert_eq!(got.ranges.to_string(), "200000-300000");
+    assert_eq!(got.end, 300_050);
+}
+
+#[tokio::test]
+async fn text_keeps_its_lines() {
+    let text: Vec<u8> = (0..20_000)
+        .flat_map(|n| format!("line {n}\r{n}\n\n").into_bytes())
+        .collect();
+    for mode in [Mode::Stream, Mode::Extended] {
+        for slow in [0, 3] {
+            let (mut from, mut to) = pair().await;
+            let sink = Kept {
+                slow,
+                sequential: true,
+                ..Kept::default()
+            };
+            let send = SendPlan::new(mode, Type::Ascii, RangeSet::up_to(text.len() as u64));
+            let receive = ReceivePlan::new(mode, Type::Ascii);
+            let (source, watches) = (Memory(text.clone()), (Watch::new(), Watch::new()));
+            let (sent, got) = tokio::try_join!(
+                from.send(&source, &send, &watches.0),
+                to.receive(&sink, &receive, &watches.1)
+            )
+            .unwrap();
+            assert!(sink.data() == text);
+            assert_eq!(
+                sent.bytes,
+                text.len() as u64 + 40_000,
+                "each LF is CRLF on the wire"
+            );
+            assert_eq!((got.bytes, got.end), (sent.bytes, text.len() as u64));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_shrinks_never_looks_whole() {
+    for on_disk in [false, true] {
+        let (mut from, mut to) = pair().await;
+        let sink = Kept::default();
+        let (send, receive) = (whole(Mode::Stream, 4_000_000), incoming(Mode::Stream));
+        let watches = (Watch::new(), Watch::new());
+        let disk = Disk::new(&bytes(4_000_000));
+        disk.cut(1_000_000);
+        let memory = Memory(bytes(1_000_000));
+        let sending = async {
+            if on_disk {
+                from.send(&disk, &send, &watches.0).await
+            } else {
+                from.send(&memory, &send, &watches.0).await
+            }
+        };
+        let (sent, got) = tokio::join!(sending, to.receive(&sink, &receive, &watches.1));
+        let sent = sent.unwrap_err();
+        assert_eq!(sent.kind(), ErrorKind::Storage);
+        assert_eq!(sent.storage_error().unwrap().kind(), StorageKind::Changed);
+        assert_eq!(
+            got.unwrap_err().kind(),
+            ErrorKind::Closed,
+            "the receiver has to see a reset"
+        );
+        assert!(!from.is_set() && !to.is_set());
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_sender_resets() {
+    let (mut from, mut to) = pair().await;
+    let (send, receive) = (whole(Mode::Stream, 50_000_000), incoming(Mode::Stream));
+    let (source, sink) = (Disk::new(&bytes(50_000_000)), Kept::default());
+    let watches = (Watch::new(), Watch::new());
+    let sending = async {
+        tokio::select! {
+            sent = from.send(&source, &send, &watches.0) => panic!("{sent:?} while nobody read"),
+            () = async {
+                while watches.0.bytes() < 100_000 {
+                    tokio::task::yield_now().await;
+                }
+            } => {}
+        }
+        assert!(!from.is_set());
+    };
+    sending.await;
+    let got = to.receive(&sink, &receive, &watches.1).await.unwrap_err();
+    assert_eq!(got.kind(), ErrorKind::Closed);
+    assert!(got.is_transient());
+    // What is reported as received is what the sink holds.
+    assert_eq!(
+        watches.1.received(),
+        RangeSet::up_to(sink.data().len() as u64)
+    );
+}
+
+#[tokio::test]
+async fn a_waiting_sender_holds_no_block() {
+    let pool = Pool::new(64 << 10, 4);
+    let mut from = with_pool(pool.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
+    let (source, watch) = (Disk::new(&bytes(50_000_000)), Watch::new());
+    let plan = whole(Mode::Stream, 50_000_000);
+    let mut sending = Box::pin(from.send(&source, &plan, &watch));
+    let mut before = 0;
+    loop {
+        tokio::select! {
+            biased;
+            sent = &mut sending => panic!("{sent:?} while nobody read"),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+        }
+        if watch.bytes() > 0 && watch.bytes() == before {
+            break;
+        }
+        before = watch.bytes();
+    }
+    assert_eq!(pool.available(), 4);
+}
+
+#[tokio::test]
+async fn one_block_in_the_pool_is_enough() {
+    let pool = Pool::new(4096, 1);
+    let (mut from, mut to) = (with_pool(pool.clone()), with_pool(pool.clone()));
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    let content = bytes(500_000);
+    let sink = Kept {
+        slow: 2,
+        ..Kept::default()
+    };
+    let plan = whole(Mode::Extended, 500_000).parallelism(4);
+    move_file(&mut from, &mut to, &Memory(content.clone()), &plan, &sink).await;
+    assert!(sink.data() == content);
+    assert_eq!(pool.available(), 1);
+}
