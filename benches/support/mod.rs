@@ -9,4 +9,5 @@ pub mod link;
 pub mod ratio;
 pub mod session;
 pub mod shape;
+pub mod timing;
 pub mod usage;
