@@ -42,21 +42,19 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
     if let Some(folder) = env::var_os("GRIDFTP_BIN_DIR") {
         return Ok(folder.into());
     }
-    let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "gridftp-server",
-            "--package",
-            "gridftp-client",
-            "--bins",
-        ])
-        .args(["--profile", profile.name()])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-        .status()
-        .context("run cargo to build the programs")?;
-    ensure!(built.success(), "the programs under test do not build");
+    let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build
+        .args(["build", "--bins", "--profile", profile.name()])
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    match profile {
+        // With the features that the whole workspace asks for, as the tests are built.
+        Profile::Dev => build.arg("--workspace"),
+        Profile::Release => {
+            build.args(["--package", "gridftp-server", "--package", "gridftp-client"])
+        }
+    };
+    let built = build.status().context("run cargo to build the programs")?;
+    ensure!(built.success(), "the programs do not build");
     let exe = env::current_exe()?;
     let target = exe
         .ancestors()

@@ -10,8 +10,6 @@ use workspace_tests::{
     Digests, Host, Profile, Tree, binaries, run as run_program, sha256, tree_digests,
 };
 
-use crate::{cargo, must};
-
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// How much is copied.
@@ -44,17 +42,6 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         _ => bail!("demo takes --quick or nothing"),
     };
     println!("building gridftp-server and gridftp-cp (release)");
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "gridftp-server",
-        "--package",
-        "gridftp-client",
-        "--bins",
-    ]);
-    must(&mut build)?;
     show(&binaries(Profile::Release)?, size)
 }
 

@@ -34,8 +34,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         skipped.join("\n")
     );
 
-    // Compiled once as tests, which builds the programs that suites start as well.
-    must(cargo().args(["build", "--workspace", "--bins"]))?;
+    // The programs that suites start, built once and before any suite runs.
     let programs = workspace_tests::binaries(Profile::Dev)?;
     must(
         cargo()
