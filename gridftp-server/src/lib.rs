@@ -1,1 +1,53 @@
-//! GridFTP server: daemon and library.
+//! A GridFTP server: the library behind the daemon `gridftp-server`.
+//!
+//! # Embedding
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use gridftp_server::Server;
+//! use gridftp_server::config::{Access, Config, Options};
+//!
+//! let mut options = Options::default();
+//! options.bind = Some([127, 0, 0, 1].into());
+//! options.port = Some(0);
+//! options.anonymous = Some(Access::Ro);
+//!
+//! let server = Server::bind(Config::check(&options)?, gridftp_dsi_null::Null::default())?;
+//! println!("serving zeros at {}", server.local_addr());
+//! let stop = async { /* a signal, a channel, a timer */ };
+//! server.run(stop).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//!
+//! | Module | What it owns |
+//! | --- | --- |
+//! | [`config`] | Flags and file, checked once |
+//! | [`auth`] | Accounts, password hashes, lockout |
+//! | [`log`] | The log and its transfer lines |
+//! | `server`, `admission` | Accepting, limits, draining |
+//! | `session` | One control connection: drives `ftp_proto`'s machine, decides nothing |
+//! | `action`, `names`, `listing`, `data` | What the machine asks for, done against storage and data channel |
+//! | `reply_for` | The one table from errors to replies |
+//! | [`manual`] | The administrator's manual |
+#![forbid(unsafe_code)]
+
+mod action;
+mod admission;
+pub mod auth;
+pub mod config;
+mod data;
+mod error;
+mod listing;
+pub mod log;
+pub mod manual;
+mod names;
+mod owners;
+mod reply_for;
+mod server;
+mod session;
+
+pub use server::{Control, Server};

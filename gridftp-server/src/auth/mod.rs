@@ -6,10 +6,10 @@ mod users;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ftp_wire::command::Secret;
-use gridftp_dsi::types::{DsiPath, User};
+use gridftp_dsi::{DsiPath, User};
 use tokio::sync::Semaphore;
 use tokio::task;
 use tokio::time;
@@ -141,6 +141,8 @@ fn admit(name: &str, home: DsiPath, may_write: bool, by_password: bool) -> Admit
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::{Config, Options};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use gridftp_dsi::types::DsiPath;
+use gridftp_dsi::DsiPath;
 
 use super::password::{BadHash, Hashed};
 

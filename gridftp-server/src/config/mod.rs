@@ -64,7 +64,7 @@ pub struct Policy {
     /// Connections at a time that have not logged in.
     pub max_unauthenticated: usize,
     /// Data connections of one transfer.
-    pub max_streams: usize,
+    pub max_streams: u32,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
     /// How long a session may be without a command.
@@ -186,7 +186,7 @@ impl Policy {
             users,
             max_sessions: count("max-sessions", options.max_sessions, 1000)?,
             max_unauthenticated: count("max-unauthenticated", options.max_unauthenticated, 200)?,
-            max_streams: count("max-streams", options.max_streams, 128)?,
+            max_streams: at_least_one("max-streams", options.max_streams, 128)?,
             login_timeout: wait("login-timeout", options.login_timeout, 30)?,
             idle_timeout: wait("idle-timeout", options.idle_timeout, 600)?,
             connect_timeout: wait("connect-timeout", options.connect_timeout, 60)?,
@@ -203,11 +203,16 @@ impl Policy {
     }
 }
 
-fn count(key: &'static str, value: Option<u32>, default: u32) -> Result<usize, BadConfig> {
+fn at_least_one(key: &'static str, value: Option<u32>, default: u32) -> Result<u32, BadConfig> {
     match value.unwrap_or(default) {
         0 => Err(BadConfig::Range { key, accepts: "at least 1" }),
-        value => usize::try_from(value).map_err(|_| BadConfig::Range { key, accepts: "smaller" }),
+        value => Ok(value),
     }
+}
+
+fn count(key: &'static str, value: Option<u32>, default: u32) -> Result<usize, BadConfig> {
+    let value = at_least_one(key, value, default)?;
+    usize::try_from(value).map_err(|_| BadConfig::Range { key, accepts: "smaller" })
 }
 
 fn wait(key: &'static str, value: Option<u32>, default: u32) -> Result<Duration, BadConfig> {

@@ -1,0 +1,315 @@
+//! Carries out one `Action` against the storage or the data channel, as a future of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ftp_proto::types::{Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, What};
+use ftp_wire::command::Secret;
+use ftp_wire::path::FtpPath;
+use gridftp_data::Watch;
+use gridftp_dsi::{Dsi, User};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::auth::Admitted;
+use crate::config::{Policy, ThirdParty};
+use crate::data::{self, Buffers, DataSide, Ends, Onlooker, Store};
+use crate::error::{Error, chain};
+use crate::log::TransferLine;
+use crate::names::{self, dsi_path};
+use crate::reply_for::reply_for;
+use crate::server::Shared;
+
+/// Events a transfer may be ahead of the control connection; a slow reader makes it wait.
+const EVENTS: usize = 4;
+
+/// What an action needs of its session.
+pub(crate) struct Desk<D: Dsi> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) ends: Ends,
+    /// Who is logged in.
+    pub(crate) who: Option<Arc<Admitted>>,
+    /// Lent to the action that works on it, and gone after one that was dropped.
+    pub(crate) side: Option<Box<DataSide>>,
+    /// What `SITE TASKID` said.
+    pub(crate) task: Arc<str>,
+}
+
+/// The action that runs.
+pub(crate) struct Running {
+    pub(crate) ticket: Ticket,
+    pub(crate) work: Pin<Box<dyn Future<Output = Finished> + Send>>,
+    pub(crate) events: mpsc::Receiver<Event>,
+    /// Taken to cancel; the work then ends by itself, and soon.
+    pub(crate) cancel: Option<oneshot::Sender<()>>,
+}
+
+/// What comes back from an action.
+pub(crate) struct Finished {
+    pub(crate) outcome: Outcome,
+    pub(crate) side: Option<Box<DataSide>>,
+    /// Set by a login.
+    pub(crate) who: Option<Arc<Admitted>>,
+}
+
+impl<D: Dsi> Desk<D> {
+    /// Starts an action that will be answered; `None` for those that are done here and now.
+    pub(crate) fn start(&mut self, ticket: Ticket, action: Action) -> Option<Running> {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let (cancel, cancelled) = oneshot::channel();
+        let work = match action {
+            Action::Login { user, password } => self.login(user, password),
+            Action::Listen { family, receive_buffer } => {
+                self.listen(family, Buffers::receiving(receive_buffer))
+            }
+            Action::Connect(to) => {
+                let third_party = self.may_third_party();
+                let peer = self.ends.peer;
+                let mut side = self.side();
+                let outcome = outcome(side.connect_to(to, peer, third_party).map(|()| Outcome::Done));
+                let finished = Finished { outcome, side: Some(side), who: None };
+                Box::pin(std::future::ready(finished))
+            }
+            Action::Transfer(transfer) => {
+                let onlooker = Onlooker::new(sender, cancelled, &transfer);
+                self.transfer(*transfer, onlooker)
+            }
+            Action::Names(action) => self.names(action, sender, cancelled),
+            Action::DropData => {
+                if let Some(side) = &mut self.side {
+                    side.drop_data();
+                }
+                return None;
+            }
+            Action::Annotate { key, value } => {
+                if key == "taskid" {
+                    self.task = value.as_str().into();
+                }
+                tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client says");
+                return None;
+            }
+            // `Abort` is the session's own; a later kind of action cannot be done here.
+            _ => return None,
+        };
+        Some(Running { ticket, work, events, cancel: Some(cancel) })
+    }
+
+    /// The data side, made when it is first needed or when the last one was lost.
+    fn side(&mut self) -> Box<DataSide> {
+        self.side.take().unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
+    }
+
+    /// Whether this user may deal with hosts other than the client's.
+    fn may_third_party(&self) -> bool {
+        match self.shared.config.third_party {
+            ThirdParty::Off => false,
+            ThirdParty::Users => self.who.as_ref().is_some_and(|who| who.by_password),
+            ThirdParty::All => true,
+        }
+    }
+
+    fn login(&self, name: String, password: Secret) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+        let (shared, policy, peer) = (Arc::clone(&self.shared), Arc::clone(&self.policy), self.ends.peer);
+        Box::pin(async move {
+            match shared.gate.login(&policy, &name, &password, peer).await {
+                Ok(who) => {
+                    let home = FtpPath::new(who.user.home.as_bytes()).unwrap_or_else(FtpPath::root);
+                    let message = Vec::new();
+                    let outcome = Outcome::LoggedIn { home, message };
+                    Finished { outcome, side: None, who: Some(Arc::new(who)) }
+                }
+                Err(refused) => {
+                    let outcome = Outcome::Failed(reply_for(&Error::Login(refused)));
+                    Finished { outcome, side: None, who: None }
+                }
+            }
+        })
+    }
+
+    fn listen(
+        &mut self,
+        family: Option<ftp_wire::command::Family>,
+        buffers: Buffers,
+    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+        let (ends, third_party) = (self.ends, self.may_third_party());
+        let mut side = self.side();
+        Box::pin(async move {
+            let result = side.listen(ends, family, buffers, third_party).await;
+            let outcome = outcome(result.map(|address| Outcome::Listening(vec![address])));
+            Finished { outcome, side: Some(side), who: None }
+        })
+    }
+
+    fn names(
+        &mut self,
+        action: Names,
+        events: mpsc::Sender<Event>,
+        cancelled: oneshot::Receiver<()>,
+    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+        let shared = Arc::clone(&self.shared);
+        let who = self.who.clone();
+        let side = self.side.take();
+        Box::pin(async move {
+            let result = match &who {
+                None => Err(Error::NotLoggedIn),
+                Some(who) => tokio::select! {
+                    biased;
+                    result = names::run(&shared.dsi, &who.user, &shared.owners, action, &events) => result,
+                    // A session that is gone drops this future; only an abort comes this way.
+                    Ok(()) = cancelled => Err(Error::Aborted),
+                },
+            };
+            Finished { outcome: outcome(result), side, who: None }
+        })
+    }
+
+    fn transfer(
+        &mut self,
+        transfer: Transfer,
+        mut onlooker: Onlooker,
+    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+        let shared = Arc::clone(&self.shared);
+        let (who, task, peer) = (self.who.clone(), Arc::clone(&self.task), self.ends.peer);
+        let mut side = self.side();
+        Box::pin(async move {
+            let Some(who) = who else {
+                let outcome = Outcome::Failed(reply_for(&Error::NotLoggedIn));
+                return Finished { outcome, side: Some(side), who: None };
+            };
+            let (verb, path) = about(&transfer.what);
+            let mut line = Unfinished {
+                user: &who.user.name,
+                verb,
+                path: path.to_vec(),
+                task: &task,
+                peer,
+                start: Instant::now(),
+                watch: Watch::new(),
+                written: false,
+            };
+            let result = move_bytes(&shared, &who.user, &mut side, transfer, &line.watch, &mut onlooker).await;
+            line.write(&result);
+            let outcome = outcome(result.map(|bytes| Outcome::Transferred { bytes }));
+            Finished { outcome, side: Some(side), who: None }
+        })
+    }
+}
+
+/// Runs a transfer to its end.
+async fn move_bytes<D: Dsi>(
+    shared: &Shared<D>,
+    user: &User,
+    side: &mut DataSide,
+    transfer: Transfer,
+    watch: &Watch,
+    onlooker: &mut Onlooker,
+) -> Result<u64, Error> {
+    let how = &transfer.channel;
+    let dsi = &shared.dsi;
+    match transfer.what {
+        What::Retrieve { path, region, held } => {
+            let path = dsi_path(&path)?;
+            data::retrieve(dsi, user, side, &path, region, &held, how, watch, onlooker).await
+        }
+        What::List { path, form } => {
+            let path = dsi_path(&path)?;
+            data::list(dsi, user, &shared.owners, side, &path, form, how, watch, onlooker).await
+        }
+        What::Store { path, into, held, size, modified, checksum, eager } => {
+            let path = dsi_path(&path)?;
+            let store = Store {
+                path: &path,
+                into,
+                held,
+                size,
+                modified,
+                checksum,
+                eager,
+                in_place: shared.config.in_place,
+                durable: shared.config.sync_writes,
+            };
+            data::store(dsi, user, side, store, how, watch, onlooker).await
+        }
+        // A later kind of transfer cannot be done here.
+        _ => Err(Error::NoSuchPlacement),
+    }
+}
+
+fn outcome(result: Result<Outcome, Error>) -> Outcome {
+    match result {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::debug!(error = %chain(&error), "refused");
+            Outcome::Failed(reply_for(&error))
+        }
+    }
+}
+
+/// The verb and the path of a transfer, for the log.
+fn about(what: &What) -> (&'static str, &[u8]) {
+    match what {
+        What::Retrieve { path, region: None, .. } => ("RETR", path.as_bytes()),
+        What::Retrieve { path, .. } => ("ERET", path.as_bytes()),
+        What::Store { path, into: Placement::Whole, .. } => ("STOR", path.as_bytes()),
+        What::Store { path, into: Placement::End, .. } => ("APPE", path.as_bytes()),
+        What::Store { path, .. } => ("ESTO", path.as_bytes()),
+        What::List { path, form: ListForm::Names } => ("NLST", path.as_bytes()),
+        What::List { path, form: ListForm::Facts(_) } => ("MLSD", path.as_bytes()),
+        What::List { path, form: ListForm::Tree { .. } } => ("MLSR", path.as_bytes()),
+        What::List { path, .. } => ("LIST", path.as_bytes()),
+        // A later kind of transfer is refused as soon as it is to run.
+        _ => ("NONE", b""),
+    }
+}
+
+/// A transfer line to be written at the end, or when the transfer is dropped with its session.
+struct Unfinished<'a> {
+    user: &'a str,
+    verb: &'static str,
+    path: Vec<u8>,
+    task: &'a str,
+    peer: std::net::IpAddr,
+    start: Instant,
+    watch: Watch,
+    written: bool,
+}
+
+impl Unfinished<'_> {
+    fn write(&mut self, result: &Result<u64, Error>) {
+        let why;
+        let (bytes, result) = match result {
+            Ok(bytes) => (*bytes, "ok"),
+            Err(error) => {
+                why = chain(error);
+                (self.watch.bytes(), why.as_str())
+            }
+        };
+        self.line(bytes, result);
+    }
+
+    fn line(&mut self, bytes: u64, result: &str) {
+        self.written = true;
+        TransferLine {
+            user: self.user,
+            verb: self.verb,
+            path: &self.path,
+            bytes,
+            took: self.start.elapsed(),
+            streams: self.watch.connections(),
+            peer: self.peer,
+            task: self.task,
+            result,
+        }
+        .write();
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.written {
+            self.line(self.watch.bytes(), "session ended");
+        }
+    }
+}

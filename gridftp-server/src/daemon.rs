@@ -1,0 +1,120 @@
+//! The server as a process: backends by name, signals, and warnings at the start.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gridftp_dsi::Dsi;
+use gridftp_dsi_null::Null;
+use gridftp_dsi_posix::Posix;
+use gridftp_server::config::{Backend, Config, Options, Policy};
+use gridftp_server::{Control, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The flags over the file.
+pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Options> {
+    let file = match file {
+        Some(path) => Options::read(path)?,
+        None => Options::default(),
+    };
+    Ok(flags.clone().or(file))
+}
+
+/// Serves until a signal says stop.
+pub(crate) async fn run(
+    config: Config,
+    file: Option<PathBuf>,
+    flags: Options,
+    ready: impl FnOnce(SocketAddr),
+) -> anyhow::Result<()> {
+    warn(&config);
+    match config.backend {
+        Backend::Null => serve(config, Null::default(), file, flags, ready).await,
+        _ => {
+            let root = config.root.clone().context("no tree to serve, say --root DIR (or --backend null)")?;
+            let posix = Posix::open(&root)
+                .with_context(|| format!("open the tree {}", root.display()))?
+                .with_sync(config.sync_writes);
+            if let Some(age) = config.partial_expiry {
+                tokio::spawn(expire(posix.clone(), age));
+            }
+            serve(config, posix, file, flags, ready).await
+        }
+    }
+}
+
+async fn serve<D: Dsi>(
+    config: Config,
+    dsi: D,
+    file: Option<PathBuf>,
+    flags: Options,
+    ready: impl FnOnce(SocketAddr),
+) -> anyhow::Result<()> {
+    let wanted = config.listen.first().copied();
+    let server = Server::bind(config, dsi).with_context(|| match wanted {
+        Some(address) => format!("listen on {address}"),
+        None => "listen".to_owned(),
+    })?;
+    let mut stop = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let reload = tokio::spawn(reload(signal(SignalKind::hangup())?, server.control(), file, flags));
+    ready(server.local_addr());
+    server
+        .run(async move {
+            tokio::select! {
+                _ = stop.recv() => (),
+                _ = interrupt.recv() => (),
+            }
+        })
+        .await;
+    reload.abort();
+    Ok(())
+}
+
+/// Removes what is left of failed uploads once it is old enough; looks once an hour.
+async fn expire(posix: Posix, age: Duration) {
+    let mut ticker = tokio::time::interval(age.min(Duration::from_secs(3600)));
+    loop {
+        ticker.tick().await;
+        match posix.expire_partials(age).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "expired partial uploads"),
+            Err(error) => tracing::warn!(%error, "partial uploads could not be expired"),
+        }
+    }
+}
+
+/// Reads the file and the accounts again whenever the signal comes; what is broken changes nothing.
+async fn reload<D: Dsi>(mut signal: Signal, control: Control<D>, file: Option<PathBuf>, flags: Options) {
+    while signal.recv().await.is_some() {
+        let (file, flags) = (file.clone(), flags.clone());
+        let read = tokio::task::spawn_blocking(move || -> anyhow::Result<Policy> {
+            Ok(Policy::check(&merge(file.as_deref(), &flags)?)?)
+        });
+        match read.await {
+            Ok(Ok(policy)) => {
+                control.set_policy(Arc::new(policy));
+                tracing::info!("configuration read again: limits and accounts hold for new sessions");
+            }
+            Ok(Err(error)) => tracing::error!(error = %format!("{error:#}"), "configuration kept as it was"),
+            Err(error) => tracing::error!(%error, "configuration kept as it was"),
+        }
+    }
+}
+
+fn warn(config: &Config) {
+    if !config.policy.admits_anybody() {
+        tracing::warn!("nobody can log in: neither --anonymous nor --users names anybody");
+    }
+    if rustix::process::geteuid().is_root() {
+        tracing::warn!("running as root: files are read and written as root, better start it as a user of its own");
+    }
+    if let Some(advertise) = config.advertise
+        && advertise.is_loopback()
+        && config.listen.iter().any(|address| !address.ip().is_loopback())
+    {
+        tracing::warn!(%advertise, "clients elsewhere cannot connect to the advertised address");
+    }
+}

@@ -1,0 +1,179 @@
+//! `Onlooker`: runs a transfer beside its markers and its cancellation.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::{Duration, SystemTime};
+
+use byte_ranges::RangeSet;
+use ftp_proto::types::{Event, Transfer};
+use gridftp_data::Watch;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{self, Instant, Interval, MissedTickBehavior};
+
+use crate::error::Error;
+
+/// What a transfer tells the session while it runs, and how the session stops it.
+#[derive(Debug)]
+pub(crate) struct Onlooker {
+    events: mpsc::Sender<Event>,
+    cancel: oneshot::Receiver<()>,
+    perf: Option<Duration>,
+    restart: Option<Duration>,
+    started: bool,
+}
+
+impl Onlooker {
+    pub(crate) fn new(events: mpsc::Sender<Event>, cancel: oneshot::Receiver<()>, transfer: &Transfer) -> Self {
+        Self { events, cancel, perf: transfer.perf_every, restart: transfer.restart_every, started: false }
+    }
+
+    /// Runs `work` to its end, telling of its opening and, every so often, of its progress.
+    ///
+    /// `kept` makes what has been received so far safe; only what it was given is named by a 111.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then.
+    pub(crate) async fn run<T, E, K>(
+        &mut self,
+        watch: &Watch,
+        work: impl Future<Output = Result<T, E>>,
+        mut kept: impl FnMut(RangeSet) -> K,
+    ) -> Result<T, Error>
+    where
+        E: Into<Error>,
+        K: Future<Output = gridftp_dsi::Result<()>>,
+    {
+        let mut work = pin!(work);
+        let mut perf = self.perf.map(every);
+        let mut restart = self.restart.map(every);
+        loop {
+            tokio::select! {
+                biased;
+                reused = watch.opened(), if !self.started => self.opened(reused).await,
+                result = &mut work => {
+                    // A short transfer may be over before anybody asked whether it had begun.
+                    if !self.started && watch.is_open() {
+                        let reused = watch.opened().await;
+                        self.opened(reused).await;
+                    }
+                    return result.map_err(Into::into);
+                }
+                _ = &mut self.cancel => return Err(Error::Aborted),
+                () = tick(&mut restart), if self.started => {
+                    let new = watch.take_received();
+                    if new.is_empty() {
+                        continue;
+                    }
+                    // Beside the transfer, not in its way: saving may wait for a disk.
+                    let mut saving = pin!(kept(new.clone()));
+                    let ended = tokio::select! {
+                        biased;
+                        saved = &mut saving => { self.received(saved, new).await; None }
+                        result = &mut work => {
+                            let saved = saving.await;
+                            self.received(saved, new).await;
+                            Some(result)
+                        }
+                    };
+                    if let Some(result) = ended {
+                        return result.map_err(Into::into);
+                    }
+                }
+                () = tick(&mut perf), if self.started => self.moved(watch).await,
+            }
+        }
+    }
+
+    /// The last markers of a receive that ended well and is safely stored.
+    pub(crate) async fn last_marks(&mut self, watch: &Watch) {
+        if self.perf.is_some() {
+            self.moved(watch).await;
+        }
+        if self.restart.is_some() {
+            let new = watch.take_received();
+            if !new.is_empty() {
+                self.send(Event::Received(new)).await;
+            }
+        }
+    }
+
+    /// Says whether the session has cancelled, after giving it the chance to.
+    ///
+    /// The end of a MODE S upload and the death of the client look the same on the data connection; a
+    /// client that died has lost its control connection too.
+    pub(crate) async fn is_cancelled(&mut self) -> bool {
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        self.cancel.try_recv().is_ok()
+    }
+
+    /// Runs `work` without telling anybody of it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) async fn run_quietly<T, E: Into<Error>>(
+        &mut self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            result = work => result.map_err(Into::into),
+            _ = &mut self.cancel => Err(Error::Aborted),
+        }
+    }
+
+    /// Tells of what is safe; what could not be made safe is no reason to end a transfer that goes on.
+    async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
+        match saved {
+            Ok(()) => self.send(Event::Received(new)).await,
+            Err(error) => tracing::warn!(%error, "no restart marker: what came could not be made safe"),
+        }
+    }
+
+    async fn opened(&mut self, reused: bool) {
+        self.started = true;
+        self.send(Event::Opened { reused }).await;
+        if self.perf.is_some() {
+            self.send(perf_event(0)).await;
+        }
+    }
+
+    async fn moved(&mut self, watch: &Watch) {
+        self.send(perf_event(watch.bytes())).await;
+    }
+
+    async fn send(&self, event: Event) {
+        // The receiver lives as long as the session that polls this future.
+        drop(self.events.send(event).await);
+    }
+}
+
+/// A 112 marker of a server of one stripe.
+fn perf_event(bytes: u64) -> Event {
+    Event::Moved { at: tenths(), stripe: 0, stripes: 1, bytes }
+}
+
+/// The wall clock in tenths of a second since 1970.
+pub(crate) fn tenths() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis() / 100).unwrap_or(u64::MAX)
+}
+
+/// A ticker whose first tick comes after one period.
+pub(crate) fn every(period: Duration) -> Interval {
+    let period = period.max(Duration::from_millis(100));
+    let mut ticker = time::interval_at(Instant::now() + period, period);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticker
+}
+
+/// The next tick; never, without a ticker.
+pub(crate) async fn tick(ticker: &mut Option<Interval>) {
+    match ticker {
+        Some(ticker) => {
+            ticker.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,79 @@
+//! RETR, ERET and listings: from the storage to the client.
+
+use byte_ranges::RangeSet;
+use ftp_proto::types::{Channel, ListForm};
+use gridftp_data::{SendPlan, Watch};
+use gridftp_dsi::{Dsi, DsiPath, Source as _, User};
+
+use super::marks::Onlooker;
+use super::{Buffers, DataSide};
+use crate::error::Error;
+use crate::listing::Lister;
+use crate::owners::Owners;
+
+/// Sends a file, or a region of it, less what the client holds already; gives the bytes sent.
+///
+/// # Errors
+/// Before the data connection is used, those of opening; after it, those of the transfer, and the storage's
+/// when the file changed underneath.
+#[expect(clippy::too_many_arguments, reason = "what RETR depends on; each caller names all of it")]
+pub(crate) async fn retrieve<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    side: &mut DataSide,
+    path: &DsiPath,
+    region: Option<(u64, Option<u64>)>,
+    held: &RangeSet,
+    how: &Channel,
+    watch: &Watch,
+    onlooker: &mut Onlooker,
+) -> Result<u64, Error> {
+    let source = dsi.read(user, path).await?;
+    let size = source.size();
+    let (base, length) = match region {
+        None => (0, size),
+        Some((offset, length)) => {
+            let rest = size.saturating_sub(offset);
+            (offset, length.map_or(rest, |length| length.min(rest)))
+        }
+    };
+    if held.end() > length {
+        return Err(Error::RestartBeyondEnd { held: held.end(), length });
+    }
+    let mut ranges = held.complement(length);
+    if base > 0 {
+        // The region lies within the file, so moving its ranges to their place cannot overflow.
+        ranges = ranges.shift_up(base).unwrap_or_default();
+    }
+    side.settle(Buffers::from(how))?;
+    let plan = SendPlan::new(how.mode, how.ty, ranges).parallelism(how.parallelism).base(base);
+    let sent = onlooker.run(watch, side.channel.send(&source, &plan, watch), |_| std::future::ready(Ok(()))).await?;
+    source.unchanged().await?;
+    Ok(sent.bytes)
+}
+
+/// Sends a listing; gives the bytes sent.
+///
+/// # Errors
+/// As [`retrieve`].
+#[expect(clippy::too_many_arguments, reason = "what LIST depends on; each caller names all of it")]
+pub(crate) async fn list<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    owners: &Owners,
+    side: &mut DataSide,
+    path: &DsiPath,
+    form: ListForm,
+    how: &Channel,
+    watch: &Watch,
+    onlooker: &mut Onlooker,
+) -> Result<u64, Error> {
+    let mut lister = Lister::open(dsi, user, owners, path, form).await?;
+    side.settle(Buffers::from(how))?;
+    // The lines end in CRLF already, so TYPE A has nothing to change in them.
+    let plan = SendPlan::new(how.mode, ftp_wire::command::Type::Image, RangeSet::new()).parallelism(how.parallelism);
+    let sending = side.channel.send_chunks(&mut lister, &plan, watch);
+    let sent = onlooker.run(watch, sending, |_| std::future::ready(Ok(()))).await?;
+    Ok(sent.bytes)
+}
+

@@ -1,0 +1,248 @@
+//! STOR, ESTO and APPE: from the client to the storage, published whole or kept for a restart.
+
+use byte_ranges::RangeSet;
+use bytes::Bytes;
+use ftp_proto::types::{Channel, Placement};
+use ftp_wire::command::Mode;
+use ftp_wire::facts::TimeVal;
+use gridftp_data::{ReceivePlan, Received, Watch};
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+use super::marks::Onlooker;
+use super::{Buffers, DataSide};
+use crate::error::{Error, Forbidden};
+
+/// What is to be stored, and how this server stores.
+#[derive(Debug)]
+pub(crate) struct Store<'a> {
+    pub(crate) path: &'a DsiPath,
+    pub(crate) into: Placement,
+    /// Ranges that the client says are here, in wire offsets.
+    pub(crate) held: RangeSet,
+    /// Announced end of the file, in wire offsets.
+    pub(crate) size: Option<u64>,
+    pub(crate) modified: Option<TimeVal>,
+    pub(crate) checksum: Option<(String, String)>,
+    /// Whether the data comes whatever we answer.
+    pub(crate) eager: bool,
+    /// Whether files are written under their final names.
+    pub(crate) in_place: bool,
+    /// Whether markers and names wait for the disk.
+    pub(crate) durable: bool,
+}
+
+/// Takes a file from the client; gives the bytes received.
+///
+/// # Errors
+/// Before the data connection is used, those of opening; with `eager`, the data has been taken off the connections
+/// and thrown away by then. After it, whatever ended the transfer: what came is kept for a restart.
+pub(crate) async fn store<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    side: &mut DataSide,
+    store: Store<'_>,
+    how: &Channel,
+    watch: &Watch,
+    onlooker: &mut Onlooker,
+) -> Result<u64, Error> {
+    let opened = match store.open(dsi, user).await {
+        Ok(opened) => side.settle(Buffers::from(how)).map(|()| opened),
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok((sink, base, finish)) if store.eager => {
+            // Data of the next file comes right behind this one's, so all of this one's is taken whatever happens.
+            let sink = Draining { inner: sink, failed: Mutex::new(None) };
+            store.receive(sink, base, finish, side, how, watch, onlooker).await
+        }
+        Ok((sink, base, finish)) => store.receive(sink, base, finish, side, how, watch, onlooker).await,
+        Err(error) => {
+            if store.eager {
+                let plan = ReceivePlan::new(how.mode, how.ty);
+                let unseen = Watch::new();
+                onlooker.run_quietly(side.channel.discard(&plan, &unseen)).await?;
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Store<'_> {
+    /// Opens the sink, and finds out where wire offset 0 lies in it and how it is to be finished.
+    async fn open<D: Dsi>(&self, dsi: &D, user: &User) -> Result<(D::Sink, u64, Finish), Error> {
+        if !user.may_write {
+            return Err(Forbidden::Write.into());
+        }
+        let checksum = match &self.checksum {
+            None => None,
+            Some((name, digest)) => {
+                let algorithm = ChecksumAlgorithm::from_name(name.as_bytes()).ok_or(Error::NoSuchChecksum)?;
+                Some((algorithm, digest.clone()))
+            }
+        };
+        let base = match self.into {
+            Placement::Whole => 0,
+            Placement::At(offset) => offset,
+            Placement::End => match dsi.stat(user, self.path).await {
+                Ok(stat) => stat.size,
+                Err(error) if error.kind() == ErrorKind::NotFound => 0,
+                Err(error) => return Err(error.into()),
+            },
+            _ => return Err(Error::NoSuchPlacement),
+        };
+        let how = match self.into {
+            Placement::Whole if !self.in_place && self.held.is_empty() => Create::Whole { size: self.size },
+            Placement::Whole if !self.in_place => Create::Resume { size: self.size },
+            Placement::Whole => Create::InPlace { truncate: self.held.is_empty() },
+            _ => Create::InPlace { truncate: false },
+        };
+        let sink = dsi.write(user, self.path, how).await?;
+        if let Some(claimed) = self.held.shift_up(base) {
+            let here = sink.held();
+            let missing = claimed.iter().map(|range| here.gaps(range)).find(|gaps| !gaps.is_empty());
+            if let Some(first) = missing.and_then(|gaps| gaps.first()) {
+                return Err(Error::NothingToResume { missing: first.start() - base });
+            }
+        }
+        let mut finish = Finish::as_is();
+        if let Some(time) = self.modified {
+            finish = finish.with_modified(time.seconds, time.nanos);
+        }
+        if let Some((algorithm, digest)) = checksum {
+            finish = finish.with_checksum(algorithm, digest);
+        }
+        Ok((sink, base, finish))
+    }
+
+    /// Takes the data, then publishes it or keeps it for a restart.
+    #[expect(clippy::too_many_arguments, reason = "the second half of `store`")]
+    async fn receive<S: Sink>(
+        &self,
+        sink: S,
+        base: u64,
+        finish: Finish,
+        side: &mut DataSide,
+        how: &Channel,
+        watch: &Watch,
+        onlooker: &mut Onlooker,
+    ) -> Result<u64, Error> {
+        let plan = ReceivePlan::new(how.mode, how.ty).base(base).start(self.held.first_hole());
+        let mut total = self.held.clone();
+        let receiving = side.channel.receive(&sink, &plan, watch);
+        let result = onlooker
+            .run(watch, receiving, |new| {
+                total.extend(&new);
+                let here = total.shift_up(base).unwrap_or_default();
+                let sink = &sink;
+                async move { sink.checkpoint(&here, self.durable).await }
+            })
+            .await;
+        let result = match result {
+            Ok(received) => self.whole(&received, how, onlooker).await.map(|here| (received.bytes, received.end, here)),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok((bytes, end, here)) => {
+                let finish = match self.into {
+                    Placement::Whole => {
+                        let mut finish = finish;
+                        finish.size = Some(end.max(here.end()));
+                        // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
+                        finish.held = (!here.is_empty()).then_some(here);
+                        finish
+                    }
+                    _ => finish,
+                };
+                sink.finish(finish).await?;
+                onlooker.last_marks(watch).await;
+                Ok(bytes)
+            }
+            Err(error) => {
+                self.keep(&sink, base, watch).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Says what of the file is here now, in wire offsets, or why it is not whole.
+    async fn whole(&self, received: &Received, how: &Channel, onlooker: &mut Onlooker) -> Result<RangeSet, Error> {
+        let mut here = self.held.clone();
+        here.extend(&received.ranges);
+        if let Some(announced) = self.size
+            && here.end() < announced
+            && !matches!(how.ty, ftp_wire::command::Type::Ascii)
+        {
+            return Err(Error::Short { held: here.total(), announced });
+        }
+        if how.mode == Mode::Stream && self.size.is_none() && onlooker.is_cancelled().await {
+            return Err(Error::Aborted);
+        }
+        if here.first_hole() < here.end() {
+            return Err(Error::Holes { first: here.first_hole() });
+        }
+        Ok(here)
+    }
+
+    /// Leaves what came for a restart to build on.
+    async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) {
+        let mut here = self.held.clone();
+        here.extend(&watch.received());
+        if here.is_empty() {
+            return;
+        }
+        let here = here.shift_up(base).unwrap_or_default();
+        if let Err(error) = sink.checkpoint(&here, self.durable).await {
+            tracing::warn!(path = %self.path, %error, "what came of a failed upload could not be kept");
+        }
+    }
+}
+
+/// A sink that goes on taking data after a failure, to throw it away; the failure comes out at the end.
+struct Draining<S> {
+    inner: S,
+    failed: Mutex<Option<gridftp_dsi::Error>>,
+}
+
+impl<S> Draining<S> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<gridftp_dsi::Error>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Sink> Sink for Draining<S> {
+    async fn write_at(&self, offset: u64, data: Bytes) -> gridftp_dsi::Result<()> {
+        if self.failed().is_some() {
+            return Ok(());
+        }
+        if let Err(error) = self.inner.write_at(offset, data).await {
+            self.failed().get_or_insert(error);
+        }
+        Ok(())
+    }
+
+    async fn checkpoint(&self, held: &RangeSet, durable: bool) -> gridftp_dsi::Result<()> {
+        // What came after a failure is not here, so nothing new may be claimed.
+        if self.failed().is_some() {
+            return Err(gridftp_dsi::Error::new(ErrorKind::Incomplete, "checkpoint"));
+        }
+        self.inner.checkpoint(held, durable).await
+    }
+
+    fn held(&self) -> RangeSet {
+        self.inner.held()
+    }
+
+    async fn finish(self, done: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
+        match self.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => self.inner.finish(done).await,
+        }
+    }
+
+    /// None: writing around `write_at` would miss the failure.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}

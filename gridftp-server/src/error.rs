@@ -1,0 +1,181 @@
+//! `Error`: whatever can end an action, before it becomes a reply.
+
+use std::fmt;
+
+use gridftp_data::ErrorKind as DataErrorKind;
+
+use crate::auth::Refused;
+
+/// Why an action failed. `Display` prints this level only.
+#[derive(Debug)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// The login was refused.
+    Login(Refused),
+    /// Nobody is logged in.
+    NotLoggedIn,
+    /// The storage refused or failed.
+    Storage(gridftp_dsi::error::Error),
+    /// The data channel failed.
+    Data(gridftp_data::Error),
+    /// No data listener could be opened.
+    Listen(xio::Error),
+    /// The policy forbids it.
+    Forbidden(Forbidden),
+    /// The peer claims to continue what is not here.
+    NothingToResume {
+        /// First byte claimed that is not held.
+        missing: u64,
+    },
+    /// The client claims to hold bytes that the file does not have.
+    RestartBeyondEnd {
+        /// End of what the client claims to hold.
+        held: u64,
+        /// Length of the file, or of the region asked for.
+        length: u64,
+    },
+    /// The way of storing is none that this server knows.
+    NoSuchPlacement,
+    /// Fewer bytes came than were announced; they are kept.
+    Short {
+        /// Bytes that are here.
+        held: u64,
+        /// Bytes announced.
+        announced: u64,
+    },
+    /// The bytes that came have holes between them; they are kept.
+    Holes {
+        /// First byte that is missing.
+        first: u64,
+    },
+    /// A listing for the control channel has too many lines.
+    TooManyLines(usize),
+    /// The client asked to stop.
+    Aborted,
+    /// This server's storage has no such checksum.
+    NoSuchChecksum,
+}
+
+/// What a policy of this server forbids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) enum Forbidden {
+    /// A user without the right to write.
+    Write,
+    /// Data to a host other than the client's.
+    ThirdParty,
+    /// Data to a port below 1024.
+    LowPort,
+    /// A data port is wanted, but the advertised address is of the other family.
+    Family,
+}
+
+impl From<gridftp_dsi::error::Error> for Error {
+    fn from(error: gridftp_dsi::error::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<gridftp_data::Error> for Error {
+    fn from(error: gridftp_data::Error) -> Self {
+        Self::Data(error)
+    }
+}
+
+impl From<Forbidden> for Error {
+    fn from(forbidden: Forbidden) -> Self {
+        Self::Forbidden(forbidden)
+    }
+}
+
+impl Error {
+    /// The storage error at the bottom, if one is.
+    pub(crate) fn storage(&self) -> Option<&gridftp_dsi::error::Error> {
+        match self {
+            Self::Storage(error) => Some(error),
+            Self::Data(error) if error.kind() == DataErrorKind::Storage => error.storage_error(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Login(Refused::Incorrect) => f.write_str("login: wrong name or password"),
+            Self::Login(Refused::LockedOut) => f.write_str("login: too many failures, try again later"),
+            Self::NotLoggedIn => f.write_str("session: nobody is logged in"),
+            Self::Storage(error) => error.fmt(f),
+            Self::Data(error) => error.fmt(f),
+            Self::Listen(error) => error.fmt(f),
+            Self::Forbidden(what) => what.fmt(f),
+            Self::NothingToResume { missing } => write!(
+                f,
+                "restart: byte {missing} is claimed to be here and is not, send the file from its start"
+            ),
+            Self::RestartBeyondEnd { held, length } => {
+                write!(f, "restart: {held} bytes are claimed to be held of a file of {length}")
+            }
+            Self::NoSuchPlacement => f.write_str("store: this way of storing is not known here"),
+            Self::Short { held, announced } => write!(
+                f,
+                "store: {held} of {announced} announced bytes came, they are kept for a restart"
+            ),
+            Self::Holes { first } => {
+                write!(f, "store: byte {first} never came, what came is kept for a restart")
+            }
+            Self::TooManyLines(most) => {
+                write!(f, "list: more than {most} entries, use MLSD over a data connection")
+            }
+            Self::Aborted => f.write_str("transfer: aborted by the client"),
+            Self::NoSuchChecksum => f.write_str("checksum: unknown algorithm, FEAT lists those offered"),
+        }
+    }
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Write => "policy: this user may not change anything",
+            Self::ThirdParty => {
+                "policy: data goes to and comes from the client's own host only, see the server's --third-party"
+            }
+            Self::LowPort => "policy: no data connections to ports below 1024",
+            Self::Family => "policy: the data address of this server is of the other family",
+        })
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // `Display` of the three carriers prints the carried error, so its source is the next level.
+        match self {
+            Self::Storage(error) => error.source(),
+            Self::Data(error) => error.source(),
+            Self::Listen(error) => error.source(),
+            Self::Login(_)
+            | Self::NotLoggedIn
+            | Self::Forbidden(_)
+            | Self::NothingToResume { .. }
+            | Self::RestartBeyondEnd { .. }
+            | Self::NoSuchPlacement
+            | Self::Short { .. }
+            | Self::Holes { .. }
+            | Self::TooManyLines(_)
+            | Self::Aborted
+            | Self::NoSuchChecksum => None,
+        }
+    }
+}
+
+/// An error and everything below it, in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

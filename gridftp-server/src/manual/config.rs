@@ -1,0 +1,31 @@
+//! Every option, as a flag and as a key of the file.
+//!
+//! `gridftp-server --help` lists all options with their units and defaults. Each is also a key of the TOML file given
+//! by `--config`, under the same name and without a section:
+//!
+//! ```toml
+//! bind = "192.0.2.10"
+//! root = "/srv/data"
+//! users = "/etc/gridftp/users"
+//! data-ports = "50000-51000"
+//! advertise = "198.51.100.4"
+//! max-sessions = 500
+//! block-size = "1M"
+//! in-place = false
+//! log-format = "json"
+//! ```
+//!
+//! A flag wins over the file. An unknown key or a value of the wrong kind stops the server at the start, with the line
+//! and the column of the mistake.
+//!
+//! # Behind address translation
+//!
+//! `data-ports` limits the ports that must be forwarded; `advertise` is the address that clients are told for
+//! them. A range of one port works, for one session at a time that waits for data; when no port is free, `PASV` is
+//! answered `425`.
+//!
+//! # What bounds memory
+//!
+//! All sessions share one stock of 64 MiB of blocks (`block-size` each). A session that waits holds a task and small
+//! buffers; at most 1000 commands or 512 KiB of them wait in its queue, lines are at most 8 KiB, and listings are
+//! sent in batches whatever the size of the directory.

@@ -1,0 +1,19 @@
+//! Where this server differs from the specifications, and from the Globus server.
+//!
+//! - Failures to open a file are answered `550`, `552` or `553` with a `GlobusError` body, where the Globus server answers `500`.
+//! - `ABOR` ends the transfer and keeps the session: `426`, then `226`.
+//! - UTF-8 names work on a clear control channel.
+//! - `Parallelism=0`, `ERET P off -1` and a `CLOSE` without `EOD` are answered; they end a session of the Globus server.
+//! - `LIST` and `NLST` leave out `.` and `..`; an empty directory is an empty listing.
+//! - An upload in MODE S that ends before the length given by `ALLO` is taken for cut off: `426`, and what came is
+//!   kept. Without `ALLO`, the end of the connection is the end of the file, as RFC 959 has it, unless the control
+//!   connection is gone as well.
+//! - An upload in MODE E with holes is refused when it ends; the Globus server stores zeros there.
+//! - A `REST` that claims bytes which are not here is refused with `554`.
+//! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
+//! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
+//!   its data off the connections before it is answered.
+//! - `MLSC` and `STAT` of a directory with more than 10,000 entries are refused; `MLSD` has no limit.
+//!
+//! Not there yet: GSSAPI and TLS (`AUTH`), `DCAU A` and `S`, `PROT P`, striping over several hosts, `SITE DSI` and
+//! `SITE SETNETSTACK`.

@@ -1,0 +1,126 @@
+//! Carries out one `Names` action: metadata and names, without a data channel.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use ftp_proto::types::{Event, ListForm, Names, Outcome};
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::{ChecksumAlgorithm, Dsi, DsiPath, ErrorKind, Meta, Progress, User};
+use tokio::sync::mpsc;
+
+use crate::data::{every, tenths, tick};
+use crate::error::{Error, Forbidden};
+use crate::listing::{Lister, entry};
+use crate::owners::Owners;
+
+/// Lines of a listing on the control channel; longer ones need a data connection.
+const MOST_LINES: usize = 10_000;
+
+/// A path as the storage takes it.
+///
+/// # Errors
+/// [`ErrorKind::BadName`] for what no storage can hold.
+pub(crate) fn dsi_path(path: &FtpPath) -> Result<DsiPath, Error> {
+    DsiPath::new(path.as_bytes()).ok_or_else(|| {
+        let name = crate::log::Shown(path.as_bytes()).to_string();
+        gridftp_dsi::Error::new(ErrorKind::BadName, "resolve").at(name).into()
+    })
+}
+
+/// Runs the action.
+///
+/// # Errors
+/// The storage's, and [`Forbidden::Write`] for a change by a user who may only read.
+pub(crate) async fn run<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    owners: &Owners,
+    action: Names,
+    events: &mpsc::Sender<Event>,
+) -> Result<Outcome, Error> {
+    let reads = matches!(action, Names::Stat(_) | Names::Lines(..) | Names::Checksum { .. });
+    if !reads && !user.may_write {
+        return Err(Forbidden::Write.into());
+    }
+    match action {
+        Names::Stat(path) => {
+            let stat = dsi.stat(user, &dsi_path(&path)?).await?;
+            let name = stat.name.clone();
+            return Ok(Outcome::Stat(Box::new(entry(owners, user, &stat, name))));
+        }
+        Names::Lines(path, form) => return lines(dsi, user, owners, &dsi_path(&path)?, form).await,
+        Names::Checksum { path, algorithm, offset, length, markers } => {
+            let path = dsi_path(&path)?;
+            let algorithm = ChecksumAlgorithm::from_name(algorithm.as_bytes()).ok_or(Error::NoSuchChecksum)?;
+            return checksum(dsi, user, &path, algorithm, (offset, length), markers, events).await;
+        }
+        Names::MakeDir(path) => dsi.make_dir(user, &dsi_path(&path)?).await?,
+        Names::RemoveDir(path) => dsi.remove_dir(user, &dsi_path(&path)?).await?,
+        Names::Delete(path) => dsi.remove(user, &dsi_path(&path)?).await?,
+        Names::RemoveTree(path) => dsi.remove_tree(user, &dsi_path(&path)?).await?,
+        Names::Rename(from, to) => dsi.rename(user, &dsi_path(&from)?, &dsi_path(&to)?).await?,
+        Names::SetMode(path, mode) => {
+            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_mode(mode)).await?;
+        }
+        Names::SetGroup(path, group) => {
+            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_group(group)).await?;
+        }
+        Names::SetModified(path, time) => {
+            let meta = Meta::new().with_modified(time.seconds, time.nanos);
+            dsi.set_meta(user, &dsi_path(&path)?, meta).await?;
+        }
+        Names::Symlink(target, link) => dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?).await?,
+        Names::Truncate(path, length) => dsi.truncate(user, &dsi_path(&path)?, length).await?,
+        // A later kind of action is one that this server does not have yet.
+        _ => return Err(gridftp_dsi::Error::new(ErrorKind::Unsupported, "names").into()),
+    }
+    Ok(Outcome::Done)
+}
+
+async fn lines<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    owners: &Owners,
+    path: &DsiPath,
+    form: ListForm,
+) -> Result<Outcome, Error> {
+    let mut lister = Lister::open(dsi, user, owners, path, form).await?;
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    while let Some(batch) = lister.next_lines().await? {
+        // Names in listings hold no line ends of their own, so every CRLF ends a line.
+        let mut rest = batch.as_slice();
+        while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let (line, after) = rest.split_at_checked(at).unwrap_or((rest, &[]));
+            lines.push(line.to_vec());
+            rest = after.get(2..).unwrap_or(&[]);
+        }
+        if lines.len() > MOST_LINES {
+            return Err(Error::TooManyLines(MOST_LINES));
+        }
+    }
+    Ok(Outcome::Lines(lines))
+}
+
+async fn checksum<D: Dsi>(
+    dsi: &D,
+    user: &User,
+    path: &DsiPath,
+    algorithm: ChecksumAlgorithm,
+    (offset, length): (u64, Option<u64>),
+    markers: Option<Duration>,
+    events: &mpsc::Sender<Event>,
+) -> Result<Outcome, Error> {
+    let progress = Progress::new();
+    let mut hashing = pin!(dsi.checksum(user, path, algorithm, offset, length, &progress));
+    let mut ticker = markers.map(every);
+    loop {
+        tokio::select! {
+            biased;
+            digest = &mut hashing => return Ok(Outcome::Checksum(digest?)),
+            () = tick(&mut ticker) => {
+                // The receiver lives as long as the session that polls this future.
+                drop(events.send(Event::Hashed { at: tenths(), bytes: progress.get() }).await);
+            }
+        }
+    }
+}

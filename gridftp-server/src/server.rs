@@ -1,0 +1,269 @@
+//! `Server`: accepts, limits, hands over to sessions, and drains them when it is to stop.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ftp_proto::server::{Limits, ServerSession, Settings};
+use gridftp_data::Options;
+use gridftp_dsi::Dsi;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time;
+use xio::Pool;
+use xio_tcp::TcpHandle;
+
+use crate::action::Desk;
+use crate::admission::Admission;
+use crate::auth::Gate;
+use crate::config::{Config, Policy, ThirdParty};
+use crate::data::{DataSide, Ends, Stacks};
+use crate::owners::Owners;
+use crate::session::Session;
+
+/// Connections the kernel may hold for us until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// Memory for blocks of data, all sessions together.
+const POOL: usize = 64 << 20;
+
+/// How long to leave the listener alone when the process is out of descriptors or memory.
+const BREATHER: Duration = Duration::from_millis(50);
+
+/// A GridFTP server on one address.
+///
+/// Dropping it, or the future of [`run`](Self::run), ends all its sessions.
+pub struct Server<D: Dsi> {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared<D>>,
+}
+
+/// What every session of a server works with.
+pub(crate) struct Shared<D: Dsi> {
+    pub(crate) dsi: D,
+    pub(crate) config: Config,
+    pub(crate) owners: Owners,
+    pub(crate) gate: Gate,
+    admission: Arc<Admission>,
+    stacks: Arc<Stacks>,
+    pool: Pool,
+    rules: Mutex<Rules>,
+}
+
+/// What new sessions get; replaced as a whole by a reload.
+#[derive(Debug, Clone)]
+struct Rules {
+    policy: Arc<Policy>,
+    settings: Arc<Settings>,
+}
+
+/// Changes what a running server allows.
+#[derive(Clone)]
+pub struct Control<D: Dsi> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: Dsi> Control<D> {
+    /// Puts a new policy in force, for sessions that begin after it.
+    pub fn set_policy(&self, policy: Arc<Policy>) {
+        self.shared.set_policy(policy);
+    }
+
+    /// How many sessions there are now.
+    pub fn sessions(&self) -> usize {
+        self.shared.admission.sessions()
+    }
+}
+
+impl<D: Dsi> std::fmt::Debug for Server<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({})", self.address)
+    }
+}
+
+impl<D: Dsi> std::fmt::Debug for Control<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Control({} sessions)", self.sessions())
+    }
+}
+
+impl<D: Dsi> Server<D> {
+    /// Listens at the first address of the configuration that can be bound, and serves `dsi` from there.
+    ///
+    /// # Errors
+    /// Those of binding the last address that was tried.
+    pub fn bind(config: Config, dsi: D) -> io::Result<Self> {
+        let mut result = Err(io::ErrorKind::AddrNotAvailable.into());
+        for address in &config.listen {
+            result = listen(*address);
+            if result.is_ok() {
+                break;
+            }
+        }
+        let listener = result?;
+        let address = listener.local_addr()?;
+        let rules = Rules { settings: Arc::new(settings(&config, &config.policy, &dsi)), policy: Arc::clone(&config.policy) };
+        let shared = Shared {
+            owners: Owners::load(),
+            gate: Gate::new(),
+            admission: Arc::new(Admission::default()),
+            stacks: Arc::new(Stacks::new(&config)),
+            pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
+            rules: Mutex::new(rules),
+            dsi,
+            config,
+        };
+        Ok(Self { listener, address, shared: Arc::new(shared) })
+    }
+
+    /// The address it listens at, the port filled in.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A handle to change the running server with.
+    pub fn control(&self) -> Control<D> {
+        Control { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its end within the
+    /// configuration's `drain_timeout`, and ends what is left.
+    ///
+    /// # Cancel safety
+    /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { listener, shared, .. } = self;
+        let mut shutdown = pin!(shutdown);
+        let (drain, draining) = watch::channel(false);
+        let mut sessions = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        if let Some(session) = shared.receive(stream, &draining) {
+                            sessions.spawn(session.run());
+                        }
+                    }
+                    Err(error) if is_about_the_peer(&error) => {}
+                    Err(error) => {
+                        tracing::error!(%error, "accept failed, trying again");
+                        time::sleep(BREATHER).await;
+                    }
+                },
+            }
+        }
+        drop(listener);
+        tracing::info!(sessions = sessions.len(), "stopping: waiting for running transfers");
+        // Nobody listens where there is no session.
+        let _ = drain.send(true);
+        let all = async {
+            while let Some(ended) = sessions.join_next().await {
+                report(ended);
+            }
+        };
+        if time::timeout(shared.config.drain_timeout, all).await.is_err() {
+            tracing::warn!(sessions = sessions.len(), "stopping: ending what still runs");
+            sessions.shutdown().await;
+        }
+    }
+}
+
+impl<D: Dsi> Shared<D> {
+    /// Makes a session of a connection, or turns it away.
+    fn receive(self: &Arc<Self>, stream: TcpStream, drain: &watch::Receiver<bool>) -> Option<Box<Session<D>>> {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // An error here is a connection that is gone already.
+        let peer = stream.peer_addr().ok()?.ip().to_canonical();
+        let local = stream.local_addr().ok()?.ip().to_canonical();
+        let policy = rules.policy;
+        let Some(place) = self.admission.enter(policy.max_sessions, policy.max_unauthenticated) else {
+            tracing::warn!(%peer, limit = policy.max_sessions, "connection refused: too many sessions");
+            turn_away(&stream);
+            return None;
+        };
+        let socket = SockRef::from(&stream);
+        drop(socket.set_tcp_nodelay(true));
+        // Clients send the Telnet sync before ABOR as urgent data, which would leave half of it behind.
+        drop(socket.set_out_of_band_inline(true));
+        tracing::debug!(%peer, "connection");
+        let machine = ServerSession::new(Instant::now(), rules.settings, peer);
+        let ends = Ends { local, peer, advertise: self.config.advertise };
+        let desk = Desk { shared: Arc::clone(self), policy, ends, who: None, side: None, task: "".into() };
+        let stream = Box::new(TcpHandle::from(stream));
+        Some(Box::new(Session::new(machine, stream, desk, place, drain.clone())))
+    }
+
+    /// A data side with the limits of this policy.
+    pub(crate) fn data_side(&self, policy: &Policy) -> DataSide {
+        let mut options = Options::default();
+        options.open_within = policy.connect_timeout;
+        options.stall = policy.stall_timeout;
+        options.connections = policy.max_streams;
+        DataSide::new(Arc::clone(&self.stacks), options, self.pool.clone())
+    }
+
+    fn set_policy(&self, policy: Arc<Policy>) {
+        let settings = Arc::new(settings(&self.config, &policy, &self.dsi));
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Rules { policy, settings };
+    }
+}
+
+/// What the protocol machine is to know of this server.
+fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
+    let system = rustix::system::uname();
+    let capabilities = dsi.capabilities();
+    let mut settings = Settings::new(&system.nodename().to_string_lossy(), env!("CARGO_PKG_VERSION"));
+    settings.dsi = Some(capabilities.name.to_owned());
+    settings.checksums =
+        capabilities.checksums.iter().map(|(algorithm, cost)| (algorithm.to_string(), *cost)).collect();
+    settings.third_party = config.third_party != ThirdParty::Off;
+    let mut limits = Limits::default();
+    limits.login = policy.login_timeout;
+    limits.idle = policy.idle_timeout;
+    limits.parallelism = policy.max_streams;
+    settings.limits = limits;
+    settings
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    if let IpAddr::V6(ip) = address.ip()
+        && ip.is_unspecified()
+    {
+        SockRef::from(&socket).set_only_v6(false)?;
+    }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused.
+fn turn_away(stream: &TcpStream) {
+    const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
+    drop(stream.try_write(WORDS));
+}
+
+/// Errors of one connection, which the next one does not have.
+fn is_about_the_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a session failed; this is a defect of the server");
+    }
+}

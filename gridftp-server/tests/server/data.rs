@@ -1,0 +1,344 @@
+//! Data connections in MODE S: who may be at the other end, ports, aborts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use gridftp_server::config::{PortRange, ThirdParty};
+
+use crate::support::{Data, Ftp, PATIENCE, TestServer, bytes, host_port, pasv_address};
+
+/// Connects from another loopback address than the control connection's.
+fn stranger(to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
+}
+
+#[test]
+fn files_cross_both_ways_passive_and_active() {
+    let server = TestServer::new();
+    let file = bytes(3_000_000);
+    let mut ftp = server.login();
+    assert_eq!(ftp.store("STOR f", &file).code, 226);
+    assert_eq!(server.get("f"), file);
+    assert_eq!(ftp.fetch("f"), file);
+
+    let listener = ftp.port();
+    ftp.send("RETR f");
+    let data = Data::accept(&listener);
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(data.read(), file);
+    assert_eq!(ftp.reply().code, 226);
+
+    let listener = ftp.port();
+    ftp.send("STOR g");
+    let mut data = Data::accept(&listener);
+    assert_eq!(ftp.reply().code, 150);
+    data.write(&file);
+    data.finish();
+    assert_eq!(ftp.reply().code, 226);
+    assert_eq!(server.get("g"), file);
+}
+
+#[test]
+fn epsv_and_eprt_do_the_same_over_ipv6() {
+    let Ok(_) = TcpListener::bind("[::1]:0") else {
+        eprintln!("SKIPPED: this machine has no IPv6 loopback");
+        return;
+    };
+    let server = TestServer::with(|o| o.bind = Some("::1".parse().unwrap()));
+    server.put("f", "six");
+    let mut ftp = server.login();
+    let text = ftp.ok("EPSV", 229).text();
+    let port: u16 = text.split('|').nth(3).unwrap().parse().unwrap();
+    let data = Data::connect(SocketAddr::new("::1".parse().unwrap(), port));
+    ftp.ok("RETR f", 150);
+    assert_eq!(data.read(), b"six");
+    assert_eq!(ftp.reply().code, 226);
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    ftp.ok(&format!("EPRT |2|::1|{}|", listener.local_addr().unwrap().port()), 200);
+    ftp.send("RETR f");
+    let data = Data::accept(&listener);
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(data.read(), b"six");
+    ftp.reply();
+    ftp.ok("PASV", 522);
+}
+
+#[test]
+fn empty_and_one_byte_files_cross() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    for file in [&b""[..], b"x"] {
+        assert_eq!(ftp.store("STOR f", file).code, 226);
+        assert_eq!(server.get("f"), file);
+        assert_eq!(ftp.fetch("f"), file);
+    }
+}
+
+#[test]
+fn type_a_ends_lines_as_the_network_does() {
+    let server = TestServer::new();
+    server.put("f", "a\nb\n");
+    let mut ftp = server.login();
+    ftp.ok("TYPE A", 200);
+    assert_eq!(ftp.fetch("f"), b"a\r\nb\r\n");
+    assert_eq!(ftp.store("STOR g", b"a\r\nb\r\n").code, 226);
+    assert_eq!(server.get("g"), b"a\nb\n");
+}
+
+#[test]
+fn a_stranger_who_connects_first_is_dropped_and_the_client_is_served() {
+    let server = TestServer::new();
+    server.put("f", "for the client");
+    let mut ftp = server.login();
+    let address = ftp.pasv();
+    let strangers: Vec<_> = (0..5).filter_map(|_| stranger(address).ok()).collect();
+    let data = Data::connect(address);
+    ftp.ok("RETR f", 150);
+    assert_eq!(data.read(), b"for the client");
+    assert_eq!(ftp.reply().code, 226);
+    for stranger in strangers {
+        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut byte = [0];
+        let read = std::io::Read::read(&mut &stranger, &mut byte);
+        assert!(matches!(read, Ok(0) | Err(_)), "a stranger got data");
+    }
+}
+
+#[test]
+fn port_to_another_host_needs_third_party_and_never_a_low_port() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    for line in ["PORT 127,0,0,2,200,10", "EPRT |1|127.0.0.2|51210|", "SPOR 127,0,0,2,200,10", "PORT 127,0,0,1,0,25"] {
+        let reply = ftp.cmd(line);
+        assert!(reply.code >= 500, "{line}: {reply:?}");
+    }
+    let server = TestServer::with(|o| o.third_party = Some(ThirdParty::All));
+    server.put("f", "for another host");
+    let mut ftp = server.login();
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+    ftp.ok(&format!("PORT {}", host_port(listener.local_addr().unwrap())), 200);
+    ftp.send("RETR f");
+    assert_eq!(Data::accept(&listener).read(), b"for another host");
+    let reply = ftp.cmd("PORT 127,0,0,2,0,25");
+    assert_eq!(ftp.outcome().code, 226, "{reply:?}");
+    let reply = ftp.cmd("PORT 127,0,0,1,3,255");
+    assert!(reply.code >= 500, "{reply:?}");
+    let address = ftp.pasv();
+    let mut other = stranger(address).unwrap();
+    ftp.ok("STOR g", 150);
+    std::io::Write::write_all(&mut other, b"from another host").unwrap();
+    drop(other);
+    assert_eq!(ftp.reply().code, 226);
+    assert_eq!(server.get("g"), b"from another host");
+}
+
+#[test]
+fn a_peer_that_never_connects_is_told_425() {
+    let server = TestServer::with(|o| o.connect_timeout = Some(1));
+    server.put("f", "x");
+    let mut ftp = server.login();
+    ftp.pasv();
+    ftp.ok("RETR f", 425);
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_is_told_425() {
+    let server = TestServer::new();
+    server.put("f", "x");
+    let mut ftp = server.login();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    ftp.ok(&format!("PORT {}", host_port(closed)), 200);
+    ftp.ok("RETR f", 425);
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_transfer_without_a_data_channel_is_refused() {
+    let server = TestServer::new();
+    server.put("f", "x");
+    let mut ftp = server.login();
+    ftp.ok("RETR f", 425);
+    ftp.ok("STOR g", 425);
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_peer_that_sends_nothing_is_given_up() {
+    let server = TestServer::with(|o| o.stall_timeout = Some(1));
+    let mut ftp = server.login();
+    let data = ftp.data();
+    ftp.ok("STOR f", 150);
+    assert_eq!(ftp.outcome().code, 426);
+    drop(data);
+    assert!(!server.has("f"));
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_thousand_pasvs_leave_one_port() {
+    let server = TestServer::new();
+    server.put("f", "x");
+    let mut ftp = server.login();
+    ftp.raw("PASV\r\n".repeat(1000));
+    let addresses: Vec<SocketAddr> = (0..1000).map(|_| pasv_address(&ftp.reply())).collect();
+    let (last, earlier) = addresses.split_last().unwrap();
+    let closed = earlier.iter().filter(|address| TcpStream::connect(address).is_err()).count();
+    // A port may have come up again, or another test's server may listen there by now.
+    assert!(closed > 900, "{closed} of {} are closed", earlier.len());
+    let data = Data::connect(*last);
+    ftp.ok("RETR f", 150);
+    assert_eq!(data.read(), b"x");
+    ftp.reply();
+}
+
+#[test]
+fn a_range_of_one_port_serves_one_transfer_after_another() {
+    // A port that was free a moment ago; another process may take it, then another is tried.
+    for _ in 0..20 {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = TestServer::with(|o| o.data_ports = PortRange::new(port, port));
+        server.put("f", "x");
+        let mut ftp = server.login();
+        let mut other = server.login();
+        if ftp.cmd("PASV").code == 425 {
+            continue;
+        }
+        let refused = other.ok("PASV", 425);
+        assert!(refused.text().contains("port"), "{refused:?}");
+        for _ in 0..5 {
+            let address = ftp.pasv();
+            assert_eq!(address.port(), port);
+            let data = Data::connect(address);
+            ftp.ok("RETR f", 150);
+            assert_eq!(data.read(), b"x");
+            assert_eq!(ftp.reply().code, 226);
+        }
+        return;
+    }
+    panic!("no port stayed free");
+}
+
+#[test]
+fn the_advertised_address_is_told_to_clients() {
+    let server = TestServer::with(|o| o.advertise = Some("203.0.113.9".parse().unwrap()));
+    let mut ftp = server.login();
+    assert_eq!(ftp.pasv().ip(), "203.0.113.9".parse::<IpAddr>().unwrap());
+    assert!(ftp.ok("SPAS", 229).text().contains("203,0,113,9,"));
+}
+
+#[test]
+fn delayed_passive_gives_the_address_with_the_transfer() {
+    let server = TestServer::new();
+    server.put("f", "late");
+    let mut ftp = server.login();
+    ftp.ok("OPTS PASV AllowDelayed=1;", 200);
+    ftp.ok("PASV", 200);
+    ftp.send("RETR f");
+    let reply = ftp.reply();
+    assert_eq!(reply.code, 127);
+    let data = Data::connect(pasv_address(&reply));
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(data.read(), b"late");
+    assert_eq!(ftp.reply().code, 226);
+    ftp.ok("EPSV", 200);
+    ftp.send("RETR f");
+    let text = ftp.reply().text();
+    assert!(text.starts_with("129 "), "{text}");
+    let port: u16 = text.split('|').nth(3).unwrap().parse().unwrap();
+    let data = Data::connect(([127, 0, 0, 1], port).into());
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(data.read(), b"late");
+    assert_eq!(ftp.reply().code, 226);
+}
+
+/// Starts a RETR that cannot end, because nobody reads.
+fn stuck_retr(server: &TestServer) -> (Ftp, Data) {
+    let file = std::fs::File::create(server.root.join("big")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let mut ftp = server.login();
+    let data = ftp.data();
+    ftp.ok("RETR big", 150);
+    (ftp, data)
+}
+
+#[test]
+fn abor_ends_the_transfer_and_keeps_the_session() {
+    let server = TestServer::new();
+    server.put("f", "x");
+    let (mut ftp, data) = stuck_retr(&server);
+    // As clients send it: interrupt, synch as urgent data, then the command.
+    ftp.raw(b"\xff\xf4\xff");
+    socket2::SockRef::from(&ftp.stream).send_out_of_band(b"\xf2").unwrap();
+    ftp.raw("ABOR\r\n");
+    assert_eq!(ftp.reply().code, 426);
+    assert_eq!(ftp.reply().code, 226);
+    drop(data);
+    assert_eq!(ftp.fetch("f"), b"x");
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_transfer() {
+    let server = TestServer::new();
+    let (ftp, data) = stuck_retr(&server);
+    drop(ftp);
+    server.wait_for_sessions(0);
+    drop(data);
+}
+
+#[test]
+fn a_slow_reader_stops_nobody_else() {
+    let server = TestServer::new();
+    server.put("f", bytes(1 << 20));
+    let stuck: Vec<_> = (0..20).map(|_| stuck_retr(&server)).collect();
+    let start = Instant::now();
+    assert_eq!(server.login().fetch("f").len(), 1 << 20);
+    assert!(start.elapsed() < Duration::from_secs(5));
+    drop(stuck);
+}
+
+#[test]
+fn a_file_removed_in_mid_transfer_is_sent_whole_or_reported() {
+    let server = TestServer::new();
+    let file = bytes(8 << 20);
+    let path = server.put("f", &file);
+    let mut ftp = server.login();
+    let data = ftp.data();
+    ftp.ok("RETR f", 150);
+    std::fs::remove_file(path).unwrap();
+    let got = data.read();
+    let reply = ftp.reply();
+    assert!(matches!(reply.code, 226 | 451), "{reply:?}");
+    assert_eq!(got.len(), file.len());
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_file_cut_short_in_mid_transfer_is_reported() {
+    let server = TestServer::new();
+    let (mut ftp, data) = stuck_retr(&server);
+    std::fs::File::options().write(true).open(server.root.join("big")).unwrap().set_len(1 << 20).unwrap();
+    let mut data = data.0;
+    let drained = std::io::copy(&mut data, &mut std::io::sink());
+    let reply = ftp.reply();
+    assert!(matches!(reply.code, 451 | 426), "{reply:?}");
+    assert!(drained.is_err() || drained.unwrap() < 1 << 30);
+    ftp.ok("NOOP", 200);
+}
+
+#[test]
+fn a_new_pasv_drops_the_connection_of_the_old_one() {
+    let server = TestServer::new();
+    server.put("f", "new");
+    let mut ftp = server.login();
+    let old = ftp.data();
+    let data = ftp.data();
+    ftp.ok("RETR f", 150);
+    assert_eq!(data.read(), b"new");
+    assert_eq!(ftp.reply().code, 226);
+    let mut byte = [0];
+    assert!(matches!(std::io::Read::read(&mut &old.0, &mut byte), Ok(0) | Err(_)));
+}

@@ -1,0 +1,306 @@
+//! The daemon as a process: its flags, its files, its signals, and what it leaves when it is killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use crate::support::{Ftp, PATIENCE, bytes, hidden};
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_gridftp-server"))
+}
+
+/// A running daemon, killed when dropped.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Daemon {
+    fn start(root: &Path, flags: &[&str]) -> Self {
+        let mut child = program()
+            .args(["--bind", "127.0.0.1", "--port", "0", "--root"])
+            .arg(root)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").expect(&line).parse().unwrap();
+        Self { child, address }
+    }
+
+    fn login(&self) -> Ftp {
+        let mut ftp = Ftp::connect(self.address);
+        ftp.login("anonymous", "x");
+        ftp.ok("TYPE I", 200);
+        ftp
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the end; the exit status and the log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            std::thread::yield_now();
+        };
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (status.code(), log)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn sigterm_lets_a_transfer_end_and_then_stops() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut idle = daemon.login();
+    let mut ftp = daemon.login();
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(b"before ");
+    daemon.signal("TERM");
+    assert_eq!(idle.reply().code, 421, "an idle session is sent away");
+    assert!(std::net::TcpStream::connect(daemon.address).is_err() || idle.try_reply().is_none());
+    data.write(b"and after");
+    data.finish();
+    assert_eq!(ftp.outcome().code, 226);
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0), "{log}");
+    assert_eq!(fs::read(root.path().join("f")).unwrap(), b"before and after");
+}
+
+#[test]
+fn sigterm_ends_a_transfer_that_takes_too_long() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw", "--drain-timeout", "1"]);
+    let mut ftp = daemon.login();
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(b"never ends");
+    daemon.signal("TERM");
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(!root.path().join("f").exists());
+}
+
+#[test]
+fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
+    let root = tempfile::tempdir().unwrap();
+    let file = bytes(2_000_000);
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    ftp.ok("MODE E", 200);
+    ftp.ok("TREV RESTART 1", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.block(0, 0, &file[..500_000]);
+    data.block(0, 700_000, &file[700_000..900_000]);
+    // The marker says what is safe; nothing else is relied on.
+    let marker = loop {
+        let reply = ftp.reply();
+        if reply.code == 111 {
+            break reply;
+        }
+    };
+    daemon.signal("KILL");
+    let (status, _) = daemon.end();
+    assert_eq!(status, None);
+    assert!(!root.path().join("f").exists());
+
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    ftp.ok("MODE E", 200);
+    let held = marker.text().replace("111 Range Marker ", "");
+    ftp.ok(&format!("REST {held}"), 350);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    // What the marker named is not sent again, but may come in one piece around it.
+    let spans: Vec<(usize, usize)> = held
+        .split(',')
+        .map(|span| span.split_once('-').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).unwrap())
+        .collect();
+    let mut at = 0;
+    for (start, end) in spans.into_iter().chain([(file.len(), file.len())]) {
+        if start > at {
+            data.block(0, at as u64, &file[at..start]);
+        }
+        at = end;
+    }
+    data.end(1);
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 226, "{reply:?}");
+    assert!(fs::read(root.path().join("f")).unwrap() == file);
+    assert_eq!(hidden(root.path()), Vec::<String>::new());
+}
+
+#[test]
+fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("gridftp.toml");
+    fs::write(&config, "anonymous = \"ro\"\n").unwrap();
+    let daemon = Daemon::start(root.path(), &["--config", config.to_str().unwrap(), "--login-delay", "0"]);
+    daemon.login();
+    let until = |wanted: u16| {
+        let start = Instant::now();
+        loop {
+            let mut ftp = Ftp::connect(daemon.address);
+            ftp.ok("USER anonymous", 331);
+            if ftp.cmd("PASS x").code == wanted {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {wanted} after the reload");
+        }
+    };
+    fs::write(&config, "max-sessions = 5\n").unwrap();
+    daemon.signal("HUP");
+    until(530);
+    fs::write(&config, "anonymous = \"rw\"\n").unwrap();
+    daemon.signal("HUP");
+    until(230);
+    fs::write(&config, "anonymos = \"ro\"\n").unwrap();
+    daemon.signal("HUP");
+    daemon.login();
+    daemon.signal("TERM");
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0));
+    assert!(log.contains("kept as it was") && log.contains("line 1, column 1"), "{log}");
+}
+
+#[test]
+fn every_transfer_leaves_a_line_failed_ones_too() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("f"), "12345").unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "ro", "--log-format", "json"]);
+    let mut ftp = daemon.login();
+    ftp.ok("SITE TASKID job-7", 250);
+    assert_eq!(ftp.fetch("f"), b"12345");
+    ftp.pasv();
+    ftp.ok("RETR nothing", 550);
+    drop(ftp);
+    daemon.signal("TERM");
+    let (_, log) = daemon.end();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("\"message\":\"transfer\"")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for wanted in
+        ["\"user\":\"anonymous\"", "\"path\":\"/f\"", "\"bytes\":5", "\"streams\":1", "\"task\":\"job-7\"", "\"result\":\"ok\"", "\"seconds\":"]
+    {
+        assert!(lines[0].contains(wanted), "{wanted} is missing in {}", lines[0]);
+    }
+    assert!(lines[1].contains("/nothing") && !lines[1].contains("\"ok\""), "{}", lines[1]);
+}
+
+#[test]
+fn passwords_never_reach_the_log() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "ro", "--log-level", "trace", "--login-delay", "0"]);
+    let mut ftp = Ftp::connect(daemon.address);
+    ftp.ok("USER eve", 331);
+    ftp.ok("PASS hunter22", 530);
+    ftp.raw("PASSWORD hunter22\r\n");
+    ftp.reply();
+    drop(ftp);
+    daemon.signal("TERM");
+    let (_, log) = daemon.end();
+    assert!(!log.contains("hunter22"), "{log}");
+}
+
+#[test]
+fn without_anybody_to_let_in_the_log_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &[]);
+    daemon.signal("TERM");
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0));
+    assert!(log.contains("nobody can log in"), "{log}");
+}
+
+#[test]
+fn mistakes_at_the_start_are_explained() {
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("gridftp.toml");
+    fs::write(&config, "port = 0\n\nmax-sesions = 5\n").unwrap();
+    let output = run(program().arg("--config").arg(&config));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("line 3, column 1") && text.contains("max-sesions"), "{text}");
+
+    let output = run(program().args(["--port", "0", "--bind", "127.0.0.1"]));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("--root"), "{text}");
+
+    let output = run(program().args(["--port", "0", "--root", "/nonexistent/tree"]));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("/nonexistent/tree"), "{text}");
+}
+
+#[test]
+fn help_explains_every_option() {
+    let output = run(program().arg("--help"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for flag in [
+        "--config", "--bind", "--port", "--root", "--anonymous", "--users", "--data-ports", "--advertise",
+        "--max-sessions", "--idle-timeout", "--log-format", "--third-party", "--in-place", "--sync-writes",
+    ] {
+        assert!(text.contains(flag), "{flag} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn passwd_makes_lines_that_let_people_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("users");
+    for (name, password) in [("ann", "one"), ("bob", "two"), ("ann", "three")] {
+        let mut child = program()
+            .args(["passwd", name, "--users"])
+            .arg(&users)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(fs::read_to_string(&users).unwrap().lines().count(), 2);
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--users", users.to_str().unwrap(), "--login-delay", "0"]);
+    for (name, password, code) in [("ann", "three", 230), ("ann", "one", 530), ("bob", "two", 230)] {
+        let mut ftp = Ftp::connect(daemon.address);
+        ftp.ok(&format!("USER {name}"), 331);
+        ftp.ok(&format!("PASS {password}"), code);
+    }
+    let output = run(program().args(["passwd", "a b"]));
+    assert!(!output.status.success());
+}
+
+#[test]
+fn the_null_backend_serves_zeros() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--backend", "null", "--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    assert_eq!(ftp.fetch("/1M").len(), 1 << 20);
+    assert_eq!(ftp.store("STOR /x", &bytes(100_000)).code, 226);
+}

@@ -1,0 +1,380 @@
+//! A server of its own for each test, on port 0 over a temporary tree, and a raw client to talk to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gridftp_dsi_posix::Posix;
+use gridftp_server::config::{Access, Config, Options};
+use gridftp_server::{Control, Server};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Longest wait for anything: a hang is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server; dropping it ends its sessions and removes its tree.
+pub struct TestServer {
+    pub address: SocketAddr,
+    pub root: PathBuf,
+    pub control: Control<Posix>,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<JoinHandle<()>>,
+    runtime: Option<Runtime>,
+    _dir: TempDir,
+}
+
+impl TestServer {
+    /// A server that anonymous users may write to.
+    pub fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// The same, with options changed.
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("tree");
+        fs::create_dir(&root).unwrap();
+        let mut options = Options::default();
+        options.bind = Some([127, 0, 0, 1].into());
+        options.port = Some(0);
+        options.anonymous = Some(Access::Rw);
+        options.login_delay = Some(0);
+        change(&mut options);
+        if let Some(elsewhere) = &options.root {
+            fs::create_dir_all(elsewhere).unwrap();
+        }
+        let root = options.root.clone().unwrap_or(root);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let config = Config::check(&options).unwrap();
+        let server = {
+            let _inside = runtime.enter();
+            Server::bind(config, Posix::open(&root).unwrap()).unwrap()
+        };
+        let (address, control) = (server.local_addr(), server.control());
+        let (stop, stopped) = oneshot::channel();
+        let served = runtime.spawn(server.run(async {
+            drop(stopped.await);
+        }));
+        Self { address, root, control, stop: Some(stop), served: Some(served), runtime: Some(runtime), _dir: dir }
+    }
+
+    /// Asks the server to stop.
+    pub fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has stopped.
+    pub fn wait(&mut self) {
+        let served = self.served.take().unwrap();
+        let runtime = self.runtime.as_ref().unwrap();
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, served).await }).expect("it stops").unwrap();
+    }
+
+    /// Writes a file into the tree.
+    pub fn put(&self, name: &str, data: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root.join(name);
+        fs::write(&path, data).unwrap();
+        path
+    }
+
+    /// Reads a file of the tree.
+    pub fn get(&self, name: &str) -> Vec<u8> {
+        fs::read(self.root.join(name)).unwrap()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.root.join(name).exists()
+    }
+
+    /// A connection whose greeting was read.
+    pub fn connect(&self) -> Ftp {
+        Ftp::connect(self.address)
+    }
+
+    /// An anonymous session in TYPE I.
+    pub fn login(&self) -> Ftp {
+        let mut ftp = self.connect();
+        ftp.login("anonymous", "test@");
+        ftp.ok("TYPE I", 200);
+        ftp
+    }
+
+    /// Waits until that many sessions are left.
+    pub fn wait_for_sessions(&self, wanted: usize) {
+        let start = std::time::Instant::now();
+        while self.control.sessions() != wanted {
+            assert!(start.elapsed() < PATIENCE, "{} sessions, not {wanted}", self.control.sessions());
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(PATIENCE);
+        }
+    }
+}
+
+/// One whole reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub code: u16,
+    pub lines: Vec<String>,
+}
+
+impl Reply {
+    pub fn text(&self) -> String {
+        self.lines.join("\n")
+    }
+}
+
+/// The client's end of a control connection.
+pub struct Ftp {
+    pub stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Ftp {
+    pub fn connect(address: SocketAddr) -> Self {
+        let mut ftp = Self::silent(TcpStream::connect(address).unwrap());
+        assert_eq!(ftp.reply().code, 220);
+        ftp
+    }
+
+    /// Takes a connection whose greeting was not read yet.
+    pub fn silent(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, reader }
+    }
+
+    pub fn login(&mut self, user: &str, password: &str) {
+        self.ok(&format!("USER {user}"), 331);
+        self.ok(&format!("PASS {password}"), 230);
+    }
+
+    /// Sends bytes as they are.
+    pub fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Sends a line without waiting.
+    pub fn send(&mut self, line: &str) {
+        self.raw(format!("{line}\r\n"));
+    }
+
+    /// The next reply; `None` when the server closed.
+    pub fn try_reply(&mut self) -> Option<Reply> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = Vec::new();
+            match self.reader.read_until(b'\n', &mut line) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no reply: {error}; so far {lines:?}"),
+            }
+            assert!(line.ends_with(b"\r\n"), "{:?}", String::from_utf8_lossy(&line));
+            line.truncate(line.len() - 2);
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let code = line.get(..3).and_then(|code| code.parse().ok());
+            let last = code.is_some() && line.as_bytes().get(3) == Some(&b' ');
+            lines.push(line);
+            if let (Some(code), true) = (code, last) {
+                return Some(Reply { code, lines });
+            }
+        }
+    }
+
+    pub fn reply(&mut self) -> Reply {
+        self.try_reply().expect("the server closed the connection")
+    }
+
+    /// The next reply that is not a marker.
+    pub fn outcome(&mut self) -> Reply {
+        loop {
+            let reply = self.reply();
+            if !matches!(reply.code, 111 | 112 | 113) {
+                return reply;
+            }
+        }
+    }
+
+    pub fn cmd(&mut self, line: &str) -> Reply {
+        self.send(line);
+        self.reply()
+    }
+
+    /// Sends a line that must be answered with this code.
+    #[track_caller]
+    pub fn ok(&mut self, line: &str, code: u16) -> Reply {
+        let reply = self.cmd(line);
+        assert_eq!(reply.code, code, "{line}: {reply:?}");
+        reply
+    }
+
+    /// Reads to the end: nothing but these last replies may come.
+    pub fn rest(&mut self) -> Vec<Reply> {
+        std::iter::from_fn(|| self.try_reply()).collect()
+    }
+
+    /// Sends PASV and gives the address.
+    #[track_caller]
+    pub fn pasv(&mut self) -> SocketAddr {
+        pasv_address(&self.ok("PASV", 227))
+    }
+
+    /// Sends PASV and connects.
+    pub fn data(&mut self) -> Data {
+        Data::connect(self.pasv())
+    }
+
+    /// Listens on a port of ours and tells the server to connect to it.
+    pub fn port(&mut self) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        self.ok(&format!("PORT {}", host_port(listener.local_addr().unwrap())), 200);
+        listener
+    }
+
+    /// Fetches a file in MODE S.
+    pub fn fetch(&mut self, path: &str) -> Vec<u8> {
+        self.get(&format!("RETR {path}"))
+    }
+
+    /// Runs a command that sends in MODE S, and gives what it sends.
+    #[track_caller]
+    pub fn get(&mut self, command: &str) -> Vec<u8> {
+        let data = self.data();
+        self.ok(command, 150);
+        let bytes = data.read();
+        let reply = self.reply();
+        assert_eq!(reply.code, 226, "{command}: {reply:?}");
+        bytes
+    }
+
+    /// Runs a command that stores in MODE S.
+    #[track_caller]
+    pub fn store(&mut self, command: &str, bytes: &[u8]) -> Reply {
+        let mut data = self.data();
+        self.ok(command, 150);
+        data.write(bytes);
+        data.finish();
+        self.outcome()
+    }
+}
+
+/// The address of a 227.
+pub fn pasv_address(reply: &Reply) -> SocketAddr {
+    let text = reply.text();
+    let inner = text.split_once('(').unwrap().1.split_once(')').unwrap().0;
+    let n: Vec<u8> = inner.split(',').map(|n| n.parse().unwrap()).collect();
+    SocketAddr::from(([n[0], n[1], n[2], n[3]], u16::from_be_bytes([n[4], n[5]])))
+}
+
+/// The `h,h,h,h,p,p` of PORT.
+pub fn host_port(address: SocketAddr) -> String {
+    let [high, low] = address.port().to_be_bytes();
+    format!("{},{high},{low}", address.ip().to_string().replace('.', ","))
+}
+
+/// The client's end of a data connection.
+pub struct Data(pub TcpStream);
+
+impl Data {
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub fn accept(listener: &TcpListener) -> Self {
+        Self::over(listener.accept().unwrap().0)
+    }
+
+    fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// Ends our direction in good order.
+    pub fn finish(self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads to the end.
+    pub fn read(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Closes with a reset.
+    pub fn reset(self) {
+        let linger = socket2::SockRef::from(&self.0);
+        linger.set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Sends one MODE E block.
+    pub fn block(&mut self, flags: u8, offset: u64, payload: &[u8]) {
+        self.write(&header(flags, payload.len() as u64, offset));
+        self.write(payload);
+    }
+
+    /// Sends EOF and EOD, announcing so many connections.
+    pub fn end(&mut self, connections: u64) {
+        self.write(&header(EOF | EOD, 0, connections));
+    }
+
+    /// Reads one MODE E block: flags, offset, payload.
+    pub fn read_block(&mut self) -> (u8, u64, Vec<u8>) {
+        let mut head = [0; 17];
+        self.0.read_exact(&mut head).unwrap();
+        let count = u64::from_be_bytes(head[1..9].try_into().unwrap());
+        let offset = u64::from_be_bytes(head[9..17].try_into().unwrap());
+        if head[0] & EOF != 0 {
+            return (head[0], offset, Vec::new());
+        }
+        let mut payload = vec![0; count.try_into().unwrap()];
+        self.0.read_exact(&mut payload).unwrap();
+        (head[0], offset, payload)
+    }
+}
+
+pub const EOF: u8 = 0x40;
+pub const EOD: u8 = 0x08;
+pub const CLOSE: u8 = 0x04;
+
+/// A MODE E header.
+pub fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
+    let mut head = [flags; 17];
+    head[1..9].copy_from_slice(&count.to_be_bytes());
+    head[9..17].copy_from_slice(&offset.to_be_bytes());
+    head
+}
+
+/// So many bytes that repeat late.
+pub fn bytes(n: usize) -> Vec<u8> {
+    (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+/// Names of a directory that a plain listing of it would not show.
+pub fn hidden(root: &Path) -> Vec<String> {
+    fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with('.'))
+        .collect()
+}

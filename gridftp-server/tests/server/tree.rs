@@ -1,0 +1,199 @@
+//! Names, listings and checksums, and paths that try to leave the tree.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use crate::support::{TestServer, bytes, hidden};
+
+#[test]
+fn paths_cannot_leave_the_tree() {
+    let server = TestServer::new();
+    fs::write(server.root.parent().unwrap().join("outside"), "secret").unwrap();
+    symlink("../outside", server.root.join("up")).unwrap();
+    symlink("/proc/self/root/etc/passwd", server.root.join("magic")).unwrap();
+    symlink("/etc", server.root.join("etc")).unwrap();
+    let mut ftp = server.login();
+    for path in [
+        "../outside",
+        "/../outside",
+        "/../../../etc/passwd",
+        "up",
+        "magic",
+        "etc/passwd",
+        "./../../outside",
+        "..%2foutside",
+        "~root/x",
+        "..\\outside",
+    ] {
+        ftp.pasv();
+        ftp.ok(&format!("RETR {path}"), 550);
+        ftp.pasv();
+        let reply = ftp.cmd(&format!("STOR {path}/x"));
+        assert!(reply.code >= 500, "{path}: {reply:?}");
+    }
+    assert_eq!(fs::read(server.root.parent().unwrap().join("outside")).unwrap(), b"secret");
+}
+
+#[test]
+fn fifos_are_refused_without_waiting() {
+    let server = TestServer::new();
+    let fifo = server.root.join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut ftp = server.login();
+    ftp.pasv();
+    ftp.ok("RETR fifo", 550);
+    ftp.ok("CKSM MD5 0 -1 fifo", 550);
+}
+
+#[test]
+fn directories_and_names_change_as_asked() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    ftp.ok("MKD d", 257);
+    ftp.ok("MKD d", 553);
+    ftp.ok("CWD d", 250);
+    assert_eq!(ftp.store("STOR f", b"hello").code, 226);
+    ftp.ok("SIZE f", 213);
+    ftp.ok("CDUP", 250);
+    ftp.ok("RMD d", 550);
+    ftp.ok("RNFR d/f", 350);
+    ftp.ok("RNTO g", 250);
+    ftp.ok("RMD d", 250);
+    ftp.ok("DELE g", 250);
+    ftp.ok("DELE g", 550);
+    ftp.ok("RNFR nothing", 550);
+    assert_eq!(fs::read_dir(&server.root).unwrap().count(), 0);
+}
+
+#[test]
+fn metadata_is_read_and_set() {
+    let server = TestServer::new();
+    server.put("f", "12345");
+    let mut ftp = server.login();
+    ftp.ok("MFMT 20200102030405 f", 250);
+    assert_eq!(ftp.ok("MDTM f", 213).text(), "213 20200102030405");
+    ftp.ok("SITE CHMOD 0600 f", 250);
+    let mode = fs::metadata(server.root.join("f")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    let facts = ftp.ok("MLST f", 250).text();
+    assert!(facts.contains("Size=5;") && facts.contains("Type=file;") && facts.contains("UNIX.mode=0600;"), "{facts}");
+    ftp.ok("SITE TRNC 2 f", 250);
+    assert_eq!(server.get("f"), b"12");
+    ftp.ok("SITE UTIME 20210102030405 f", 250);
+    assert_eq!(ftp.ok("MDTM f", 213).text(), "213 20210102030405");
+}
+
+#[test]
+fn utf8_names_work_on_a_clear_channel() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    ftp.ok("MKD €uro ñ", 257);
+    assert!(server.has("€uro ñ"));
+    assert!(String::from_utf8(ftp.get("NLST /")).unwrap().contains("€uro ñ\r\n"));
+}
+
+#[test]
+fn listings_show_the_same_directory_in_every_form() {
+    let server = TestServer::new();
+    fs::create_dir_all(server.root.join("d/sub")).unwrap();
+    server.put("d/a file", "abc");
+    server.put("d/sub/deep", "x");
+    let mut ftp = server.login();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let names = text(ftp.get("NLST d"));
+    let mut names: Vec<&str> = names.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a file", "sub"]);
+    let long = text(ftp.get("LIST -la d"));
+    assert!(long.lines().any(|l| l.starts_with("-rw") && l.ends_with(" a file")), "{long}");
+    assert!(long.lines().any(|l| l.starts_with('d') && l.ends_with(" sub")), "{long}");
+    let facts = text(ftp.get("MLSD d"));
+    assert!(facts.lines().any(|l| l.starts_with("Type=cdir;") && l.ends_with(" .")), "{facts}");
+    assert!(facts.lines().any(|l| l.contains("Size=3;") && l.ends_with("; a file")), "{facts}");
+    let tree = text(ftp.get("MLSR d"));
+    assert!(tree.lines().any(|l| l.ends_with("; sub/deep")), "{tree}");
+    assert!(ftp.ok("MLSC d", 250).text().contains("; a file"));
+    assert!(ftp.ok("STAT d", 213).text().contains(" a file"));
+    assert!(text(ftp.get("MLSD d/sub/deep")).contains("; deep") || text(ftp.get("LIST d/sub/deep")).contains("deep"));
+    ftp.pasv();
+    ftp.ok("MLSD nothing", 550);
+}
+
+#[test]
+fn a_name_with_a_line_feed_cannot_forge_an_entry() {
+    let server = TestServer::new();
+    server.put("a\r\nType=file; forged", "");
+    let listing = String::from_utf8(server.login().get("MLSD /")).unwrap();
+    assert!(!listing.lines().any(|line| line.ends_with("; forged") && line.starts_with("Type=file; ")), "{listing}");
+    assert_eq!(listing.lines().count(), 3, "{listing}");
+}
+
+#[test]
+fn a_large_directory_is_listed_whole() {
+    let server = TestServer::new();
+    for i in 0..12_000 {
+        server.put(&format!("file number {i}"), "");
+    }
+    let mut ftp = server.login();
+    let listing = ftp.get("MLSD /");
+    assert_eq!(listing.windows(2).filter(|pair| pair == b"\r\n").count(), 12_002);
+    ftp.ok("MLSC /", 550);
+}
+
+#[test]
+fn checksums_of_regions_match() {
+    let server = TestServer::new();
+    server.put("f", "123456789");
+    let mut ftp = server.login();
+    for (command, digest) in [
+        ("CKSM MD5 0 -1 f", "25f9e794323b453885f5181f1b624d0b"),
+        ("CKSM md5 0 9 f", "25f9e794323b453885f5181f1b624d0b"),
+        ("CKSM ADLER32 0 -1 f", "091e01de"),
+        ("CKSM CRC32C 0 -1 f", "e3069283"),
+        ("CKSM SHA1 0 -1 f", "f7c3bc1d808e04732adf679965ccc34ca7ae3441"),
+        ("CKSM MD5 8 1 f", "45c48cce2e2d7fbdea1afc51c7c6ad26"),
+    ] {
+        assert_eq!(ftp.ok(command, 213).text(), format!("213 {digest}"), "{command}");
+    }
+    let reply = ftp.cmd("CKSM MD4 0 -1 f");
+    assert!(reply.code >= 500, "{reply:?}");
+    ftp.ok("CKSM MD5 0 -1 nothing", 550);
+}
+
+#[test]
+fn an_upload_that_must_hash_to_something_else_is_refused() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    ftp.ok("SCKS MD5 25f9e794323b453885f5181f1b624d0b", 200);
+    assert_eq!(ftp.store("STOR f", b"123456789").code, 226);
+    ftp.ok("SCKS MD5 25f9e794323b453885f5181f1b624d0b", 200);
+    assert_eq!(ftp.store("STOR g", b"12345678").code, 550);
+    assert!(!server.has("g"), "{:?}", hidden(&server.root));
+}
+
+#[test]
+fn a_tree_is_removed_without_following_links() {
+    let server = TestServer::new();
+    fs::create_dir_all(server.root.join("d/e/f")).unwrap();
+    server.put("d/e/f/x", bytes(10));
+    server.put("kept", "kept");
+    symlink("../kept", server.root.join("d/link")).unwrap();
+    let mut ftp = server.login();
+    ftp.ok("SITE RDEL d", 250);
+    assert!(!server.has("d") && server.has("kept"));
+    let reply = ftp.cmd("SITE RDEL /");
+    assert!(reply.code >= 500, "{reply:?}");
+    assert!(server.has("kept"));
+}
+
+#[test]
+fn links_are_made_and_shown() {
+    let server = TestServer::new();
+    server.put("f", "abc");
+    let mut ftp = server.login();
+    ftp.ok("SITE SYMLINKFROM f", 350);
+    ftp.ok("SITE SYMLINKTO l", 250);
+    assert_eq!(fs::read_link(server.root.join("l")).unwrap().as_os_str(), "f");
+    assert_eq!(ftp.fetch("l"), b"abc");
+}
