@@ -180,6 +180,55 @@ fn gridftp_cp_leaves_no_half_file() -> Result<()> {
     Ok(())
 }
 
+/// Copies into a server through a slow relay that breaks after the server has sent a marker, and expects the client to
+/// continue from there.
+fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> {
+    const SLOW_SIZE: u64 = 40_000_003;
+    let Some(mut command) = client.command()? else {
+        return Ok(());
+    };
+    let Some((from, to)) = client.places(way)? else {
+        return Ok(());
+    };
+    from.tree.file("file", SLOW_SIZE, 11)?;
+    let host = to.host.as_ref().context("a server receives")?;
+    // Four connections move about 4.5 MB/s together: the break comes well after the marker of the fifth second.
+    let relay = Relay::paced(
+        host.addr(),
+        Break::Everything {
+            after: SLOW_SIZE * 3 / 4,
+        },
+        1_150_000,
+    )?;
+    command
+        .args(flags)
+        .args([from.url("file"), host.url_at(relay.addr(), "file")]);
+    let finished = run(&mut command, LIMIT)?.ok().with_context(|| to.said())?;
+    ensure!(
+        sha256(&from.path("file"))? == sha256(&to.path("file"))?,
+        "the copy differs"
+    );
+    let most = SLOW_SIZE * 7 / 4 - 10_000_000;
+    let continued = relay.broke() && relay.passed() < most;
+    ensure!(
+        continued,
+        "{} bytes for a file of {SLOW_SIZE}: {}",
+        relay.passed(),
+        finished.report()
+    );
+    Ok(())
+}
+
+#[test]
+fn globus_url_copy_continues_by_our_markers() -> Result<()> {
+    continues_by_markers(Client::Guc, Way::ToOurs, GUC_E)
+}
+
+#[test]
+fn gridftp_cp_continues_by_globus_markers() -> Result<()> {
+    continues_by_markers(Client::Cp, Way::Put, CP_E)
+}
+
 /// A restart moves only what is missing: the relay sees less than twice the file.
 #[test]
 fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {

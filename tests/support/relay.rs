@@ -38,6 +38,7 @@ pub struct Relay(Arc<Shared>);
 struct Shared {
     addr: SocketAddr,
     plan: Break,
+    rate: u64,
     /// Payload bytes passed so far.
     passed: AtomicU64,
     broken: AtomicBool,
@@ -50,11 +51,17 @@ struct Shared {
 impl Relay {
     /// Starts a relay before `server`.
     pub fn start(server: SocketAddr, plan: Break) -> Result<Self> {
+        Self::paced(server, plan, 0)
+    }
+
+    /// Starts a relay whose data connections pass so many bytes per second each until the break; 0 is without limit.
+    pub fn paced(server: SocketAddr, plan: Break, rate: u64) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             addr,
             plan,
+            rate,
             passed: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -182,6 +189,11 @@ impl Shared {
             let n = from.read(&mut block)?;
             if n == 0 {
                 return Ok(());
+            }
+            if !self.broken.load(Ordering::SeqCst)
+                && let Some(pause) = (n as u64 * 1_000_000).checked_div(self.rate)
+            {
+                thread::sleep(Duration::from_micros(pause));
             }
             to.write_all(block.get(..n).unwrap_or_default())?;
             let passed = self.passed.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
