@@ -4,7 +4,7 @@
 //!
 //! | Module | What it reads and writes | Where that is specified |
 //! | --- | --- | --- |
-//! | [`line`] | lines, Telnet commands | RFC 959 §5.3, RFC 854 |
+//! | [`mod@line`] | lines, Telnet commands | RFC 959 §5.3, RFC 854 |
 //! | [`command`], [`parse`] | commands | RFC 959 §4.1, RFC 2389, RFC 2428, RFC 3659, GFD.20 |
 //! | [`opts`] | `OPTS` | RFC 2389 §4, RFC 3659 §7.9, GFD.20 |
 //! | [`reply`], [`reply_parser`] | replies | RFC 959 §4.2 |

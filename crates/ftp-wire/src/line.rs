@@ -229,3 +229,7 @@ impl LineSplitter {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

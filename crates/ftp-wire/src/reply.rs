@@ -247,3 +247,7 @@ fn safe(mut line: Vec<u8>) -> Vec<u8> {
     }
     line
 }
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -74,7 +74,7 @@ impl ReplyParser {
     pub fn next_reply(&mut self) -> Option<Result<Reply, BadReply>> {
         while self.failed.is_none() {
             let Some(line) = self.next_line() else {
-                let unfinished = self.raw.len() - self.head;
+                let unfinished = self.raw.strip_suffix(b"\r").unwrap_or(&self.raw).len();
                 let held = self.open.as_ref().map_or(0, |open| open.bytes);
                 if unfinished.saturating_add(held) > self.limit {
                     self.fail(BadReply::TooLong { limit: self.limit });
@@ -113,14 +113,15 @@ impl ReplyParser {
 
     /// Adds a line; gives the reply it completes.
     fn take_line(&mut self, line: Vec<u8>) -> Option<Reply> {
+        let held = self.open.as_ref().map_or(0, |open| open.bytes + 2);
+        if held.saturating_add(line.len()) > self.limit {
+            self.fail(BadReply::TooLong { limit: self.limit });
+            return None;
+        }
         let Some(mut open) = self.open.take() else {
             return self.begin(&line);
         };
         open.bytes += line.len() + 2;
-        if open.bytes > self.limit {
-            self.fail(BadReply::TooLong { limit: self.limit });
-            return None;
-        }
         match split(&line) {
             Some((code, b' ', text)) if code == open.code => {
                 open.lines.push(text.to_vec());
@@ -216,3 +217,7 @@ fn split(line: &[u8]) -> Option<(Code, u8, &[u8])> {
         Some(_) => None,
     }
 }
+
+#[cfg(test)]
+#[path = "reply_parser_tests.rs"]
+mod tests;

@@ -230,6 +230,9 @@ impl Site {
                 if let Some((algorithm, digest)) = &attr.checksum {
                     line.append(format_args!("x.checksum.{algorithm}={digest};"));
                 }
+                if attr.modified.is_none() && attr.checksum.is_none() {
+                    line.append(";");
+                }
             }
             Self::Restrict(paths) => line.show(format_args!("RESTRICT {paths}")),
             Self::Chroot(path) => line.on_path("CHROOT", path),
@@ -307,3 +310,7 @@ impl fmt::Display for Command {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+//! What goes over the wire, what a log shows, and text that tries to carry a second command.
+
+use super::*;
+use crate::command::Secret;
+
+fn wire(command: &Command) -> Vec<u8> {
+    let mut out = Vec::new();
+    command.write_to(&mut out);
+    out
+}
+
+fn path(text: &str) -> FtpPath {
+    FtpPath::new(text).unwrap()
+}
+
+#[test]
+fn secrets_are_sent_but_not_shown() {
+    let pass = Command::Pass(Secret::new("hunter2"));
+    assert_eq!(wire(&pass), b"PASS hunter2\r\n");
+    assert_eq!(pass.to_string(), "PASS ****");
+    assert!(!format!("{pass:?}").contains("hunter2"));
+    for secret in [Command::Adat("QUJD".into()), Command::Dcsc("P QUJD".into())] {
+        assert!(!secret.to_string().contains("QUJD"), "{secret}");
+    }
+}
+
+#[test]
+fn no_text_carries_a_second_command() {
+    let evil = "x\r\nDELE /\0".to_owned();
+    for command in [
+        Command::User(evil.clone()),
+        Command::Pass(Secret::new(evil.clone())),
+        Command::Site(Site::ClientInfo(evil.clone())),
+        Command::Scks {
+            algorithm: evil.clone(),
+            digest: evil.clone(),
+        },
+        Command::Dcau(Dcau::Subject(evil)),
+    ] {
+        let wire = wire(&command);
+        let (text, end) = wire.split_at(wire.len() - 2);
+        assert_eq!(end, b"\r\n");
+        assert!(
+            !text.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')),
+            "{command}"
+        );
+        assert!(!command.to_string().contains('\n'));
+    }
+}
+
+#[test]
+fn paths_that_a_line_would_bend_are_written_another_way() {
+    for (command, sent) in [
+        (Command::Retr(path(" x")), "RETR ./ x\r\n"),
+        (Command::Retr(path("-x")), "RETR -x\r\n"),
+        (Command::List(Some(path("-x"))), "LIST ./-x\r\n"),
+        (Command::Nlst(Some(path(" -x"))), "NLST ./ -x\r\n"),
+    ] {
+        assert_eq!(wire(&command), sent.as_bytes());
+        let parsed = Command::parse(sent.trim_end().as_bytes()).unwrap();
+        let (Command::Retr(sent) | Command::List(Some(sent)) | Command::Nlst(Some(sent))) = &parsed
+        else {
+            panic!("{parsed}")
+        };
+        let (Command::Retr(meant) | Command::List(Some(meant)) | Command::Nlst(Some(meant))) =
+            &command
+        else {
+            panic!("{command}")
+        };
+        assert_eq!(sent.normalized(), meant.normalized());
+    }
+}
+
+#[test]
+fn the_telnet_byte_is_doubled_and_comes_back_single() {
+    let command = Command::Dele(FtpPath::new(&b"/a\xff\xffb"[..]).unwrap());
+    let wire = wire(&command);
+    assert_eq!(wire, b"DELE /a\xff\xff\xff\xffb\r\n");
+    let mut lines = crate::line::LineSplitter::new();
+    lines.push(&wire);
+    assert_eq!(
+        Command::parse(lines.next_line().unwrap().unwrap()),
+        Ok(command)
+    );
+}
+
+#[test]
+fn an_ipv6_address_shows_in_port_rather_than_vanishing() {
+    let port = Command::Port("[2001:db8::1]:5".parse().unwrap());
+    assert_eq!(port.to_string(), "PORT |2|2001:db8::1|5|");
+}
