@@ -6,10 +6,12 @@
 //! | [`Fault`] | a layer that delays, breaks, cuts off or corrupts, by a seed |
 //! | [`Random`] | numbers and bytes that a seed fixes |
 //! | [`driver_suite`] | what every driver must do |
+//! | [`dsi_suite`] | what every storage backend must do |
 
 #![forbid(unsafe_code)]
 
 pub mod driver_suite;
+pub mod dsi_suite;
 mod fault;
 mod mem;
 mod random;

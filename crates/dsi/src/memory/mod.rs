@@ -331,7 +331,11 @@ impl Dsi for Memory {
             return Ok(());
         }
         let inner = tree.below(from);
-        if inner.contains(to) {
+        if to
+            .as_bytes()
+            .strip_prefix(from.as_bytes())
+            .is_some_and(|rest| rest.first() == Some(&b'/'))
+        {
             return Err(Error::new(ErrorKind::BadName, "rename").at(to));
         }
         match (&node, tree.nodes.get(to)) {

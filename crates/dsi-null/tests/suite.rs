@@ -1,0 +1,10 @@
+//! The backend that stores nothing, through what of the conformance suite applies to it.
+
+#[tokio::test]
+async fn null_keeps_the_contract() {
+    let report = xio_testkit::dsi_suite::run(&gridftp_dsi_null::Null::new()).await;
+    assert_eq!(
+        report.passed,
+        ["writing_needs_the_right", "what_is_discarded_is_counted"]
+    );
+}

@@ -1,0 +1,16 @@
+//! The directory tree through the conformance suite.
+
+use gridftp_dsi_posix::Posix;
+use xio_testkit::dsi_suite;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn posix_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    for sync in [false, true] {
+        let root = dir.path().join(format!("sync-{sync}"));
+        std::fs::create_dir(&root).unwrap();
+        let report = dsi_suite::run(&Posix::open(&root).unwrap().with_sync(sync)).await;
+        assert!(report.passed.len() > 30, "{report:?}");
+        assert_eq!(report.skipped, ["what_is_discarded_is_counted"]);
+    }
+}

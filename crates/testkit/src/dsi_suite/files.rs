@@ -1,0 +1,325 @@
+//! Files: what is written is what is read, whole or not at all.
+
+use bytes::{Bytes, BytesMut};
+use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Meta, Sink, Source, User, WriteModel};
+
+use super::{Bench, Outcome, len, pattern, ranges, refused};
+
+/// Cuts `bytes` for the writes of a sink that takes any order, or in order for one that does not.
+fn cuts<S: Sink>(sink: &S, bytes: &[u8]) -> Vec<(u64, Bytes)> {
+    let step = match sink.order() {
+        WriteModel::Parts(step) => usize::try_from(step).expect("a part fits into memory"),
+        _ => 1000,
+    };
+    let chunks = bytes.chunks(step).zip((0_u64..).step_by(step));
+    let mut cuts: Vec<_> = chunks
+        .map(|(part, at)| (at, Bytes::copy_from_slice(part)))
+        .collect();
+    if sink.order() != WriteModel::Sequential {
+        cuts.reverse();
+    }
+    cuts
+}
+
+pub(super) async fn bytes_come_back_from_any_order<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    for (name, size) in [("one", 1), ("odd", 12_345), ("large", 300_000)] {
+        let bytes = pattern(size, 1);
+        let sink = bench.whole(name).await?;
+        assert!(sink.held().is_empty());
+        for (at, part) in cuts(&sink, &bytes) {
+            sink.write_at(at, part).await?;
+        }
+        let held = ranges(&[(0, len(&bytes))]);
+        let stat = sink
+            .finish(Finish::whole(len(&bytes)).with_held(held))
+            .await?;
+        assert_eq!(
+            (stat.size, stat.name.as_slice()),
+            (len(&bytes), name.as_bytes())
+        );
+        assert!(
+            bench.get(name).await? == bytes,
+            "{name}: other bytes than were written"
+        );
+        assert_eq!(bench.stat(name).await?.size, len(&bytes));
+        assert_eq!(bench.source(name).await?.size(), len(&bytes));
+    }
+    Ok(())
+}
+
+pub(super) async fn an_empty_file_is_a_file<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("empty").await?;
+    assert_eq!(sink.finish(Finish::whole(0)).await?.size, 0);
+    assert!(bench.stat("empty").await?.is_file());
+    assert!(bench.get("empty").await?.is_empty());
+    Ok(())
+}
+
+pub(super) async fn nothing_shows_before_the_end<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("late").await?;
+    sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
+    sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
+    refused(bench.stat("late").await, &[ErrorKind::NotFound]);
+    refused(bench.source("late").await, &[ErrorKind::NotFound]);
+    assert!(
+        bench.names("").await?.is_empty(),
+        "an upload in progress is listed"
+    );
+    sink.finish(Finish::whole(100_000)).await?;
+    assert_eq!(bench.names("").await?, [b"late"]);
+    Ok(())
+}
+
+pub(super) async fn what_is_missing_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("short").await?;
+    sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
+    refused(
+        sink.finish(Finish::whole(11)).await,
+        &[ErrorKind::Incomplete],
+    );
+    let sink = bench.whole("gap").await?;
+    sink.write_at(0, Bytes::from_static(b"01234")).await?;
+    sink.write_at(6, Bytes::from_static(b"6789")).await?;
+    let done = Finish::whole(10).with_held(ranges(&[(0, 5), (6, 10)]));
+    refused(sink.finish(done).await, &[ErrorKind::Incomplete]);
+    assert!(
+        bench.names("").await?.is_empty(),
+        "what is not whole was published"
+    );
+    Ok(())
+}
+
+pub(super) async fn replacing_is_whole<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let (old, new) = (pattern(5000, 3), pattern(2000, 4));
+    bench.put("file", &old).await?;
+    let sink = bench.whole("file").await?;
+    sink.write_at(0, Bytes::from(new.clone())).await?;
+    assert!(
+        bench.get("file").await? == old,
+        "the old bytes went before the new ones came"
+    );
+    drop(sink);
+    assert!(
+        bench.get("file").await? == old,
+        "a dropped upload changed the file"
+    );
+    let sink = bench.whole("file").await?;
+    sink.write_at(0, Bytes::from(new.clone())).await?;
+    sink.finish(Finish::whole(2000)).await?;
+    assert!(bench.get("file").await? == new, "old bytes are left");
+    Ok(())
+}
+
+pub(super) async fn a_longer_attempt_is_cut<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("file").await?;
+    sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
+    assert_eq!(sink.finish(Finish::whole(4)).await?.size, 4);
+    assert_eq!(bench.get("file").await?, b"0123");
+    Ok(())
+}
+
+pub(super) async fn in_place_shows_at_once<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let keep = Create::InPlace { truncate: false };
+    let sink = bench.sink("file", keep).await?;
+    sink.write_at(0, Bytes::from_static(b"hello world")).await?;
+    sink.finish(Finish::as_is()).await?;
+    let sink = bench.sink("file", keep).await?;
+    assert_eq!(sink.held(), ranges(&[(0, 11)]));
+    sink.write_at(0, Bytes::from_static(b"J")).await?;
+    assert_eq!(bench.get("file").await?, b"Jello world");
+    sink.write_at(11, Bytes::from_static(b"!")).await?;
+    drop(sink);
+    assert_eq!(bench.get("file").await?, b"Jello world!");
+    let sink = bench
+        .sink("file", Create::InPlace { truncate: true })
+        .await?;
+    assert!(sink.held().is_empty());
+    sink.finish(Finish::as_is()).await?;
+    assert!(bench.get("file").await?.is_empty());
+    Ok(())
+}
+
+pub(super) async fn reading_ends_at_the_end<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    bench.put("file", b"0123456789").await?;
+    let source = bench.source("file").await?;
+    assert_eq!(
+        source.read_at(7, BytesMut::with_capacity(64)).await?,
+        b"789".as_slice()
+    );
+    for beyond in [10, 11, 1 << 40, u64::MAX] {
+        assert!(
+            source
+                .read_at(beyond, BytesMut::with_capacity(64))
+                .await?
+                .is_empty(),
+            "{beyond}"
+        );
+    }
+    let mut begun = BytesMut::with_capacity(64);
+    begun.extend_from_slice(b"head ");
+    assert_eq!(
+        source.read_at(0, begun).await?,
+        b"head 0123456789".as_slice()
+    );
+    let little = source.read_at(0, BytesMut::with_capacity(4)).await?;
+    assert!(!little.is_empty() && b"0123456789".starts_with(&little));
+    if let Some(data) = source.data().await? {
+        assert!(data.end() <= 10);
+    }
+    Ok(())
+}
+
+pub(super) async fn offsets_out_of_bounds_are_refused<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("file").await?;
+    for offset in [u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1] {
+        let written = sink.write_at(offset, Bytes::from_static(b"xy")).await;
+        refused(written, &[ErrorKind::TooLarge, ErrorKind::NoSpace]);
+    }
+    drop(sink);
+    assert!(bench.names("").await?.is_empty());
+    Ok(())
+}
+
+pub(super) async fn two_writers_never_mix<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let (a, b) = (pattern(200_000, 5), pattern(200_000, 6));
+    let first = bench.whole("file").await?;
+    // Refusing the second is as good as letting the last one win.
+    let second = bench.whole("file").await;
+    for at in (0_u64..200_000).step_by(50_000) {
+        let part = |bytes: &[u8]| {
+            let from = usize::try_from(at).expect("small");
+            Bytes::copy_from_slice(bytes.get(from..from + 50_000).expect("within"))
+        };
+        first.write_at(at, part(&a)).await?;
+        if let Ok(second) = &second {
+            second.write_at(at, part(&b)).await?;
+        }
+    }
+    first.finish(Finish::whole(200_000)).await?;
+    assert!(
+        bench.get("file").await? == a,
+        "the first writer's bytes were mixed"
+    );
+    match second {
+        Ok(second) => {
+            second.finish(Finish::whole(200_000)).await?;
+            assert!(
+                bench.get("file").await? == b,
+                "the second writer's bytes were mixed"
+            );
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Busy),
+    }
+    assert_eq!(bench.names("").await?, [b"file"]);
+    Ok(())
+}
+
+pub(super) async fn a_change_while_reading_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    bench.put("touched", b"0123456789").await?;
+    bench.put("cut", b"0123456789").await?;
+    bench.put("removed", b"0123456789").await?;
+    bench.put("replaced", b"0123456789").await?;
+    let open = [
+        bench.source("touched").await?,
+        bench.source("cut").await?,
+        bench.source("removed").await?,
+        bench.source("replaced").await?,
+    ];
+    for source in &open {
+        source.unchanged().await?;
+    }
+    bench
+        .dsi
+        .set_meta(
+            &bench.user,
+            &bench.at("touched"),
+            Meta::new().with_modified(1, 2),
+        )
+        .await?;
+    bench.dsi.truncate(&bench.user, &bench.at("cut"), 3).await?;
+    bench.dsi.remove(&bench.user, &bench.at("removed")).await?;
+    bench.put("replaced", b"9876543210").await?;
+    for source in &open {
+        refused(source.unchanged().await, &[ErrorKind::Changed]);
+    }
+    Ok(())
+}
+
+pub(super) async fn many_writers_of_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let bytes = pattern(64 * 1000, 7);
+    let sink = bench.whole("file").await?;
+    let writes = cuts(&sink, &bytes);
+    if sink.order() == WriteModel::Sequential {
+        for (at, part) in writes {
+            sink.write_at(at, part).await?;
+        }
+    } else {
+        // All are under way before the first is waited for.
+        let mut under_way: Vec<_> = writes
+            .into_iter()
+            .map(|(at, part)| Box::pin(sink.write_at(at, part)))
+            .collect();
+        std::future::poll_fn(|cx| {
+            let mut failed = None;
+            under_way.retain_mut(|write| match write.as_mut().poll(cx) {
+                std::task::Poll::Pending => true,
+                std::task::Poll::Ready(done) => {
+                    failed = failed.take().or(done.err());
+                    false
+                }
+            });
+            match failed {
+                Some(error) => std::task::Poll::Ready(Err(error)),
+                None if under_way.is_empty() => std::task::Poll::Ready(Ok(())),
+                None => std::task::Poll::Pending,
+            }
+        })
+        .await?;
+    }
+    sink.finish(Finish::whole(len(&bytes))).await?;
+    assert!(bench.get("file").await? == bytes);
+    Ok(())
+}
+
+pub(super) async fn writing_needs_the_right<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let reader = User::new("reader", DsiPath::root(), false);
+    let (dsi, path, other) = (bench.dsi, bench.at("file"), bench.at("other"));
+    let denied = [ErrorKind::Denied];
+    for how in [
+        Create::Whole { size: None },
+        Create::Resume { size: None },
+        Create::InPlace { truncate: true },
+    ] {
+        refused(dsi.write(&reader, &path, how).await, &denied);
+    }
+    refused(dsi.make_dir(&reader, &path).await, &denied);
+    refused(dsi.remove_dir(&reader, &bench.dir).await, &denied);
+    refused(dsi.remove(&reader, &path).await, &denied);
+    refused(dsi.remove_tree(&reader, &bench.dir).await, &denied);
+    refused(dsi.rename(&reader, &path, &other).await, &denied);
+    refused(
+        dsi.set_meta(&reader, &bench.dir, Meta::new().with_modified(0, 0))
+            .await,
+        &denied,
+    );
+    refused(dsi.truncate(&reader, &path, 0).await, &denied);
+    let unsupported = [ErrorKind::Denied, ErrorKind::Unsupported];
+    refused(dsi.symlink(&reader, b"x", &path).await, &unsupported);
+    Ok(())
+}
+
+pub(super) async fn what_is_discarded_is_counted<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let sink = bench.whole("file").await?;
+    sink.write_at(1 << 40, Bytes::from_static(b"far away"))
+        .await?;
+    refused(
+        sink.write_at(u64::MAX, Bytes::from_static(b"x")).await,
+        &[ErrorKind::TooLarge],
+    );
+    let stat = sink.finish(Finish::whole(8 + (1 << 40))).await?;
+    assert_eq!(stat.size, 8 + (1 << 40));
+    let sink = bench.whole("file").await?;
+    let done = Finish::whole(10).with_held(ranges(&[(0, 9)]));
+    refused(sink.finish(done).await, &[ErrorKind::Incomplete]);
+    Ok(())
+}
