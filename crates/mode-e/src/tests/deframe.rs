@@ -1,0 +1,254 @@
+//! One connection: order of steps, what is refused, where it may end.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn the_header_is_seventeen_bytes_big_endian() {
+    let header = Header::new(Flags::EOD, 0x0102, u64::MAX - 1);
+    let bytes = header.to_bytes();
+    assert_eq!(
+        bytes,
+        *b"\x08\0\0\0\0\0\0\x01\x02\xff\xff\xff\xff\xff\xff\xff\xfe"
+    );
+    assert_eq!(Header::parse(&bytes), header);
+    assert_eq!(
+        Header::eof(2).to_bytes(),
+        *b"\x48\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02"
+    );
+}
+
+#[test]
+fn blocks_marks_and_ignored_bits_come_out_in_order() {
+    let wire = [
+        block(Header::data(5, 3), b"abc"),
+        block(raw(0, 0, 77), b""),
+        block(raw(0x80 | 0x20, 2, 1), b"de"),
+        block(raw(0x40, 0, 3), b""),
+        // Payload and mark in one block: the payload first.
+        block(raw(0x08, 2, 100), b"fg"),
+        b"next transfer".to_vec(),
+    ]
+    .concat();
+    let expected = vec![
+        Seen::Bytes(5, b"abc".to_vec()),
+        Seen::Bytes(1, b"de".to_vec()),
+        Seen::Eof(3),
+        Seen::Bytes(100, b"fg".to_vec()),
+        Seen::Eod(false),
+    ];
+    check(&wire, &Ok(expected));
+    check(
+        &block(Header::eof(1), b""),
+        &Ok(vec![Seen::Eof(1), Seen::Eod(false)]),
+    );
+    check(&block(raw(0x0c, 0, 0), b""), &Ok(vec![Seen::Eod(true)]));
+    check(
+        &block(raw(0x4c, 0, 7), b""),
+        &Ok(vec![Seen::Eof(7), Seen::Eod(true)]),
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_header() {
+    let empty = block(raw(0, 0, 0), b"");
+    for (wire, kind) in [
+        (
+            block(raw(0x01, 0, 0), b""),
+            BadBlockKind::ReservedBits { descriptor: 1 },
+        ),
+        (
+            block(raw(0x4a, 0, 1), b""),
+            BadBlockKind::ReservedBits { descriptor: 0x4a },
+        ),
+        (block(raw(0x10, 4, 0), b""), BadBlockKind::RestartMarker),
+        (
+            block(raw(0x40, 5, 1), b""),
+            BadBlockKind::EofWithPayload { count: 5 },
+        ),
+        (
+            block(raw(0x48, 0, 0), b""),
+            BadBlockKind::AbsurdCount {
+                announced: 0,
+                limit: 8,
+            },
+        ),
+        (
+            block(raw(0x48, 0, 9), b""),
+            BadBlockKind::AbsurdCount {
+                announced: 9,
+                limit: 8,
+            },
+        ),
+        (
+            block(raw(0x48, 0, 1 << 32), b""),
+            BadBlockKind::AbsurdCount {
+                announced: 1 << 32,
+                limit: 8,
+            },
+        ),
+        (
+            block(raw(0, 1 << 63, 0), b""),
+            BadBlockKind::TooLong {
+                count: 1 << 63,
+                limit: 1 << 20,
+            },
+        ),
+        (
+            block(raw(0, u64::MAX, 0), b""),
+            BadBlockKind::TooLong {
+                count: u64::MAX,
+                limit: 1 << 20,
+            },
+        ),
+        (
+            block(raw(0, 2, u64::MAX), b""),
+            BadBlockKind::BeyondEnd {
+                offset: u64::MAX,
+                count: 2,
+            },
+        ),
+        (
+            block(raw(0x08, 2, i64::MAX as u64 - 1), b""),
+            BadBlockKind::BeyondEnd {
+                offset: i64::MAX as u64 - 1,
+                count: 2,
+            },
+        ),
+        (block(raw(0x04, 0, 0), b""), BadBlockKind::CloseWithoutEod),
+        (block(raw(0x44, 0, 1), b""), BadBlockKind::CloseWithoutEod),
+        (empty.repeat(3), BadBlockKind::TooManyEmpty { limit: 2 }),
+    ] {
+        check(&wire, &Err(kind));
+    }
+    let at = steps(
+        &[&empty[..], &block(raw(1, 0, 0), b"")].concat(),
+        &[&empty, &block(raw(1, 0, 0), b"")],
+        1,
+    );
+    assert_eq!(at.unwrap_err().at, 17);
+}
+
+#[test]
+fn the_last_byte_a_file_can_have_is_taken() {
+    let last = i64::MAX as u64 - 1;
+    check(
+        &block(Header::data(last, 1), b"z"),
+        &Ok(vec![Seen::Bytes(last, b"z".to_vec())]),
+    );
+}
+
+#[test]
+fn an_error_stays() {
+    let mut deframer = Deframer::new(limits());
+    assert_eq!(deframer.feed(&raw(1, 0, 0).to_bytes()), HEADER_LEN);
+    let bad = deframer.poll().unwrap_err();
+    deframer.next_transfer();
+    assert_eq!(deframer.poll(), Err(bad));
+    assert_eq!(deframer.at_end(), Err(bad));
+    assert_eq!(deframer.feed(b"x"), 0);
+}
+
+#[test]
+fn a_kept_connection_serves_again_and_may_be_retired() {
+    let mut conn = Conn::new(u64::MAX);
+    let mut seen = Vec::new();
+    let wire = [
+        block(Header::data(0, 1), b"a"),
+        block(Header::eof(1), b""),
+        block(Header::data(9, 1), b"b"),
+    ];
+    conn.take(&wire.concat(), &mut seen).unwrap();
+    assert_eq!(
+        seen,
+        [
+            Seen::Bytes(0, b"a".to_vec()),
+            Seen::Eof(1),
+            Seen::Eod(false)
+        ]
+    );
+    assert!(conn.deframer.at_end().is_ok());
+
+    conn.next_transfer();
+    assert!(!conn.deframer.has_begun());
+    seen.clear();
+    let later = std::mem::take(&mut conn.later);
+    conn.take(&later, &mut seen).unwrap();
+    assert_eq!(seen, [Seen::Bytes(9, b"b".to_vec())]);
+    conn.take(&block(Header::eod(), b""), &mut seen).unwrap();
+
+    conn.next_transfer();
+    seen.clear();
+    conn.take(&block(raw(0x04, 0, 0), b""), &mut seen).unwrap();
+    assert_eq!(seen, [Seen::Retired]);
+    assert!(conn.deframer.at_end().is_ok());
+}
+
+#[test]
+fn close_on_a_kept_connection_in_mid_transfer_is_an_error() {
+    let mut conn = Conn::new(u64::MAX);
+    conn.take(&block(Header::eof(1), b""), &mut Vec::new())
+        .unwrap();
+    conn.next_transfer();
+    conn.take(&block(Header::data(0, 1), b"a"), &mut Vec::new())
+        .unwrap();
+    let bad = conn
+        .take(&block(raw(0x04, 0, 0), b""), &mut Vec::new())
+        .unwrap_err();
+    assert_eq!(bad.kind, BadBlockKind::CloseWithoutEod);
+}
+
+#[test]
+fn the_end_of_a_connection_is_judged_by_where_it_comes() {
+    let wire = [block(Header::data(0, 3), b"abc"), block(Header::eod(), b"")].concat();
+    let mut ends = Vec::new();
+    for at in 0..=wire.len() {
+        let mut conn = Conn::new(u64::MAX);
+        conn.take(&wire[..at], &mut Vec::new()).unwrap();
+        ends.push(conn.deframer.at_end().map_err(|bad| bad.kind));
+    }
+    let mut expected = vec![Ok(())];
+    expected.extend([Err(BadBlockKind::CutInHeader); 16]);
+    expected.extend([3, 2, 1].map(|missing| Err(BadBlockKind::CutInPayload { missing })));
+    expected.push(Err(BadBlockKind::CutBeforeEod));
+    expected.extend([Err(BadBlockKind::CutInHeader); 16]);
+    expected.push(Ok(()));
+    assert_eq!(ends, expected);
+}
+
+#[test]
+fn beginning_is_told_once_a_transfer() {
+    let mut deframer = Deframer::new(limits());
+    assert!(!deframer.just_begun());
+    deframer.feed(&Header::eod().to_bytes());
+    assert!(deframer.just_begun() && !deframer.just_begun() && deframer.has_begun());
+    assert_eq!(deframer.poll(), Ok(Step::Eod { close: false }));
+    // Polled on, it listens for what comes next, and ending there is fine.
+    assert_eq!(deframer.poll(), Ok(Step::Header { need: HEADER_LEN }));
+    assert!(deframer.at_end().is_ok());
+}
+
+#[test]
+#[should_panic(expected = "more payload moved")]
+fn moving_more_than_offered_is_a_bug_of_the_caller() {
+    let mut deframer = Deframer::new(limits());
+    deframer.feed(&Header::data(0, 1).to_bytes());
+    deframer.moved(2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_panic_and_cuts_change_nothing(
+        headers in prop::collection::vec((any::<u8>(), 0u64..6, 0u64..12), 0..6), cut in 0usize..160,
+    ) {
+        let wire: Vec<u8> = headers.iter().flat_map(|(flags, count, offset)| {
+            let payload = vec![b'p'; if flags & 0x40 != 0 { 0 } else { *count as usize }];
+            block(raw(flags & 0xfc, *count, *offset), &payload)
+        }).collect();
+        let (a, b) = wire.split_at(cut.min(wire.len()));
+        prop_assert_eq!(steps(&wire, &[a, b], 3), steps(&wire, &[&wire], u64::MAX));
+    }
+}
