@@ -134,8 +134,23 @@ const CASES: &[(&str, Case)] = &[
 /// When the stack breaks a rule, or a case does not end within half a minute.
 pub async fn run(subject: &Subject) {
     for (name, case) in CASES {
+        let _named = Named(&subject.stack, name);
         let ended = tokio::time::timeout(Duration::from_secs(30), case(subject)).await;
-        assert!(ended.is_ok(), "{}: {name}: no end", subject.stack);
+        assert!(ended.is_ok(), "no end");
+    }
+}
+
+/// Says which case of which stack it was when one fails.
+struct Named<'a>(&'a DynStack, &'a str);
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            #[expect(clippy::print_stderr, reason = "a failing test speaks to a person")]
+            {
+                eprintln!("{}: {}", self.0, self.1);
+            }
+        }
     }
 }
 

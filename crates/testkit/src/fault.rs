@@ -157,12 +157,7 @@ impl<S: Stream> Faulty<S> {
     }
 
     /// How much of `want` may move now; breaks, stalls or puts off where that is due.
-    fn grant(
-        &mut self,
-        cx: &Context<'_>,
-        op: Operation,
-        want: usize,
-    ) -> Poll<io::Result<usize>> {
+    fn grant(&mut self, cx: &Context<'_>, op: Operation, want: usize) -> Poll<io::Result<usize>> {
         if self.options.reset.is_some_and(|after| self.moved >= after) {
             // Dropping is an abort: the peer learns of it.
             self.inner = None;

@@ -20,13 +20,13 @@ impl Listener for TcpPassive {
     type Incoming = TcpIncoming;
 
     async fn accept(&mut self) -> Result<TcpIncoming> {
-        let (peer, _) = self
+        let (socket, peer) = self
             .socket
             .accept()
             .await
             .map_err(|e| Error::from_io(e, "tcp", Operation::Accept))?;
         Ok(TcpIncoming {
-            handle: peer.into(),
+            handle: TcpHandle::new(socket, Some(peer)),
             options: self.options.clone(),
         })
     }

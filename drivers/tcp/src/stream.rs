@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -23,10 +24,20 @@ const SEND_FILE_STEP: usize = 512 * 1024;
 /// a peer in FTP's stream mode that means a complete file.
 pub struct TcpHandle {
     socket: TcpStream,
+    /// Who the peer is, as learnt when it came; the kernel forgets when the connection breaks.
+    peer: Option<SocketAddr>,
     shut: bool,
 }
 
 impl TcpHandle {
+    pub(crate) const fn new(socket: TcpStream, peer: Option<SocketAddr>) -> Self {
+        Self {
+            socket,
+            peer,
+            shut: false,
+        }
+    }
+
     /// The socket, for what this interface does not offer.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
@@ -58,10 +69,8 @@ impl TcpHandle {
 /// Takes a connection that was made elsewhere; its options stay as they are.
 impl From<TcpStream> for TcpHandle {
     fn from(socket: TcpStream) -> Self {
-        Self {
-            socket,
-            shut: false,
-        }
+        let peer = socket.peer_addr().ok();
+        Self::new(socket, peer)
     }
 }
 
@@ -139,12 +148,12 @@ impl Stream for TcpHandle {
     fn describe(&self, info: &mut Info) {
         info.layer("tcp");
         // An IPv4 peer of a socket that serves both families is an IPv4 peer.
-        let plain = |mut address: std::net::SocketAddr| {
+        let plain = |mut address: SocketAddr| {
             address.set_ip(address.ip().to_canonical());
             address
         };
         info.local = self.socket.local_addr().ok().map(plain);
-        info.peer = self.socket.peer_addr().ok().map(plain);
+        info.peer = self.peer.map(plain);
     }
 
     fn is_send_file(&self) -> bool {

@@ -1,0 +1,124 @@
+//! Inactivity: an operation that makes no progress ends, and one that makes some goes on.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+use xio_core::{Error, Incoming as _, Listener as _, Passive as _, Target, Transport as _};
+
+fn target() -> Target {
+    "mem:77".parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_ends_a_read_and_the_stream_goes_on() {
+    let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
+    let mut listener = stack.listen(&target()).await.unwrap();
+    let mut near = stack.connect(&target()).await.unwrap();
+    let mut far = listener.accept().await.unwrap().open().await.unwrap();
+    let began = Instant::now();
+    let error = near.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(Error::layer_of(&error).unwrap().layer(), "timeout");
+    assert_eq!(began.elapsed().as_secs(), 30);
+    // The operation failed, not the stream.
+    far.write_all(b"late").await.unwrap();
+    let mut word = [0; 4];
+    near.read_exact(&mut word).await.unwrap();
+    assert_eq!(&word, b"late");
+    assert_eq!(
+        near.read_u8().await.unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_peer_is_not_a_dead_one() {
+    let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
+    let mut listener = stack.listen(&target()).await.unwrap();
+    let mut near = stack.connect(&target()).await.unwrap();
+    let mut far = listener.accept().await.unwrap().open().await.unwrap();
+    let began = Instant::now();
+    let slow = async {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(29)).await;
+            far.write_all(b"x").await.unwrap();
+        }
+        far.shutdown().await.unwrap();
+    };
+    let mut bytes = Vec::new();
+    let ((), read) = tokio::join!(slow, near.read_to_end(&mut bytes));
+    assert_eq!(read.unwrap(), 10);
+    assert_eq!(began.elapsed().as_secs(), 290);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_begun_anew_all_the_time_ends_as_well() {
+    let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
+    let mut listener = stack.listen(&target()).await.unwrap();
+    let mut near = stack.connect(&target()).await.unwrap();
+    let far = listener.accept().await.unwrap().open().await.unwrap();
+    let began = Instant::now();
+    let error = loop {
+        let waited = tokio::time::timeout(Duration::from_secs(1), near.read_u8()).await;
+        if let Ok(done) = waited {
+            break done.unwrap_err();
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(began.elapsed().as_secs(), 30);
+    drop(far);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_ends_a_write() {
+    let stack = crate::everything()
+        .stack("mem:capacity=100,timeout:write=7")
+        .unwrap();
+    let mut listener = stack.listen(&target()).await.unwrap();
+    let mut near = stack.connect(&target()).await.unwrap();
+    let far = listener.accept().await.unwrap().open().await.unwrap();
+    let began = Instant::now();
+    let error = near.write_all(&[0; 200]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(began.elapsed().as_secs(), 7);
+    drop(far);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_peer_has_its_own_time() {
+    let stack = crate::everything()
+        .stack("mem,timeout:all=5;accept=600")
+        .unwrap();
+    let mut listener = stack.listen(&target()).await.unwrap();
+    let began = Instant::now();
+    let error = listener.accept().await.unwrap_err();
+    assert_eq!(error.kind(), xio_core::ErrorKind::TimedOut);
+    assert_eq!(error.to_string(), "timeout: accept: no progress in 600 s");
+    assert_eq!(began.elapsed().as_secs(), 600);
+    // Nobody was lost by that.
+    let near = stack.connect(&target()).await.unwrap();
+    listener.accept().await.unwrap().open().await.unwrap();
+    drop(near);
+}
+
+#[tokio::test]
+async fn tcp_gives_up_connecting_in_time() {
+    // Full queue: a listener with the smallest backlog that nobody accepts from.
+    let stack = crate::everything()
+        .stack("tcp:backlog=0;connect_timeout=0.2")
+        .unwrap();
+    let listener = stack.listen(&crate::loopback()).await.unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    let mut held = Vec::new();
+    let error = loop {
+        match stack.connect(&to).await {
+            Ok(one) => held.push(one),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 1000, "the queue never filled");
+    };
+    assert_eq!(error.kind(), xio_core::ErrorKind::TimedOut);
+    assert!(error.to_string().starts_with("tcp: connect: "), "{error}");
+}

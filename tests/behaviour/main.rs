@@ -1,0 +1,142 @@
+//! Every driver string in a table, through the driver suite; and strings against the registry.
+
+mod counting;
+mod deadlines;
+mod faults;
+mod plans;
+mod registry;
+mod sockets;
+
+use xio_core::{Registry, Target};
+use xio_testkit::driver_suite::{self, Subject};
+
+/// Every driver there is, the doubles included.
+fn everything() -> Registry {
+    let mut registry = xio::registry();
+    registry
+        .register(xio_testkit::mem_driver())
+        .register(xio_testkit::fault_driver());
+    registry
+}
+
+fn loopback() -> Target {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+/// What the bottom of a stack can do that layers must pass on.
+#[derive(Clone, Copy, PartialEq)]
+enum Bottom {
+    /// Sends files and takes several slices.
+    Tcp,
+    /// Takes several slices.
+    Mem,
+    /// A layer on it takes bytes one slice at a time, by intent.
+    Plain,
+}
+
+/// The stacks that can listen. Each runs through every case of the suite.
+const STACKS: &[(&str, &[&str], Bottom)] = &[
+    ("tcp", &["tcp"], Bottom::Tcp),
+    ("tcp:nodelay=0;sndbuf=16K;rcvbuf=16K", &["tcp"], Bottom::Tcp),
+    (
+        "tcp:keepalive=1;pacing=10G;backlog=5;iface=127.0.0.1",
+        &["tcp"],
+        Bottom::Tcp,
+    ),
+    ("tcp,count", &["tcp", "count"], Bottom::Tcp),
+    ("tcp,log:tag=suite", &["tcp", "log"], Bottom::Tcp),
+    ("tcp,timeout:all=60", &["tcp", "timeout"], Bottom::Tcp),
+    (
+        "tcp,count,log:each=0,timeout:read=60,count",
+        &["tcp", "count", "log", "timeout", "count"],
+        Bottom::Tcp,
+    ),
+    (
+        "tcp,fault:short=1;pending=30;seed=1",
+        &["tcp", "fault"],
+        Bottom::Plain,
+    ),
+    ("mem", &["mem"], Bottom::Mem),
+    ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
+    (
+        "mem:capacity=1000,count,timeout:all=60",
+        &["mem", "count", "timeout"],
+        Bottom::Mem,
+    ),
+    (
+        "mem:chunk=3000;seed=3,fault:short=1;pending=50;seed=4,count",
+        &["mem", "fault", "count"],
+        Bottom::Plain,
+    ),
+];
+
+fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
+    let stack = everything()
+        .stack(text)
+        .expect("the string names what there is");
+    let subject = Subject::new(stack, loopback(), chain);
+    match bottom {
+        Bottom::Tcp => subject.sends_files().writes_vectored(),
+        Bottom::Mem => subject.writes_vectored(),
+        Bottom::Plain => subject,
+    }
+}
+
+#[tokio::test]
+async fn every_stack_keeps_every_rule() {
+    assert!(driver_suite::case_count() >= 20);
+    for (text, chain, bottom) in STACKS {
+        driver_suite::run(&subject(text, chain, *bottom)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_with_several_threads() {
+    for (text, chain, bottom) in STACKS {
+        driver_suite::run(&subject(text, chain, *bottom)).await;
+    }
+}
+
+#[tokio::test]
+async fn over_ipv6_too() {
+    let target: Target = "[::1]:0".parse().expect("an address");
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    }
+    let stack = everything().stack("tcp,count").expect("a stack");
+    let subject = Subject::new(stack, target, &["tcp", "count"])
+        .sends_files()
+        .writes_vectored();
+    driver_suite::run(&subject).await;
+}
+
+#[test]
+fn no_driver_is_left_out_of_the_table() {
+    let everything = everything();
+    for driver in everything.drivers() {
+        let in_table = STACKS
+            .iter()
+            .any(|(_, chain, _)| chain.contains(&driver.name()));
+        // A file has no listener; its own tests are in its crate.
+        assert!(
+            in_table || driver.name() == "file",
+            "{} is not in the table",
+            driver.name()
+        );
+    }
+}
+
+#[test]
+fn typed_and_boxed_stacks_say_the_same() {
+    use xio_core::Transport as _;
+    let typed = xio_tcp::Tcp::default()
+        .push(xio_count::Count::new())
+        .push(xio_log::Log::default());
+    assert_eq!(format!("{typed:?}"), "tcp, count, log");
+    let named = everything().stack("tcp,count,log").expect("a stack");
+    assert_eq!(named.text(), "tcp,count,log");
+    // A typed layer sits on a stack from a string.
+    let mixed = named.push(xio_count::Count::new());
+    assert_eq!(format!("{mixed:?}"), "tcp,count,log, count");
+}
