@@ -110,15 +110,13 @@ pub enum ApiMisuse {
     Closed,
     /// More commands were given than the session holds; wait for replies first.
     PipelineFull,
-    /// A command cannot be written on one line.
-    Unwritable,
 }
 
 impl ApiMisuse {
     /// The reply code for a local error, so that every error of this crate has one.
     pub const fn code(self) -> Option<Code> {
         match self {
-            Self::Closed | Self::PipelineFull | Self::Unwritable => Code::new(451),
+            Self::Closed | Self::PipelineFull => Code::new(451),
         }
     }
 }
@@ -128,7 +126,6 @@ impl fmt::Display for ApiMisuse {
         f.write_str(match self {
             Self::Closed => "control channel: send: the session has ended",
             Self::PipelineFull => "control channel: send: too many commands wait for replies",
-            Self::Unwritable => "control channel: send: the command holds a line break or NUL",
         })
     }
 }

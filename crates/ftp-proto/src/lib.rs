@@ -3,6 +3,8 @@
 
 pub mod client;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod server;
 pub mod types;
 

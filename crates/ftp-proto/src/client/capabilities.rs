@@ -56,7 +56,8 @@ impl Capabilities {
         let lines = reply.inner().iter().take(MAX_LABELS);
         let listed = lines.map(|line| {
             let line = String::from_utf8_lossy(line);
-            let (label, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+            let line = line.trim();
+            let (label, rest) = line.split_once(' ').unwrap_or((line, ""));
             (label.to_ascii_uppercase(), rest.trim().to_owned())
         });
         Self {

@@ -211,8 +211,7 @@ impl ClientSession {
     ///
     /// # Errors
     ///
-    /// [`ApiMisuse`] when the session has ended, too many commands wait, or the command cannot be
-    /// written on one line.
+    /// [`ApiMisuse`] when the session has ended or too many commands wait.
     pub fn send(&mut self, now: Instant, command: &Command) -> Result<Ticket, ApiMisuse> {
         if self.waiting.len() >= self.settings.waiting {
             return Err(ApiMisuse::PipelineFull);
@@ -285,12 +284,6 @@ impl ClientSession {
         }
         let mut bytes = Vec::new();
         command.write_to(&mut bytes);
-        // A name with a line end in it would be two commands.
-        let breaks = |b: &u8| matches!(b, 0 | b'\r' | b'\n');
-        match bytes.strip_suffix(b"\r\n") {
-            Some(line) if !line.iter().any(breaks) => {}
-            _ => return Err(ApiMisuse::Unwritable),
-        }
         self.tickets += 1;
         let sent = Sent {
             ticket: Ticket(self.tickets),

@@ -355,7 +355,10 @@ impl ServerSession {
             }
             Err(bad) => {
                 self.out.reply(queue::refusal(line, bad));
-                return if logged_in { () } else { self.count_error() };
+                if !logged_in {
+                    self.count_error();
+                }
+                return;
             }
             Ok(Command::Quit) => {
                 self.out.say::<221>("Goodbye.");

@@ -53,10 +53,16 @@ impl Queue {
         self.len() < limits.queued_commands && self.bytes < limits.queued_bytes
     }
 
-    /// Turns all that waits into refusals.
+    /// Turns all that waits into refusals, but for an `ABOR`, which is no less true for the next one.
     pub(super) fn cancel_all(&mut self) {
-        self.bytes = 0;
-        self.waiting.iter_mut().for_each(|q| *q = Queued::Cancelled);
+        for queued in &mut self.waiting {
+            if let Queued::Line(line) = queued
+                && !is_abort(line)
+            {
+                self.bytes -= line.len();
+                *queued = Queued::Cancelled;
+            }
+        }
     }
 
     pub(super) fn has_quit(&self) -> bool {

@@ -6,6 +6,7 @@ mod pair;
 mod replies;
 mod server;
 mod third_party;
+mod transfers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

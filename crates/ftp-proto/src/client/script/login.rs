@@ -89,7 +89,7 @@ impl Login {
 impl Script for Login {
     type Value = Session;
 
-    fn next(&mut self) -> Step<Session> {
+    fn step(&mut self) -> Step<Session> {
         if self.greeted
             && let Some(command) = self.to_send.pop_front()
         {
@@ -147,7 +147,7 @@ mod tests {
         let mut replies = replies.iter();
         let mut sent = Vec::new();
         loop {
-            match script.next() {
+            match script.step() {
                 Step::Send(command) => sent.push(command.verb().to_owned()),
                 Step::Wait => script.reply(replies.next().expect("no reply is left")),
                 Step::Done(result) => {
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn nothing_is_sent_before_a_greeting_that_welcomes() {
         let mut script = Login::new("ann", "secret", None);
-        assert!(matches!(script.next(), Step::Wait));
+        assert!(matches!(script.step(), Step::Wait));
         let (sent, result) = run(script, &[Reply::of::<421>("Service busy")]);
         assert!(sent.is_empty());
         assert!(matches!(result, Err(ScriptError::Refused(_))));

@@ -17,7 +17,7 @@
 //! .into_iter();
 //! let mut sent = 0;
 //! let session = loop {
-//!     match script.next() {
+//!     match script.step() {
 //!         Step::Send(_command) => sent += 1,
 //!         Step::Wait => script.reply(&replies.next().unwrap()),
 //!         Step::Done(result) => break result.unwrap(),
@@ -65,7 +65,7 @@ pub trait Script {
     type Value;
 
     /// The next thing to do; asked again after every [`Step::Send`] and every reply.
-    fn next(&mut self) -> Step<Self::Value>;
+    fn step(&mut self) -> Step<Self::Value>;
 
     /// Takes the final reply to the oldest of its commands that has none yet.
     fn reply(&mut self, reply: &Reply);

@@ -137,7 +137,7 @@ impl SetUp {
 impl Script for SetUp {
     type Value = Channel;
 
-    fn next(&mut self) -> Step<Channel> {
+    fn step(&mut self) -> Step<Channel> {
         if let Some(change) = self.to_send.pop_front() {
             self.due.push_back(change);
             return Step::Send(change.command());
@@ -182,7 +182,7 @@ mod tests {
 
     fn lines(script: &mut SetUp) -> Vec<String> {
         let mut sent = Vec::new();
-        while let Step::Send(command) = script.next() {
+        while let Step::Send(command) = script.step() {
             sent.push(command.to_string());
         }
         sent
@@ -199,12 +199,12 @@ mod tests {
         for _ in 0..3 {
             script.reply(&Reply::of::<200>("ok"));
         }
-        let Step::Done(Ok(channel)) = script.next() else {
+        let Step::Done(Ok(channel)) = script.step() else {
             panic!("not done")
         };
         let mut again = SetUp::new(channel, wanted, &caps);
         assert!(lines(&mut again).is_empty());
-        assert!(matches!(again.next(), Step::Done(Ok(_))));
+        assert!(matches!(again.step(), Step::Done(Ok(_))));
     }
 
     #[test]
@@ -217,13 +217,13 @@ mod tests {
         script.reply(&Reply::of::<200>("ok"));
         script.reply(&Reply::of::<200>("ok"));
         script.reply(&Reply::of::<500>("OPTS failed."));
-        assert!(matches!(script.next(), Step::Done(Ok(_))));
+        assert!(matches!(script.step(), Step::Done(Ok(_))));
         let mut script = SetUp::new(Channel::default(), wanted, &caps);
         lines(&mut script);
         script.reply(&Reply::of::<200>("ok"));
         script.reply(&Reply::of::<504>("MODE E?"));
         script.reply(&Reply::of::<200>("ok"));
-        let Step::Done(Err(error)) = script.next() else {
+        let Step::Done(Err(error)) = script.step() else {
             panic!("not refused")
         };
         assert_eq!(

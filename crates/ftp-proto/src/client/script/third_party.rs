@@ -197,7 +197,7 @@ impl ThirdParty {
     }
 
     /// The next thing to do; asked again after every send, reply and loss.
-    pub fn next(&mut self) -> ThirdStep {
+    pub fn step(&mut self) -> ThirdStep {
         for side in [Side::Destination, Side::Source] {
             if let Some(command) = self.next_of(side) {
                 return ThirdStep::Send(side, command);
@@ -208,7 +208,7 @@ impl ThirdParty {
         let may_go = self.parties.iter().all(|p| p.is_set_up() && !p.lost);
         if self.passive.is_none() && may_go && !self.going && self.errors.is_empty() {
             self.go(None);
-            return self.next();
+            return self.step();
         }
         if !all_idle {
             return ThirdStep::Wait;
@@ -275,7 +275,7 @@ impl ThirdParty {
             return None;
         }
         if let Some(setup) = &mut self.party(side).setup {
-            if let Step::Send(command) = setup.next() {
+            if let Step::Send(command) = setup.step() {
                 return Some(command);
             }
             self.settle_setup(side);
@@ -295,7 +295,7 @@ impl ThirdParty {
         let Some(setup) = &mut party.setup else {
             return;
         };
-        if let Step::Done(result) = setup.next() {
+        if let Step::Done(result) = setup.step() {
             party.setup = None;
             match result {
                 Ok(channel) => party.channel = channel,

@@ -1,0 +1,468 @@
+//! Transfers at the server: set-up rules, REST and its kin, replies, markers, ABOR.
+
+use std::time::Duration;
+
+use byte_ranges::{Range64, RangeSet};
+use ftp_wire::command::Mode;
+
+use super::{Rig, listening, path, refused, settings};
+use crate::server::Input;
+use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
+
+fn transfer(rig: &mut Rig) -> Transfer {
+    match rig.action() {
+        (_, Action::Transfer(transfer)) => *transfer,
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
+fn held(what: &What) -> String {
+    match what {
+        What::Retrieve { held, .. } | What::Store { held, .. } => held.to_string(),
+        What::List { .. } => String::new(),
+    }
+}
+
+/// Runs the transfer that a line begins to its end, and gives it.
+fn complete(rig: &mut Rig, line: &str) -> Transfer {
+    rig.line(line);
+    let (ticket, action) = rig.action();
+    let Action::Transfer(transfer) = action else {
+        panic!("{action:?}")
+    };
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }));
+    rig.input(Input::Done(ticket, Outcome::Transferred { bytes: 1 }));
+    *transfer
+}
+
+fn dropped(rig: &mut Rig) -> bool {
+    let found = rig
+        .wanted
+        .iter()
+        .any(|(_, action)| *action == Action::DropData);
+    rig.wanted.clear();
+    found
+}
+
+#[test]
+fn a_transfer_needs_a_set_up_that_fits() {
+    let mut rig = Rig::logged_in();
+    assert!(
+        rig.ask("RETR f")
+            .starts_with("425 No data connection is set up")
+    );
+    rig.line("MODE E");
+    rig.passive();
+    assert!(
+        rig.ask("RETR f")
+            .starts_with("425 In MODE E the sender of data connects")
+    );
+    assert!(
+        rig.ask("MLSD")
+            .starts_with("425 In MODE E the sender of data connects")
+    );
+    rig.active();
+    assert!(
+        rig.ask("STOR f")
+            .starts_with("425 In MODE E the receiver of data listens")
+    );
+    rig.line("RETR f");
+    assert_eq!(transfer(&mut rig).channel.mode, Mode::Extended);
+}
+
+#[test]
+fn a_stream_set_up_serves_once_and_an_extended_one_until_it_is_replaced() {
+    let mut rig = Rig::logged_in();
+    rig.passive();
+    complete(&mut rig, "RETR f");
+    assert_eq!(
+        rig.take(),
+        "150 Beginning transfer.\r\n226 Transfer Complete.\r\n"
+    );
+    assert!(dropped(&mut rig));
+    assert!(rig.ask("RETR f").starts_with("425 "));
+
+    rig.line("MODE E");
+    rig.active();
+    complete(&mut rig, "RETR f");
+    rig.take();
+    assert!(!dropped(&mut rig));
+    rig.line("RETR g");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: true }));
+    rig.input(Input::Done(ticket, Outcome::Transferred { bytes: 1 }));
+    assert_eq!(
+        rig.take(),
+        "125 Beginning transfer; reusing existing data connection.\r\n226 Transfer Complete.\r\n"
+    );
+    rig.line("MODE S");
+    assert!(
+        rig.ask("RETR f")
+            .starts_with("425 The data connections are in MODE E")
+    );
+}
+
+#[test]
+fn a_failure_before_data_leaves_the_channel_and_one_after_does_not() {
+    let mut rig = Rig::logged_in();
+    rig.line("MODE E");
+    rig.passive().line("STOR f").done(refused::<550>("No."));
+    assert_eq!(rig.take(), "550 No.\r\n");
+    assert!(!dropped(&mut rig));
+    rig.line("STOR f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }));
+    rig.input(Input::Done(ticket, refused::<552>("Disk full.")));
+    assert_eq!(rig.take(), "150 Beginning transfer.\r\n552 Disk full.\r\n");
+    assert!(dropped(&mut rig));
+    assert!(rig.ask("STOR f").starts_with("425 "));
+}
+
+#[test]
+fn rest_survives_other_commands_and_is_spent_by_the_next_transfer() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["REST 100", "TYPE I", "NOOP"]);
+    rig.passive().line("RETR f");
+    assert_eq!(held(&transfer(&mut rig).what), "0-100");
+    rig.session = Rig::logged_in().session;
+    rig.line("REST 100");
+    rig.passive();
+    complete(&mut rig, "LIST");
+    rig.passive().line("RETR f");
+    assert_eq!(held(&transfer(&mut rig).what), "");
+}
+
+#[test]
+fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
+    for (mode, rest, expected) in [
+        ("MODE S", "REST 5-10", ""),
+        ("MODE S", "REST 0-5,7-10", "0-5"),
+        ("MODE E", "REST 7-10,0-5", "0-5,7-10"),
+        ("MODE E", "REST 9", "0-9"),
+        ("MODE S", "REST 0", ""),
+    ] {
+        let mut rig = Rig::logged_in();
+        rig.lines(&[mode, rest]);
+        rig.passive().line("STOR f");
+        assert_eq!(held(&transfer(&mut rig).what), expected, "{mode} {rest}");
+    }
+}
+
+#[test]
+fn what_was_said_of_a_store_comes_with_it_once() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&[
+        "MODE E",
+        "ALLO 500",
+        "SCKS md5 00FF",
+        "SITE STORATTR modify=20200101000000;",
+    ]);
+    rig.passive();
+    let first = complete(&mut rig, "STOR f");
+    let What::Store {
+        size,
+        modified,
+        checksum,
+        into,
+        eager,
+        ..
+    } = first.what
+    else {
+        panic!()
+    };
+    assert_eq!((size, into, eager), (Some(500), Placement::Whole, false));
+    assert_eq!(modified.unwrap().seconds, 1_577_836_800);
+    assert_eq!(checksum.unwrap().0, "MD5");
+    let second = complete(&mut rig, "STOR g");
+    let What::Store {
+        size,
+        modified,
+        checksum,
+        ..
+    } = second.what
+    else {
+        panic!()
+    };
+    assert!(size.is_none() && modified.is_none() && checksum.is_none());
+}
+
+#[test]
+fn parts_and_appends_say_where_offset_zero_lies() {
+    let mut rig = Rig::logged_in();
+    rig.passive();
+    let part = complete(&mut rig, "ERET P 10 20 a b");
+    let expected = What::Retrieve {
+        path: path("/home/ann/a b"),
+        region: Some((10, Some(20))),
+        held: RangeSet::new(),
+    };
+    assert_eq!(part.what, expected);
+    for (line, expected) in [
+        ("ESTO A 7 f", Placement::At(7)),
+        ("APPE f", Placement::End),
+        ("STOR f", Placement::Whole),
+    ] {
+        rig.passive();
+        let What::Store { into, .. } = complete(&mut rig, line).what else {
+            panic!()
+        };
+        assert_eq!(into, expected);
+    }
+    rig.passive();
+    let part = complete(&mut rig, "ERET P 10 -1 f");
+    assert!(matches!(
+        part.what,
+        What::Retrieve {
+            region: Some((10, None)),
+            ..
+        }
+    ));
+}
+
+#[test]
+fn listings_have_their_forms() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["OPTS MLSR OnError=Fail;", "OPTS MLST size;"]);
+    for (line, expected) in [("LIST -la", ListForm::Long), ("NLST", ListForm::Names)] {
+        rig.passive();
+        let What::List { form, .. } = complete(&mut rig, line).what else {
+            panic!()
+        };
+        assert_eq!(form, expected, "{line}");
+    }
+    rig.passive();
+    let What::List { form, path: of } = complete(&mut rig, "MLSR d").what else {
+        panic!()
+    };
+    assert_eq!(of, path("/home/ann/d"));
+    assert!(
+        matches!(
+            form,
+            ListForm::Tree {
+                fail: true,
+                follow: false,
+                ..
+            }
+        ),
+        "{form:?}"
+    );
+}
+
+#[test]
+fn options_shape_the_channel_within_bounds() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&[
+        "MODE E",
+        "OPTS RETR Parallelism=1000,1,1;",
+        "SBUF 99999999999",
+        "SITE RETRBUFSIZE 1000",
+    ]);
+    rig.active().line("RETR f");
+    let channel = transfer(&mut rig).channel;
+    assert_eq!(channel.parallelism, 64);
+    assert_eq!(
+        (channel.send_buffer, channel.receive_buffer),
+        (64 << 20, 1000)
+    );
+}
+
+#[test]
+fn markers_come_on_extended_receives_and_where_asked_for() {
+    let every = |n| Some(Duration::from_secs(n));
+    for (lines, line, perf, restart) in [
+        (&["MODE E"][..], "STOR f", every(5), every(5)),
+        (
+            &["MODE E", "TREV PERF 1", "TREV RESTART 0"],
+            "STOR f",
+            every(1),
+            None,
+        ),
+        (&["MODE S"], "STOR f", None, None),
+        (&["MODE S"], "RETR f", None, None),
+        (&["OPTS RETR Markers=2;"], "RETR f", every(2), None),
+    ] {
+        let mut rig = Rig::logged_in();
+        rig.lines(lines);
+        rig.passive().line(line);
+        let transfer = transfer(&mut rig);
+        assert_eq!(
+            (transfer.perf_every, transfer.restart_every),
+            (perf, restart),
+            "{lines:?}"
+        );
+    }
+    let mut rig = Rig::logged_in();
+    rig.line("MODE E");
+    rig.passive().line("STOR f");
+    let (ticket, _) = rig.action();
+    let ranges: RangeSet = Range64::new(0, 10).unwrap().into();
+    rig.input(Input::Event(ticket, Event::Received(ranges.clone())));
+    assert_eq!(rig.take(), "", "no marker comes before the 150");
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }))
+        .take();
+    rig.input(Input::Event(
+        ticket,
+        Event::Moved {
+            at: 17_952_027_521,
+            stripe: 0,
+            stripes: 1,
+            bytes: 10,
+        },
+    ));
+    rig.input(Input::Event(ticket, Event::Received(ranges)));
+    assert_eq!(
+        rig.take(),
+        "112-Perf Marker\r\n Timestamp: 1795202752.1\r\n Stripe Index: 0\r\n \
+         Stripe Bytes Transferred: 10\r\n Total Stripe Count: 1\r\n112 End.\r\n\
+         111 Range Marker 0-10\r\n"
+    );
+}
+
+#[test]
+fn abort_gives_both_replies_and_the_session_lives() {
+    let mut rig = Rig::logged_in();
+    rig.passive().line("RETR f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }))
+        .take();
+    rig.lines(&["DELE g", "NOOP"]);
+    rig.input(Input::Interrupt);
+    assert_eq!(rig.ask("ABOR"), "");
+    assert_eq!(rig.wanted.pop_front().unwrap().1, Action::Abort(ticket));
+    // A second ABOR does not stop it twice.
+    rig.line("abor ");
+    rig.input(Input::Done(ticket, refused::<451>("stopped")));
+    assert_eq!(
+        rig.take(),
+        "426 Transfer aborted.\r\n\
+         426 Command aborted before it began.\r\n\
+         426 Command aborted before it began.\r\n\
+         226 Abort successful\r\n\
+         226 Abort successful\r\n"
+    );
+    assert!(dropped(&mut rig));
+    assert_eq!(rig.ask("NOOP"), "200 NOOP command successful.\r\n");
+    assert!(rig.ask("RETR f").starts_with("425 "));
+}
+
+#[test]
+fn abort_that_comes_too_late_gives_226_twice() {
+    let mut rig = Rig::logged_in();
+    rig.passive().line("RETR f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }))
+        .take();
+    rig.line("ABOR");
+    rig.input(Input::Done(ticket, Outcome::Transferred { bytes: 1 }));
+    assert_eq!(
+        rig.take(),
+        "226 Transfer Complete.\r\n226 Abort successful\r\n"
+    );
+}
+
+#[test]
+fn delayed_passive_says_where_when_the_transfer_comes() {
+    for (line, expected) in [
+        ("PASV", "127 Entering Passive Mode (127,0,0,1,195,80)\r\n"),
+        ("EPSV", "129 Entering Extended Passive Mode (|||50000|)\r\n"),
+        (
+            "SPAS",
+            "129-Entering Striped Passive Mode.\r\n 127,0,0,1,195,80\r\n129 End\r\n",
+        ),
+    ] {
+        let mut rig = Rig::logged_in();
+        rig.line("OPTS PASV AllowDelayed=1;");
+        assert_eq!(rig.ask(line), "200 Passive delayed.\r\n");
+        assert_eq!(rig.ask("STOR f"), "");
+        rig.done(listening());
+        assert_eq!(rig.take(), expected);
+        let (ticket, action) = rig.action();
+        assert!(matches!(action, Action::Transfer(_)));
+        rig.input(Input::Event(ticket, Event::Opened { reused: false }));
+        rig.input(Input::Done(ticket, Outcome::Transferred { bytes: 1 }));
+        assert_eq!(
+            rig.take(),
+            "150 Beginning transfer.\r\n226 Transfer Complete.\r\n"
+        );
+    }
+    let mut rig = Rig::logged_in();
+    rig.lines(&["OPTS PASV AllowDelayed=1;", "PASV", "STOR f"])
+        .take();
+    rig.done(refused::<425>("No ports left."));
+    assert_eq!(rig.take(), "425 No ports left.\r\n");
+    assert!(!rig.session.is_busy());
+}
+
+#[test]
+fn epsv_all_is_kept() {
+    let mut rig = Rig::logged_in();
+    rig.line("EPSV ALL");
+    for line in [
+        "PASV",
+        "PORT 127,0,0,1,100,1",
+        "EPRT |1|127.0.0.1|2000|",
+        "SPAS",
+    ] {
+        assert!(rig.ask(line).starts_with("503 "), "{line}");
+    }
+    rig.line("EPSV").done(listening());
+    assert!(
+        rig.take()
+            .ends_with("229 Entering Extended Passive Mode (|||50000|)\r\n")
+    );
+}
+
+#[test]
+fn third_parties_are_let_in_by_policy_and_never_below_1024() {
+    let mut settings = settings();
+    settings.third_party = true;
+    let mut rig = Rig::logged_in_with(settings);
+    rig.line("PORT 192,0,2,1,100,1").done(Outcome::Done);
+    assert!(rig.take().starts_with("200 "));
+    assert!(rig.ask("PORT 192,0,2,1,0,80").starts_with("500 "));
+}
+
+/// Data that is already on its way to a store that is refused must not be taken for the next file's.
+#[test]
+fn a_refused_eager_store_spoils_the_channel() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&[
+        "MODE E",
+        "OPTS STOR Eager=1;",
+        "SITE RESTRICT R/data,/scratch",
+    ]);
+    rig.passive().line("STOR /scratch/f");
+    let (ticket, action) = rig.action();
+    let Action::Transfer(transfer) = action else {
+        panic!()
+    };
+    assert!(matches!(transfer.what, What::Store { eager: true, .. }));
+    rig.input(Input::Done(ticket, refused::<552>("Disk full.")))
+        .take();
+    assert!(
+        !dropped(&mut rig),
+        "the edge has taken the data off the channel"
+    );
+    assert_eq!(rig.ask("STOR /data/f"), "550 Path not allowed.\r\n");
+    assert!(dropped(&mut rig));
+    assert!(rig.ask("STOR /scratch/g").starts_with("425 "));
+}
+
+#[test]
+fn checksums_report_and_can_be_aborted() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["OPTS CKSM markers=1;", "CKSM md5 0 -1 f"])
+        .take();
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Hashed { at: 15, bytes: 3 }));
+    assert_eq!(
+        rig.take(),
+        "113-Status Marker\r\n Timestamp: 1.5\r\n Bytes Processed: 3\r\n113 End.\r\n"
+    );
+    rig.line("ABOR");
+    rig.input(Input::Done(ticket, refused::<426>("x")));
+    assert_eq!(
+        rig.take(),
+        "426 Command aborted.\r\n226 Abort successful\r\n"
+    );
+}
