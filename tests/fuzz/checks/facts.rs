@@ -1,0 +1,22 @@
+//! Listing lines: what is read is printed to mean the same, on one line.
+
+use ftp_wire::facts::{Entry, FactSet, TimeVal, safe_name};
+
+/// One line of a listing.
+pub(crate) fn check(data: &[u8]) {
+    let _ = FactSet::parse(data);
+    if let Some(time) = TimeVal::parse(data) {
+        assert_eq!(TimeVal::parse(time.to_string().as_bytes()), Some(time));
+    }
+    let Ok((mut entry, found)) = Entry::parse(data) else {
+        return;
+    };
+    let mut line = Vec::new();
+    entry.write_facts(found, &mut line);
+    assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
+    entry.name = safe_name(&entry.name);
+    assert_eq!(Entry::parse(&line), Ok((entry.clone(), found)));
+    line.clear();
+    entry.write_long(TimeVal::new(0, 0), &mut line);
+    assert!(!line.iter().any(u8::is_ascii_control));
+}
