@@ -6,13 +6,12 @@ mod users;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use ftp_wire::command::Secret;
 use gridftp_dsi::{DsiPath, User};
 use tokio::sync::Semaphore;
 use tokio::task;
-use tokio::time;
+use tokio::time::{self, Instant};
 
 pub use self::password::{BadHash, Hashed};
 use self::throttle::Throttle;
@@ -81,7 +80,7 @@ impl Gate {
             Ok(admitted) => return Ok(admitted),
             Err(refused) => refused,
         };
-        time::sleep_until((start + policy.login_delay).into()).await;
+        time::sleep_until(start + policy.login_delay).await;
         Err(refused)
     }
 
@@ -94,7 +93,7 @@ impl Gate {
     ) -> Result<Admitted, Refused> {
         let rule = throttle::Policy { attempts: policy.login_attempts, lockout: policy.lockout };
         let key = self.throttle().key(name, from);
-        if self.throttle().is_locked(Instant::now(), key, rule) {
+        if self.throttle().is_locked(Instant::now().into_std(), key, rule) {
             tracing::warn!(user = ?name, peer = %from, "login refused: locked out");
             return Err(Refused::LockedOut);
         }
@@ -104,7 +103,7 @@ impl Gate {
             self.throttle().succeeded(key);
             return Ok(admit(name, account.home.clone(), account.may_write, true));
         }
-        let locked = self.throttle().failed(Instant::now(), key, rule);
+        let locked = self.throttle().failed(Instant::now().into_std(), key, rule);
         tracing::warn!(user = ?name, peer = %from, locked, "login refused: wrong name or password");
         Err(Refused::Incorrect)
     }
@@ -177,7 +176,7 @@ mod tests {
             let start = time::Instant::now();
             let refused = try_login(&gate, &policy, name, password).await.unwrap_err();
             assert_eq!(refused, Refused::Incorrect);
-            assert!(start.elapsed() >= Duration::from_secs(6), "{name}: {:?}", start.elapsed());
+            assert!(start.elapsed() >= Duration::from_secs(7), "{name}: {:?}", start.elapsed());
         }
     }
 

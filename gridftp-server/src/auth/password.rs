@@ -123,11 +123,17 @@ mod tests {
 
     #[test]
     fn hashes_of_crypt_verify() {
-        // Made by glibc's and libxcrypt's crypt(3) with the password "Hello world!".
-        let sha = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjlO/O817G3uBnIFNjnQJuesI68OTLiBFdcbYEdFCoEOfaS35inz1";
-        let hash = Hashed::parse(sha).unwrap();
-        assert!(hash.verify("Hello world!"));
-        assert!(!hash.verify("Hello world"));
+        // Made by crypt(3) of the system from "Hello world!".
+        for text in [
+            "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1",
+            "$6$rounds=1000$abc$Z1qGqKjJ955Q3hxAKRENp11lM160CDktIAQXrnkWjszWG6/BYyr9DR5eFLvBn4Tv/XyP46lXwBA6X4flRX5/B0",
+            "$5$rounds=5000$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5",
+            "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
+        ] {
+            let hash = Hashed::parse(text).unwrap();
+            assert!(hash.verify("Hello world!"), "{text}");
+            assert!(!hash.verify("Hello world"), "{text}");
+        }
     }
 
     #[test]

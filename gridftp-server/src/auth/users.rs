@@ -129,7 +129,7 @@ fn account(line: &str) -> Result<(&str, Account), Fault> {
 mod tests {
     use super::*;
 
-    const HASH: &str = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjlO/O817G3uBnIFNjnQJuesI68OTLiBFdcbYEdFCoEOfaS35inz1";
+    const HASH: &str = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1";
 
     #[test]
     fn accounts_have_access_and_home() {

@@ -12,30 +12,29 @@ use gridftp_server::{Control, Server};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 /// Longest wait for anything: a hang is a failure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server; dropping it ends its sessions and removes its tree.
-pub struct TestServer {
-    pub address: SocketAddr,
-    pub root: PathBuf,
-    pub control: Control<Posix>,
-    stop: Option<oneshot::Sender<()>>,
-    served: Option<JoinHandle<()>>,
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) root: PathBuf,
+    pub(crate) control: Control<Posix>,
+    /// Held: the server runs until this is gone.
+    _stop: oneshot::Sender<()>,
     runtime: Option<Runtime>,
     _dir: TempDir,
 }
 
 impl TestServer {
     /// A server that anonymous users may write to.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| ())
     }
 
     /// The same, with options changed.
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("tree");
         fs::create_dir(&root).unwrap();
@@ -58,47 +57,35 @@ impl TestServer {
         };
         let (address, control) = (server.local_addr(), server.control());
         let (stop, stopped) = oneshot::channel();
-        let served = runtime.spawn(server.run(async {
+        runtime.spawn(server.run(async {
             drop(stopped.await);
         }));
-        Self { address, root, control, stop: Some(stop), served: Some(served), runtime: Some(runtime), _dir: dir }
-    }
-
-    /// Asks the server to stop.
-    pub fn stop(&mut self) {
-        drop(self.stop.take());
-    }
-
-    /// Waits until it has stopped.
-    pub fn wait(&mut self) {
-        let served = self.served.take().unwrap();
-        let runtime = self.runtime.as_ref().unwrap();
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, served).await }).expect("it stops").unwrap();
+        Self { address, root, control, _stop: stop, runtime: Some(runtime), _dir: dir }
     }
 
     /// Writes a file into the tree.
-    pub fn put(&self, name: &str, data: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn put(&self, name: &str, data: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root.join(name);
         fs::write(&path, data).unwrap();
         path
     }
 
     /// Reads a file of the tree.
-    pub fn get(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn get(&self, name: &str) -> Vec<u8> {
         fs::read(self.root.join(name)).unwrap()
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.root.join(name).exists()
     }
 
     /// A connection whose greeting was read.
-    pub fn connect(&self) -> Ftp {
+    pub(crate) fn connect(&self) -> Ftp {
         Ftp::connect(self.address)
     }
 
     /// An anonymous session in TYPE I.
-    pub fn login(&self) -> Ftp {
+    pub(crate) fn login(&self) -> Ftp {
         let mut ftp = self.connect();
         ftp.login("anonymous", "test@");
         ftp.ok("TYPE I", 200);
@@ -106,7 +93,7 @@ impl TestServer {
     }
 
     /// Waits until that many sessions are left.
-    pub fn wait_for_sessions(&self, wanted: usize) {
+    pub(crate) fn wait_for_sessions(&self, wanted: usize) {
         let start = std::time::Instant::now();
         while self.control.sessions() != wanted {
             assert!(start.elapsed() < PATIENCE, "{} sessions, not {wanted}", self.control.sessions());
@@ -125,32 +112,32 @@ impl Drop for TestServer {
 
 /// One whole reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    pub code: u16,
-    pub lines: Vec<String>,
+pub(crate) struct Reply {
+    pub(crate) code: u16,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Reply {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines.join("\n")
     }
 }
 
 /// The client's end of a control connection.
-pub struct Ftp {
-    pub stream: TcpStream,
+pub(crate) struct Ftp {
+    pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
 
 impl Ftp {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let mut ftp = Self::silent(TcpStream::connect(address).unwrap());
         assert_eq!(ftp.reply().code, 220);
         ftp
     }
 
     /// Takes a connection whose greeting was not read yet.
-    pub fn silent(stream: TcpStream) -> Self {
+    pub(crate) fn silent(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -158,23 +145,23 @@ impl Ftp {
         Self { stream, reader }
     }
 
-    pub fn login(&mut self, user: &str, password: &str) {
+    pub(crate) fn login(&mut self, user: &str, password: &str) {
         self.ok(&format!("USER {user}"), 331);
         self.ok(&format!("PASS {password}"), 230);
     }
 
     /// Sends bytes as they are.
-    pub fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn raw(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
     /// Sends a line without waiting.
-    pub fn send(&mut self, line: &str) {
+    pub(crate) fn send(&mut self, line: &str) {
         self.raw(format!("{line}\r\n"));
     }
 
     /// The next reply; `None` when the server closed.
-    pub fn try_reply(&mut self) -> Option<Reply> {
+    pub(crate) fn try_reply(&mut self) -> Option<Reply> {
         let mut lines = Vec::new();
         loop {
             let mut line = Vec::new();
@@ -196,12 +183,12 @@ impl Ftp {
         }
     }
 
-    pub fn reply(&mut self) -> Reply {
+    pub(crate) fn reply(&mut self) -> Reply {
         self.try_reply().expect("the server closed the connection")
     }
 
     /// The next reply that is not a marker.
-    pub fn outcome(&mut self) -> Reply {
+    pub(crate) fn outcome(&mut self) -> Reply {
         loop {
             let reply = self.reply();
             if !matches!(reply.code, 111 | 112 | 113) {
@@ -210,50 +197,50 @@ impl Ftp {
         }
     }
 
-    pub fn cmd(&mut self, line: &str) -> Reply {
+    pub(crate) fn cmd(&mut self, line: &str) -> Reply {
         self.send(line);
         self.reply()
     }
 
     /// Sends a line that must be answered with this code.
     #[track_caller]
-    pub fn ok(&mut self, line: &str, code: u16) -> Reply {
+    pub(crate) fn ok(&mut self, line: &str, code: u16) -> Reply {
         let reply = self.cmd(line);
         assert_eq!(reply.code, code, "{line}: {reply:?}");
         reply
     }
 
     /// Reads to the end: nothing but these last replies may come.
-    pub fn rest(&mut self) -> Vec<Reply> {
+    pub(crate) fn rest(&mut self) -> Vec<Reply> {
         std::iter::from_fn(|| self.try_reply()).collect()
     }
 
     /// Sends PASV and gives the address.
     #[track_caller]
-    pub fn pasv(&mut self) -> SocketAddr {
+    pub(crate) fn pasv(&mut self) -> SocketAddr {
         pasv_address(&self.ok("PASV", 227))
     }
 
     /// Sends PASV and connects.
-    pub fn data(&mut self) -> Data {
+    pub(crate) fn data(&mut self) -> Data {
         Data::connect(self.pasv())
     }
 
     /// Listens on a port of ours and tells the server to connect to it.
-    pub fn port(&mut self) -> TcpListener {
+    pub(crate) fn port(&mut self) -> TcpListener {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.ok(&format!("PORT {}", host_port(listener.local_addr().unwrap())), 200);
         listener
     }
 
     /// Fetches a file in MODE S.
-    pub fn fetch(&mut self, path: &str) -> Vec<u8> {
+    pub(crate) fn fetch(&mut self, path: &str) -> Vec<u8> {
         self.get(&format!("RETR {path}"))
     }
 
     /// Runs a command that sends in MODE S, and gives what it sends.
     #[track_caller]
-    pub fn get(&mut self, command: &str) -> Vec<u8> {
+    pub(crate) fn get(&mut self, command: &str) -> Vec<u8> {
         let data = self.data();
         self.ok(command, 150);
         let bytes = data.read();
@@ -264,7 +251,7 @@ impl Ftp {
 
     /// Runs a command that stores in MODE S.
     #[track_caller]
-    pub fn store(&mut self, command: &str, bytes: &[u8]) -> Reply {
+    pub(crate) fn store(&mut self, command: &str, bytes: &[u8]) -> Reply {
         let mut data = self.data();
         self.ok(command, 150);
         data.write(bytes);
@@ -274,7 +261,7 @@ impl Ftp {
 }
 
 /// The address of a 227.
-pub fn pasv_address(reply: &Reply) -> SocketAddr {
+pub(crate) fn pasv_address(reply: &Reply) -> SocketAddr {
     let text = reply.text();
     let inner = text.split_once('(').unwrap().1.split_once(')').unwrap().0;
     let n: Vec<u8> = inner.split(',').map(|n| n.parse().unwrap()).collect();
@@ -282,20 +269,20 @@ pub fn pasv_address(reply: &Reply) -> SocketAddr {
 }
 
 /// The `h,h,h,h,p,p` of PORT.
-pub fn host_port(address: SocketAddr) -> String {
+pub(crate) fn host_port(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     format!("{},{high},{low}", address.ip().to_string().replace('.', ","))
 }
 
 /// The client's end of a data connection.
-pub struct Data(pub TcpStream);
+pub(crate) struct Data(pub(crate) TcpStream);
 
 impl Data {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
-    pub fn accept(listener: &TcpListener) -> Self {
+    pub(crate) fn accept(listener: &TcpListener) -> Self {
         Self::over(listener.accept().unwrap().0)
     }
 
@@ -305,41 +292,41 @@ impl Data {
         Self(stream)
     }
 
-    pub fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
     /// Ends our direction in good order.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         self.0.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Reads to the end.
-    pub fn read(mut self) -> Vec<u8> {
+    pub(crate) fn read(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
     /// Closes with a reset.
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         let linger = socket2::SockRef::from(&self.0);
         linger.set_linger(Some(Duration::ZERO)).unwrap();
     }
 
     /// Sends one MODE E block.
-    pub fn block(&mut self, flags: u8, offset: u64, payload: &[u8]) {
+    pub(crate) fn block(&mut self, flags: u8, offset: u64, payload: &[u8]) {
         self.write(&header(flags, payload.len() as u64, offset));
         self.write(payload);
     }
 
     /// Sends EOF and EOD, announcing so many connections.
-    pub fn end(&mut self, connections: u64) {
+    pub(crate) fn end(&mut self, connections: u64) {
         self.write(&header(EOF | EOD, 0, connections));
     }
 
     /// Reads one MODE E block: flags, offset, payload.
-    pub fn read_block(&mut self) -> (u8, u64, Vec<u8>) {
+    pub(crate) fn read_block(&mut self) -> (u8, u64, Vec<u8>) {
         let mut head = [0; 17];
         self.0.read_exact(&mut head).unwrap();
         let count = u64::from_be_bytes(head[1..9].try_into().unwrap());
@@ -353,12 +340,12 @@ impl Data {
     }
 }
 
-pub const EOF: u8 = 0x40;
-pub const EOD: u8 = 0x08;
-pub const CLOSE: u8 = 0x04;
+pub(crate) const EOF: u8 = 0x40;
+pub(crate) const EOD: u8 = 0x08;
+pub(crate) const CLOSE: u8 = 0x04;
 
 /// A MODE E header.
-pub fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
+pub(crate) fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
     let mut head = [flags; 17];
     head[1..9].copy_from_slice(&count.to_be_bytes());
     head[9..17].copy_from_slice(&offset.to_be_bytes());
@@ -366,12 +353,12 @@ pub fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
 }
 
 /// So many bytes that repeat late.
-pub fn bytes(n: usize) -> Vec<u8> {
+pub(crate) fn bytes(n: usize) -> Vec<u8> {
     (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
 /// Names of a directory that a plain listing of it would not show.
-pub fn hidden(root: &Path) -> Vec<String> {
+pub(crate) fn hidden(root: &Path) -> Vec<String> {
     fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
