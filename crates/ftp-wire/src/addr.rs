@@ -9,7 +9,7 @@ use crate::reply::{Code, Reply};
 /// Most addresses taken in one list, for as many stripes.
 pub const MAX_ADDRESSES: usize = 256;
 
-/// Parses `h,h,h,h,p,p` (RFC 959 §4.1.2).
+/// Parses `h,h,h,h,p,p` (RFC 959 §4.1.2); port 0 is none.
 ///
 /// # Errors
 ///
@@ -27,10 +27,10 @@ pub fn parse_port(text: &[u8]) -> Result<SocketAddr, BadAddress> {
         return Err(BadAddress::HostPort);
     }
     let [a, b, c, d, high, low] = numbers;
-    Ok(SocketAddr::from((
-        Ipv4Addr::new(a, b, c, d),
-        u16::from_be_bytes([high, low]),
-    )))
+    match u16::from_be_bytes([high, low]) {
+        0 => Err(BadAddress::HostPort),
+        port => Ok(SocketAddr::from((Ipv4Addr::new(a, b, c, d), port))),
+    }
 }
 
 /// Parses `|family|address|port|` (RFC 2428 §2); any delimiter from `!` to `~` that comes first.
@@ -48,7 +48,9 @@ pub fn parse_eprt(text: &[u8]) -> Result<SocketAddr, BadAddress> {
         // A zone means something on one host only, so none is accepted.
         Family::V6 => parse_text::<Ipv6Addr>(host).map(IpAddr::V6),
     };
-    Ok(SocketAddr::new(ip.ok_or(BadAddress::Extended)?, port))
+    // An IPv4 address in disguise is that address, or rules about addresses could be evaded.
+    let ip = ip.ok_or(BadAddress::Extended)?.to_canonical();
+    Ok(SocketAddr::new(ip, port))
 }
 
 /// Parses either form, told apart by the first character (as GCT does for striped lists).

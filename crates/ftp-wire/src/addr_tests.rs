@@ -41,6 +41,10 @@ fn reads_what_servers_send() {
             Err(BadAddress::Reply),
         ),
         (
+            Reply::of::<227>("port none (127,0,0,1,0,0)"),
+            Err(BadAddress::HostPort),
+        ),
+        (
             Reply::of::<229>("Entering Extended Passive Mode (|||34409|)"),
             Ok(Passive::Port(34409)),
         ),
@@ -128,6 +132,10 @@ fn malformed_eprt_is_refused() {
 #[test]
 fn mapped_addresses_are_ipv4() {
     let mapped = addr("[::ffff:10.1.2.3]:258");
+    assert_eq!(
+        parse_eprt(b"|2|::ffff:10.1.2.3|258|"),
+        Ok(addr("10.1.2.3:258"))
+    );
     assert_eq!(port_text(mapped).as_deref(), Some("10,1,2,3,1,2"));
     assert_eq!(eprt_text(mapped), "|1|10.1.2.3|258|");
     assert_eq!(pasv_reply(addr("[::1]:5"), false), None);

@@ -107,7 +107,7 @@ impl Entry {
                 );
             }
             Fact::Size => push(out, format_args!("{name}={};", self.size)),
-            Fact::Perm => push(out, format_args!("{name}={};", self.perm)),
+            Fact::Perm => encoded(name, self.perm.as_bytes(), out),
             Fact::UnixMode => push(out, format_args!("{name}={:04o};", self.mode & 0o7777)),
             Fact::UnixOwner => encoded(name, self.owner.1.as_bytes(), out),
             Fact::UnixUid => push(out, format_args!("{name}={};", self.owner.0)),
@@ -172,7 +172,7 @@ impl Entry {
             Fact::Modify => self.modified = TimeVal::parse(value)?,
             Fact::Charset => {}
             Fact::Size => self.size = number(value, 10)?,
-            Fact::Perm => self.perm = String::from_utf8_lossy(value).into_owned(),
+            Fact::Perm => self.perm = decoded(value),
             Fact::UnixMode => self.mode = u32::try_from(number(value, 8)? & 0o7777).ok()?,
             Fact::UnixOwner => self.owner.1 = decoded(value),
             Fact::UnixUid => self.owner.0 = u32::try_from(number(value, 10)?).ok()?,

@@ -257,9 +257,12 @@ fn mlsr(items: Items<'_>) -> Parsed {
             options = true;
         } else {
             let named = FactSet::parse(item.key);
-            facts = Some(FactSet(facts.unwrap_or(FactSet::NONE).0 | named.0));
+            if !named.is_empty() {
+                facts = Some(FactSet(facts.unwrap_or(FactSet::NONE).0 | named.0));
+            }
         }
     }
+    // With options alone the facts stay; with neither, none is what was asked for.
     if !options {
         facts.get_or_insert(FactSet::NONE);
     }

@@ -21,17 +21,20 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            max_block: 4 << 30,
-            max_end: i64::MAX as u64,
-            max_empty: 1024,
-            max_connections: 1024,
-            max_ranges: 65_536,
-        }
+        Self::DEFAULT
     }
 }
 
 impl Limits {
+    /// The limits where none are set.
+    pub const DEFAULT: Self = Self {
+        max_block: 4 << 30,
+        max_end: i64::MAX as u64,
+        max_empty: 1024,
+        max_connections: 1024,
+        max_ranges: 65_536,
+    };
+
     /// Sets [`max_block`](Self::max_block), in bytes.
     #[must_use]
     pub const fn with_max_block(mut self, bytes: u64) -> Self {
