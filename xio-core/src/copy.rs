@@ -148,6 +148,3 @@ where
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

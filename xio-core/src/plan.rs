@@ -256,6 +256,3 @@ impl fmt::Display for OptionText {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

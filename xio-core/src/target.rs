@@ -178,6 +178,19 @@ impl Target {
         Some(address)
     }
 
+    /// Whether `file:` and the path say it all, and say nothing else.
+    fn is_plain_file(&self) -> bool {
+        self.scheme.as_deref() == Some("file")
+            && self
+                .path
+                .as_deref()
+                .is_some_and(|path| !path.starts_with("//"))
+            && self.host.is_none()
+            && self.port.is_none()
+            && self.user.is_none()
+            && self.subject.is_none()
+    }
+
     fn url(scheme: &str, whole: &str) -> Result<Self, &'static str> {
         let decode = |part: &str| {
             percent::decode(part).ok_or("a % is not followed by two hex digits of UTF-8")
@@ -315,7 +328,7 @@ impl From<SocketAddr> for Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let enc = percent::component;
-        if self.scheme.as_deref() == Some("file") && self.host.is_none() && self.user.is_none() {
+        if self.is_plain_file() {
             return write!(f, "file:{}", self.path.as_deref().unwrap_or_default());
         }
         let bare = self.scheme.is_none()

@@ -136,7 +136,10 @@ impl fmt::Display for PortRange {
 
 /// The value is not of the kind that the option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "drivers make it, and it says all there is to say")]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "drivers make it, and it says all there is to say"
+)]
 pub struct BadValue;
 
 impl fmt::Display for BadValue {

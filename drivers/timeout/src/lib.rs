@@ -299,6 +299,3 @@ pub fn driver() -> Driver {
         },
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,131 @@
-//! Tests of `registry`.
+//! How drivers of every kind fit on each other, and what is said when they do not.
+
+use std::future::Future;
+use std::io::{self, IoSliceMut};
+use std::task::{Context, Poll};
+
+use super::*;
+use crate::{Bind, Datagram, Info, Received, Target, Transmit, Transport};
+
+/// A socket that nothing ever comes out of.
+struct Silent;
+
+impl Datagram for Silent {
+    fn describe(&self, info: &mut Info) {
+        info.layer("silent");
+    }
+
+    fn poll_send(&self, _: &mut Context<'_>, _: &Transmit<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_recv(
+        &self,
+        _: &mut Context<'_>,
+        _: &mut [IoSliceMut<'_>],
+        _: &mut [Option<Received>],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+}
+
+struct Udp;
+
+impl Bind for Udp {
+    type Socket = Silent;
+
+    async fn bind(&self, _: &Target) -> Result<Silent> {
+        Ok(Silent)
+    }
+}
+
+/// A transport whose errors name it, for stacks that are only built.
+struct Named(&'static str);
+
+impl Transport for Named {
+    type Handle = crate::BoxStream;
+
+    async fn connect(&self, _: &Target) -> Result<crate::BoxStream> {
+        Err(Error::new(
+            ErrorKind::Refused,
+            self.0,
+            Operation::Connect,
+            "never",
+        ))
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    registry
+        .register(Driver::base("tcp", "", &[], |entry| {
+            Ok(DynStack::active(Named("tcp"), &entry.to_string()))
+        }))
+        .register(Driver::socket("udp", "", &[], |entry| {
+            Ok(DynBind::new(Udp, &entry.to_string()))
+        }))
+        .register(Driver::over_socket("udt", "", &[], |entry, below| {
+            let text = format!("{},{entry}", below.text());
+            Ok(DynStack::active(Named("udt"), &text))
+        }))
+        .register(Driver::over("mode_e", "", &[], |entry, below| {
+            let text = format!("{},{entry}", below.text());
+            Ok(DynStack::active(Named("mode_e"), &text))
+        }));
+    registry
+}
+
+fn refused(text: &str) -> String {
+    registry().stack(text).unwrap_err().to_string()
+}
+
+#[test]
+fn drivers_of_every_kind_fit() {
+    for text in [
+        "tcp",
+        "udp,udt",
+        "tcp,mode_e",
+        "udp,udt,mode_e",
+        "udp:a=b%2C,udt",
+    ] {
+        assert_eq!(registry().stack(text).unwrap().text(), text);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_explained() {
+    assert_eq!(
+        refused("tcp,udt"),
+        "tcp,udt: plan: `udt` needs a datagram socket below it, but `tcp` yields a byte stream"
+    );
+    assert_eq!(
+        refused("udp,mode_e"),
+        "udp,mode_e: plan: `mode_e` needs a byte stream below it, but `udp` yields a datagram socket"
+    );
+    assert_eq!(
+        refused("udp"),
+        "udp: plan: `udp` yields a datagram socket; a layer that makes a byte stream of it must follow"
+    );
+    assert_eq!(
+        refused("tcp,udp"),
+        "tcp,udp: plan: `udp` stands at the bottom of a stack, not on `tcp`"
+    );
+    assert_eq!(
+        refused("udt"),
+        "udt: plan: `udt` needs a driver below it, such as `tcp`"
+    );
+}
+
+#[test]
+fn an_erased_socket_is_the_socket() {
+    let bind = DynBind::new(Udp, "udp");
+    let target = Target::host("127.0.0.1", 0);
+    let mut opening = Box::pin(bind.bind(&target));
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let Poll::Ready(Ok(socket)) = opening.as_mut().poll(&mut cx) else {
+        panic!("it is ready at once");
+    };
+    assert_eq!(socket.info().to_string(), "silent");
+    assert_eq!(socket.max_batch(), 1);
+    assert!(socket.poll_send(&mut cx, &Transmit::new(b"x")).is_ready());
+}
