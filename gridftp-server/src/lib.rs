@@ -28,7 +28,7 @@
 //! | [`config`] | Flags and file, checked once |
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`] | The log and its transfer lines |
-//! | `server`, `admission` | Accepting, limits, draining |
+//! | `server`, `admission`, `control` | Accepting, limits, draining |
 //! | `session` | One control connection: drives `ftp_proto`'s machine, decides nothing |
 //! | `action`, `names`, `listing`, `data` | What the machine asks for, done against storage and data channel |
 //! | `reply_for` | The one table from errors to replies |
@@ -39,6 +39,7 @@ mod action;
 mod admission;
 pub mod auth;
 pub mod config;
+mod control;
 mod data;
 mod error;
 mod listing;

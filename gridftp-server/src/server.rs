@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time;
 use xio::Pool;
-use xio_tcp::TcpHandle;
 
 use crate::action::Desk;
 use crate::admission::Admission;
 use crate::auth::Gate;
 use crate::config::{Config, Policy, ThirdParty};
+use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, Stacks};
 use crate::owners::Owners;
 use crate::session::Session;
@@ -190,15 +190,11 @@ impl<D: Dsi> Shared<D> {
             turn_away(&stream);
             return None;
         };
-        let socket = SockRef::from(&stream);
-        drop(socket.set_tcp_nodelay(true));
-        // Clients send the Telnet sync before ABOR as urgent data, which would leave half of it behind.
-        drop(socket.set_out_of_band_inline(true));
+        let stream = Box::new(ControlStream::new(stream).ok()?);
         tracing::debug!(%peer, "connection");
         let machine = ServerSession::new(Instant::now(), rules.settings, peer);
         let ends = Ends { local, peer, advertise: self.config.advertise };
         let desk = Desk { shared: Arc::clone(self), policy, ends, who: None, side: None, task: "".into() };
-        let stream = Box::new(TcpHandle::from(stream));
         Some(Box::new(Session::new(machine, stream, desk, place, drain.clone())))
     }
 

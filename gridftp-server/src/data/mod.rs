@@ -51,7 +51,7 @@ impl Stacks {
         }
         let mut options = vec!["nodelay=1".to_owned()];
         if let Some(ports) = self.ports {
-            options.push(format!("ports={ports}"));
+            options.push(format!("listen_range={ports}"));
         }
         if buffers.send > 0 {
             options.push(format!("sndbuf={}", buffers.send));

@@ -2,16 +2,18 @@
 
 use std::fs;
 
-use gridftp_server::auth::Hashed;
 use gridftp_server::config::{Access, Options};
 
 use crate::support::{Ftp, TestServer};
 
+/// A cheap hash of `open sesame`.
+const OPEN_SESAME: &str =
+    "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
+
 /// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts in /pub.
 fn accounts(options: &mut Options, dir: &tempfile::TempDir) {
     let path = dir.path().join("users");
-    let hash = Hashed::new("open sesame").unwrap();
-    let hash = hash.as_str();
+    let hash = OPEN_SESAME;
     fs::write(&path, format!("ann:{hash}\nbob:{hash}:ro:/pub\n")).unwrap();
     options.users = Some(path);
     options.anonymous = None;

@@ -188,7 +188,10 @@ fn spas_and_spor_work_with_one_host() {
 /// Sends `attack` as a STOR's data; the transfer must fail, the session live, and no file appear.
 #[track_caller]
 fn refused(attack: impl FnOnce(&mut Data)) {
-    let server = TestServer::with(|o| o.stall_timeout = Some(2));
+    let server = TestServer::with(|o| {
+        o.stall_timeout = Some(1);
+        o.connect_timeout = Some(1);
+    });
     let mut ftp = session(&server);
     let mut data = ftp.data();
     ftp.ok("STOR f", 150);
