@@ -1,0 +1,427 @@
+//! Full disks, broken uploads, files that change, files of absurd size, and what is left behind.
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, SystemTime};
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::{Bytes, BytesMut};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Create, Dsi, ErrorKind, Finish, Progress, Sink, Source, WriteModel,
+};
+use gridftp_dsi_posix::{FileSink, FileSource, Posix};
+use support::{RESUME, Tree, WHOLE, path};
+
+fn set(start: u64, end: u64) -> RangeSet {
+    Range64::new(start, end).into_iter().collect()
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_was_published_or_never_recorded() {
+    let tree = Tree::new();
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    assert_eq!(tree.everything(), [".file.gridftp-part"]);
+    sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    drop(sink);
+    assert!(tree.everything().is_empty());
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    sink.checkpoint(&set(0, 1), true).await.unwrap();
+    assert_eq!(
+        tree.everything(),
+        [".file.gridftp-held", ".file.gridftp-part"]
+    );
+    sink.finish(Finish::whole(1)).await.unwrap();
+    assert_eq!(tree.everything(), ["file"]);
+}
+
+#[tokio::test]
+async fn a_record_without_its_own_partial_claims_nothing() {
+    let tree = Tree::new();
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from(vec![b'a'; 100_000]))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 100_000), false).await.unwrap();
+    drop(sink);
+    // Someone else's bytes under the same hidden name.
+    let swapped = tree.real(".swapped");
+    std::fs::write(&swapped, vec![b'b'; 100_000]).unwrap();
+    std::fs::rename(&swapped, tree.real(".file.gridftp-part")).unwrap();
+    assert!(tree.open("/file", RESUME).await.unwrap().held().is_empty());
+    // And bytes that went away below the record.
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from(vec![b'a'; 100_000]))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 100_000), false).await.unwrap();
+    drop(sink);
+    let part = std::fs::OpenOptions::new()
+        .write(true)
+        .open(tree.real(".file.gridftp-part"))
+        .unwrap();
+    part.set_len(10).unwrap();
+    assert_eq!(tree.open("/file", RESUME).await.unwrap().held(), set(0, 10));
+}
+
+#[tokio::test]
+async fn partials_expire_by_age_but_never_under_a_writer() {
+    let tree = Tree::new();
+    std::fs::create_dir_all(tree.real("a/b")).unwrap();
+    let age = |name: &str| {
+        let old = SystemTime::now() - Duration::from_secs(7200);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(tree.real(name))
+            .unwrap();
+        file.set_modified(old).unwrap();
+    };
+    for name in ["/a/b/old", "/young"] {
+        let sink = tree.open(name, WHOLE).await.unwrap();
+        sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+        sink.checkpoint(&set(0, 1), false).await.unwrap();
+    }
+    age("a/b/.old.gridftp-part");
+    let live = tree.open("/live", WHOLE).await.unwrap();
+    live.checkpoint(&RangeSet::new(), false).await.unwrap();
+    age(".live.gridftp-part");
+    age("a/b/.old.gridftp-held");
+    std::fs::write(tree.real("a/.orphan.gridftp-held"), "x").unwrap();
+    age("a/.orphan.gridftp-held");
+    let gone = tree
+        .posix
+        .expire_partials(Duration::from_secs(3600))
+        .await
+        .unwrap();
+    assert_eq!(gone, 2, "the old partial and the orphan");
+    assert_eq!(std::fs::read_dir(tree.real("a/b")).unwrap().count(), 0);
+    assert_eq!(tree.open("/young", RESUME).await.unwrap().held(), set(0, 1));
+    live.finish(Finish::whole(0)).await.unwrap();
+    assert!(tree.real("live").exists());
+}
+
+#[tokio::test]
+async fn removing_the_directory_under_an_upload_fails_the_upload() {
+    let tree = Tree::new();
+    std::fs::create_dir(tree.real("dir")).unwrap();
+    let sink = tree.open("/dir/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    tree.posix
+        .remove_tree(&tree.user, &path("/dir"))
+        .await
+        .unwrap();
+    let kind = sink.finish(Finish::whole(1)).await.unwrap_err().kind();
+    assert!(
+        matches!(kind, ErrorKind::Changed | ErrorKind::NotFound),
+        "{kind:?}"
+    );
+    assert!(tree.everything().is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_that_took_the_name_meanwhile_stays() {
+    let tree = Tree::new();
+    let sink = tree.open("/name", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"x")).await.unwrap();
+    sink.checkpoint(&set(0, 1), false).await.unwrap();
+    std::fs::create_dir(tree.real("name")).unwrap();
+    assert_eq!(
+        sink.finish(Finish::whole(1)).await.unwrap_err().kind(),
+        ErrorKind::IsDirectory
+    );
+    std::fs::remove_dir(tree.real("name")).unwrap();
+    assert_eq!(tree.open("/name", RESUME).await.unwrap().held(), set(0, 1));
+}
+
+#[tokio::test]
+async fn modes_follow_the_replaced_file_and_the_umask() {
+    let tree = Tree::new();
+    std::fs::write(tree.real("private"), "x").unwrap();
+    std::fs::set_permissions(tree.real("private"), std::fs::Permissions::from_mode(0o400)).unwrap();
+    let sink = tree.open("/private", WHOLE).await.unwrap();
+    let part = std::fs::metadata(tree.real(".private.gridftp-part")).unwrap();
+    assert_eq!(
+        part.mode() & 0o077,
+        0,
+        "others could read a private file while it arrives"
+    );
+    sink.finish(Finish::whole(0)).await.unwrap();
+    assert_eq!(
+        std::fs::metadata(tree.real("private")).unwrap().mode() & 0o7777,
+        0o400
+    );
+    std::fs::write(tree.real("plain"), "x").unwrap();
+    tree.put("/new", b"x").await.unwrap();
+    let mode = |name: &str| std::fs::metadata(tree.real(name)).unwrap().mode();
+    assert_eq!(
+        mode("new"),
+        mode("plain"),
+        "another mode than any program's files get"
+    );
+}
+
+#[tokio::test]
+async fn sparse_files_over_4_gib_stay_sparse() {
+    const TOP: u64 = (5 << 30) + 12_345;
+    let tree = Tree::new();
+    let sink = tree.open("/sparse", WHOLE).await.unwrap();
+    sink.write_at(1 << 20, Bytes::from(vec![1; 65_536]))
+        .await
+        .unwrap();
+    sink.write_at(TOP - 3, Bytes::from_static(b"end"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(TOP)).await.unwrap();
+    assert!(
+        std::fs::metadata(tree.real("sparse")).unwrap().blocks() * 512 < 1 << 20,
+        "holes were filled"
+    );
+    let source = tree.posix.read(&tree.user, &path("/sparse")).await.unwrap();
+    assert_eq!(source.size(), TOP);
+    assert_eq!(
+        source
+            .read_at(TOP - 3, BytesMut::with_capacity(9))
+            .await
+            .unwrap(),
+        b"end".as_slice()
+    );
+    let data = source.data().await.unwrap().unwrap();
+    assert!(data.covers(Range64::new(1 << 20, (1 << 20) + 65_536).unwrap()));
+    assert!(data.covers(Range64::new(TOP - 3, TOP).unwrap()));
+    assert!(data.total() < 1 << 20 && data.end() == TOP);
+    // Continued from a copy, which is sparse too.
+    let sink = tree.open("/sparse", RESUME).await.unwrap();
+    assert_eq!(sink.held(), set(0, TOP));
+    sink.finish(Finish::whole(TOP)).await.unwrap();
+    assert!(
+        std::fs::metadata(tree.real("sparse")).unwrap().blocks() * 512 < 1 << 20,
+        "holes were filled"
+    );
+    assert_eq!(
+        tree.posix
+            .read(&tree.user, &path("/sparse"))
+            .await
+            .unwrap()
+            .data()
+            .await
+            .unwrap()
+            .unwrap(),
+        data
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_fit_is_refused_before_it_is_sent() {
+    let tree = Tree::new();
+    let refused = tree
+        .open(
+            "/file",
+            Create::Whole {
+                size: Some(1 << 60),
+            },
+        )
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    assert!(tree.everything().is_empty());
+}
+
+/// Needs root, for a file system of 1 MiB.
+#[tokio::test]
+async fn a_full_disk_is_told_and_the_name_stays_free() {
+    let tree = Tree::new();
+    let small = tree.real("small");
+    std::fs::create_dir(&small).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .arg(&small)
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!(
+            "SKIPPED a_full_disk_is_told_and_the_name_stays_free: may not mount a small tmpfs"
+        );
+        return;
+    }
+    let outcome = async {
+        let sink = tree.open("/small/file", WHOLE).await.unwrap();
+        let block = Bytes::from(vec![7; 256 * 1024]);
+        let mut failed = None;
+        let mut held = 0;
+        while failed.is_none() && held < 8 << 20 {
+            match sink.write_at(held, block.clone()).await {
+                Ok(()) => held += 256 * 1024,
+                Err(error) => failed = Some(error.kind()),
+            }
+        }
+        // A record needs room as well; what it cannot say is not claimed later.
+        let recorded = sink.checkpoint(&set(0, held), false).await;
+        drop(sink);
+        let again = tree
+            .open("/small/file", RESUME)
+            .await
+            .map(|sink| sink.held());
+        (
+            failed,
+            held,
+            recorded,
+            again,
+            std::fs::metadata(small.join("file")).is_err(),
+        )
+    }
+    .await;
+    let unmounted = std::process::Command::new("umount")
+        .arg(&small)
+        .status()
+        .unwrap();
+    assert!(unmounted.success());
+    let (failed, held, recorded, again, free) = outcome;
+    assert_eq!(failed, Some(ErrorKind::NoSpace));
+    assert!(free, "what is not whole has the name");
+    let again = again.unwrap();
+    assert!(again.is_empty() || again == set(0, held), "{again}");
+    if let Err(error) = recorded {
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+}
+
+#[tokio::test]
+async fn local_files_go_where_they_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    let sink = FileSink::create(&file, WHOLE, true).await.unwrap();
+    assert_eq!(sink.order(), WriteModel::Random);
+    sink.write_at(0, Bytes::from_static(b"local"))
+        .await
+        .unwrap();
+    assert!(!file.exists());
+    sink.finish(Finish::whole(5).with_checksum(ChecksumAlgorithm::Crc32c, "00000000"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "wrong bytes are left"
+    );
+    let sink = FileSink::create(&file, WHOLE, false).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"local"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(5)).await.unwrap();
+    let source = FileSource::open(&file).await.unwrap();
+    assert_eq!(
+        source.read_at(0, BytesMut::with_capacity(9)).await.unwrap(),
+        b"local".as_slice()
+    );
+    assert_eq!(
+        FileSource::open(dir.path()).await.unwrap_err().kind(),
+        ErrorKind::IsDirectory
+    );
+    // A link is written through, a link anywhere: this is the user's own machine.
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let sink = FileSink::create(&link, WHOLE, false).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"more")).await.unwrap();
+    sink.finish(Finish::whole(4)).await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"more");
+    assert!(
+        std::fs::symlink_metadata(&link)
+            .unwrap()
+            .file_type()
+            .is_symlink()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn local_devices_and_fifos_are_written_directly() {
+    let sink = FileSink::create("/dev/null".as_ref(), WHOLE, false)
+        .await
+        .unwrap();
+    sink.write_at(1 << 40, Bytes::from_static(b"x"))
+        .await
+        .unwrap();
+    sink.finish(Finish::whole((1 << 40) + 1)).await.unwrap();
+    let sink = FileSink::create("/dev/full".as_ref(), WHOLE, false)
+        .await
+        .unwrap();
+    let full = sink
+        .write_at(0, Bytes::from_static(b"x"))
+        .await
+        .unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::NoSpace);
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::read(fifo).unwrap()
+    });
+    let sink = FileSink::create(&fifo, WHOLE, false).await.unwrap();
+    assert_eq!(sink.order(), WriteModel::Sequential);
+    assert!(sink.descriptor().is_none());
+    sink.write_at(0, Bytes::from_static(b"in ")).await.unwrap();
+    assert_eq!(
+        sink.write_at(9, Bytes::from_static(b"x"))
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Unsupported
+    );
+    sink.write_at(3, Bytes::from_static(b"order"))
+        .await
+        .unwrap();
+    sink.finish(Finish::as_is()).await.unwrap();
+    assert_eq!(reader.join().unwrap(), b"in order");
+}
+
+#[tokio::test]
+async fn a_checksum_nobody_waits_for_ends() {
+    let tree = Tree::new();
+    let file = std::fs::File::create(tree.real("huge")).unwrap();
+    file.set_len(1 << 42).unwrap();
+    let progress = Progress::new();
+    let at = path("/huge");
+    let sum = tree.posix.checksum(
+        &tree.user,
+        &at,
+        ChecksumAlgorithm::Crc32c,
+        0,
+        None,
+        &progress,
+    );
+    let mut sum = Box::pin(sum);
+    // Under way, then dropped.
+    while progress.get() == 0 {
+        let polled =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(sum.as_mut().poll(cx).is_ready()))
+                .await;
+        assert!(!polled, "four TiB in no time");
+        tokio::task::yield_now().await;
+    }
+    drop(sum);
+    let mut last = 0;
+    while last != progress.get() {
+        last = progress.get();
+        // Another operation on the same threads comes and goes in between.
+        tree.posix
+            .checksum(
+                &tree.user,
+                &at,
+                ChecksumAlgorithm::Md5,
+                0,
+                Some(1 << 20),
+                &Progress::new(),
+            )
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_root_that_is_no_directory_is_told() {
+    let tree = Tree::new();
+    let error = Posix::open(&tree.all.path().join("secret")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotDirectory);
+    assert!(error.to_string().contains("secret"), "{error}");
+}

@@ -1,0 +1,151 @@
+//! Any order of writes, records, crashes and restarts ends with the right bytes or an error.
+
+mod support;
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use gridftp_dsi::{ErrorKind, Finish, Sink};
+use gridftp_dsi_posix::FileSink;
+use proptest::prelude::*;
+use support::{RESUME, Tree, WHOLE};
+
+/// Bytes of the file in the property, small enough that ranges meet and large enough that some
+/// blocks are held back and others are not.
+const SIZE: u64 = 300_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Write from here, so many bytes.
+    Write(u64, u64),
+    /// Record everything written.
+    Record,
+    /// Give up without another word, and continue.
+    Break,
+    /// Give up, and start anew.
+    Anew,
+    /// Try to publish.
+    Finish,
+    /// A second writer publishes something else.
+    Rival,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..SIZE, 1..150_000_u64).prop_map(|(at, len)| Step::Write(at, len.min(SIZE - at))),
+        3 => Just(Step::Record),
+        3 => Just(Step::Break),
+        1 => Just(Step::Anew),
+        2 => Just(Step::Finish),
+        1 => Just(Step::Rival),
+    ]
+}
+
+fn byte(at: u64) -> u8 {
+    (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).to_le_bytes()[0]
+}
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(byte).collect()
+}
+
+/// What is at the name: nothing, the right bytes, or the rival's. Anything else is the bug.
+fn check(tree: &Tree) {
+    match std::fs::read(tree.real("file")) {
+        Ok(bytes) => assert!(
+            bytes == content() || bytes == b"rival",
+            "wrong bytes were published"
+        ),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+    }
+}
+
+/// Opens the upload again; what it holds must be what the file is to contain.
+async fn reopen(tree: &Tree, resume: bool) -> (FileSink, RangeSet) {
+    if resume {
+        let sink = tree.open("/file", RESUME).await.unwrap();
+        // The rival's file is no beginning of ours: a client would not name its bytes.
+        if std::fs::read(tree.real("file")).is_ok_and(|bytes| bytes == b"rival")
+            && sink.held().end() <= 5
+        {
+            return (tree_whole(tree, sink).await, RangeSet::new());
+        }
+        let held = sink.held();
+        return (sink, held);
+    }
+    (tree.open("/file", WHOLE).await.unwrap(), RangeSet::new())
+}
+
+async fn tree_whole(tree: &Tree, sink: FileSink) -> FileSink {
+    drop(sink);
+    tree.open("/file", WHOLE).await.unwrap()
+}
+
+async fn play(steps: Vec<Step>) {
+    let tree = Tree::new();
+    let content = content();
+    let (mut sink, mut held) = reopen(&tree, false).await;
+    let mut recorded = RangeSet::new();
+    for step in steps {
+        match step {
+            Step::Write(at, len) => {
+                let (from, to) = (
+                    usize::try_from(at).unwrap(),
+                    usize::try_from(at + len).unwrap(),
+                );
+                sink.write_at(at, Bytes::copy_from_slice(&content[from..to]))
+                    .await
+                    .unwrap();
+                held.extend(Range64::from_len(at, len));
+            }
+            Step::Record => {
+                sink.checkpoint(&held, false).await.unwrap();
+                recorded = held.clone();
+            }
+            Step::Break => {
+                drop(sink);
+                (sink, held) = reopen(&tree, true).await;
+                assert!(
+                    recorded.iter().all(|range| held.covers(range)),
+                    "{held} lacks some of {recorded}"
+                );
+            }
+            Step::Anew => {
+                drop(sink);
+                (sink, held) = reopen(&tree, false).await;
+                assert!(sink.held().is_empty());
+                recorded = RangeSet::new();
+            }
+            Step::Finish => {
+                let whole = held.first_hole() == SIZE;
+                match sink
+                    .finish(Finish::whole(SIZE).with_held(held.clone()))
+                    .await
+                {
+                    Ok(_) => {
+                        assert!(whole);
+                        assert!(std::fs::read(tree.real("file")).unwrap() == content);
+                        recorded = RangeSet::new();
+                    }
+                    Err(error) => {
+                        assert!(!whole && error.kind() == ErrorKind::Incomplete, "{error}")
+                    }
+                }
+                (sink, held) = reopen(&tree, true).await;
+            }
+            Step::Rival => tree.put("/file", b"rival").await.unwrap(),
+        }
+        check(&tree);
+    }
+    drop(sink);
+    check(&tree);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_published_is_right(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(play(steps));
+    }
+}
