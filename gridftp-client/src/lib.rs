@@ -1,1 +1,60 @@
 //! GridFTP client: library and the gridftp-cp program.
+//!
+//! A download, an upload and a copy from server to server are one call: [`copy()`] with
+//! [`Location`](url::Location)s. A [`Client`] is one session, for work on names and listings.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use gridftp_client::{CopyOptions, Location, Silent, Totals, copy};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut options = CopyOptions::default();
+//! options.recursive = true;
+//! let from = [Location::parse("ftp://data.example.org:2811/run7/")?];
+//! let to = Location::parse("/scratch/run7/")?;
+//! let summary = copy(&from, &to, options, Arc::new(Silent::default()), Arc::new(Totals::default())).await?;
+//! assert_eq!(summary.counts.files_failed, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | Module | What it owns |
+//! | --- | --- |
+//! | [`url`] | what may be named, and how its text is read |
+//! | [`options`] | what a caller may choose |
+//! | [`client`] | one session: login, features, names |
+//! | [`list`] | listings |
+//! | [`copy`](mod@copy) | many files over several sessions |
+//! | [`progress`] | events and counts |
+//! | [`error`] | which side, which operation, which path, what to try |
+//! | [`netrc`] | accounts from a `.netrc` |
+//! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
+//!
+//! # What a cancelled transfer leaves
+//!
+//! Every future may be dropped. The data connections are then reset, so that no peer takes a
+//! cut-off file for a whole one, and a [`copy()`] closes its control connections. A download that
+//! was not published is removed. Of an upload, the server keeps what it keeps of any broken
+//! connection; our own server publishes nothing and keeps the partial file for a restart.
+#![forbid(unsafe_code)]
+
+pub mod abilities;
+pub mod client;
+mod control;
+pub mod copy;
+pub mod error;
+pub mod list;
+pub mod local;
+pub mod names;
+pub mod netrc;
+pub mod options;
+pub mod progress;
+mod setup;
+pub mod url;
+pub mod verify;
+
+pub use client::Client;
+pub use copy::{Summary, copy};
+pub use options::{ConnectOptions, CopyOptions};
+pub use progress::{Event, Observer, Silent, Totals};
+pub use url::{Location, Site};

@@ -1,0 +1,48 @@
+//! `Abilities`: what this client makes use of, as the server's FEAT reply tells.
+
+use ftp_proto::client::Capabilities;
+use ftp_wire::reply::Reply;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+/// What a server can do, as far as this client cares.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Abilities {
+    /// MODE E.
+    pub extended: bool,
+    /// Machine-readable listings.
+    pub mlst: bool,
+    /// Data may follow a `STOR` unasked.
+    pub eager: bool,
+    /// `MFMT`; else `SITE UTIME` is tried.
+    pub mfmt: bool,
+    /// Checksum algorithms and their relative costs.
+    pub checksums: Vec<(ChecksumAlgorithm, u32)>,
+}
+
+impl Abilities {
+    /// Reads the reply to `FEAT`.
+    pub(crate) fn of(reply: &Reply) -> Self {
+        let known = Capabilities::from_feat(reply);
+        let checksums = known
+            .checksums()
+            .into_iter()
+            .filter_map(|(name, cost)| Some((ChecksumAlgorithm::from_name(name.as_bytes())?, cost)))
+            .collect();
+        Self {
+            extended: known.extended_mode().may(),
+            mlst: known.has("MLST").may(),
+            eager: known.eager_stores().is_yes(),
+            mfmt: known.has("MFMT").is_yes(),
+            checksums,
+        }
+    }
+
+    /// The cost of a checksum, if it is offered.
+    pub fn cost(&self, algorithm: ChecksumAlgorithm) -> Option<u32> {
+        self.checksums
+            .iter()
+            .find(|(a, _)| *a == algorithm)
+            .map(|(_, cost)| *cost)
+    }
+}

@@ -1,0 +1,80 @@
+//! Fills in accounts that the URLs leave out: from `--user`, a `.netrc`, or a prompt.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use ftp_wire::command::Secret;
+use gridftp_client::netrc;
+use gridftp_client::url::{Location, Site};
+
+use crate::flags::Flags;
+
+/// Accounts asked for once, by server and name.
+pub(crate) struct Accounts<'a> {
+    flags: &'a Flags,
+    prompted: HashMap<(String, String), Secret>,
+}
+
+impl<'a> Accounts<'a> {
+    pub(crate) fn new(flags: &'a Flags) -> Self {
+        Self {
+            flags,
+            prompted: HashMap::new(),
+        }
+    }
+
+    /// Completes the account of a location.
+    pub(crate) fn complete(&mut self, location: &mut Location) -> anyhow::Result<()> {
+        if let Location::Remote(remote) = location {
+            self.complete_site(&mut remote.site)?;
+        }
+        Ok(())
+    }
+
+    fn complete_site(&mut self, site: &mut Site) -> anyhow::Result<()> {
+        if site.user.is_none() {
+            site.user.clone_from(&self.flags.user);
+        }
+        if site.password.is_none()
+            && let Some(path) = &self.flags.netrc
+            && let Some(account) =
+                netrc::lookup(&netrc_path(path)?, &site.host, site.user.as_deref())?
+        {
+            site.user = site.user.take().or(account.user);
+            site.password = account.password;
+        }
+        let Some(user) = &site.user else {
+            return Ok(());
+        };
+        if site.password.is_some() || matches!(user.as_str(), "anonymous" | "ftp") {
+            return Ok(());
+        }
+        let key = (site.to_string(), user.clone());
+        if let Some(known) = self.prompted.get(&key) {
+            site.password = Some(known.clone());
+            return Ok(());
+        }
+        let prompt = format!("Password of {} at {site}: ", user.escape_default());
+        let Ok(typed) = rpassword::prompt_password(prompt) else {
+            bail!("login: {user} at {site}: no password and no terminal to ask on; use --netrc");
+        };
+        let secret = Secret::new(typed);
+        self.prompted.insert(key, secret.clone());
+        site.password = Some(secret);
+        Ok(())
+    }
+}
+
+/// The `.netrc` to read: the one named, that of `$NETRC`, or that of the home directory.
+fn netrc_path(named: &Path) -> anyhow::Result<PathBuf> {
+    if !named.as_os_str().is_empty() {
+        return Ok(named.to_owned());
+    }
+    if let Some(path) = std::env::var_os("NETRC") {
+        return Ok(path.into());
+    }
+    let home =
+        std::env::home_dir().context("netrc: no home directory; name the file: --netrc=FILE")?;
+    Ok(home.join(".netrc"))
+}

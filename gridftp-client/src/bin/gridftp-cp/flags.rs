@@ -1,0 +1,273 @@
+//! `Flags`: the command line, from which help, completions and the man page are made as well.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use ftp_wire::command::Mode;
+use gridftp_client::options::{ConnectOptions, CopyOptions, Verify};
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use crate::exit;
+
+/// Copies files to, from and between GridFTP servers.
+///
+/// A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a file: URL, a plain
+/// path, or - for standard input or output. A directory source that ends in / means its contents;
+/// without the slash the directory itself is copied into the destination. Missing destination
+/// directories are made. A path /~/x of a URL is relative to the home directory of the account.
+///
+/// A download lands under a temporary name beside its target and is renamed when it is complete
+/// and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is
+/// written directly.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gridftp-cp",
+    version,
+    after_help = exit::TABLE,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Flags {
+    /// Source and destination: one or more sources, then the destination
+    #[arg(value_name = "SOURCE... DEST", value_hint = ValueHint::AnyPath,
+          required_unless_present_any = ["list", "completions", "man"])]
+    pub(crate) locations: Vec<String>,
+
+    /// Copy directories and all below them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// Data connections of one file in MODE E [default: by size and distance]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) parallel: Option<u32>,
+
+    /// Control connections, that is files at once [default: by the number of files]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) concurrency: Option<u32>,
+
+    /// Transmission mode [default: extended where the server has it]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeFlag>,
+
+    /// Size of blocks sent in MODE E, in bytes; K, M and G are accepted
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) block_size: Option<u64>,
+
+    /// TCP buffer of data connections on both ends, in bytes; K, M and G are accepted
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) tcp_buffer: Option<u64>,
+
+    /// Stack of the data connections, bottom first
+    #[arg(long, value_name = "STRING", default_value = "tcp")]
+    pub(crate) stack: String,
+
+    /// First byte to copy; K, M and G are accepted
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) offset: Option<u64>,
+
+    /// Number of bytes to copy; K, M and G are accepted
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) length: Option<u64>,
+
+    /// Compare digests of both ends before telling success, with ALG or the cheapest one offered
+    #[arg(long, value_name = "ALG", num_args = 0..=1, require_equals = true,
+          default_missing_value = "cheapest", value_parser = verify)]
+    pub(crate) verify: Option<Verify>,
+
+    /// Tries after the first for a failed file or a lost connection
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) retries: u32,
+
+    /// Leave existing destination files as they are
+    #[arg(short = 'n', long)]
+    pub(crate) no_clobber: bool,
+
+    /// Carry over modification times and permission bits
+    #[arg(long)]
+    pub(crate) preserve: bool,
+
+    /// Say what would be copied, and copy nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// List a directory or file instead of copying
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url, conflicts_with = "locations")]
+    pub(crate) list: Option<String>,
+
+    /// Account to log in to where the URL names none [default: anonymous]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// Look accounts up in ~/.netrc or $NETRC, or in FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_hint = ValueHint::FilePath)]
+    pub(crate) netrc: Option<PathBuf>,
+
+    /// Longest wait for a connection, a reply, or more data, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400),
+          default_value_t = 120)]
+    pub(crate) timeout: u64,
+
+    /// Use the data address a server gives although it is not the server's own
+    #[arg(long)]
+    pub(crate) trust_pasv_address: bool,
+
+    /// Write one JSON object a line instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Name each file when it is done, and tell of fallbacks
+    #[arg(short, long, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// Write the control conversation to standard error, passwords masked
+    #[arg(long)]
+    pub(crate) debug: bool,
+
+    /// Write completions for SHELL to standard output
+    #[arg(long, value_name = "SHELL", value_enum, exclusive = true)]
+    pub(crate) completions: Option<Shell>,
+
+    /// Write the man page to standard output
+    #[arg(long, exclusive = true)]
+    pub(crate) man: bool,
+}
+
+/// `--mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeFlag {
+    /// MODE S: one connection a file.
+    Stream,
+    /// MODE E: any number of connections, kept from file to file.
+    Extended,
+}
+
+impl Flags {
+    /// What the flags say about connections.
+    pub(crate) fn connect_options(&self) -> ConnectOptions {
+        let mut options = ConnectOptions::default();
+        options.mode = self.mode.map(|mode| match mode {
+            ModeFlag::Stream => Mode::Stream,
+            ModeFlag::Extended => Mode::Extended,
+        });
+        let timeout = Duration::from_secs(self.timeout);
+        options.connect_within = timeout.min(options.connect_within);
+        options.reply_within = timeout;
+        options.stall = timeout;
+        options.tcp_buffer = self.tcp_buffer;
+        options.block_size = self.block_size;
+        options.stack.clone_from(&self.stack);
+        options.trust_pasv = self.trust_pasv_address;
+        options
+    }
+
+    /// What the flags say about copying.
+    pub(crate) fn copy_options(&self) -> CopyOptions {
+        let mut options = CopyOptions::default();
+        options.connect = self.connect_options();
+        options.parallel = self.parallel;
+        options.concurrency = self.concurrency;
+        options.recursive = self.recursive;
+        options.offset = self.offset;
+        options.length = self.length;
+        options.verify = self.verify.unwrap_or_default();
+        options.retries = self.retries;
+        options.no_clobber = self.no_clobber;
+        options.preserve = self.preserve;
+        options.dry_run = self.dry_run;
+        options
+    }
+}
+
+/// Reads a number of bytes: `4M` is 4 MiB.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text
+        .get(digits.len()..)
+        .unwrap_or_default()
+        .to_ascii_uppercase()
+        .as_str()
+    {
+        "" | "B" => 1,
+        "K" | "KIB" => 1 << 10,
+        "M" | "MIB" => 1 << 20,
+        "G" | "GIB" => 1 << 30,
+        "T" | "TIB" => 1 << 40,
+        _ => return Err("write a number of bytes, such as 65536, 64K or 4M".to_owned()),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "write a number of bytes, such as 65536 or 4M".to_owned())?;
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| "more bytes than can be counted".to_owned())
+}
+
+fn verify(text: &str) -> Result<Verify, String> {
+    if text == "cheapest" {
+        return Ok(Verify::Cheapest);
+    }
+    ChecksumAlgorithm::from_name(text.as_bytes())
+        .map(Verify::With)
+        .ok_or_else(|| {
+            let known: Vec<_> = ChecksumAlgorithm::ALL
+                .iter()
+                .map(|a| a.name().to_ascii_lowercase())
+                .collect();
+            format!("unknown algorithm; known are {}", known.join(", "))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("0"), Ok(0));
+        assert_eq!(size("4m"), Ok(4 << 20));
+        assert_eq!(size("64KiB"), Ok(64 << 10));
+        for bad in ["", "K", "4X", "-1", "1.5M", "99999999999T"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn verify_stands_alone_or_names_an_algorithm() {
+        let parse =
+            |args: &[&str]| Flags::try_parse_from([&["gridftp-cp"], args, &["a", "b"]].concat());
+        assert_eq!(
+            parse(&["--verify"]).unwrap().copy_options().verify,
+            Verify::Cheapest
+        );
+        assert_eq!(
+            parse(&["--verify=sha256"]).unwrap().copy_options().verify,
+            Verify::With(ChecksumAlgorithm::Sha256)
+        );
+        assert!(parse(&["--verify=rot13"]).is_err());
+        assert_eq!(parse(&[]).unwrap().copy_options().verify, Verify::No);
+    }
+
+    #[test]
+    fn zero_streams_are_refused() {
+        for flag in ["-p", "-j"] {
+            assert!(
+                Flags::try_parse_from(["gridftp-cp", flag, "0", "a", "b"]).is_err(),
+                "{flag}"
+            );
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `--list`: a directory or a file, a line each.
+
+use std::sync::Arc;
+
+use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
+use gridftp_client::Client;
+use gridftp_client::error::TransferError;
+use gridftp_client::url::{Location, show};
+use serde_json::json;
+
+use crate::flags::Flags;
+use crate::report::Report;
+
+/// Lists what `location` names.
+pub(crate) async fn run(
+    location: &Location,
+    flags: &Flags,
+    report: &Arc<Report>,
+) -> Result<(), TransferError> {
+    let Location::Remote(remote) = location else {
+        return Err(TransferError::Request(
+            "usage: --list needs an ftp:// URL".to_owned(),
+        ));
+    };
+    let options = Arc::new(flags.connect_options());
+    let observer = Arc::clone(report) as Arc<_>;
+    let mut client = Client::connect_with(&remote.site, options, observer).await?;
+    client
+        .list(&remote.path, |entry, known| line(&entry, known, report))
+        .await?;
+    client.close().await;
+    Ok(())
+}
+
+fn line(entry: &Entry, known: FactSet, report: &Report) {
+    let kind = match entry.kind {
+        EntryKind::File => "file",
+        EntryKind::Dir | EntryKind::Cdir | EntryKind::Pdir => "dir",
+        EntryKind::Slink => "link",
+        _ => "other",
+    };
+    let size = known.contains(Fact::Size).then_some(entry.size);
+    let modified = known
+        .contains(Fact::Modify)
+        .then(|| entry.modified.to_string());
+    let mode = known
+        .contains(Fact::UnixMode)
+        .then(|| format!("{:04o}", entry.mode));
+    if report.is_json() {
+        return report.emit(&json!({
+            "event": "entry", "name": String::from_utf8_lossy(&entry.name), "type": kind,
+            "size": size, "modified": modified, "mode": mode,
+        }));
+    }
+    let slash = if kind == "dir" { "/" } else { "" };
+    let size = size.map(|n| n.to_string()).unwrap_or_default();
+    report.out(&format!(
+        "{:<5} {:<4} {size:>15} {:<14} {}{slash}",
+        kind,
+        mode.unwrap_or_default(),
+        modified.unwrap_or_default(),
+        show(&entry.name)
+    ));
+}

@@ -1,0 +1,157 @@
+//! gridftp-cp: parse, run, report, exit.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program's output")]
+
+mod accounts;
+mod exit;
+mod flags;
+mod list;
+mod report;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory as _, Parser as _};
+use gridftp_client::error::TransferError;
+use gridftp_client::{Location, Totals, copy};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::accounts::Accounts;
+use crate::exit::Status;
+use crate::flags::Flags;
+use crate::report::Report;
+
+fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            // Nobody is left to tell when standard error is closed.
+            let _gone = error.print();
+            let status = if error.use_stderr() {
+                Status::Usage
+            } else {
+                Status::Done
+            };
+            return status.into();
+        }
+    };
+    if let Some(shell) = flags.completions {
+        clap_complete::generate(
+            shell,
+            &mut Flags::command(),
+            "gridftp-cp",
+            &mut std::io::stdout(),
+        );
+        return Status::Done.into();
+    }
+    if flags.man {
+        let man = clap_mangen::Man::new(Flags::command());
+        return match man.render(&mut std::io::stdout()) {
+            Ok(()) => Status::Done.into(),
+            Err(_) => Status::Failed.into(),
+        };
+    }
+    let piped = flags.locations.last().is_some_and(|last| last == "-");
+    let report = Arc::new(Report::new(&flags, piped));
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            report.fatal(&format!("start: {error}"));
+            return Status::Failed.into();
+        }
+    };
+    let status = runtime
+        .block_on(run(&flags, &report))
+        .unwrap_or_else(|error| {
+            report.fatal(&format!("{error:#}"));
+            Status::Usage
+        });
+    // A thread that waits for standard input must not keep the program.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    status.into()
+}
+
+async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
+    let mut accounts = Accounts::new(flags);
+    let mut parse = |text: &str| {
+        let mut location = Location::parse(text)?;
+        accounts.complete(&mut location)?;
+        anyhow::Ok(location)
+    };
+    if let Some(url) = &flags.list {
+        let location = parse(url)?;
+        return Ok(
+            stopped_by_signal(Box::pin(list::run(&location, flags, report)))
+                .await
+                .map_or(Status::Interrupted, |done| {
+                    finish(done, report, |()| Status::Done)
+                }),
+        );
+    }
+    let [sources @ .., destination] = flags.locations.as_slice() else {
+        anyhow::bail!("usage: no source and destination");
+    };
+    anyhow::ensure!(
+        !sources.is_empty(),
+        "usage: no destination; write SOURCE... DEST"
+    );
+    let sources = sources
+        .iter()
+        .map(|text| parse(text))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let destination = parse(destination)?;
+    let totals = Arc::new(Totals::default());
+    let work = copy(
+        &sources,
+        &destination,
+        flags.copy_options(),
+        Arc::clone(report) as Arc<_>,
+        Arc::clone(&totals),
+    );
+    let shown = async {
+        tokio::select! {
+            done = work => done,
+            () = report.follow(&totals) => unreachable!("it follows until it is dropped"),
+        }
+    };
+    let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
+        report.fatal(&"stopped by a signal; files not finished are not at their destination names");
+        return Ok(Status::Interrupted);
+    };
+    Ok(finish(done, report, |summary| {
+        report.end(&summary);
+        summary.failed.map_or(Status::Done, Status::of)
+    }))
+}
+
+fn finish<T>(
+    done: Result<T, TransferError>,
+    report: &Report,
+    well: impl FnOnce(T) -> Status,
+) -> Status {
+    match done {
+        Ok(value) => well(value),
+        Err(error) => {
+            report.fatal(&error);
+            Status::of(error.class())
+        }
+    }
+}
+
+/// Runs `work` until it is done or a signal asks to stop; dropping it is what stops it.
+async fn stopped_by_signal<T>(work: impl Future<Output = T>) -> Option<T> {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return Some(work.await);
+    };
+    tokio::select! {
+        done = work => Some(done),
+        _ = interrupt.recv() => None,
+        _ = terminate.recv() => None,
+    }
+}

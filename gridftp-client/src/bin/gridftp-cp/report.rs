@@ -1,0 +1,261 @@
+//! `Report`: what a person or a program is told: bars on a terminal, lines or JSON elsewhere.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gridftp_client::copy::Summary;
+use gridftp_client::error::TransferError;
+use gridftp_client::progress::{Counts, Event, Observer, Totals};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::flags::Flags;
+
+/// How much is told, and in which form.
+#[derive(Debug)]
+pub(crate) struct Report {
+    json: bool,
+    quiet: bool,
+    verbose: u8,
+    debug: bool,
+    /// Whether the copy's data goes to standard output, which then carries nothing else.
+    piped: AtomicBool,
+    bar: Option<ProgressBar>,
+    /// Keeps the lines of several tasks apart.
+    line: Mutex<()>,
+}
+
+impl Report {
+    pub(crate) fn new(flags: &Flags, piped: bool) -> Self {
+        let shown = !flags.json && !flags.quiet && !flags.debug && flags.list.is_none();
+        let bar = (shown && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(style(false));
+            bar
+        });
+        Self {
+            json: flags.json,
+            quiet: flags.quiet,
+            verbose: flags.verbose,
+            debug: flags.debug,
+            piped: AtomicBool::new(piped),
+            bar,
+            line: Mutex::new(()),
+        }
+    }
+
+    /// Shows the totals until it is dropped.
+    pub(crate) async fn follow(&self, totals: &Totals) {
+        let mut tick = tokio::time::interval(Duration::from_millis(125));
+        loop {
+            tick.tick().await;
+            if let Some(bar) = &self.bar {
+                draw(bar, totals.counts());
+            }
+        }
+    }
+
+    /// Whether lines are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Tells the end of a copy.
+    pub(crate) fn end(&self, summary: &Summary) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        let counts = summary.counts;
+        let seconds = summary.took.as_secs_f64();
+        if self.json {
+            self.emit(&json!({
+                "event": "end", "files": counts.files_done, "failed": counts.files_failed,
+                "skipped": counts.files_skipped, "bytes": counts.bytes_moved, "seconds": seconds,
+            }));
+        } else if !self.quiet {
+            let rate = HumanBytes(per_second(counts.bytes_moved, summary.took));
+            let mut text = format!(
+                "{} in {seconds:.2} s ({rate}/s)",
+                plural(
+                    counts.files_done,
+                    &HumanBytes(counts.bytes_moved).to_string()
+                ),
+            );
+            if counts.files_skipped > 0 {
+                text.push_str(&format!(", {} left out", counts.files_skipped));
+            }
+            if counts.files_failed > 0 {
+                text.push_str(&format!(", {} failed", counts.files_failed));
+            }
+            self.out(&text);
+        }
+    }
+
+    /// Tells why nothing more is done.
+    pub(crate) fn fatal(&self, error: &dyn std::fmt::Display) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        if self.json {
+            self.emit(&json!({ "event": "error", "error": error.to_string() }));
+        } else {
+            self.err(&format!("gridftp-cp: {error}"));
+        }
+    }
+
+    /// Writes one line of output proper.
+    pub(crate) fn out(&self, text: &str) {
+        if self.piped.load(Ordering::Relaxed) {
+            return self.err(text);
+        }
+        self.hidden(|| {
+            // A reader that has gone away wants no more lines.
+            let _gone = writeln!(std::io::stdout().lock(), "{text}");
+        });
+    }
+
+    fn err(&self, text: &str) {
+        self.hidden(|| {
+            let _gone = writeln!(std::io::stderr().lock(), "{text}");
+        });
+    }
+
+    pub(crate) fn emit(&self, value: &Value) {
+        self.out(&value.to_string());
+    }
+
+    fn hidden(&self, write: impl FnOnce()) {
+        let _apart = self.line.lock();
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    fn failure(&self, event: &str, source: &str, error: &TransferError) {
+        if self.json {
+            self.emit(&json!({ "event": event, "source": source, "error": error.to_string() }));
+        } else {
+            self.err(&format!("gridftp-cp: {source}: {event}: {error}"));
+        }
+    }
+}
+
+impl Observer for Report {
+    fn wants_control(&self) -> bool {
+        self.debug
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Failed { source, error } => self.failure("failed", source, error),
+            Event::Retrying {
+                source,
+                error,
+                attempt,
+            } if !self.quiet => {
+                self.failure(&format!("retry {attempt}"), source, error);
+            }
+            Event::Control { site, sent, line } => {
+                let arrow = if *sent { ">" } else { "<" };
+                self.err(&format!("{site} {arrow} {line}"));
+            }
+            Event::Finished {
+                source,
+                destination,
+                bytes,
+                took,
+                verified,
+            } => {
+                if self.json {
+                    self.emit(&json!({
+                        "event": "done", "source": source, "destination": destination, "bytes": bytes,
+                        "seconds": took.as_secs_f64(),
+                        "checksum": verified.map(|(algorithm, digest)| json!({
+                            "algorithm": algorithm, "digest": digest,
+                        })),
+                    }));
+                } else if self.verbose > 0 {
+                    let proof = verified
+                        .map(|(a, d)| format!(", {a} {d}"))
+                        .unwrap_or_default();
+                    self.out(&format!(
+                        "{source} -> {destination}: {}{proof}",
+                        HumanBytes(*bytes)
+                    ));
+                }
+            }
+            Event::Planned {
+                source,
+                destination,
+                size,
+            } => {
+                if self.json {
+                    self.emit(&json!({
+                        "event": "plan", "source": source, "destination": destination, "bytes": size,
+                    }));
+                } else {
+                    let size = size
+                        .map(|n| format!(": {}", HumanBytes(n)))
+                        .unwrap_or_default();
+                    self.out(&format!("{source} -> {destination}{size}"));
+                }
+            }
+            Event::Skipped { source, why } if self.json => {
+                self.emit(&json!({ "event": "skip", "source": source, "why": why }));
+            }
+            Event::Skipped { source, why } if self.verbose > 0 => {
+                self.out(&format!("{source}: left out, {why}"));
+            }
+            Event::Note(text) if self.json => self.emit(&json!({ "event": "note", "text": text })),
+            Event::Note(text) if self.verbose > 0 => self.err(&format!("gridftp-cp: {text}")),
+            Event::Connected { site, round_trip } if self.verbose > 1 => {
+                self.err(&format!(
+                    "gridftp-cp: {site}: connected, round trip {round_trip:.1?}"
+                ));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, counts: Counts) {
+    let known = counts.complete || counts.bytes_found > 0;
+    if known && bar.length() != Some(counts.bytes_found) {
+        bar.set_style(style(true));
+        bar.set_length(counts.bytes_found);
+    }
+    bar.set_position(
+        counts
+            .bytes_moved
+            .min(counts.bytes_found.max(counts.bytes_moved)),
+    );
+    bar.set_message(format!(
+        "{}/{} files",
+        counts.files_done, counts.files_found
+    ));
+}
+
+fn style(known: bool) -> ProgressStyle {
+    let template = if known {
+        "{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} left, {msg}"
+    } else {
+        "{spinner} {bytes} {binary_bytes_per_sec}, {msg}"
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn per_second(bytes: u64, took: Duration) -> u64 {
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+    u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
+}
+
+fn plural(files: u64, bytes: &str) -> String {
+    if files == 1 {
+        format!("1 file, {bytes}")
+    } else {
+        format!("{files} files, {bytes}")
+    }
+}

@@ -1,0 +1,489 @@
+//! `Client`: connects, logs in, learns what the server can do, and works on names.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ftp_proto::client::{ClientSession, FailureKind, Settings};
+use ftp_wire::command::{Command, Mode, Secret, Site as SiteCommand, Type};
+use ftp_wire::facts::{Entry, FactSet, TimeVal};
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::Reply;
+use gridftp_data::DataChannel;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use xio_core::{ByteSize, DynStack, Pool, SocketHints, Target, Transport as _};
+
+use crate::abilities::Abilities;
+use crate::control::{Control, Replies};
+use crate::error::{ConnectError, ControlError};
+use crate::options::ConnectOptions;
+use crate::progress::{Event, Observer, Silent};
+use crate::url::Site;
+
+/// Size of the blocks that data passes through, in bytes.
+const BLOCK: usize = 256 * 1024;
+/// Blocks that all data connections of a process share.
+const BLOCKS: usize = 64;
+
+/// A session with one server.
+///
+/// # Cancel safety
+/// Dropping a client, or any future of it that moves data, closes its connections: the server sees
+/// the end of the control connection, gives up what it was doing and keeps or discards what
+/// arrived by its own rules. After a dropped transfer the client itself can still be used.
+pub struct Client {
+    pub(crate) control: Control,
+    pub(crate) channel: Alone<DataChannel>,
+    pub(crate) stack: DynStack,
+    pub(crate) options: Arc<ConnectOptions>,
+    pub(crate) abilities: Abilities,
+    pub(crate) state: ChannelState,
+    observer: Arc<dyn Observer>,
+}
+
+/// What the server was told about data channels.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ChannelState {
+    /// Transmission mode in force.
+    pub(crate) mode: Mode,
+    /// Parallelism it was told.
+    pub(crate) parallelism: Option<u32>,
+    /// Whether it takes eager stores.
+    pub(crate) eager: bool,
+    /// Whether it was told of buffer sizes for sending and for receiving.
+    pub(crate) tuned: (bool, bool),
+    /// What the cached connections serve.
+    pub(crate) ready: Option<Ready>,
+}
+
+/// A data channel that is set up: to pull or to push, with so many connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Pull(u32),
+    Push(u32),
+}
+
+/// A value that only an exclusive reference reaches, so that what holds it may be shared.
+pub(crate) struct Alone<T>(Mutex<T>);
+
+impl<T> Alone<T> {
+    pub(crate) fn get(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("site", self.control.site())
+            .field("state", &self.state)
+            .finish()
+    }
+}
+
+/// The buffers of all data connections of this process.
+fn pool() -> Pool {
+    static POOL: std::sync::OnceLock<Pool> = std::sync::OnceLock::new();
+    POOL.get_or_init(|| Pool::new(BLOCK, BLOCKS)).clone()
+}
+
+impl Client {
+    /// Connects to `site` and logs in, as `anonymous` where the site names no account.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says whether the server cannot be reached or will not have us.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn connect(site: &Site, options: Arc<ConnectOptions>) -> Result<Self, ConnectError> {
+        Self::connect_with(site, options, Arc::new(Silent)).await
+    }
+
+    /// As [`connect`](Self::connect), and tells `observer` what happens.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(
+        site: &Site,
+        options: Arc<ConnectOptions>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, ConnectError> {
+        let name: Arc<str> = site.to_string().into();
+        let stack = stack(&options)?;
+        let limit = options.connect_within;
+        let (stream, round_trip) = reach(site, &name, limit).await?;
+        let session = ClientSession::new(Instant::now(), settings(&options));
+        let (control, banner) = Control::start(
+            stream,
+            Arc::clone(&name),
+            session,
+            round_trip,
+            Arc::clone(&observer),
+        )?;
+        let mut data = gridftp_data::Options::default();
+        data.stall = options.stall;
+        data.open_within = options.connect_within;
+        data.block = options.block_size;
+        data.socket = sockets(&options);
+        let mut client = Self {
+            control,
+            channel: Alone(Mutex::new(DataChannel::new(data, pool()))),
+            stack,
+            options,
+            abilities: Abilities::default(),
+            state: ChannelState::default(),
+            observer,
+        };
+        match tokio::time::timeout(limit, client.login(site, banner)).await {
+            Ok(done) => done?,
+            Err(_) => {
+                return Err(ConnectError::Unreachable {
+                    site: name.to_string(),
+                    cause: format!("no login within {} s", limit.as_secs()).into(),
+                });
+            }
+        }
+        client.observer.event(&Event::Connected {
+            site: &name,
+            round_trip,
+        });
+        Ok(client)
+    }
+
+    /// Logs in with as few round trips as are safe: the banner is awaited, so that a password goes
+    /// to nothing but an FTP server; then all goes out at once.
+    async fn login(&mut self, site: &Site, mut banner: Replies) -> Result<(), ConnectError> {
+        let name = self.control.site().to_string();
+        banner.finish().await.map_err(|error| match error {
+            ControlError::Refused { site, reply, .. } => ConnectError::Busy { site, reply },
+            error => error.into(),
+        })?;
+        let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
+        let password = match (&site.password, &site.user) {
+            (Some(password), _) => password.clone(),
+            (None, None) => Secret::new(self.options.anonymous_password.clone()),
+            (None, Some(_)) => Secret::new(""),
+        };
+        let mut named = self.control.send(Command::User(user.clone()));
+        let mut passed = self.control.send(Command::Pass(password));
+        let mut features = self.control.send(Command::Feat);
+        let mut image = self.control.send(Command::Type(Type::Image));
+        let extended = (self.options.mode != Some(Mode::Stream))
+            .then(|| self.control.send(Command::Mode(Mode::Extended)));
+        let refused = |error| match error {
+            ControlError::Refused { reply, .. } => ConnectError::Login {
+                site: name.clone(),
+                user: user.clone(),
+                reply,
+            },
+            error => error.into(),
+        };
+        let first = named.finish().await.map_err(refused)?;
+        // A server that wants no password says 230 at once, and refuses the PASS.
+        match (passed.finish().await, first.code().is_success()) {
+            (Ok(reply), false) if !reply.code().is_success() => {
+                return Err(ConnectError::Login {
+                    site: name,
+                    user,
+                    reply,
+                });
+            }
+            (Ok(_), _) | (Err(ControlError::Refused { .. }), true) => {}
+            (Err(error), _) => return Err(refused(error)),
+        }
+        match features.finish().await {
+            Ok(reply) => self.abilities = Abilities::of(&reply),
+            Err(ControlError::Refused { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        image.finish().await?;
+        if let Some(mut extended) = extended {
+            match extended.finish().await {
+                Ok(_) => self.state.mode = Mode::Extended,
+                Err(ControlError::Refused { .. }) => self.abilities.extended = false,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The server, `host:port`.
+    pub fn site(&self) -> &str {
+        self.control.site()
+    }
+
+    /// What the server says it can do.
+    pub fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    /// How long the connection took to be made: about one round trip.
+    pub fn round_trip(&self) -> Duration {
+        self.control.round_trip()
+    }
+
+    /// Says whether MODE E can and may be used.
+    pub(crate) fn is_extended(&self) -> bool {
+        self.abilities.extended && self.options.mode != Some(Mode::Stream)
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        self.observer.event(&Event::Note(text));
+    }
+
+    /// Ends the session politely.
+    pub async fn close(self) {
+        let mut bye = self.control.send(Command::Quit);
+        let _gone = tokio::time::timeout(Duration::from_secs(2), bye.finish()).await;
+    }
+
+    /// Sends a command and waits for its end.
+    pub(crate) async fn ask(&self, command: Command) -> Result<Reply, ControlError> {
+        self.control.send(command).finish().await
+    }
+
+    /// Makes a path of bytes that came from a URL or a listing.
+    pub(crate) fn path(&self, path: &[u8]) -> Result<FtpPath, ControlError> {
+        FtpPath::new(path.to_vec()).ok_or_else(|| ControlError::Misbehaved {
+            site: self.site().to_owned(),
+            command: crate::url::show(path),
+            what: "the path is empty or holds NUL or a line end".to_owned(),
+        })
+    }
+
+    /// What the server says of one object, and which facts it said.
+    ///
+    /// Where the server has no `MLST`, `SIZE` and `CWD` tell files from directories.
+    ///
+    /// # Errors
+    /// [`ControlError`]; [`is_not_found`](ControlError::is_not_found) when there is nothing.
+    pub async fn stat(&self, path: &[u8]) -> Result<(Entry, FactSet), ControlError> {
+        let wire = self.path(path)?;
+        let mut replies = self.control.send(Command::Mlst(Some(wire.clone())));
+        let refused = match replies.finish().await {
+            Ok(reply) => {
+                return parse_mlst(&reply)
+                    .ok_or_else(|| replies.misbehaved("no facts in the reply"));
+            }
+            Err(error) => error,
+        };
+        if refused.kind() != Some(FailureKind::Unsupported) {
+            return Err(refused);
+        }
+        self.stat_by_size(wire).await
+    }
+
+    async fn stat_by_size(&self, path: FtpPath) -> Result<(Entry, FactSet), ControlError> {
+        use ftp_wire::facts::{EntryKind, Fact};
+        let mut size = self.control.send(Command::Size(path.clone()));
+        let mut modified = self.control.send(Command::Mdtm(path.clone()));
+        let name = crate::names::last(path.as_bytes()).to_vec();
+        match size.finish().await {
+            Ok(reply) => {
+                let bytes =
+                    number(&reply).ok_or_else(|| size.misbehaved("no size in the reply"))?;
+                let mut entry = Entry::new(EntryKind::File, name);
+                entry.size = bytes;
+                let mut known = FactSet::NONE.with(Fact::Type).with(Fact::Size);
+                let time = modified.finish().await.ok();
+                if let Some(time) =
+                    time.and_then(|r| r.lines().last().and_then(|l| TimeVal::parse(after_code(l))))
+                {
+                    entry.modified = time;
+                    known = known.with(Fact::Modify);
+                }
+                Ok((entry, known))
+            }
+            Err(error @ ControlError::Lost { .. }) => Err(error),
+            Err(_) => {
+                self.ask(Command::Cwd(path)).await?;
+                // The session keeps absolute paths, so where it stands does not matter.
+                Ok((
+                    Entry::new(EntryKind::Dir, name),
+                    FactSet::NONE.with(Fact::Type),
+                ))
+            }
+        }
+    }
+
+    /// Makes a directory. One that is there already is not an error.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn make_dir(&self, path: &[u8]) -> Result<(), ControlError> {
+        match self.ask(Command::Mkd(self.path(path)?)).await {
+            Err(error) if !error.reply().is_some_and(crate::error::is_exists) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn remove(&self, path: &[u8]) -> Result<(), ControlError> {
+        self.ask(Command::Dele(self.path(path)?)).await.map(drop)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn remove_dir(&self, path: &[u8]) -> Result<(), ControlError> {
+        self.ask(Command::Rmd(self.path(path)?)).await.map(drop)
+    }
+
+    /// Renames, replacing what is there.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), ControlError> {
+        let (from, to) = (self.path(from)?, self.path(to)?);
+        self.ask(Command::Rnfr(from)).await?;
+        self.ask(Command::Rnto(to)).await.map(drop)
+    }
+
+    /// Hashes a part of a file at the server, to its end when `length` is `None`; lower-case
+    /// hexadecimal.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn checksum(
+        &self,
+        path: &[u8],
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<String, ControlError> {
+        let mut replies = self.send_checksum(path, algorithm, offset, length)?;
+        digest(&mut replies).await
+    }
+
+    pub(crate) fn send_checksum(
+        &self,
+        path: &[u8],
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<Replies, ControlError> {
+        let path = self.path(path)?;
+        let algorithm = algorithm.name().to_owned();
+        Ok(self.control.send(Command::Cksm {
+            algorithm,
+            offset,
+            length,
+            path,
+        }))
+    }
+
+    /// Sets permission bits.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), ControlError> {
+        self.ask(Command::Site(SiteCommand::Chmod(mode, self.path(path)?)))
+            .await
+            .map(drop)
+    }
+
+    /// Sets the modification time.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub async fn set_modified(&self, path: &[u8], time: TimeVal) -> Result<(), ControlError> {
+        self.send_modified(path, time)?.finish().await.map(drop)
+    }
+
+    pub(crate) fn send_modified(
+        &self,
+        path: &[u8],
+        time: TimeVal,
+    ) -> Result<Replies, ControlError> {
+        let path = self.path(path)?;
+        Ok(self.control.send(if self.abilities.mfmt {
+            Command::Mfmt(time, path)
+        } else {
+            Command::Site(SiteCommand::Utime(time.whole(), path))
+        }))
+    }
+}
+
+async fn reach(
+    site: &Site,
+    name: &str,
+    limit: Duration,
+) -> Result<(xio_core::BoxStream, Duration), ConnectError> {
+    let unreachable = |cause: Box<dyn std::error::Error + Send + Sync>| ConnectError::Unreachable {
+        site: name.to_owned(),
+        cause,
+    };
+    let tcp = xio::registry()
+        .stack("tcp")
+        .map_err(|error| unreachable(error.into()))?;
+    let target = Target::host(site.host.clone(), site.port);
+    let begun = Instant::now();
+    match tokio::time::timeout(limit, tcp.connect(&target)).await {
+        Ok(Ok(stream)) => Ok((stream, begun.elapsed())),
+        Ok(Err(error)) => Err(unreachable(error.into())),
+        Err(_) => Err(unreachable(
+            format!("no answer within {} s", limit.as_secs()).into(),
+        )),
+    }
+}
+
+fn settings(options: &ConnectOptions) -> Settings {
+    let mut settings = Settings::default();
+    settings.reply_within = options.reply_within;
+    settings.silence = options.stall.max(Duration::from_secs(600));
+    settings
+}
+
+/// What data connections ask of their sockets.
+pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
+    let bytes = options.tcp_buffer.map(ByteSize::new);
+    SocketHints::new().buffers(bytes, bytes)
+}
+
+/// The stack of data connections.
+fn stack(options: &ConnectOptions) -> Result<DynStack, ConnectError> {
+    xio::registry()
+        .stack(&options.stack)
+        .map_err(|error| ConnectError::Stack {
+            cause: error.into(),
+        })
+}
+
+/// The digest in the reply to `CKSM`.
+pub(crate) async fn digest(replies: &mut Replies) -> Result<String, ControlError> {
+    let reply = replies.finish().await?;
+    let text = reply.lines().last().map(|l| {
+        String::from_utf8_lossy(after_code(l))
+            .trim()
+            .to_ascii_lowercase()
+    });
+    match text {
+        Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(text),
+        _ => Err(replies.misbehaved("no digest in the reply")),
+    }
+}
+
+/// The number in the reply to `SIZE`.
+pub(crate) fn number(reply: &Reply) -> Option<u64> {
+    std::str::from_utf8(after_code(reply.lines().last()?))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// The text of a line; replies hold their lines without codes.
+fn after_code(line: &[u8]) -> &[u8] {
+    line.trim_ascii()
+}
+
+pub(crate) fn parse_mlst(reply: &Reply) -> Option<(Entry, FactSet)> {
+    reply
+        .inner()
+        .iter()
+        .find_map(|line| Entry::parse(line.trim_ascii_start()).ok())
+}

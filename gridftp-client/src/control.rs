@@ -1,0 +1,370 @@
+//! `Control`: one control connection, driven by a task of its own; commands may be pipelined.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ftp_proto::client::{ClientSession, Input, Output};
+use ftp_proto::types::Ticket;
+use ftp_wire::command::Command;
+use ftp_wire::reply::Reply;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use xio_core::BoxStream;
+
+use crate::error::ControlError;
+use crate::progress::{Event, Observer};
+
+/// Bytes read from the server at once.
+const READ: usize = 16 * 1024;
+/// Longest wait for the server to take leave.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// One control connection.
+///
+/// # Cancel safety
+/// Dropping it closes the connection: at once when replies are outstanding, so that the server
+/// gives up a transfer that nobody waits for; otherwise after `QUIT`.
+#[derive(Debug)]
+pub(crate) struct Control {
+    requests: mpsc::UnboundedSender<Request>,
+    site: Arc<str>,
+    local: IpAddr,
+    peer: IpAddr,
+    round_trip: Duration,
+}
+
+#[derive(Debug)]
+enum Request {
+    Command(Command, mpsc::UnboundedSender<Answer>),
+    /// Data has moved, so a transfer that is silent here is alive.
+    Moved,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Preliminary(Reply),
+    Final(Reply),
+    Lost(Arc<str>),
+}
+
+/// The replies to one command, as they come.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    answers: mpsc::UnboundedReceiver<Answer>,
+    site: Arc<str>,
+    command: String,
+    over: bool,
+}
+
+/// A reply and what it means for the command.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// More will come (1xx).
+    Preliminary(Reply),
+    /// It is done (2xx, 3xx).
+    Done(Reply),
+}
+
+impl Control {
+    /// Takes over a fresh connection; the second value gives the banner.
+    pub(crate) fn start(
+        stream: BoxStream,
+        site: Arc<str>,
+        session: ClientSession,
+        round_trip: Duration,
+        observer: Arc<dyn Observer>,
+    ) -> Result<(Self, Replies), ControlError> {
+        let info = xio_core::Stream::info(&stream);
+        let (Some(local), Some(peer)) = (info.local, info.peer) else {
+            return Err(ControlError::Lost {
+                site: site.to_string(),
+                command: "connect".to_owned(),
+                why: "the stack does not tell its addresses".to_owned(),
+            });
+        };
+        let (requests, incoming) = mpsc::unbounded_channel();
+        let (banner, answers) = mpsc::unbounded_channel();
+        let driver = Driver {
+            session,
+            waiting: VecDeque::from([(Ticket::BANNER, banner)]),
+            out: Vec::new(),
+            spoken: observer
+                .wants_control()
+                .then_some((observer, Arc::clone(&site))),
+            end: None,
+        };
+        tokio::spawn(driver.run(stream, incoming));
+        let replies = Replies {
+            answers,
+            site: Arc::clone(&site),
+            command: "connect".to_owned(),
+            over: false,
+        };
+        let control = Self {
+            requests,
+            site,
+            local: local.ip(),
+            peer: peer.ip().to_canonical(),
+            round_trip,
+        };
+        Ok((control, replies))
+    }
+
+    /// Sends a command behind those that were sent before.
+    pub(crate) fn send(&self, command: Command) -> Replies {
+        let (answer, answers) = mpsc::unbounded_channel();
+        let shown = command.to_string();
+        // A driver that is gone drops the request, and with it the sender: the reply is `Lost`.
+        let _gone = self.requests.send(Request::Command(command, answer));
+        Replies {
+            answers,
+            site: Arc::clone(&self.site),
+            command: shown,
+            over: false,
+        }
+    }
+
+    /// Tells that data moved.
+    pub(crate) fn moved(&self) {
+        let _gone = self.requests.send(Request::Moved);
+    }
+
+    /// `host:port`.
+    pub(crate) fn site(&self) -> &Arc<str> {
+        &self.site
+    }
+
+    /// Our address on this connection.
+    pub(crate) fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// The server's address on this connection.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// How long the connection took to be made.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+}
+
+impl Replies {
+    /// The next reply; failures are errors.
+    ///
+    /// # Cancel safety
+    /// No reply is lost.
+    pub(crate) async fn next(&mut self) -> Result<Step, ControlError> {
+        let reply = match self.answers.recv().await {
+            Some(Answer::Preliminary(reply)) => return Ok(Step::Preliminary(reply)),
+            Some(Answer::Final(reply)) => reply,
+            Some(Answer::Lost(why)) => return Err(self.lost(&why)),
+            None => return Err(self.lost("the control connection is closed")),
+        };
+        self.over = true;
+        if reply.code().is_failure() {
+            return Err(ControlError::Refused {
+                site: self.site.to_string(),
+                command: self.command.clone(),
+                reply,
+            });
+        }
+        Ok(Step::Done(reply))
+    }
+
+    /// The final reply; failures are errors. Preliminary ones are dropped.
+    pub(crate) async fn finish(&mut self) -> Result<Reply, ControlError> {
+        loop {
+            if let Step::Done(reply) = self.next().await? {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// The error of a reply that makes no sense.
+    pub(crate) fn misbehaved(&self, what: impl Into<String>) -> ControlError {
+        ControlError::Misbehaved {
+            site: self.site.to_string(),
+            command: self.command.clone(),
+            what: what.into(),
+        }
+    }
+
+    fn lost(&mut self, why: &str) -> ControlError {
+        self.over = true;
+        ControlError::Lost {
+            site: self.site.to_string(),
+            command: self.command.clone(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// The state of the task behind a [`Control`].
+struct Driver {
+    session: ClientSession,
+    waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,
+    out: Vec<u8>,
+    spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
+    end: Option<Arc<str>>,
+}
+
+impl Driver {
+    async fn run(mut self, stream: BoxStream, mut requests: mpsc::UnboundedReceiver<Request>) {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let mut input = vec![0; READ];
+        let mut quitting = None;
+        loop {
+            let deadline = self.drain();
+            if let Some(why) = self.end.take() {
+                requests.close();
+                self.lose_all(&why);
+                while let Ok(Request::Command(_, answer)) = requests.try_recv() {
+                    let _gone = answer.send(Answer::Lost(Arc::clone(&why)));
+                }
+                let _bye = tokio::time::timeout(FAREWELL, writer.shutdown()).await;
+                return;
+            }
+            let deadline = match (deadline, quitting) {
+                (Some(a), Some(b)) => Some(std::cmp::min(a, b)),
+                (a, b) => a.or(b),
+            };
+            let now = Instant::now;
+            tokio::select! {
+                biased;
+                wrote = writer.write(&self.out), if !self.out.is_empty() => match wrote {
+                    Ok(n) => drop(self.out.drain(..n)),
+                    Err(error) => self.end = Some(format!("send: {error}").into()),
+                },
+                read = reader.read(&mut input) => match read {
+                    Ok(0) => self.session.handle(now(), Input::Eof),
+                    Ok(n) => {
+                        let bytes = input.get(..n).unwrap_or_default();
+                        self.session.handle(now(), Input::Bytes(bytes));
+                    }
+                    Err(error) => self.end = Some(format!("receive: {error}").into()),
+                },
+                request = requests.recv(), if quitting.is_none() => match request {
+                    Some(request) => {
+                        self.request(request);
+                        while let Ok(request) = requests.try_recv() {
+                            self.request(request);
+                        }
+                    }
+                    None if self.waiting.is_empty() => {
+                        // Nobody is left to read the farewell; it is awaited so that the server
+                        // is not reset while it writes it.
+                        let (answer, _) = mpsc::unbounded_channel();
+                        self.request(Request::Command(Command::Quit, answer));
+                        quitting = Some(now() + FAREWELL);
+                    }
+                    None => return,
+                },
+                () = sleep_until(deadline) => {
+                    if quitting.is_some_and(|at| at <= now()) {
+                        return;
+                    }
+                    self.session.handle(now(), Input::Timeout);
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request) {
+        match request {
+            Request::Moved => self.session.handle(Instant::now(), Input::Moved),
+            Request::Command(command, answer) => {
+                match self.session.send(Instant::now(), &command) {
+                    Ok(ticket) => self.waiting.push_back((ticket, answer)),
+                    Err(misuse) => {
+                        let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&self, sent: bool, text: &[u8]) {
+        if let Some((observer, site)) = &self.spoken {
+            let line = crate::url::show(text);
+            observer.event(&Event::Control {
+                site,
+                sent,
+                line: &line,
+            });
+        }
+    }
+
+    fn tell_reply(&self, reply: &Reply) {
+        if self.spoken.is_some() {
+            let mut text = Vec::new();
+            reply.write_to(&mut text);
+            for line in text.split(|b| *b == b'\n') {
+                if !line.is_empty() {
+                    self.tell(false, line.trim_ascii_end());
+                }
+            }
+        }
+    }
+
+    /// Does all that the session wants; returns when it wants to be woken.
+    fn drain(&mut self) -> Option<Instant> {
+        loop {
+            match self.session.poll() {
+                Output::Send(outgoing) => {
+                    if self.spoken.is_some() {
+                        self.tell(true, outgoing.to_string().as_bytes());
+                    }
+                    self.out.extend_from_slice(outgoing.bytes());
+                }
+                Output::Preliminary(ticket, reply) => {
+                    self.tell_reply(&reply);
+                    if let Some((_, answer)) = self.waiting.iter().find(|(t, _)| *t == ticket) {
+                        let _gone = answer.send(Answer::Preliminary(reply));
+                    }
+                }
+                Output::Reply(ticket, reply) => {
+                    self.tell_reply(&reply);
+                    self.answer(ticket, Answer::Final(reply));
+                }
+                Output::Unsolicited(reply) => self.tell_reply(&reply),
+                Output::Lost(ticket) => {
+                    let why = "the control connection ended before the reply";
+                    self.answer(ticket, Answer::Lost(why.into()));
+                }
+                Output::Closed(ending) => {
+                    let why: Arc<str> = ending.to_string().into();
+                    self.lose_all(&why);
+                    self.end = Some(why);
+                    return None;
+                }
+                Output::Wait(deadline) => return deadline,
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        if let Some(at) = self.waiting.iter().position(|(t, _)| *t == ticket)
+            && let Some((_, waiter)) = self.waiting.remove(at)
+        {
+            let _gone = waiter.send(answer);
+        }
+    }
+
+    fn lose_all(&mut self, why: &Arc<str>) {
+        for (_, answer) in self.waiting.drain(..) {
+            let _gone = answer.send(Answer::Lost(Arc::clone(why)));
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,87 @@
+//! Gives copied directories their times and modes, when all is in them.
+
+use std::ffi::OsStr;
+use std::fs::{File, FileTimes, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::engine::{self, Session};
+use super::job::{DirJob, Facts};
+use super::shared::Shared;
+use crate::client::Client;
+use crate::error::TransferError;
+
+/// Sets what is known of every directory that was copied, the deepest first.
+pub(crate) async fn settle(shared: &Arc<Shared>) {
+    let dirs = shared.take_dirs();
+    if dirs.is_empty() {
+        return;
+    }
+    if shared.destination.is_none() {
+        let work = tokio::task::spawn_blocking(move || {
+            dirs.into_iter()
+                .filter_map(|dir| Some((local(&dir).err()?, dir)))
+                .collect::<Vec<_>>()
+        });
+        for (error, dir) in work.await.unwrap_or_default() {
+            tell(
+                shared,
+                &dir,
+                &TransferError::local("set time of", &dir.to, error),
+            );
+        }
+        return;
+    }
+    let client = match engine::connect(shared).await {
+        Ok(Session::Push(client) | Session::Third(_, client)) => client,
+        Ok(Session::Pull(_)) => return,
+        Err(error) => return shared.note(&format!("directories keep their new times: {error}")),
+    };
+    for dir in dirs {
+        if let Err(error) = remote(&client, &dir).await {
+            tell(shared, &dir, &error);
+        }
+    }
+    client.close().await;
+}
+
+/// A directory whose time is not right is no file that is missing: it is told, not counted.
+fn tell(shared: &Shared, dir: &DirJob, error: &TransferError) {
+    shared.note(&format!("{}: {error}", crate::url::show(&dir.to)));
+}
+
+fn local(dir: &DirJob) -> std::io::Result<()> {
+    let open = File::open(Path::new(OsStr::from_bytes(&dir.to)))?;
+    if let Some(mode) = dir.facts.mode {
+        open.set_permissions(Permissions::from_mode(mode))?;
+    }
+    match time(&dir.facts) {
+        Some(time) => open.set_times(FileTimes::new().set_modified(time)),
+        None => Ok(()),
+    }
+}
+
+fn time(facts: &Facts) -> Option<SystemTime> {
+    let (seconds, nanos) = facts.modified?;
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let base = SystemTime::UNIX_EPOCH;
+    let at = if seconds < 0 {
+        base.checked_sub(whole)?
+    } else {
+        base.checked_add(whole)?
+    };
+    at.checked_add(Duration::from_nanos(u64::from(nanos)))
+}
+
+async fn remote(client: &Client, dir: &DirJob) -> Result<(), TransferError> {
+    if let Some(mode) = dir.facts.mode {
+        client.set_mode(&dir.to, mode).await?;
+    }
+    if let Some(time) = dir.facts.time_val() {
+        client.set_modified(&dir.to, time).await?;
+    }
+    Ok(())
+}

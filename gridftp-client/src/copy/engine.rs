@@ -1,0 +1,174 @@
+//! Runs the connections of a copy: started as the work calls for them, replaced when they are lost.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::job::Item;
+use super::shared::Shared;
+use super::{Stop, pull, push, third};
+use crate::client::Client;
+use crate::error::{ConnectError, TransferError};
+
+/// Connections at most when the caller does not say.
+const CONNECTIONS: u32 = 4;
+/// Files that wait, for each connection there is, before one more is made.
+const WAITING: usize = 48;
+
+/// The sessions that one connection's worth of work needs.
+#[derive(Debug)]
+pub(crate) enum Session {
+    /// Files come from this server.
+    Pull(Box<Client>),
+    /// Files go to this server.
+    Push(Box<Client>),
+    /// Files go from the first to the second.
+    Third(Box<Client>, Box<Client>),
+}
+
+/// What a worker does with its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Copy,
+    /// Lists for third-party copies, whose own sessions never talk to us about data.
+    List,
+}
+
+/// Works until the queue is done, and accounts for everything in it.
+pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
+    let mut workers = JoinSet::new();
+    if matches!(session, Session::Third(..)) && shared.options.recursive {
+        workers.spawn(work(Arc::clone(shared), None, Task::List));
+    }
+    workers.spawn(work(Arc::clone(shared), Some(session), Task::Copy));
+    let limit = shared.options.concurrency.unwrap_or(CONNECTIONS);
+    let each = if shared.options.concurrency.is_some() {
+        0
+    } else {
+        WAITING
+    };
+    let mut started: u32 = 1;
+    let mut failure = None;
+    loop {
+        let depth = each.saturating_mul(started as usize);
+        tokio::select! {
+            joined = workers.join_next() => match joined {
+                None => break,
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => {
+                    if !workers.is_empty() {
+                        shared.note(&format!("one connection less: {error}"));
+                    }
+                    failure = Some(error);
+                }
+                Some(Err(panicked)) if panicked.is_panic() => std::panic::resume_unwind(panicked.into_panic()),
+                Some(Err(_)) => {}
+            },
+            deeper = shared.queue.deeper_than(depth), if started < limit => {
+                if deeper {
+                    workers.spawn(work(Arc::clone(shared), None, Task::Copy));
+                    started += 1;
+                } else {
+                    started = limit;
+                }
+            }
+        }
+    }
+    for item in shared.queue.close().await {
+        let (from, error) = match &item {
+            Item::Dir(job) => (&job.from, &failure),
+            Item::File(job) => (&job.from, &failure),
+        };
+        let name = shared.describe_source(from);
+        let left = TransferError::Request("transfer: no connection is left to copy it".to_owned());
+        shared.give_up(&name, error.as_ref().unwrap_or(&left));
+    }
+}
+
+/// One worker: connects, works, and connects again when the session is lost.
+async fn work(
+    shared: Arc<Shared>,
+    mut session: Option<Session>,
+    task: Task,
+) -> Result<(), TransferError> {
+    let mut failures = 0;
+    loop {
+        if !shared.queue.is_open() {
+            return Ok(());
+        }
+        let done = shared.totals.counts().files_done;
+        let error = match next_session(&shared, session.take()).await {
+            Ok(session) => match Box::pin(run_session(session, &shared, task)).await {
+                Ok(()) => return Ok(()),
+                Err(Stop::Fatal(error)) => return Err(error),
+                Err(Stop::Lost(error)) => Some(error),
+                Err(_) => None,
+            },
+            Err(error) if !error.is_transient() => return Err(error.into()),
+            Err(error) => Some(error.into()),
+        };
+        failures = if shared.totals.counts().files_done > done {
+            1
+        } else {
+            failures + 1
+        };
+        if failures > shared.options.retries {
+            let error = error.unwrap_or_else(|| {
+                TransferError::Request("transfer: every new session failed at once".to_owned())
+            });
+            return Err(error);
+        }
+        if let Some(error) = error {
+            shared.note(&format!("connecting again: {error}"));
+        }
+        tokio::time::sleep(shared.options.pause(failures)).await;
+    }
+}
+
+async fn next_session(shared: &Shared, session: Option<Session>) -> Result<Session, ConnectError> {
+    match session {
+        Some(session) => Ok(session),
+        None => connect(shared).await,
+    }
+}
+
+/// Opens the sessions for one more worker.
+pub(crate) async fn connect(shared: &Shared) -> Result<Session, ConnectError> {
+    let options = Arc::new(shared.options.connect.clone());
+    let open = async |site| {
+        let options = Arc::clone(&options);
+        let observer = Arc::clone(&shared.observer);
+        let client = Box::pin(Client::connect_with(site, options, observer)).await?;
+        Ok::<_, ConnectError>(Box::new(client))
+    };
+    match (&shared.source, &shared.destination) {
+        (Some(source), None) => open(source).await.map(Session::Pull),
+        (None, Some(destination)) => open(destination).await.map(Session::Push),
+        (Some(source), Some(destination)) => {
+            let (source, destination) = tokio::try_join!(open(source), open(destination))?;
+            Ok(Session::Third(source, destination))
+        }
+        (None, None) => unreachable!("a copy has a server at one end"),
+    }
+}
+
+async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Result<(), Stop> {
+    match session {
+        Session::Pull(mut client) => {
+            pull::run(&mut client, shared).await?;
+            client.close().await;
+        }
+        Session::Push(mut client) => {
+            push::run(&mut client, shared).await?;
+            client.close().await;
+        }
+        Session::Third(mut source, mut destination) => {
+            match task {
+                Task::Copy => third::run(&mut source, &mut destination, shared).await?,
+                Task::List => third::list(&mut source, &mut destination, shared).await?,
+            }
+            tokio::join!(source.close(), destination.close());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Jobs: one file or one directory to copy, with what is known of it and what has arrived.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use byte_ranges::RangeSet;
+use ftp_wire::facts::{Entry, FactSet, TimeVal};
+use gridftp_dsi_posix::FileSink;
+
+use crate::local::Item as LocalItem;
+
+/// Deepest nesting of directories that is followed.
+const DEEPEST: usize = 512;
+
+/// One piece of work.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A directory: to list at the source, and to make at the destination.
+    Dir(Box<DirJob>),
+    /// A file.
+    File(Box<FileJob>),
+}
+
+/// A file to copy.
+#[derive(Debug)]
+pub(crate) struct FileJob {
+    /// Path at the source.
+    pub(crate) from: Vec<u8>,
+    /// Path at the destination.
+    pub(crate) to: Vec<u8>,
+    /// What is known of the source.
+    pub(crate) facts: Facts,
+    /// Failed attempts so far.
+    pub(crate) failures: u32,
+    /// Ranges that an earlier attempt brought over.
+    pub(crate) held: RangeSet,
+    /// The file they are in, for a download.
+    pub(crate) sink: Option<FileSink>,
+    /// Whether the source is seen to have changed since they came.
+    pub(crate) changed: bool,
+    /// When the first attempt began.
+    pub(crate) started: Option<Instant>,
+}
+
+/// A directory to copy.
+#[derive(Debug)]
+pub(crate) struct DirJob {
+    /// Path at the source.
+    pub(crate) from: Vec<u8>,
+    /// Path at the destination.
+    pub(crate) to: Vec<u8>,
+    /// What is known of the source.
+    pub(crate) facts: Facts,
+    /// Failed attempts so far.
+    pub(crate) failures: u32,
+    /// The directories it is in, against loops of symbolic links.
+    pub(crate) above: Option<Arc<Above>>,
+}
+
+/// A directory and those it is in.
+#[derive(Debug)]
+pub(crate) struct Above {
+    unique: Option<(u64, u64)>,
+    above: Option<Arc<Self>>,
+    depth: usize,
+}
+
+/// What is known of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Facts {
+    /// Size in bytes.
+    pub(crate) size: Option<u64>,
+    /// Modification time: seconds since 1970 and nanoseconds.
+    pub(crate) modified: Option<(i64, u32)>,
+    /// Permission bits.
+    pub(crate) mode: Option<u32>,
+}
+
+impl FileJob {
+    pub(crate) fn new(from: Vec<u8>, to: Vec<u8>) -> Self {
+        Self {
+            from,
+            to,
+            facts: Facts::default(),
+            failures: 0,
+            held: RangeSet::new(),
+            sink: None,
+            changed: false,
+            started: None,
+        }
+    }
+
+    pub(crate) fn with_facts(mut self, facts: Facts) -> Self {
+        self.facts = facts;
+        self
+    }
+
+    /// Notes that an attempt begins; the time of the first.
+    pub(crate) fn start(&mut self, now: Instant) -> Instant {
+        *self.started.get_or_insert(now)
+    }
+
+    /// Forgets what earlier attempts brought over.
+    pub(crate) fn forget(&mut self) {
+        self.held = RangeSet::new();
+        self.sink = None;
+    }
+}
+
+impl DirJob {
+    pub(crate) fn new(from: Vec<u8>, to: Vec<u8>) -> Self {
+        Self {
+            from,
+            to,
+            facts: Facts::default(),
+            failures: 0,
+            above: None,
+        }
+    }
+
+    /// The chain for what is in this directory, which is `unique`; `None` when the directory is
+    /// one of those it is in, or nested too deeply to be a real tree.
+    pub(crate) fn descend(&self, unique: Option<(u64, u64)>) -> Option<Arc<Above>> {
+        let depth = self.above.as_ref().map_or(0, |above| above.depth + 1);
+        if depth > DEEPEST {
+            return None;
+        }
+        let mut next = self.above.as_deref();
+        while let Some(above) = next {
+            if unique.is_some() && above.unique == unique {
+                return None;
+            }
+            next = above.above.as_deref();
+        }
+        Some(Arc::new(Above {
+            unique,
+            above: self.above.clone(),
+            depth,
+        }))
+    }
+}
+
+impl Facts {
+    /// What a listing says.
+    pub(crate) fn of_entry(entry: &Entry, known: FactSet) -> Self {
+        use ftp_wire::facts::Fact;
+        Self {
+            size: known.contains(Fact::Size).then_some(entry.size),
+            modified: known
+                .contains(Fact::Modify)
+                .then_some((entry.modified.seconds, entry.modified.nanos)),
+            mode: known
+                .contains(Fact::UnixMode)
+                .then_some(entry.mode & 0o7777),
+        }
+    }
+
+    /// What the local file system says.
+    pub(crate) fn of_local(item: &LocalItem) -> Self {
+        Self {
+            size: Some(item.size),
+            modified: Some(item.modified),
+            mode: Some(item.mode),
+        }
+    }
+
+    /// The modification time as the protocol has it.
+    pub(crate) fn time_val(&self) -> Option<TimeVal> {
+        self.modified
+            .map(|(seconds, nanos)| TimeVal::new(seconds, nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_within_itself_is_noticed() {
+        let mut dir = DirJob::new(b"/a".to_vec(), Vec::new());
+        for unique in [(1, 1), (1, 2)] {
+            let above = dir.descend(Some(unique)).unwrap();
+            dir = DirJob::new(b"/a/x".to_vec(), Vec::new());
+            dir.above = Some(above);
+        }
+        assert!(dir.descend(Some((1, 1))).is_none());
+        assert!(dir.descend(Some((2, 1))).is_some());
+    }
+
+    #[test]
+    fn servers_without_the_fact_are_stopped_by_depth() {
+        let mut dir = DirJob::new(b"/a".to_vec(), Vec::new());
+        let mut levels = 0;
+        while let Some(above) = dir.descend(None) {
+            dir = DirJob::new(b"/a".to_vec(), Vec::new());
+            dir.above = Some(above);
+            levels += 1;
+            assert!(levels < 10_000);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Copies: many files over several connections, each pipelined, retried and checked.
+
+mod dirs;
+mod engine;
+mod job;
+mod listing;
+mod pull;
+mod push;
+mod queue;
+mod resolve;
+mod shared;
+mod stdio;
+mod third;
+mod window;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::control::Replies;
+use crate::error::{Class, ControlError, TransferError};
+use crate::options::CopyOptions;
+use crate::progress::{Counts, Observer, Totals};
+use crate::url::Location;
+
+pub(crate) use listing::Lines;
+
+/// How long a server may take to give its own account of a transfer that failed.
+const ACCOUNT: Duration = Duration::from_secs(5);
+
+/// Why work on a connection stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The data channel is of no use any more; the session is.
+    Channel,
+    /// The session has to be replaced; whoever failed for it has been told.
+    Replace,
+    /// The server cannot connect to us.
+    Unreachable {
+        /// Whether the session still replies.
+        session: bool,
+    },
+    /// The session ended.
+    Lost(TransferError),
+    /// Nothing can be copied this way.
+    Fatal(TransferError),
+}
+
+impl Stop {
+    /// The server refused to connect to us, or could not.
+    fn unreachable(error: &ControlError, session: bool) -> Self {
+        tracing::debug!(%error, "the server does not reach us");
+        Self::Unreachable { session }
+    }
+}
+
+/// Reads the final reply of a transfer whose data is done with, in bounded time.
+async fn settle_final(replies: &mut Replies) -> Result<(), ControlError> {
+    match tokio::time::timeout(ACCOUNT.saturating_mul(6), replies.finish()).await {
+        Ok(done) => done.map(drop),
+        Err(_) => Err(replies.misbehaved("no final reply although the data is through")),
+    }
+}
+
+/// How a copy went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Files and bytes.
+    pub counts: Counts,
+    /// How long it took.
+    pub took: Duration,
+    /// The class of the failures, if there were any.
+    pub failed: Option<Class>,
+}
+
+/// Copies `sources` to `destination`.
+///
+/// Failures of single files are told to `observer` and counted; the others are still copied.
+/// Downloads are published whole or not at all. `totals` may be read meanwhile.
+///
+/// # Errors
+/// When nothing can be copied: a request that makes no sense, or a server that cannot be used.
+///
+/// # Cancel safety
+/// Dropping the future closes every connection. What was not published is removed; servers keep
+/// or discard what they have by their own rules.
+pub async fn copy(
+    sources: &[Location],
+    destination: &Location,
+    options: CopyOptions,
+    observer: Arc<dyn Observer>,
+    totals: Arc<Totals>,
+) -> Result<Summary, TransferError> {
+    let begun = Instant::now();
+    let failed = resolve::run(sources, destination, options, &observer, &totals).await?;
+    totals.all_found();
+    Ok(Summary {
+        counts: totals.counts(),
+        took: begun.elapsed(),
+        failed,
+    })
+}

@@ -1,0 +1,382 @@
+//! `Queue`: the work that all connections of a copy share; it knows when nothing is left to come.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::job::Item;
+
+/// Files that wait before whoever finds more of them must pause.
+const ENOUGH: usize = 8192;
+
+/// Work to do, shared by the connections of a copy.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Queue {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Directories to list or make: they bring more work, so they go first.
+    first: VecDeque<Item>,
+    files: VecDeque<Item>,
+    /// Items queued or taken, and producers at work: at zero nothing can come any more.
+    open: usize,
+    closed: bool,
+    /// What came back after the end.
+    orphans: Vec<Item>,
+}
+
+/// Which items a taker wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Directories, then files.
+    Any,
+    /// Directories only.
+    Dirs,
+    /// Files only.
+    Files,
+}
+
+/// Holds the queue open while more may come.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    queue: Queue,
+}
+
+/// An item in someone's hands; put back when it is dropped before it is done.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    queue: Queue,
+    item: Option<Item>,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Promises more items until the producer is dropped.
+    pub(crate) fn producer(&self) -> Producer {
+        self.state().open += 1;
+        Producer {
+            queue: self.clone(),
+        }
+    }
+
+    /// Adds an item.
+    pub(crate) fn push(&self, item: Item) {
+        let mut state = self.state();
+        if state.closed {
+            state.orphans.push(item);
+            return;
+        }
+        state.open += 1;
+        state.put(item, false);
+        drop(state);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Takes the next item that `fits`; `None` when the next does not fit or none will come.
+    ///
+    /// # Cancel safety
+    /// Nothing is taken unless it is returned.
+    pub(crate) async fn next(&self, fits: impl Fn(&Item) -> bool) -> Option<Taken> {
+        self.next_of(Kind::Any, fits).await
+    }
+
+    /// As [`next`](Self::next), of one kind only.
+    pub(crate) async fn next_of(&self, kind: Kind, fits: impl Fn(&Item) -> bool) -> Option<Taken> {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = self.state();
+                if state.closed || state.open == 0 {
+                    return None;
+                }
+                if let Some(item) = state.peek(kind) {
+                    if !fits(item) {
+                        return None;
+                    }
+                    let item = state.take(kind);
+                    let space = state.files.len() + 1 == ENOUGH;
+                    drop(state);
+                    if space {
+                        self.shared.changed.notify_waiters();
+                    }
+                    return Some(Taken {
+                        queue: self.clone(),
+                        item,
+                    });
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until more than `depth` files wait; false when none will come any more.
+    pub(crate) async fn deeper_than(&self, depth: usize) -> bool {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.state();
+                if state.closed || state.open == 0 {
+                    return false;
+                }
+                if state.files.len() > depth {
+                    return true;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until there is room for more files.
+    pub(crate) async fn room(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.state();
+                if state.closed || state.files.len() < ENOUGH {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Says whether anything may still come.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state();
+        !state.closed && state.open > 0
+    }
+
+    /// Waits for `pause`, or until the work has ended.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        let closed = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if self.state().closed {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _either = tokio::time::timeout(pause, closed).await;
+    }
+
+    /// Ends the work: takers get nothing more. Returns what was not done, when all of it is back.
+    pub(crate) async fn close(&self) -> Vec<Item> {
+        {
+            let mut state = self.state();
+            state.closed = true;
+            let waiting = state.first.len() + state.files.len();
+            state.open = state.open.saturating_sub(waiting);
+        }
+        self.shared.changed.notify_waiters();
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = self.state();
+                if state.open == 0 {
+                    let mut left: Vec<Item> = state.first.drain(..).collect();
+                    left.extend(state.files.drain(..));
+                    left.append(&mut state.orphans);
+                    return left;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    fn closed_one(&self) {
+        let mut state = self.state();
+        state.open = state.open.saturating_sub(1);
+        let last = state.open == 0;
+        drop(state);
+        if last {
+            self.shared.changed.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    fn put(&mut self, item: Item, back: bool) {
+        let line = if matches!(item, Item::Dir(_)) {
+            &mut self.first
+        } else {
+            &mut self.files
+        };
+        if back {
+            line.push_front(item);
+        } else {
+            line.push_back(item);
+        }
+    }
+
+    fn peek(&self, kind: Kind) -> Option<&Item> {
+        match kind {
+            Kind::Any => self.first.front().or_else(|| self.files.front()),
+            Kind::Dirs => self.first.front(),
+            Kind::Files => self.files.front(),
+        }
+    }
+
+    fn take(&mut self, kind: Kind) -> Option<Item> {
+        match kind {
+            Kind::Any => self.first.pop_front().or_else(|| self.files.pop_front()),
+            Kind::Dirs => self.first.pop_front(),
+            Kind::Files => self.files.pop_front(),
+        }
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.queue.closed_one();
+    }
+}
+
+impl Taken {
+    /// The item.
+    pub(crate) fn item(&self) -> &Item {
+        self.item
+            .as_ref()
+            .expect("only `done` and `drop` take the item, and both consume")
+    }
+
+    /// The item, to be changed.
+    pub(crate) fn item_mut(&mut self) -> &mut Item {
+        self.item
+            .as_mut()
+            .expect("only `done` and `drop` take the item, and both consume")
+    }
+
+    /// Takes the item out for good.
+    pub(crate) fn done(mut self) -> Item {
+        let item = self
+            .item
+            .take()
+            .expect("only `done` and `drop` take the item, and both consume");
+        self.queue.closed_one();
+        item
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let Some(item) = self.item.take() else { return };
+        let mut state = self.queue.state();
+        if state.closed {
+            state.orphans.push(item);
+            drop(state);
+            return self.queue.closed_one();
+        }
+        state.put(item, true);
+        drop(state);
+        self.queue.shared.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::job::FileJob;
+
+    fn file(name: &str) -> Item {
+        Item::File(Box::new(FileJob::new(name.as_bytes().to_vec(), Vec::new())))
+    }
+
+    fn name(item: &Item) -> String {
+        let Item::File(job) = item else {
+            panic!("{item:?}")
+        };
+        String::from_utf8(job.from.clone()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_when_all_is_done_and_no_producer_is_left() {
+        let queue = Queue::default();
+        let producer = queue.producer();
+        queue.push(file("a"));
+        let taken = queue.next(|_| true).await.unwrap();
+        drop(producer);
+        let waiter = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.next(|_| true).await.is_none() }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished(), "the taken item may come back");
+        taken.done();
+        assert!(waiter.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dropped_comes_back_first() {
+        let queue = Queue::default();
+        queue.push(file("a"));
+        queue.push(file("b"));
+        drop(queue.next(|_| true).await.unwrap());
+        assert_eq!(name(queue.next(|_| true).await.unwrap().item()), "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_fit_stays() {
+        let queue = Queue::default();
+        queue.push(file("a"));
+        assert!(queue.next(|_| false).await.is_none());
+        assert!(queue.next_of(Kind::Files, |_| false).await.is_none());
+        assert_eq!(
+            name(&queue.next_of(Kind::Files, |_| true).await.unwrap().done()),
+            "a"
+        );
+        assert!(queue.next_of(Kind::Dirs, |_| true).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_wakes_all_and_gives_back_what_was_not_done() {
+        let queue = Queue::default();
+        let producer = queue.producer();
+        queue.push(file("a"));
+        queue.push(file("b"));
+        let taken = queue.next(|_| true).await.unwrap();
+        let waiter = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.deeper_than(10).await }
+        });
+        let sleeper = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                queue.sleep(Duration::from_secs(3600)).await;
+                drop((taken, producer));
+            }
+        });
+        tokio::task::yield_now().await;
+        let left: Vec<String> = queue.close().await.iter().map(name).collect();
+        assert_eq!(left, ["b", "a"]);
+        assert!(!waiter.await.unwrap());
+        sleeper.await.unwrap();
+        assert!(queue.next(|_| true).await.is_none());
+    }
+}

@@ -1,0 +1,375 @@
+//! `Shared`: what the connections of one copy have in common, and the one place where a job ends.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ftp_wire::command::Mode;
+use gridftp_data::Watch;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use super::job::{DirJob, FileJob, Item};
+use super::queue::{Queue, Taken};
+use crate::client::Client;
+use crate::error::{Class, TransferError};
+use crate::options::{CopyOptions, Verify};
+use crate::progress::{Event, Observer, Totals};
+use crate::url::{Site, show};
+
+/// Files at least this large are worth several streams, in bytes.
+const WORTH_STREAMS: u64 = 64 << 20;
+/// Streams of a large file, where the server is far enough for them to help.
+const STREAMS: u32 = 4;
+/// A round trip below this is a link on which one stream does best.
+const NEAR: Duration = Duration::from_millis(2);
+
+/// What the connections of a copy share.
+pub(crate) struct Shared {
+    pub(crate) options: CopyOptions,
+    pub(crate) queue: Queue,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// The server of the sources, if they are on one.
+    pub(crate) source: Option<Site>,
+    /// The server of the destination, if it is on one.
+    pub(crate) destination: Option<Site>,
+    made: Mutex<HashSet<Vec<u8>>>,
+    worst: Mutex<Option<Class>>,
+    dirs: Mutex<Vec<DirJob>>,
+    unreachable: AtomicBool,
+}
+
+/// How a job ended well.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Success {
+    pub(crate) bytes: u64,
+    pub(crate) verified: Option<(ChecksumAlgorithm, String)>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        options: CopyOptions,
+        observer: Arc<dyn Observer>,
+        totals: Arc<Totals>,
+        source: Option<Site>,
+        destination: Option<Site>,
+    ) -> Self {
+        Self {
+            options,
+            queue: Queue::default(),
+            totals,
+            observer,
+            source,
+            destination,
+            made: Mutex::default(),
+            worst: Mutex::default(),
+            dirs: Mutex::default(),
+            unreachable: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn note(&self, text: &str) {
+        self.observer.event(&Event::Note(text));
+    }
+
+    /// Adds a file to the work.
+    pub(crate) fn found(&self, job: FileJob) {
+        self.totals.found(self.expected(&job));
+        self.queue.push(Item::File(Box::new(job)));
+    }
+
+    /// Bytes that will be copied of a file.
+    pub(crate) fn expected(&self, job: &FileJob) -> Option<u64> {
+        let size = job.facts.size?;
+        let rest = size.saturating_sub(self.options.offset.unwrap_or(0));
+        Some(self.options.length.map_or(rest, |length| rest.min(length)))
+    }
+
+    /// Says whether only a part of each file is copied.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.options.offset.is_some() || self.options.length.is_some()
+    }
+
+    /// Streams for an item on a connection with this round trip.
+    pub(crate) fn streams(&self, item: &Item, round_trip: Duration) -> u32 {
+        match (self.options.parallel, item) {
+            (Some(n), Item::File(_)) => n,
+            (None, Item::File(job))
+                if round_trip >= NEAR && job.facts.size >= Some(WORTH_STREAMS) =>
+            {
+                STREAMS
+            }
+            _ => 1,
+        }
+    }
+
+    /// Says whether `item` may use a channel of so many streams. Directories may use any.
+    pub(crate) fn fits(&self, item: &Item, streams: u32, round_trip: Duration) -> bool {
+        matches!(item, Item::Dir(_)) || self.streams(item, round_trip) == streams
+    }
+
+    /// The algorithm to compare digests with, when that is asked: the one asked for, or the
+    /// cheapest that every server of the copy offers.
+    ///
+    /// # Errors
+    /// When the servers offer none, or not that one.
+    pub(crate) fn algorithm(
+        &self,
+        clients: &[&Client],
+    ) -> Result<Option<ChecksumAlgorithm>, TransferError> {
+        match self.options.verify {
+            Verify::No => Ok(None),
+            Verify::With(algorithm) => Ok(Some(algorithm)),
+            Verify::Cheapest => {
+                let mut offered: Vec<(ChecksumAlgorithm, u32)> = ChecksumAlgorithm::ALL
+                    .iter()
+                    .filter_map(|algorithm| {
+                        let costs = clients.iter().map(|c| c.abilities.cost(*algorithm));
+                        Some((*algorithm, costs.sum::<Option<u32>>()?))
+                    })
+                    .collect();
+                offered.sort_by_key(|(_, cost)| *cost);
+                match offered.first() {
+                    Some((algorithm, _)) => Ok(Some(*algorithm)),
+                    // Servers need not list what they can do; MD5 is what all of them know.
+                    None if clients.iter().all(|c| c.abilities.checksums.is_empty()) => {
+                        Ok(Some(ChecksumAlgorithm::Md5))
+                    }
+                    None => Err(TransferError::Request(
+                        "verify: the servers have no checksum algorithm in common; name one that both \
+                         ends know, or copy without --verify"
+                            .to_owned(),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Says whether `dir` is known to be at the destination.
+    pub(crate) fn is_made(&self, dir: &[u8]) -> bool {
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(dir)
+    }
+
+    /// Notes that `dir` is at the destination.
+    pub(crate) fn note_made(&self, dir: &[u8]) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if !made.contains(dir) {
+            made.insert(dir.to_vec());
+        }
+    }
+
+    /// Tells that a file's copying begins.
+    pub(crate) fn start(&self, job: &mut FileJob) {
+        if job.started.is_some() {
+            return;
+        }
+        job.start(Instant::now());
+        let (source, destination) = (self.name_source(job), self.name_destination(job));
+        let size = self.expected(job);
+        self.observer.event(&Event::Started {
+            source: &source,
+            destination: &destination,
+            size,
+        });
+    }
+
+    /// Ends a job well.
+    pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
+        let Item::File(job) = taken.done() else {
+            return;
+        };
+        self.totals.done();
+        let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+        let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
+        let verified = success
+            .verified
+            .as_ref()
+            .map(|(a, d)| (a.name(), d.as_str()));
+        self.observer.event(&Event::Finished {
+            source: &source,
+            destination: &destination,
+            bytes: success.bytes,
+            took,
+            verified,
+        });
+    }
+
+    /// Leaves a file out on purpose.
+    pub(crate) fn skip(&self, taken: Taken, why: &str) {
+        let Item::File(job) = taken.done() else {
+            return;
+        };
+        self.totals.skipped();
+        self.observer.event(&Event::Skipped {
+            source: &self.name_source(&job),
+            why,
+        });
+    }
+
+    /// Notes a failed attempt; the job is tried again after a pause when that may help.
+    pub(crate) fn fail(&self, mut taken: Taken, error: &TransferError) {
+        let (name, failures) = match taken.item_mut() {
+            Item::File(job) => {
+                job.failures += 1;
+                if matches!(
+                    error,
+                    TransferError::Changed { .. }
+                        | TransferError::Size { .. }
+                        | TransferError::Mismatch { .. }
+                ) {
+                    job.forget();
+                }
+                (self.name_source(job), job.failures)
+            }
+            Item::Dir(job) => {
+                job.failures += 1;
+                (self.describe(self.source.as_ref(), &job.from), job.failures)
+            }
+        };
+        if error.is_transient() && failures <= self.options.retries {
+            self.observer.event(&Event::Retrying {
+                source: &name,
+                error,
+                attempt: failures,
+            });
+            let pause = self.options.pause(failures);
+            let queue = self.queue.clone();
+            tokio::spawn(async move {
+                queue.sleep(pause).await;
+                drop(taken);
+            });
+            return;
+        }
+        drop(taken.done());
+        self.give_up(&name, error);
+    }
+
+    /// Counts and tells a failure for good.
+    pub(crate) fn give_up(&self, source: &str, error: &TransferError) {
+        self.totals.failed();
+        let mut worst = self.worst.lock().unwrap_or_else(PoisonError::into_inner);
+        let class = error.class();
+        if !matches!(*worst, Some(Class::Verify)) && (worst.is_none() || class == Class::Verify) {
+            *worst = Some(class);
+        }
+        drop(worst);
+        self.observer.event(&Event::Failed { source, error });
+    }
+
+    /// The class of the failures, if there were any; a copy that differs outweighs the others.
+    pub(crate) fn worst(&self) -> Option<Class> {
+        *self.worst.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn name_source(&self, job: &FileJob) -> String {
+        self.describe(self.source.as_ref(), &job.from)
+    }
+
+    pub(crate) fn name_destination(&self, job: &FileJob) -> String {
+        self.describe(self.destination.as_ref(), &job.to)
+    }
+
+    fn describe(&self, site: Option<&Site>, path: &[u8]) -> String {
+        match site {
+            Some(site) if path.starts_with(b"/") => format!("ftp://{site}{}", show(path)),
+            Some(site) => format!("ftp://{site}/{}", show(path)),
+            None => show(path),
+        }
+    }
+
+    pub(crate) fn describe_source(&self, path: &[u8]) -> String {
+        self.describe(self.source.as_ref(), path)
+    }
+
+    /// Tells what would be copied.
+    pub(crate) fn plan(&self, taken: Taken) {
+        let Item::File(job) = taken.done() else {
+            return;
+        };
+        self.totals.skipped();
+        let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+        let size = self.expected(&job);
+        self.observer.event(&Event::Planned {
+            source: &source,
+            destination: &destination,
+            size,
+        });
+    }
+
+    /// Notes a directory that is done, for its time and mode at the end.
+    pub(crate) fn note_dir(&self, job: DirJob) {
+        if self.options.preserve && !self.options.dry_run {
+            self.dirs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(job);
+        }
+    }
+
+    /// The directories that were noted, the deepest first.
+    pub(crate) fn take_dirs(&self) -> Vec<DirJob> {
+        let mut dirs =
+            std::mem::take(&mut *self.dirs.lock().unwrap_or_else(PoisonError::into_inner));
+        dirs.sort_by_key(|job| std::cmp::Reverse(job.to.len()));
+        dirs
+    }
+
+    /// Runs a transfer, and tells the totals and the control session of what moves meanwhile.
+    pub(crate) async fn watched<T>(
+        &self,
+        client: &crate::control::Control,
+        watch: &Watch,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut counted = 0;
+        let mut count = || {
+            let bytes = watch.bytes();
+            let more = bytes - counted;
+            self.totals.moved(more);
+            counted = bytes;
+            more > 0
+        };
+        let mut tick = tokio::time::interval(Duration::from_millis(250));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tick.reset();
+        tokio::pin!(work);
+        let done = loop {
+            tokio::select! {
+                biased;
+                done = &mut work => break done,
+                _ = tick.tick() => if count() {
+                    client.moved();
+                },
+            }
+        };
+        count();
+        done
+    }
+
+    /// The mode for files on `client`.
+    pub(crate) fn mode(&self, client: &Client) -> Mode {
+        let reached = !self.unreachable.load(Ordering::Relaxed);
+        if client.is_extended() && reached {
+            Mode::Extended
+        } else {
+            Mode::Stream
+        }
+    }
+
+    /// Notes that the server cannot connect to us; whether another mode may be tried.
+    pub(crate) fn note_unreachable(&self, site: &str) -> bool {
+        if self.options.connect.mode == Some(Mode::Extended) {
+            return false;
+        }
+        if !self.unreachable.swap(true, Ordering::Relaxed) {
+            self.note(&format!(
+                "{site}: cannot connect to us for MODE E; using MODE S"
+            ));
+        }
+        true
+    }
+}

@@ -1,0 +1,367 @@
+//! Copies between a server and something that is read or written in order: `-`, a FIFO, a device.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Type};
+use ftp_wire::path::FtpPath;
+use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
+use gridftp_dsi::types::ChecksumAlgorithm;
+use gridftp_dsi::{Error as StorageError, ErrorKind};
+use gridftp_dsi_posix::checksum::Hasher;
+
+use super::resolve::connect;
+use super::settle_final;
+use super::shared::Shared;
+use crate::client::Client;
+use crate::control::{Replies, Step};
+use crate::error::{Class, ControlError, TransferError};
+use crate::options::CopyOptions;
+use crate::progress::{Event, Observer, Totals};
+use crate::url::{Location, Remote, show};
+use crate::verify;
+
+/// Bytes read at once.
+const PIECE: usize = 256 * 1024;
+
+/// Copies the one source; there is no second try, since what was read or written is gone.
+pub(crate) async fn run(
+    sources: &[Location],
+    destination: &Location,
+    options: CopyOptions,
+    observer: &Arc<dyn Observer>,
+    totals: &Arc<Totals>,
+) -> Result<Option<Class>, TransferError> {
+    let [source] = sources else {
+        return Err(TransferError::Request(
+            "usage: a pipe takes exactly one source".to_owned(),
+        ));
+    };
+    let begun = Instant::now();
+    let (from, to) = (source.to_string(), destination.to_string());
+    totals.found(None);
+    if options.dry_run {
+        totals.skipped();
+        observer.event(&Event::Planned {
+            source: &from,
+            destination: &to,
+            size: None,
+        });
+        return Ok(None);
+    }
+    let (remote, local) = match (source, destination) {
+        (Location::Remote(remote), _) => (remote, None),
+        (local, Location::Remote(remote)) => (remote, Some(local)),
+        _ => {
+            return Err(TransferError::Request(
+                "usage: one end must be an ftp:// URL".to_owned(),
+            ));
+        }
+    };
+    let mut client = connect(&remote.site, &options, observer).await?;
+    let shared = Shared::new(
+        options,
+        Arc::clone(observer),
+        Arc::clone(totals),
+        None,
+        None,
+    );
+    let algorithm = shared.algorithm(&[&client])?;
+    observer.event(&Event::Started {
+        source: &from,
+        destination: &to,
+        size: None,
+    });
+    let done = match local {
+        None => get(&mut client, &shared, remote, algorithm).await,
+        Some(local) => put(&mut client, &shared, local, remote, algorithm).await,
+    };
+    match done {
+        Ok((bytes, digest)) => {
+            totals.done();
+            let verified = algorithm.map(|a| a.name()).zip(digest.as_deref());
+            observer.event(&Event::Finished {
+                source: &from,
+                destination: &to,
+                bytes,
+                took: begun.elapsed(),
+                verified,
+            });
+            client.close().await;
+            Ok(None)
+        }
+        Err(error) => {
+            shared.give_up(&from, &error);
+            Ok(shared.worst())
+        }
+    }
+}
+
+/// Bytes in order, hashed on their way.
+#[derive(Clone)]
+struct Pipe {
+    file: Arc<File>,
+    hasher: Option<Arc<Mutex<Hasher>>>,
+    left: u64,
+}
+
+impl Pipe {
+    fn new(file: File, algorithm: Option<ChecksumAlgorithm>, left: u64) -> Self {
+        let hasher = algorithm
+            .and_then(Hasher::new)
+            .map(|h| Arc::new(Mutex::new(h)));
+        Self {
+            file: Arc::new(file),
+            hasher,
+            left,
+        }
+    }
+
+    fn hash(&self, bytes: &[u8]) {
+        if let Some(hasher) = &self.hasher {
+            hasher
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .update(bytes);
+        }
+    }
+
+    fn digest(self) -> Option<String> {
+        let hasher = self.hasher?;
+        let hasher = hasher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        Some(hasher.finish())
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    op: &'static str,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, StorageError> {
+    let done = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(std::io::Error::other)
+        .and_then(|done| done);
+    done.map_err(|error| StorageError::new(ErrorKind::Io, op).because(error))
+}
+
+impl Consumer for Pipe {
+    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
+        use std::io::Write as _;
+        self.hash(&bytes);
+        let file = Arc::clone(&self.file);
+        blocking("write", move || (&*file).write_all(&bytes)).await
+    }
+}
+
+impl Chunks for Pipe {
+    async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
+        use std::io::Read as _;
+        let want = usize::try_from(self.left).unwrap_or(PIECE).min(PIECE);
+        if want == 0 {
+            return Ok(None);
+        }
+        let file = Arc::clone(&self.file);
+        let piece = blocking("read", move || {
+            let mut piece = BytesMut::zeroed(want);
+            loop {
+                match (&*file).read(&mut piece) {
+                    Ok(n) => {
+                        piece.truncate(n);
+                        return Ok(piece.freeze());
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+        .await?;
+        self.left -= piece.len() as u64;
+        self.hash(&piece);
+        Ok(Some(piece).filter(|piece| !piece.is_empty()))
+    }
+}
+
+async fn get(
+    client: &mut Client,
+    shared: &Shared,
+    remote: &Remote,
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<(u64, Option<String>), TransferError> {
+    let (entry, _) = client.stat(&remote.path).await?;
+    if super::resolve::is_dir(entry.kind) {
+        let what = format!("source: {remote}: is a directory; a pipe takes one file");
+        return Err(TransferError::Request(what));
+    }
+    let path = client.path(&remote.path)?;
+    let (offset, length) = (shared.options.offset, shared.options.length);
+    let rest = entry.size.saturating_sub(offset.unwrap_or(0));
+    let expected = length.map_or(rest, |length| length.min(rest));
+    let out = std::io::stdout().as_fd().try_clone_to_owned();
+    let out = out.map_err(|error| TransferError::local("write", "-", error))?;
+    let mut pipe = Pipe::new(out.into(), algorithm, u64::MAX);
+    client.set_up_stream(BufferSide::Send).await?;
+    let command = match (offset, length) {
+        (None, None) => Command::Retr(path),
+        (offset, _) => Command::Eret(
+            Eret::Partial {
+                offset: offset.unwrap_or(0),
+                length: Some(expected),
+            },
+            path,
+        ),
+    };
+    let mut replies = client.control.send(command);
+    let watch = Watch::new();
+    let Client {
+        control, channel, ..
+    } = client;
+    let channel = channel.get();
+    let plan = ReceivePlan::new(Mode::Stream, Type::Image);
+    let work = unless_refused(
+        &mut replies,
+        channel.receive_chunks(&mut pipe, &plan, &watch),
+    );
+    let received = shared.watched(control, &watch, work).await?;
+    let site = control.site().to_string();
+    let data = |cause| TransferError::Data {
+        site,
+        path: show(&remote.path),
+        cause,
+    };
+    let received = received.map_err(data)?;
+    settle_final(&mut replies).await?;
+    if received.bytes != expected {
+        return Err(TransferError::Size {
+            path: remote.to_string(),
+            expected,
+            got: received.bytes,
+        });
+    }
+    let digest = compare(
+        client,
+        remote,
+        algorithm,
+        offset,
+        length.map(|_| expected),
+        pipe,
+    )
+    .await?;
+    Ok((received.bytes, digest))
+}
+
+async fn put(
+    client: &mut Client,
+    shared: &Shared,
+    local: &Location,
+    remote: &Remote,
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<(u64, Option<String>), TransferError> {
+    if remote.path.ends_with(b"/") {
+        let what = format!("destination: {remote}: a pipe has no name of its own; name the file");
+        return Err(TransferError::Request(what));
+    }
+    let input = match local {
+        Location::Local(path) => File::open(path),
+        _ => std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map(File::from),
+    };
+    let input = input.map_err(|error| TransferError::local("read", local.to_string(), error))?;
+    let length = shared.options.length.unwrap_or(u64::MAX);
+    let mut pipe = Pipe::new(input, algorithm, length);
+    let path = client.path(&remote.path)?;
+    make_parents(client, &path);
+    client.set_up_stream(BufferSide::Receive).await?;
+    let offset = shared.options.offset;
+    let mut replies = client.control.send(match offset {
+        Some(offset) => Command::Esto(Esto::Adjusted { offset }, path),
+        None => Command::Stor(path),
+    });
+    let watch = Watch::new();
+    let Client {
+        control, channel, ..
+    } = client;
+    let channel = channel.get();
+    let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
+    let work = unless_refused(&mut replies, channel.send_chunks(&mut pipe, &plan, &watch));
+    let sent = shared.watched(control, &watch, work).await?;
+    let site = control.site().to_string();
+    let data = |cause| TransferError::Data {
+        site,
+        path: show(&remote.path),
+        cause,
+    };
+    let sent = sent.map_err(data)?;
+    settle_final(&mut replies).await?;
+    let length = offset.map(|_| sent.bytes);
+    let digest = compare(client, remote, algorithm, offset, length, pipe).await?;
+    Ok((sent.bytes, digest))
+}
+
+/// Makes the directories a file is to be in; a real failure shows when the file is stored.
+fn make_parents(client: &Client, path: &FtpPath) {
+    let shared = Shared::new(
+        CopyOptions::default(),
+        Arc::new(crate::progress::Silent::default()),
+        Arc::new(Totals::default()),
+        None,
+        None,
+    );
+    let parent = crate::names::parent(path.as_bytes());
+    super::push::make_parents(
+        &client.control,
+        &shared,
+        parent,
+        &mut std::collections::HashSet::new(),
+    );
+}
+
+/// Moves data unless the command is refused first.
+async fn unless_refused<T>(
+    replies: &mut Replies,
+    moving: impl Future<Output = gridftp_data::Result<T>>,
+) -> Result<gridftp_data::Result<T>, TransferError> {
+    tokio::pin!(moving);
+    tokio::select! {
+        moved = &mut moving => Ok(moved),
+        first = replies.next() => match first {
+            Ok(Step::Preliminary(_)) => Ok(moving.await),
+            Ok(Step::Done(_)) => Err(replies.misbehaved("the transfer ended before it began").into()),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// Compares what went through the pipe with what the server has.
+async fn compare(
+    client: &Client,
+    remote: &Remote,
+    algorithm: Option<ChecksumAlgorithm>,
+    offset: Option<u64>,
+    length: Option<u64>,
+    pipe: Pipe,
+) -> Result<Option<String>, TransferError> {
+    let (Some(algorithm), Some(here)) = (algorithm, pipe.digest()) else {
+        return Ok(None);
+    };
+    let there: Result<_, ControlError> = client
+        .checksum(&remote.path, algorithm, offset.unwrap_or(0), length)
+        .await;
+    let there = there?;
+    if there == here {
+        return Ok(Some(here));
+    }
+    Err(verify::mismatch(
+        remote.to_string(),
+        algorithm,
+        &there,
+        &here,
+    ))
+}

@@ -1,0 +1,575 @@
+//! Remote to remote: two control connections, the data goes from server to server.
+//!
+//! A `STOR` is sent only when the source has said that the data of its file comes: a `RETR` that
+//! fails sends none, and the destination would take the next file's data for this one's. A
+//! destination that takes eager stores also throws away the data of a `STOR` that fails, so
+//! retrievals may be pipelined; any other has to accept each file before the next is asked for.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Restart, Site};
+use ftp_wire::marker::Marker;
+use ftp_wire::opts::Opts;
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use tokio::sync::mpsc;
+
+use super::job::{FileJob, Item};
+use super::pull;
+use super::push::make_parents;
+use super::queue::{Kind, Taken};
+use super::shared::{Shared, Success};
+use super::window::{COMMANDS, UnderWay, Window};
+use super::{ACCOUNT, Stop};
+use crate::client::{Client, digest};
+use crate::control::{Control, Replies, Step};
+use crate::error::{ControlError, TransferError};
+use crate::names;
+use crate::setup::{Ahead, active};
+use crate::url::show;
+use crate::verify;
+
+/// A retrieval that was asked for at the source.
+struct Asked {
+    taken: Taken,
+    rest: Option<Replies>,
+    retrieve: Replies,
+    under_way: UnderWay,
+}
+
+/// A file on its way from server to server.
+struct Moving {
+    taken: Taken,
+    retrieve: Replies,
+    store: Replies,
+    _under_way: UnderWay,
+}
+
+/// Copies files from the queue until nothing is left.
+pub(crate) async fn run(
+    source: &mut Client,
+    destination: &mut Client,
+    shared: &Arc<Shared>,
+) -> Result<(), Stop> {
+    let algorithm = shared
+        .algorithm(&[source, destination])
+        .map_err(Stop::Fatal)?;
+    let mut told = HashSet::new();
+    while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
+        let both = source.is_extended() && destination.is_extended();
+        let mode = if both { Mode::Extended } else { Mode::Stream };
+        let streams = shared.streams(
+            first.item(),
+            source.round_trip().max(destination.round_trip()),
+        );
+        match set_up(source, destination, mode, streams).await {
+            Ok(()) => {}
+            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
+                shared.fail(first, &error);
+                continue;
+            }
+            Err(error) => {
+                shared.fail(first, &error);
+                return Err(Stop::Lost(error));
+            }
+        }
+        let pair = Pair {
+            source: &source.control,
+            destination: &destination.control,
+            shared,
+            algorithm,
+            mode,
+        };
+        let pipelined = mode == Mode::Extended && destination.state.eager;
+        match pair.copy(first, streams, pipelined, &mut told).await {
+            Ok(()) => {}
+            Err(Stop::Channel) => {
+                source.state.ready = None;
+                destination.state.ready = None;
+            }
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(())
+}
+
+/// Lists directories of the source, and makes them at the destination, until nothing is left.
+pub(crate) async fn list(
+    source: &mut Client,
+    destination: &mut Client,
+    shared: &Arc<Shared>,
+) -> Result<(), Stop> {
+    let mut told = HashSet::new();
+    while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
+        if let Item::Dir(job) = taken.item()
+            && !shared.options.dry_run
+        {
+            make_parents(
+                &destination.control,
+                shared,
+                names::trim_slashes(&job.to),
+                &mut told,
+            );
+        }
+        let ended = pull::list_one(source, shared, taken).await;
+        pull::go_on(source, shared, ended)?;
+    }
+    Ok(())
+}
+
+/// Makes the destination listen and the source connect to it.
+async fn set_up(
+    source: &mut Client,
+    destination: &mut Client,
+    mode: Mode,
+    streams: u32,
+) -> Result<(), TransferError> {
+    let mut ahead = Ahead::default();
+    destination.send_mode(mode, &mut ahead);
+    source.send_mode(mode, &mut ahead);
+    destination.tune(BufferSide::Receive).await?;
+    source.tune(BufferSide::Send).await?;
+    if mode == Mode::Extended {
+        source.send_streams(streams, &mut ahead);
+    }
+    let eager = (destination.abilities.eager && mode == Mode::Extended && !destination.state.eager)
+        .then(|| {
+            destination
+                .control
+                .send(Command::Opts(Opts::Stor { eager: true }))
+        });
+    let mut passive = destination.send_passive();
+    ahead.settle().await?;
+    if let Some(mut eager) = eager {
+        destination.state.eager = eager.finish().await.is_ok();
+    }
+    let at = destination.listening(&mut passive).await?;
+    let at = at
+        .first()
+        .copied()
+        .ok_or_else(|| passive.misbehaved("no address in the reply"))?;
+    source.ask(active(at)).await?;
+    Ok(())
+}
+
+/// The two conversations of one set-up.
+struct Pair<'a> {
+    source: &'a Control,
+    destination: &'a Control,
+    shared: &'a Arc<Shared>,
+    algorithm: Option<ChecksumAlgorithm>,
+    mode: Mode,
+}
+
+impl Pair<'_> {
+    async fn copy(
+        &self,
+        first: Taken,
+        streams: u32,
+        pipelined: bool,
+        told: &mut HashSet<Vec<u8>>,
+    ) -> Result<(), Stop> {
+        let shared = self.shared;
+        let round_trip = self.source.round_trip().max(self.destination.round_trip());
+        let window = Window::default();
+        let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
+        let (moving, moved) = mpsc::channel::<Moving>(COMMANDS);
+        // Where nothing is pipelined, the next file is asked for when the last one was accepted.
+        let accepted = tokio::sync::Semaphore::new(usize::from(!pipelined));
+        let feed = async {
+            let mut next = Some(first);
+            loop {
+                window.room().await;
+                if !pipelined && let Ok(permit) = accepted.acquire().await {
+                    permit.forget();
+                }
+                let Ok(slot) = asked.reserve().await else {
+                    return;
+                };
+                let taken = match next.take() {
+                    Some(taken) => taken,
+                    None if self.mode == Mode::Stream => break,
+                    None => {
+                        let fits = |item: &Item| shared.fits(item, streams, round_trip);
+                        let Some(taken) = shared.queue.next_of(Kind::Files, fits).await else {
+                            break;
+                        };
+                        taken
+                    }
+                };
+                match self.ask(taken, &window).await {
+                    Some(request) => slot.send(request),
+                    None => accepted.add_permits(usize::from(!pipelined)),
+                }
+            }
+            drop(asked);
+        };
+        let pass = async {
+            while let Some(request) = asking.recv().await {
+                if let Some(mut file) = self.pass(request, told).await? {
+                    if !pipelined {
+                        file = self.accept(file).await?;
+                    }
+                    let _gone = moving.send(file).await;
+                }
+                accepted.add_permits(usize::from(!pipelined));
+            }
+            drop(moving);
+            Ok(())
+        };
+        let passed = async {
+            tokio::pin!(feed, pass);
+            let mut feeding = true;
+            loop {
+                tokio::select! {
+                    ended = &mut pass => return ended,
+                    () = &mut feed, if feeding => feeding = false,
+                }
+            }
+        };
+        let (passed, confirmed) = tokio::join!(passed, self.confirm(moved));
+        passed.and(confirmed)
+    }
+
+    /// Asks the source for a file.
+    async fn ask(&self, mut taken: Taken, window: &Window) -> Option<Asked> {
+        let shared = self.shared;
+        if shared.options.dry_run {
+            shared.plan(taken);
+            return None;
+        }
+        let Item::File(job) = taken.item_mut() else {
+            return None;
+        };
+        shared.start(job);
+        let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
+        else {
+            let error = TransferError::BadName {
+                name: show(&job.from),
+                why: "no command can carry it",
+            };
+            shared.fail(taken, &error);
+            return None;
+        };
+        if shared.options.no_clobber
+            && self
+                .destination
+                .send(Command::Mlst(Some(to)))
+                .finish()
+                .await
+                .is_ok()
+        {
+            shared.skip(taken, "it exists");
+            return None;
+        }
+        if job.facts.size.is_none()
+            && let Ok(reply) = self.source.send(Command::Size(from.clone())).finish().await
+        {
+            job.facts.size = crate::client::number(&reply);
+        }
+        let rest = (!job.held.is_empty() && self.mode == Mode::Extended).then(|| {
+            self.source
+                .send(Command::Rest(Restart::Ranges(job.held.clone())))
+        });
+        let command = match (shared.options.offset, shared.options.length) {
+            (None, None) => Command::Retr(from),
+            (offset, _) => {
+                let length = shared.expected(job).unwrap_or(u64::MAX >> 1);
+                let offset = offset.unwrap_or(0);
+                Command::Eret(
+                    Eret::Partial {
+                        offset,
+                        length: Some(length),
+                    },
+                    from,
+                )
+            }
+        };
+        let bytes = job.facts.size.unwrap_or(1 << 20);
+        let retrieve = self.source.send(command);
+        Some(Asked {
+            taken,
+            rest,
+            retrieve,
+            under_way: window.enter(bytes),
+        })
+    }
+
+    /// Waits for the source's word that data comes, and asks the destination to store it.
+    async fn pass(
+        &self,
+        mut asked: Asked,
+        told: &mut HashSet<Vec<u8>>,
+    ) -> Result<Option<Moving>, Stop> {
+        let shared = self.shared;
+        if let Some(mut rest) = asked.rest.take()
+            && rest.finish().await.is_err()
+            && let Item::File(job) = asked.taken.item_mut()
+        {
+            job.forget();
+        }
+        match asked.retrieve.next().await {
+            Ok(Step::Preliminary(_)) => {}
+            Ok(Step::Done(_)) => {
+                let error = asked
+                    .retrieve
+                    .misbehaved("the transfer ended before it began");
+                shared.fail(asked.taken, &error.into());
+                return Err(Stop::Channel);
+            }
+            Err(error @ ControlError::Refused { .. }) => {
+                let of_data = error.kind() == Some(ftp_proto::client::FailureKind::DataChannel);
+                shared.fail(asked.taken, &error.into());
+                return if of_data || self.mode == Mode::Stream {
+                    Err(Stop::Channel)
+                } else {
+                    Ok(None)
+                };
+            }
+            Err(error) => {
+                let error = error.into();
+                shared.fail(asked.taken, &error);
+                return Err(Stop::Lost(error));
+            }
+        }
+        let Item::File(job) = asked.taken.item() else {
+            return Ok(None);
+        };
+        let Some(to) = FtpPath::new(job.to.clone()) else {
+            return Ok(None);
+        };
+        make_parents(self.destination, shared, names::parent(&job.to), told);
+        if !job.held.is_empty() && self.mode == Mode::Extended {
+            drop(
+                self.destination
+                    .send(Command::Rest(Restart::Ranges(job.held.clone()))),
+            );
+        }
+        let command = match shared.is_partial() {
+            true => Command::Esto(
+                Esto::Adjusted {
+                    offset: shared.options.offset.unwrap_or(0),
+                },
+                to,
+            ),
+            false => Command::Stor(to),
+        };
+        let store = self.destination.send(command);
+        Ok(Some(Moving {
+            taken: asked.taken,
+            retrieve: asked.retrieve,
+            store,
+            _under_way: asked.under_way,
+        }))
+    }
+
+    /// Waits until the destination has accepted a file.
+    async fn accept(&self, mut file: Moving) -> Result<Moving, Stop> {
+        match file.store.next().await {
+            Ok(Step::Preliminary(_)) => Ok(file),
+            Ok(Step::Done(_)) => {
+                let error = file.store.misbehaved("the transfer ended before it began");
+                self.shared.fail(file.taken, &error.into());
+                Err(Stop::Replace)
+            }
+            Err(error) => {
+                let lost = matches!(error, ControlError::Lost { .. });
+                let error = error.into();
+                self.shared.fail(file.taken, &error);
+                // The source is sending to someone who does not read; new sessions end that.
+                Err(if lost {
+                    Stop::Lost(error)
+                } else {
+                    Stop::Replace
+                })
+            }
+        }
+    }
+
+    /// Waits for both servers' word on each file.
+    async fn confirm(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
+        let mut ended = Ok(());
+        while let Some(mut file) = moved.recv().await {
+            match self.confirm_one(&mut file).await {
+                Ok(()) => self.settle(file.taken).await,
+                Err(error) => {
+                    let lost = is_lost(&error);
+                    self.shared.fail(file.taken, &error);
+                    // Whatever follows on these connections cannot be told apart any more.
+                    ended = Err(if lost {
+                        Stop::Lost(error)
+                    } else {
+                        Stop::Replace
+                    });
+                    moved.close();
+                }
+            }
+        }
+        ended
+    }
+
+    /// Waits for both ends, keeping what both say; one that failed gives the other a moment.
+    async fn confirm_one(&self, file: &mut Moving) -> Result<(), TransferError> {
+        let Moving {
+            taken,
+            retrieve,
+            store,
+            ..
+        } = file;
+        let stored = self.markers(taken, store);
+        let retrieved = async {
+            loop {
+                match retrieve.next().await {
+                    Ok(Step::Preliminary(_)) => {}
+                    Ok(Step::Done(_)) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        tokio::pin!(stored, retrieved);
+        let (source, destination) = tokio::select! {
+            source = &mut retrieved => match source {
+                Ok(()) => (Ok(()), stored.await),
+                Err(error) => (Err(error), tokio::time::timeout(ACCOUNT, stored).await.unwrap_or(Ok(()))),
+            },
+            destination = &mut stored => match destination {
+                Ok(()) => (retrieved.await, Ok(())),
+                Err(error) => (tokio::time::timeout(ACCOUNT, retrieved).await.unwrap_or(Ok(())), Err(error)),
+            },
+        };
+        match (source, destination) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error.into()),
+            (Err(source), Err(destination)) => Err(TransferError::Both {
+                source: Box::new(source.into()),
+                destination: Box::new(destination.into()),
+            }),
+        }
+    }
+
+    async fn markers(&self, taken: &mut Taken, store: &mut Replies) -> Result<(), ControlError> {
+        let mut counted = 0;
+        loop {
+            let reply = match store.next().await? {
+                Step::Done(_) => break,
+                Step::Preliminary(reply) => reply,
+            };
+            match Marker::from_reply(&reply) {
+                Some(Ok(Marker::Restart(ranges))) => {
+                    if let Item::File(job) = taken.item_mut() {
+                        job.held.extend(&ranges);
+                    }
+                }
+                Some(Ok(Marker::Perf(perf))) => {
+                    self.shared.totals.moved(perf.bytes.saturating_sub(counted));
+                    counted = counted.max(perf.bytes);
+                    self.source.moved();
+                }
+                _ => {}
+            }
+        }
+        if let Item::File(job) = taken.item() {
+            let bytes = self.shared.expected(job).unwrap_or(counted);
+            self.shared.totals.moved(bytes.saturating_sub(counted));
+        }
+        Ok(())
+    }
+
+    /// Checks a copy and gives it its times and modes.
+    async fn settle(&self, taken: Taken) {
+        let shared = self.shared;
+        let Item::File(job) = taken.item() else {
+            return;
+        };
+        match self.check(job).await {
+            Ok(verified) => {
+                let bytes = shared.expected(job).unwrap_or(0);
+                shared.succeed(taken, &Success { bytes, verified });
+            }
+            Err(error) => shared.fail(taken, &error),
+        }
+    }
+
+    async fn check(
+        &self,
+        job: &FileJob,
+    ) -> Result<Option<(ChecksumAlgorithm, String)>, TransferError> {
+        let shared = self.shared;
+        let mut verified = None;
+        let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
+        else {
+            return Ok(None);
+        };
+        if let Some(algorithm) = self.algorithm {
+            let offset = shared.options.offset.unwrap_or(0);
+            let length = if shared.is_partial() {
+                shared.expected(job)
+            } else {
+                None
+            };
+            let ask = |control: &Control, path: FtpPath| {
+                let algorithm = algorithm.name().to_owned();
+                control.send(Command::Cksm {
+                    algorithm,
+                    offset,
+                    length,
+                    path,
+                })
+            };
+            let (mut at_source, mut at_copy) =
+                (ask(self.source, from), ask(self.destination, to.clone()));
+            let (source, copy) = tokio::try_join!(digest(&mut at_source), digest(&mut at_copy))?;
+            if source != copy {
+                return Err(verify::mismatch(
+                    shared.name_destination(job),
+                    algorithm,
+                    &source,
+                    &copy,
+                ));
+            }
+            verified = Some((algorithm, source));
+        } else if let (Some(expected), false) = (job.facts.size, shared.is_partial()) {
+            let got = self
+                .destination
+                .send(Command::Size(to.clone()))
+                .finish()
+                .await;
+            if let Some(got) = got.ok().as_ref().and_then(crate::client::number)
+                && got != expected
+            {
+                return Err(TransferError::Size {
+                    path: shared.name_source(job),
+                    expected,
+                    got,
+                });
+            }
+        }
+        if shared.options.preserve && !shared.is_partial() {
+            if let Some(mode) = job.facts.mode {
+                self.destination
+                    .send(Command::Site(Site::Chmod(mode, to.clone())))
+                    .finish()
+                    .await?;
+            }
+            if let Some(time) = job.facts.time_val() {
+                self.destination
+                    .send(Command::Mfmt(time, to))
+                    .finish()
+                    .await?;
+            }
+        }
+        Ok(verified)
+    }
+}
+
+fn is_lost(error: &TransferError) -> bool {
+    match error {
+        TransferError::Control(error) => matches!(error, ControlError::Lost { .. }),
+        TransferError::Both {
+            source,
+            destination,
+        } => is_lost(source) || is_lost(destination),
+        _ => false,
+    }
+}

@@ -1,0 +1,98 @@
+//! `Window`: how much one connection may have under way, in commands and in bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// Transfers under way on one connection at most; servers queue 1,000 commands, and a file may
+/// take a few.
+pub(crate) const COMMANDS: usize = 256;
+/// Bytes under way on one connection, beyond which no further transfer is asked for, so that no
+/// connection takes all the work.
+const BYTES: u64 = 8 << 20;
+/// Transfers that may always be under way: the next is asked for while one runs.
+const ALWAYS: usize = 2;
+
+/// Counts what is under way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Window {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    count: AtomicUsize,
+    bytes: AtomicU64,
+    less: Notify,
+}
+
+/// One transfer under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    window: Window,
+    bytes: u64,
+}
+
+impl Window {
+    /// Waits until one more may be under way.
+    pub(crate) async fn room(&self) {
+        loop {
+            let less = self.shared.less.notified();
+            tokio::pin!(less);
+            less.as_mut().enable();
+            let count = self.shared.count.load(Ordering::Relaxed);
+            let bytes = self.shared.bytes.load(Ordering::Relaxed);
+            if count < ALWAYS || (count < COMMANDS && bytes < BYTES) {
+                return;
+            }
+            less.await;
+        }
+    }
+
+    /// Counts a transfer in.
+    pub(crate) fn enter(&self, bytes: u64) -> UnderWay {
+        self.shared.count.fetch_add(1, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        UnderWay {
+            window: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let shared = &self.window.shared;
+        shared.count.fetch_sub(1, Ordering::Relaxed);
+        shared.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        shared.less.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn two_always_fit_and_many_small_ones() {
+        let window = Window::default();
+        let large: Vec<_> = (0..ALWAYS).map(|_| window.enter(BYTES * 10)).collect();
+        let waiting = tokio::spawn({
+            let window = window.clone();
+            async move { window.room().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(large);
+        waiting.await.unwrap();
+        let small: Vec<_> = (0..COMMANDS).map(|_| window.enter(1)).collect();
+        assert!(
+            tokio::time::timeout(std::time::Duration::from_secs(1), window.room())
+                .await
+                .is_err()
+        );
+        drop(small);
+        window.room().await;
+    }
+}

@@ -1,0 +1,439 @@
+//! Errors of the client: which side, which operation, which path, and what to try.
+
+use std::fmt;
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::reply::Reply;
+
+use crate::url::show;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a server could not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The stack string of the options is wrong.
+    Stack {
+        /// What the parser of stacks says.
+        cause: Cause,
+    },
+    /// No connection could be made.
+    Unreachable {
+        /// `host:port`.
+        site: String,
+        /// What the transport says.
+        cause: Cause,
+    },
+    /// The server's greeting was a refusal.
+    Busy {
+        /// `host:port`.
+        site: String,
+        /// What it said.
+        reply: Reply,
+    },
+    /// The account was refused.
+    Login {
+        /// `host:port`.
+        site: String,
+        /// The account.
+        user: String,
+        /// What the server said.
+        reply: Reply,
+    },
+    /// The control connection failed before the login was over.
+    Control(ControlError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stack { cause } => write!(f, "stack: parse: {}", Chain(cause.as_ref())),
+            Self::Unreachable { site, cause } => write!(
+                f,
+                "{site}: connect: {}; check host and port, and that the server runs",
+                Chain(cause.as_ref())
+            ),
+            Self::Busy { site, reply } => {
+                write!(
+                    f,
+                    "{site}: connect: server refuses sessions: {}",
+                    Text(reply)
+                )
+            }
+            Self::Login { site, user, reply } => write!(
+                f,
+                "{site}: login as {}: {}; check the account, or name one with --user or --netrc",
+                show(user.as_bytes()),
+                Text(reply)
+            ),
+            Self::Control(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+impl From<ControlError> for ConnectError {
+    fn from(error: ControlError) -> Self {
+        Self::Control(error)
+    }
+}
+
+impl ConnectError {
+    /// Says whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Stack { .. } => false,
+            Self::Unreachable { .. } => true,
+            Self::Busy { reply, .. } | Self::Login { reply, .. } => {
+                FailureKind::of(reply).is_transient()
+            }
+            Self::Control(error) => error.is_transient(),
+        }
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The server refused it.
+    Refused {
+        /// `host:port`.
+        site: String,
+        /// The command, secrets masked.
+        command: String,
+        /// What the server said.
+        reply: Reply,
+    },
+    /// The control connection ended first.
+    Lost {
+        /// `host:port`.
+        site: String,
+        /// The command, secrets masked.
+        command: String,
+        /// How it ended.
+        why: String,
+    },
+    /// The server broke the protocol.
+    Misbehaved {
+        /// `host:port`.
+        site: String,
+        /// The command, secrets masked.
+        command: String,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused {
+                site,
+                command,
+                reply,
+            } => {
+                write!(f, "{site}: {command}: {}{}", Text(reply), hint(reply))
+            }
+            Self::Lost { site, command, why } => write!(f, "{site}: {command}: {why}"),
+            Self::Misbehaved {
+                site,
+                command,
+                what,
+            } => {
+                write!(f, "{site}: {command}: server broke the protocol: {what}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+impl ControlError {
+    /// Says whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused { reply, .. } => FailureKind::of(reply).is_transient(),
+            Self::Lost { .. } => true,
+            Self::Misbehaved { .. } => false,
+        }
+    }
+
+    /// Says whether the server has no object of that name.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == Some(FailureKind::NotFound)
+    }
+
+    /// What the server's refusal means, when it refused.
+    pub fn kind(&self) -> Option<FailureKind> {
+        self.reply().map(FailureKind::of)
+    }
+
+    /// The reply that refused the command.
+    pub fn reply(&self) -> Option<&Reply> {
+        match self {
+            Self::Refused { reply, .. } => Some(reply),
+            Self::Lost { .. } | Self::Misbehaved { .. } => None,
+        }
+    }
+}
+
+/// Says whether `reply` tells that the object is there already.
+pub(crate) fn is_exists(reply: &Reply) -> bool {
+    FailureKind::of(reply) == FailureKind::Exists
+}
+
+fn hint(reply: &Reply) -> &'static str {
+    match FailureKind::of(reply) {
+        FailureKind::NotFound => "; check the path",
+        FailureKind::Denied => "; this account may not do that there",
+        FailureKind::NoSpace => "; free some space there",
+        FailureKind::Login => "; name an account with --user or --netrc",
+        FailureKind::DataChannel => "; a firewall may stand between, try --mode stream",
+        FailureKind::Busy => "; try again later, or with a smaller --concurrency",
+        _ => "",
+    }
+}
+
+/// Why a file was not copied.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// A server could not be used.
+    Connect(ConnectError),
+    /// A server did not do what it was asked.
+    Control(ControlError),
+    /// The data connections failed.
+    Data {
+        /// The server at the other end, `host:port`.
+        site: String,
+        /// The object there.
+        path: String,
+        /// What the data channel says.
+        cause: gridftp_data::Error,
+    },
+    /// The local file system failed.
+    Local {
+        /// Which operation.
+        op: &'static str,
+        /// The local path.
+        path: String,
+        /// What the system says.
+        cause: Cause,
+    },
+    /// Fewer or more bytes came than the source has.
+    Size {
+        /// The source.
+        path: String,
+        /// Bytes it has.
+        expected: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// The source changed while it was read.
+    Changed {
+        /// The source.
+        path: String,
+    },
+    /// Both ends' digests differ.
+    Mismatch {
+        /// The copy.
+        path: String,
+        /// Algorithm.
+        algorithm: String,
+        /// The source's digest.
+        source: String,
+        /// The copy's digest.
+        copy: String,
+    },
+    /// The source has a name that must not be used as a path here.
+    BadName {
+        /// The name, made safe to print.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The request itself makes no sense.
+    Request(String),
+    /// Both servers of a third-party copy failed.
+    Both {
+        /// What the source said.
+        source: Box<TransferError>,
+        /// What the destination said.
+        destination: Box<TransferError>,
+    },
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Control(error) => error.fmt(f),
+            Self::Data { site, path, cause } => write!(f, "{site}: {path}: {}", Chain(cause)),
+            Self::Local { op, path, cause } => {
+                write!(f, "local: {op} {path}: {}", Chain(cause.as_ref()))
+            }
+            Self::Size {
+                path,
+                expected,
+                got,
+            } => write!(
+                f,
+                "transfer: check {path}: {got} bytes came of {expected}; \
+                 the source may have changed, copy again"
+            ),
+            Self::Changed { path } => {
+                write!(
+                    f,
+                    "transfer: read {path}: it changed meanwhile; copy again when it is at rest"
+                )
+            }
+            Self::Mismatch {
+                path,
+                algorithm,
+                source,
+                copy,
+            } => write!(
+                f,
+                "verify: {path}: {algorithm} of the source is {source}, of the copy {copy}; \
+                 do not use the copy, copy again"
+            ),
+            Self::BadName { name, why } => {
+                write!(
+                    f,
+                    "source: name {name}: {why}; it is not copied, rename it there"
+                )
+            }
+            Self::Request(what) => f.write_str(what),
+            Self::Both {
+                source,
+                destination,
+            } => {
+                write!(f, "source: {source}; destination: {destination}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TransferError {}
+
+impl From<ConnectError> for TransferError {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<ControlError> for TransferError {
+    fn from(error: ControlError) -> Self {
+        Self::Control(error)
+    }
+}
+
+impl TransferError {
+    /// Makes an error of the local file system.
+    pub(crate) fn local(op: &'static str, path: impl AsRef<[u8]>, cause: impl Into<Cause>) -> Self {
+        Self::Local {
+            op,
+            path: show(path.as_ref()),
+            cause: cause.into(),
+        }
+    }
+
+    /// Says whether trying again may help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.is_transient(),
+            Self::Control(error) => error.is_transient(),
+            Self::Data { cause, .. } => cause.is_transient(),
+            Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
+            Self::Local { .. } | Self::BadName { .. } | Self::Request(_) => false,
+            Self::Both {
+                source,
+                destination,
+            } => source.is_transient() && destination.is_transient(),
+        }
+    }
+
+    /// Says what class of failure this is, for an exit status.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Connect(ConnectError::Login { .. }) => Class::Login,
+            Self::Connect(ConnectError::Stack { .. }) | Self::Request(_) => Class::Usage,
+            Self::Connect(_) => Class::Connect,
+            Self::Mismatch { .. } => Class::Verify,
+            Self::Both { source, .. } => source.class(),
+            Self::Control(_)
+            | Self::Data { .. }
+            | Self::Local { .. }
+            | Self::Size { .. }
+            | Self::Changed { .. }
+            | Self::BadName { .. } => Class::Transfer,
+        }
+    }
+}
+
+/// What kind of failure an error is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Class {
+    /// The request makes no sense.
+    Usage,
+    /// A server cannot be reached.
+    Connect,
+    /// A server refused the login.
+    Login,
+    /// A file was not copied.
+    Transfer,
+    /// A copy differs from its source.
+    Verify,
+}
+
+/// Prints a reply for a person: its code and what it says, without protocol dressing.
+pub(crate) struct Text<'a>(pub(crate) &'a Reply);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(reply) = self;
+        write!(f, "{} ", reply.code().number())?;
+        if let Some(why) = reply.field("GridFTP-Error-String") {
+            return f.write_str(&show(why.as_bytes()));
+        }
+        let mut first = true;
+        for line in reply.lines() {
+            let line = line.trim_ascii();
+            if line.is_empty()
+                || matches!(line, b"End." | b"End")
+                || line.starts_with(b"GlobusError:")
+            {
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                f.write_str(": ")?;
+            }
+            f.write_str(&show(line))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints an error and what caused it on one line, each said once.
+pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            let text = error.to_string();
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            next = error.source();
+        }
+        Ok(())
+    }
+}

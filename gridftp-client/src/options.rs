@@ -1,0 +1,122 @@
+//! `Options`: what a caller may choose about connections and copies; defaults are the fast and safe ones.
+
+use std::time::Duration;
+
+use ftp_wire::command::Mode;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+/// How to reach a server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectOptions {
+    /// Transmission mode; `None` takes MODE E where the server has it.
+    pub mode: Option<Mode>,
+    /// Longest wait for a connection, and for the login to end.
+    pub connect_within: Duration,
+    /// Longest wait for the reply to a command that moves no data.
+    pub reply_within: Duration,
+    /// Longest time in which a transfer may move nothing.
+    pub stall: Duration,
+    /// Longest wait for the server to connect to us before MODE S is tried instead.
+    pub reach_within: Duration,
+    /// TCP buffer of data connections on both ends, in bytes; `None` leaves it to the kernels.
+    pub tcp_buffer: Option<u64>,
+    /// Size of the blocks that are sent in MODE E, in bytes.
+    pub block_size: Option<u64>,
+    /// Stack of the data connections, bottom first.
+    pub stack: String,
+    /// Whether the address in a PASV reply is used although it is not that of the server's control
+    /// connection. Off, such an address is replaced: a server must not aim us at third parties.
+    pub trust_pasv: bool,
+    /// Password sent with `anonymous`.
+    pub anonymous_password: String,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            connect_within: Duration::from_secs(30),
+            reply_within: Duration::from_secs(120),
+            stall: Duration::from_secs(120),
+            reach_within: Duration::from_secs(5),
+            tcp_buffer: None,
+            block_size: None,
+            stack: "tcp".to_owned(),
+            trust_pasv: false,
+            anonymous_password: "gridftp-cp@".to_owned(),
+        }
+    }
+}
+
+/// What to copy and how.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// How to reach servers.
+    pub connect: ConnectOptions,
+    /// Data connections of one file in MODE E; `None` chooses by size and distance.
+    pub parallel: Option<u32>,
+    /// Control connections, that is files at once; `None` chooses by the number of files.
+    pub concurrency: Option<u32>,
+    /// Whether directories are copied.
+    pub recursive: bool,
+    /// First byte to copy.
+    pub offset: Option<u64>,
+    /// Number of bytes to copy.
+    pub length: Option<u64>,
+    /// Whether and how both ends' digests are compared before success is told.
+    pub verify: Verify,
+    /// How often a failed file, or a lost connection, is tried again.
+    pub retries: u32,
+    /// First pause before trying again; doubled each time, at most a minute.
+    pub backoff: Duration,
+    /// Whether existing destination files stay as they are.
+    pub no_clobber: bool,
+    /// Whether modification times and permission bits are carried over.
+    pub preserve: bool,
+    /// Whether only to say what would be copied.
+    pub dry_run: bool,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            connect: ConnectOptions::default(),
+            parallel: None,
+            concurrency: None,
+            recursive: false,
+            offset: None,
+            length: None,
+            verify: Verify::No,
+            retries: 3,
+            backoff: Duration::from_millis(500),
+            no_clobber: false,
+            preserve: false,
+            dry_run: false,
+        }
+    }
+}
+
+/// Whether and how digests are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Verify {
+    /// Not at all.
+    #[default]
+    No,
+    /// With the cheapest algorithm that the servers offer.
+    Cheapest,
+    /// With this algorithm.
+    With(ChecksumAlgorithm),
+}
+
+impl CopyOptions {
+    /// The pause before the `attempt`-th try, the first retry being 1.
+    pub fn pause(&self, attempt: u32) -> Duration {
+        let doubled = self
+            .backoff
+            .saturating_mul(1_u32 << attempt.saturating_sub(1).min(16));
+        doubled.min(Duration::from_secs(60))
+    }
+}

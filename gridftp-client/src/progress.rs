@@ -1,0 +1,178 @@
+//! Progress: events a caller may show, and totals it may read at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::TransferError;
+
+/// Something that happened during a copy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A server was reached and let us in.
+    Connected {
+        /// `host:port`.
+        site: &'a str,
+        /// Round-trip time of the connection.
+        round_trip: Duration,
+    },
+    /// Something a curious user wants to know: a fallback, a pause.
+    Note(&'a str),
+    /// A file is copied, from now on.
+    Started {
+        /// Where from.
+        source: &'a str,
+        /// Where to.
+        destination: &'a str,
+        /// Its size in bytes, when known.
+        size: Option<u64>,
+    },
+    /// A file was copied, and checked as far as was asked.
+    Finished {
+        /// Where from.
+        source: &'a str,
+        /// Where to.
+        destination: &'a str,
+        /// Bytes of the file, or of the part of it.
+        bytes: u64,
+        /// How long it took since it was started.
+        took: Duration,
+        /// Algorithm and digest on which both ends agree, when verification was asked.
+        verified: Option<(&'a str, &'a str)>,
+    },
+    /// A file would be copied, were this not a dry run.
+    Planned {
+        /// Where from.
+        source: &'a str,
+        /// Where to.
+        destination: &'a str,
+        /// Its size in bytes, when known.
+        size: Option<u64>,
+    },
+    /// A file was left out on purpose.
+    Skipped {
+        /// Where from.
+        source: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+    /// A file will be tried again.
+    Retrying {
+        /// Where from.
+        source: &'a str,
+        /// What happened.
+        error: &'a TransferError,
+        /// Which retry this is, from 1.
+        attempt: u32,
+    },
+    /// A file was not copied.
+    Failed {
+        /// Where from.
+        source: &'a str,
+        /// What happened.
+        error: &'a TransferError,
+    },
+    /// A line of a control conversation, secrets masked.
+    Control {
+        /// `host:port`.
+        site: &'a str,
+        /// Whether we sent it.
+        sent: bool,
+        /// The line.
+        line: &'a str,
+    },
+}
+
+/// Takes events; called from many tasks, so it must be quick.
+pub trait Observer: Send + Sync + 'static {
+    /// Takes one event.
+    fn event(&self, event: &Event<'_>);
+
+    /// Says whether [`Event::Control`] is wanted; it costs time.
+    fn wants_control(&self) -> bool {
+        false
+    }
+}
+
+/// Ignores every event.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn event(&self, _: &Event<'_>) {}
+}
+
+/// Counts of a copy, raised as it goes on.
+#[derive(Debug, Default)]
+pub struct Totals {
+    found: AtomicU64,
+    bytes_found: AtomicU64,
+    listed: AtomicU64,
+    done: AtomicU64,
+    skipped: AtomicU64,
+    failed: AtomicU64,
+    bytes: Arc<AtomicU64>,
+}
+
+/// The counts at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Files found so far.
+    pub files_found: u64,
+    /// Bytes in them, as far as their sizes are known.
+    pub bytes_found: u64,
+    /// Whether all files have been found.
+    pub complete: bool,
+    /// Files copied.
+    pub files_done: u64,
+    /// Files left out on purpose.
+    pub files_skipped: u64,
+    /// Files that failed for good.
+    pub files_failed: u64,
+    /// Bytes moved, those of failed attempts included.
+    pub bytes_moved: u64,
+}
+
+impl Totals {
+    /// Reads all counts.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            files_found: self.found.load(Ordering::Relaxed),
+            bytes_found: self.bytes_found.load(Ordering::Relaxed),
+            complete: self.listed.load(Ordering::Relaxed) > 0,
+            files_done: self.done.load(Ordering::Relaxed),
+            files_skipped: self.skipped.load(Ordering::Relaxed),
+            files_failed: self.failed.load(Ordering::Relaxed),
+            bytes_moved: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn found(&self, size: Option<u64>) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+        self.bytes_found
+            .fetch_add(size.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn all_found(&self) {
+        self.listed.store(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn skipped(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,234 @@
+//! Sets data channels up: who listens, who connects, with how many streams and what buffers.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ftp_wire::addr::Passive;
+use ftp_wire::command::{BufferSide, Command, Epsv, Mode, Site as SiteCommand};
+use ftp_wire::opts::Opts;
+use gridftp_data::Peers;
+use xio_core::Target;
+
+use crate::client::{Client, Ready, sockets};
+use crate::control::Replies;
+use crate::error::{ControlError, TransferError};
+
+/// Commands that were sent ahead and whose replies are still to be read.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    must: Vec<Replies>,
+    may: Vec<Replies>,
+}
+
+impl Ahead {
+    fn must(&mut self, replies: Replies) {
+        self.must.push(replies);
+    }
+
+    /// Reads the replies.
+    ///
+    /// # Errors
+    /// The first failure of a command that has to succeed.
+    pub(crate) async fn settle(self) -> Result<(), ControlError> {
+        let mut failed = None;
+        for mut replies in self.may {
+            match replies.finish().await {
+                Err(error @ ControlError::Lost { .. }) => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        for mut replies in self.must {
+            if let Err(error) = replies.finish().await {
+                failed.get_or_insert(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Client {
+    /// Sends `MODE`, when another is in force.
+    pub(crate) fn send_mode(&mut self, mode: Mode, ahead: &mut Ahead) {
+        if self.state.mode != mode {
+            self.state.mode = mode;
+            self.state.ready = None;
+            ahead.must(self.control.send(Command::Mode(mode)));
+        }
+    }
+
+    /// Sets up a MODE E channel on which the server sends over `streams` connections; the server
+    /// will connect to us. Does nothing when it is set up already.
+    ///
+    /// Nothing is awaited but our own socket: commands that use the channel may follow at once.
+    pub(crate) async fn set_up_pull(&mut self, streams: u32) -> Result<Ahead, TransferError> {
+        let mut ahead = Ahead::default();
+        if self.state.mode == Mode::Extended && self.state.ready == Some(Ready::Pull(streams)) {
+            return Ok(ahead);
+        }
+        self.send_mode(Mode::Extended, &mut ahead);
+        self.tune(BufferSide::Send).await?;
+        self.send_streams(streams, &mut ahead);
+        let at = self.listen(Peers::Only(self.control.peer())).await?;
+        ahead.must(self.control.send(active(at)));
+        self.state.ready = Some(Ready::Pull(streams));
+        Ok(ahead)
+    }
+
+    /// Tells the server over how many connections to send.
+    pub(crate) fn send_streams(&mut self, streams: u32, ahead: &mut Ahead) {
+        if self.state.parallelism.unwrap_or(1) != streams {
+            let opts = Opts::Retr {
+                parallelism: Some(streams),
+                stripe_block: None,
+                markers: None,
+            };
+            ahead.must(self.control.send(Command::Opts(opts)));
+            self.state.parallelism = Some(streams);
+        }
+    }
+
+    /// Listens for the server's data connections.
+    pub(crate) async fn listen(&mut self, peers: Peers) -> Result<SocketAddr, TransferError> {
+        let at =
+            Target::from(SocketAddr::new(self.control.local(), 0)).with(sockets(&self.options));
+        let bound = self.channel.get().listen(&self.stack, &at, peers).await;
+        let mut bound = bound.map_err(|cause| self.data_error("listen", cause))?;
+        if bound.ip().is_unspecified() {
+            bound.set_ip(self.control.local());
+        }
+        Ok(bound)
+    }
+
+    /// Sets up a MODE E channel on which we send over `streams` connections; we will connect.
+    pub(crate) async fn set_up_push(&mut self, streams: u32) -> Result<(), TransferError> {
+        if self.state.mode == Mode::Extended
+            && self.state.ready == Some(Ready::Push(streams))
+            && self.channel.get().is_cached()
+        {
+            return Ok(());
+        }
+        let mut ahead = Ahead::default();
+        self.send_mode(Mode::Extended, &mut ahead);
+        self.tune(BufferSide::Receive).await?;
+        let eager = (self.abilities.eager && !self.state.eager)
+            .then(|| self.control.send(Command::Opts(Opts::Stor { eager: true })));
+        let passive = self.send_passive();
+        ahead.settle().await?;
+        if let Some(mut eager) = eager {
+            self.state.eager = eager.finish().await.is_ok();
+        }
+        let to = self.passive(passive).await?;
+        self.channel.get().connect_to(self.stack.clone(), to);
+        self.state.ready = Some(Ready::Push(streams));
+        Ok(())
+    }
+
+    /// Sets up a MODE S connection, for one transfer, to a port of the server.
+    pub(crate) async fn set_up_stream(&mut self, side: BufferSide) -> Result<(), TransferError> {
+        let mut ahead = Ahead::default();
+        self.send_mode(Mode::Stream, &mut ahead);
+        self.tune(side).await?;
+        let passive = self.send_passive();
+        ahead.settle().await?;
+        let to = self.passive(passive).await?;
+        self.channel.get().connect_to(self.stack.clone(), to);
+        self.state.ready = None;
+        Ok(())
+    }
+
+    /// Asks the server to listen.
+    pub(crate) fn send_passive(&self) -> Replies {
+        self.control.send(match self.control.peer() {
+            IpAddr::V4(_) => Command::Pasv,
+            IpAddr::V6(_) => Command::Epsv(Epsv::Any),
+        })
+    }
+
+    /// Reads where the server listens; for us, so an address that is not the server's is replaced
+    /// unless it is to be trusted.
+    async fn passive(&self, mut replies: Replies) -> Result<Vec<SocketAddr>, TransferError> {
+        let mut to = self.listening(&mut replies).await?;
+        let peer = self.control.peer();
+        for address in &mut to {
+            if address.ip().to_canonical() != peer && !self.options.trust_pasv {
+                self.note(&format!(
+                    "{}: gives data address {address}; using its own",
+                    self.site()
+                ));
+                address.set_ip(peer);
+            }
+        }
+        Ok(to)
+    }
+
+    /// Reads where the server listens; an unspecified address means the server's own.
+    pub(crate) async fn listening(
+        &self,
+        replies: &mut Replies,
+    ) -> Result<Vec<SocketAddr>, TransferError> {
+        let reply = replies.finish().await?;
+        let passive = Passive::from_reply(&reply)
+            .map_err(|error| replies.misbehaved(format!("address in the reply: {error}")))?;
+        let mut to = passive.resolve(self.control.peer());
+        for address in &mut to {
+            if address.ip().is_unspecified() {
+                address.set_ip(self.control.peer());
+            }
+        }
+        if to.is_empty() {
+            return Err(replies.misbehaved("no address in the reply").into());
+        }
+        Ok(to)
+    }
+
+    /// Tells the server which TCP buffer to use, by the first name it knows.
+    pub(crate) async fn tune(&mut self, side: BufferSide) -> Result<(), ControlError> {
+        let Some(bytes) = self.options.tcp_buffer else {
+            return Ok(());
+        };
+        let told = match side {
+            BufferSide::Send => &mut self.state.tuned.0,
+            _ => &mut self.state.tuned.1,
+        };
+        if std::mem::replace(told, true) {
+            return Ok(());
+        }
+        for command in [
+            Command::Site(SiteCommand::Buffer(side, bytes)),
+            Command::Site(SiteCommand::Buffer(BufferSide::Both, bytes)),
+            Command::Sbuf(bytes),
+        ] {
+            match self.ask(command).await {
+                Ok(_) => return Ok(()),
+                Err(ControlError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.note(&format!(
+            "{}: takes no TCP buffer size; its own choice stands",
+            self.site()
+        ));
+        Ok(())
+    }
+
+    /// Forgets the data channel after a failure on it.
+    pub(crate) fn drop_channel(&mut self) {
+        self.channel.get().reset();
+        self.state.ready = None;
+    }
+
+    pub(crate) fn data_error(&self, path: &str, cause: gridftp_data::Error) -> TransferError {
+        TransferError::Data {
+            site: self.site().to_owned(),
+            path: path.to_owned(),
+            cause,
+        }
+    }
+}
+
+/// The command that makes a server connect to `at`.
+pub(crate) fn active(at: SocketAddr) -> Command {
+    match at {
+        SocketAddr::V4(_) => Command::Port(at),
+        SocketAddr::V6(_) => Command::Eprt(at),
+    }
+}

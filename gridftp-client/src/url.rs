@@ -1,0 +1,444 @@
+//! `Location`: what a user may name as a source or destination, and how the text of it is read.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use ftp_wire::command::Secret;
+use percent_encoding::percent_decode_str;
+
+/// The port of a GridFTP server's control channel when none is named, as for `gsiftp://`.
+///
+/// `ftp://` URLs mean port 21 to every other tool, and to this one.
+pub const FTP_PORT: u16 = 21;
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Location {
+    /// Standard input or output, written `-`.
+    Stdio,
+    /// A path of this machine: a plain path or a `file:` URL.
+    Local(PathBuf),
+    /// An `ftp://` URL.
+    Remote(Remote),
+}
+
+/// An object on a server.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Remote {
+    /// Whose account, and where.
+    pub site: Site,
+    /// The path, percent-decoded: absolute, or beginning with `~`.
+    pub path: Vec<u8>,
+}
+
+/// A server and an account on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Site {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port of the control channel.
+    pub port: u16,
+    /// Account named in the URL.
+    pub user: Option<String>,
+    /// Password named in the URL.
+    pub password: Option<Secret>,
+}
+
+/// Why a text is no location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// Nothing at all.
+    Empty,
+    /// A scheme that this client does not speak.
+    Scheme(String),
+    /// A scheme that it will speak.
+    NotYet(&'static str),
+    /// No host between `//` and the path.
+    NoHost,
+    /// A port that is no number from 1 to 65535.
+    Port(String),
+    /// A `file:` URL that names another host.
+    FileHost(String),
+    /// A NUL, CR or LF, which no command can carry.
+    ControlByte,
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("url: empty; give a path, file: or ftp:// URL, or -"),
+            Self::Scheme(scheme) => {
+                write!(
+                    f,
+                    "url: scheme {}: unknown; use ftp://, file: or a plain path",
+                    scheme.escape_default()
+                )
+            }
+            Self::NotYet(scheme) => {
+                write!(
+                    f,
+                    "url: {scheme}:// is not supported yet; only ftp:// servers can be reached"
+                )
+            }
+            Self::NoHost => f.write_str("url: no host; write ftp://HOST[:PORT]/PATH"),
+            Self::Port(port) => {
+                write!(f, "url: port {}: must be 1 to 65535", port.escape_default())
+            }
+            Self::FileHost(host) => {
+                write!(
+                    f,
+                    "url: file://{}: names another host; write file:///PATH",
+                    host.escape_default()
+                )
+            }
+            Self::ControlByte => {
+                f.write_str("url: path holds NUL, CR or LF, which FTP cannot carry")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl Location {
+    /// Reads what a user typed.
+    ///
+    /// A text is a URL when it has a scheme of two or more letters before `:` and the scheme is
+    /// `file` or is followed by `//`; all else is a path of this machine, so `a:b` is a file name.
+    ///
+    /// # Errors
+    /// [`UrlError`] says what is wrong and what to write.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.is_empty() {
+            return Err(UrlError::Empty);
+        }
+        if text == "-" {
+            return Ok(Self::Stdio);
+        }
+        let Some((scheme, rest)) = text.split_once(':').filter(|(s, r)| is_scheme(s, r)) else {
+            return Ok(Self::Local(PathBuf::from(text)));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "file" => parse_file(rest),
+            "ftp" => Remote::parse(rest.strip_prefix("//").unwrap_or(rest)).map(Self::Remote),
+            "gsiftp" => Err(UrlError::NotYet("gsiftp")),
+            "sshftp" => Err(UrlError::NotYet("sshftp")),
+            "ftps" => Err(UrlError::NotYet("ftps")),
+            _ => Err(UrlError::Scheme(scheme.to_owned())),
+        }
+    }
+
+    /// Says whether the text ends in `/`: the contents of a directory, not the directory.
+    pub fn means_contents(&self) -> bool {
+        match self {
+            Self::Stdio => false,
+            Self::Local(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
+            Self::Remote(remote) => remote.path.ends_with(b"/"),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio => f.write_str("-"),
+            Self::Local(path) => f.write_str(&show(path.as_os_str().as_encoded_bytes())),
+            Self::Remote(remote) => remote.fmt(f),
+        }
+    }
+}
+
+fn is_scheme(scheme: &str, rest: &str) -> bool {
+    scheme.len() > 1
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && (scheme.eq_ignore_ascii_case("file") || rest.starts_with("//"))
+}
+
+fn parse_file(rest: &str) -> Result<Location, UrlError> {
+    let path = match rest.strip_prefix("//") {
+        Some(authority) => {
+            let (host, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err(UrlError::FileHost(host.to_owned()));
+            }
+            path
+        }
+        None => rest,
+    };
+    let bytes = decode(path);
+    if bytes.is_empty() {
+        return Err(UrlError::Empty);
+    }
+    if bytes.contains(&0) {
+        return Err(UrlError::ControlByte);
+    }
+    use std::os::unix::ffi::OsStringExt as _;
+    Ok(Location::Local(PathBuf::from(
+        std::ffi::OsString::from_vec(bytes),
+    )))
+}
+
+impl Remote {
+    /// Makes the object at `path` of `site`.
+    pub fn new(site: Site, path: impl Into<Vec<u8>>) -> Self {
+        Self {
+            site,
+            path: path.into(),
+        }
+    }
+
+    /// Reads what follows `ftp://`.
+    fn parse(rest: &str) -> Result<Self, UrlError> {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (account, server) = match authority.rsplit_once('@') {
+            Some((account, server)) => (Some(account), server),
+            None => (None, authority),
+        };
+        let (host, port) = split_port(server)?;
+        if host.is_empty() {
+            return Err(UrlError::NoHost);
+        }
+        let (user, password) = match account {
+            Some(account) => match account.split_once(':') {
+                Some((user, password)) => (Some(text(user)?), Some(Secret::new(text(password)?))),
+                None => (Some(text(account)?), None),
+            },
+            None => (None, None),
+        };
+        let mut path = decode(path);
+        if path.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
+            return Err(UrlError::ControlByte);
+        }
+        if path.starts_with(b"/~") {
+            path.remove(0);
+        } else if path.starts_with(b"//") {
+            // `ftp://host//etc` and `ftp://host/%2Fetc` are how other tools say `/etc`.
+            path.remove(0);
+        } else if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok(Self {
+            site: Site {
+                host: host.to_owned(),
+                port,
+                user,
+                password,
+            },
+            path,
+        })
+    }
+}
+
+impl Site {
+    /// Makes a site without an account: the caller's defaults apply.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            host: host.into(),
+            port,
+            user: None,
+            password: None,
+        }
+    }
+
+    /// Names the account to log in to.
+    #[must_use]
+    pub fn with_account(mut self, user: impl Into<String>, password: Option<Secret>) -> Self {
+        self.user = Some(user.into());
+        self.password = password;
+        self
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host.escape_default(), self.port)
+        }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.path.starts_with(b"/") { "" } else { "/" };
+        write!(f, "ftp://{}{slash}{}", self.site, show(&self.path))
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn split_port(server: &str) -> Result<(&str, u16), UrlError> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(inner) => {
+            let (host, after) = inner.split_once(']').ok_or(UrlError::NoHost)?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match server.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (server, None),
+        },
+    };
+    match port {
+        None | Some("") => Ok((host, FTP_PORT)),
+        Some(port) => match port.parse::<u16>() {
+            Ok(number) if number > 0 => Ok((host, number)),
+            _ => Err(UrlError::Port(port.to_owned())),
+        },
+    }
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    percent_decode_str(text).collect()
+}
+
+fn text(encoded: &str) -> Result<String, UrlError> {
+    let text = percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+    if text.contains(['\0', '\r', '\n']) {
+        Err(UrlError::ControlByte)
+    } else {
+        Ok(text)
+    }
+}
+
+/// Writes a name for a person: UTF-8 as it is, control and stray bytes escaped, so that no name
+/// can drive a terminal.
+pub fn show(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || is_direction(c) {
+                out.extend(c.escape_default());
+            } else {
+                out.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+/// Says whether `c` turns the direction of writing, which can make a name read as another.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(text: &str) -> Remote {
+        match Location::parse(text).unwrap() {
+            Location::Remote(remote) => remote,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn plain_paths_and_dash() {
+        assert_eq!(Location::parse("-").unwrap(), Location::Stdio);
+        assert_eq!(
+            Location::parse("a b").unwrap(),
+            Location::Local("a b".into())
+        );
+        assert_eq!(
+            Location::parse("a:b").unwrap(),
+            Location::Local("a:b".into())
+        );
+        assert_eq!(
+            Location::parse("C:/x").unwrap(),
+            Location::Local("C:/x".into())
+        );
+        assert_eq!(Location::parse("dir/").unwrap().means_contents(), true);
+    }
+
+    #[test]
+    fn file_urls() {
+        for text in ["file:/a%20b", "file:///a%20b", "file://localhost/a%20b"] {
+            assert_eq!(
+                Location::parse(text).unwrap(),
+                Location::Local("/a b".into()),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            Location::parse("file:rel").unwrap(),
+            Location::Local("rel".into())
+        );
+        assert_eq!(
+            Location::parse("file://far/x"),
+            Err(UrlError::FileHost("far".into()))
+        );
+        assert_eq!(Location::parse("file:///x%00y"), Err(UrlError::ControlByte));
+    }
+
+    #[test]
+    fn ftp_urls() {
+        let url = remote("ftp://us%40er:p%3Aw@host:2811/a%20b/c");
+        assert_eq!(url.site.host, "host");
+        assert_eq!(url.site.port, 2811);
+        assert_eq!(url.site.user.as_deref(), Some("us@er"));
+        assert_eq!(url.site.password.as_ref().map(Secret::reveal), Some("p:w"));
+        assert_eq!(url.path, b"/a b/c");
+        assert_eq!(remote("FTP://h").path, b"/");
+        assert_eq!(remote("ftp://h").site.port, 21);
+        assert_eq!(remote("ftp://[::1]:99/x").site.host, "::1");
+        assert_eq!(remote("ftp://h/~/x").path, b"~/x");
+        assert_eq!(remote("ftp://h/%2Fetc").path, b"/etc");
+        assert_eq!(remote("ftp://u@h/").site.password, None);
+    }
+
+    #[test]
+    fn bad_urls_say_what_to_write() {
+        assert_eq!(Location::parse(""), Err(UrlError::Empty));
+        assert_eq!(Location::parse("ftp:///x"), Err(UrlError::NoHost));
+        assert_eq!(
+            Location::parse("ftp://h:0/x"),
+            Err(UrlError::Port("0".into()))
+        );
+        assert_eq!(
+            Location::parse("ftp://h:x/x"),
+            Err(UrlError::Port("x".into()))
+        );
+        assert_eq!(
+            Location::parse("ftp://h/a%0d%0aDELE%20x"),
+            Err(UrlError::ControlByte)
+        );
+        assert_eq!(
+            Location::parse("ftp://a%0aQUIT@h/"),
+            Err(UrlError::ControlByte)
+        );
+        assert_eq!(
+            Location::parse("gsiftp://h/x"),
+            Err(UrlError::NotYet("gsiftp"))
+        );
+        assert_eq!(
+            Location::parse("http://h/x"),
+            Err(UrlError::Scheme("http".into()))
+        );
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let location = Location::parse("ftp://u:hunter2@h/x").unwrap();
+        assert!(!format!("{location} {location:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn shown_names_cannot_drive_a_terminal() {
+        assert_eq!(show(b"a\x1b[31m\n\xff\xc3\xa9"), "a\\u{1b}[31m\\n\\xffé");
+        assert_eq!(show("x\u{202e}gpj.exe".as_bytes()), "x\\u{202e}gpj.exe");
+    }
+}
