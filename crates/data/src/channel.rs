@@ -6,9 +6,8 @@ use byte_ranges::RangeSet;
 use bytes::Bytes;
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{Error as StorageError, Sink, Source, WriteModel};
-use mode_e::{Gather, Streams};
-use tokio::time::timeout;
-use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target, Transport as _};
+use mode_e::Gather;
+use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
 use crate::conn::Conn;
 use crate::door::Door;
@@ -17,29 +16,9 @@ use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
 use crate::receive::{self, Consumer, InOrder, Job, TextInto};
 use crate::send::{self, Chunks, Feed, TextOf};
-use crate::wait::{self, Look, unless_stalled};
+use crate::setup::{Direction, Idle, Setup, Used};
+use crate::wait::{Look, unless_stalled};
 use crate::watch::Watch;
-
-/// Where data connections come from.
-#[derive(Debug, Default)]
-enum Setup {
-    #[default]
-    None,
-    /// The peer connects to us.
-    Passive(Door),
-    /// We connect to these addresses, one a stripe.
-    Active(DynStack, Vec<SocketAddr>),
-}
-
-/// Connections without a transfer.
-#[derive(Debug, Default)]
-struct Idle {
-    conns: Vec<Conn>,
-    /// Connections to each address.
-    each: usize,
-    /// Whether they have served a transfer; else they were opened ahead of one.
-    served: bool,
-}
 
 /// The data connections of one session end.
 ///
@@ -129,7 +108,7 @@ impl DataChannel {
 
     /// Whether connections of an earlier transfer will serve the next one.
     pub fn is_cached(&self) -> bool {
-        self.idle.served && !self.idle.conns.is_empty()
+        self.idle.served.is_some() && !self.idle.conns.is_empty()
     }
 
     /// Opens the connections of the next transfer we send, ahead of it.
@@ -141,7 +120,7 @@ impl DataChannel {
     /// Dropping the future leaves the channel as it was.
     pub async fn open(&mut self, mode: Mode, parallelism: u32) -> Result<()> {
         if self.idle.conns.is_empty() {
-            self.idle = self.make(mode, parallelism).await?;
+            self.idle = self.setup.open(mode, parallelism, &self.options).await?;
         }
         Ok(())
     }
@@ -182,7 +161,7 @@ impl DataChannel {
             let conn = used.only()?;
             unless_stalled(stall, look, send::plain(&feed, conn, &plan.ranges)).await?;
         }
-        Ok(self.sent(used, watch))
+        Ok(self.sent(used, plan.mode, watch))
     }
 
     /// Sends bytes in order whose number nobody knows before: a listing, standard input.
@@ -214,7 +193,7 @@ impl DataChannel {
             let conn = used.only()?;
             unless_stalled(stall, look, send::plain_chunks(conn, chunks, watch)).await?;
         }
-        Ok(self.sent(used, watch))
+        Ok(self.sent(used, plan.mode, watch))
     }
 
     /// Receives a file into a sink, which the caller finishes.
@@ -319,7 +298,7 @@ impl DataChannel {
         let mut used = self.open_to_receive(plan.mode, watch).await?;
         let mut failed = None;
         if extended {
-            let reused = used.idle.served;
+            let reused = used.idle.served.is_some();
             let conns = std::mem::take(&mut used.idle.conns);
             let conns = conns.into_iter().map(|conn| (conn, reused)).collect();
             let door = match &mut used.setup {
@@ -330,7 +309,7 @@ impl DataChannel {
         } else {
             receive::plain(used.only()?, plan.start, job, &self.options).await?;
         }
-        self.keep(used);
+        self.keep(used, plan.mode, Direction::Receive);
         if let Some(error) = failed {
             return Err(Error::storage("receive", error));
         }
@@ -352,7 +331,7 @@ impl DataChannel {
     /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.
     fn take(&mut self, idle: Idle, watch: &Watch) -> Used {
         watch.connected(u32::try_from(idle.conns.len()).unwrap_or(u32::MAX));
-        watch.open(idle.served);
+        watch.open(idle.served.is_some());
         Used {
             setup: std::mem::take(&mut self.setup),
             idle,
@@ -361,85 +340,38 @@ impl DataChannel {
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
         // One that ended meanwhile makes the whole set useless: marks are counted by connection.
-        if !self.idle.conns.iter_mut().all(Conn::is_quiet) {
+        let sending = self.idle.served != Some(Direction::Receive);
+        if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {
             self.retire_idle();
         }
-        let idle = self.ready(plan.mode, plan.parallelism).await?;
+        let idle = self
+            .ready(plan.mode, plan.parallelism, Direction::Send)
+            .await?;
         Ok(self.take(idle, watch))
     }
 
     async fn open_to_receive(&mut self, mode: Mode, watch: &Watch) -> Result<Used> {
-        let idle = self.ready(mode, 1).await?;
+        let idle = self.ready(mode, 1, Direction::Receive).await?;
         Ok(self.take(idle, watch))
     }
 
     /// Connections for a transfer: those that are there, or new ones.
-    async fn ready(&mut self, mode: Mode, parallelism: u32) -> Result<Idle> {
-        if mode != Mode::Extended && self.idle.served {
-            self.retire_idle();
-        }
+    async fn ready(&mut self, mode: Mode, parallelism: u32, direction: Direction) -> Result<Idle> {
         if self.idle.conns.is_empty() {
-            return self.make(mode, parallelism).await;
+            return self.setup.open(mode, parallelism, &self.options).await;
         }
-        Ok(std::mem::take(&mut self.idle))
-    }
-
-    /// Makes connections: as many as asked for where we connect, the first that comes where we listen.
-    async fn make(&mut self, mode: Mode, parallelism: u32) -> Result<Idle> {
-        let Options {
-            open_within,
-            socket,
-            ..
-        } = self.options;
-        let limits = self.options.limits();
-        let conn = |stream| Conn::new(stream, limits);
-        match &mut self.setup {
-            Setup::None => {
-                let fact = "no data connection is set up, a PASV or PORT has to come first";
+        match self.idle.served {
+            // Kept connections carry extended blocks, and a peer that sends never reads.
+            Some(before) if mode != Mode::Extended || before != direction => {
+                let fact = "the kept data connections do not fit this transfer, a PASV or PORT has to come first";
                 Err(Error::new(ErrorKind::NoChannel, "open", fact))
             }
-            Setup::Passive(door) => {
-                let came = timeout(open_within, door.next()).await;
-                let stream = came
-                    .map_err(|_| Error::timeout(Wait::Accept, open_within))?
-                    .map_err(|e| Error::open("accept", "the data port failed", e))?;
-                Ok(Idle {
-                    conns: vec![conn(stream)],
-                    each: 1,
-                    served: false,
-                })
-            }
-            Setup::Active(stack, to) => {
-                let each = match mode {
-                    Mode::Extended => parallelism.clamp(1, self.options.connections) as usize,
-                    _ => 1,
-                };
-                let stack = &*stack;
-                let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, each));
-                let streams = wait::all(to.map(|at| async move {
-                    let target = Target::from(at).with(socket);
-                    match timeout(open_within, stack.connect(&target)).await {
-                        Ok(Ok(stream)) => Ok(stream),
-                        Ok(Err(e)) => Err(Error::open(
-                            "connect",
-                            "the peer's data port did not take us",
-                            e,
-                        )),
-                        Err(_) => Err(Error::timeout(Wait::Connect, open_within)),
-                    }
-                }))
-                .await?;
-                Ok(Idle {
-                    conns: streams.into_iter().map(conn).collect(),
-                    each,
-                    served: false,
-                })
-            }
+            _ => Ok(std::mem::take(&mut self.idle)),
         }
     }
 
-    fn sent(&mut self, used: Used, watch: &Watch) -> Sent {
-        self.keep(used);
+    fn sent(&mut self, used: Used, mode: Mode, watch: &Watch) -> Sent {
+        self.keep(used, mode, Direction::Send);
         Sent {
             bytes: watch.bytes(),
             connections: watch.connections(),
@@ -447,11 +379,11 @@ impl DataChannel {
     }
 
     /// Puts back what serves the next transfer; after MODE S that is nothing.
-    fn keep(&mut self, mut used: Used) {
-        if !used.idle.conns.is_empty() {
-            used.idle.served = true;
-            self.idle = used.idle;
+    fn keep(&mut self, used: Used, mode: Mode, direction: Direction) {
+        if mode == Mode::Extended {
             self.setup = used.setup;
+            self.idle = used.idle;
+            self.idle.served = Some(direction);
         }
     }
 }
@@ -459,28 +391,5 @@ impl DataChannel {
 impl Drop for DataChannel {
     fn drop(&mut self) {
         self.reset();
-    }
-}
-
-/// What a running transfer took out of the channel.
-#[derive(Debug)]
-struct Used {
-    setup: Setup,
-    idle: Idle,
-}
-
-impl Used {
-    fn streams(&self) -> Streams {
-        let each = self.idle.each.max(1);
-        Streams::new(self.idle.conns.len() / each, each).unwrap_or(Streams::ONE)
-    }
-
-    /// The one connection of a MODE S transfer.
-    fn only(&mut self) -> Result<Conn> {
-        let conn = self.idle.conns.pop();
-        for extra in self.idle.conns.drain(..) {
-            extra.retire();
-        }
-        conn.ok_or_else(|| Error::new(ErrorKind::NoChannel, "open", "no data connection is there"))
     }
 }

@@ -22,6 +22,7 @@ mod options;
 mod plan;
 mod receive;
 mod send;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod text;

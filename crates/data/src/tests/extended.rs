@@ -259,6 +259,53 @@ async fn connections_opened_ahead_serve_the_next_transfer() {
 }
 
 #[tokio::test]
+async fn kept_connections_serve_their_own_direction_only() {
+    let (mut from, mut to) = pair().await;
+    let (sink, plan) = (Kept::default(), whole(Mode::Extended, 10));
+    move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
+    for (channel, plan) in [
+        (&mut to, plan.clone()),
+        (&mut from, whole(Mode::Stream, 10)),
+    ] {
+        let error = channel
+            .send(&Memory(bytes(10)), &plan, &Watch::new())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::NoChannel);
+    }
+    // They are still there for what they are good for.
+    move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
+}
+
+#[tokio::test]
+async fn a_listener_outlives_connections_that_the_sender_closes() {
+    let (mut to, mut streams) = bare(1).await;
+    let address = streams[0].peer_addr().unwrap();
+    for n in 0..3 {
+        let mut wire = Header::data(0, 4).to_bytes().to_vec();
+        wire.extend([n; 4]);
+        wire.extend(
+            Header::new(
+                mode_e::Flags::EOF
+                    .with(mode_e::Flags::EOD)
+                    .with(mode_e::Flags::CLOSE),
+                0,
+                1,
+            )
+            .to_bytes(),
+        );
+        streams.pop().unwrap().write_all(&wire).await.unwrap();
+        let sink = Kept::default();
+        to.receive(&sink, &incoming(Mode::Extended), &Watch::new())
+            .await
+            .unwrap();
+        assert_eq!(sink.data(), [n; 4]);
+        assert!(to.is_set() && !to.is_cached());
+        streams.push(TcpStream::connect(address).await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_kept_connection_that_died_is_replaced() {
     let (mut from, mut to) = pair().await;
     let (sink, plan) = (Kept::default(), whole(Mode::Extended, 10));

@@ -144,7 +144,7 @@ async fn a_peer_that_takes_nothing_ends_at_the_deadline() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut from = channel();
     from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
-    let (source, watch) = (Disk::new(&bytes(30_000_000)), Watch::new());
+    let (source, watch) = (Disk::zeros(30_000_000), Watch::new());
     let error = from
         .send(&source, &whole(Mode::Stream, 30_000_000), &watch)
         .await
@@ -172,6 +172,19 @@ async fn no_set_up_and_no_taker_are_told_apart() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Open);
     assert!(error.is_transient() && from.is_set());
+}
+
+#[tokio::test]
+async fn absurdly_many_addresses_are_refused() {
+    let mut from = channel();
+    let nobody = (Ipv4Addr::LOCALHOST, 9).into();
+    from.connect_to(tcp(), vec![nobody; 300]);
+    let plan = whole(Mode::Extended, 0).parallelism(u32::MAX);
+    let error = from
+        .send(&Memory(Vec::new()), &plan, &Watch::new())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
 }
 
 #[tokio::test]

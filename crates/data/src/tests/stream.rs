@@ -140,7 +140,7 @@ async fn a_file_that_shrinks_never_looks_whole() {
 async fn a_dropped_sender_resets() {
     let (mut from, mut to) = pair().await;
     let (send, receive) = (whole(Mode::Stream, 50_000_000), incoming(Mode::Stream));
-    let (source, sink) = (Disk::new(&bytes(50_000_000)), Kept::default());
+    let (source, sink) = (Disk::zeros(50_000_000), Kept::default());
     let watches = (Watch::new(), Watch::new());
     let sending = async {
         tokio::select! {
@@ -170,7 +170,7 @@ async fn a_waiting_sender_holds_no_block() {
     let mut from = with_pool(pool.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
-    let (source, watch) = (Disk::new(&bytes(50_000_000)), Watch::new());
+    let (source, watch) = (Disk::zeros(50_000_000), Watch::new());
     let plan = whole(Mode::Stream, 50_000_000);
     let mut sending = Box::pin(from.send(&source, &plan, &watch));
     let mut before = 0;

@@ -1,0 +1,142 @@
+//! `Setup`: where the connections of a transfer come from, and what is left of them between two transfers.
+
+use std::net::SocketAddr;
+
+use ftp_wire::command::Mode;
+use mode_e::{GatherError, Streams};
+use tokio::time::timeout;
+use xio_core::{BoxStream, DynStack, Target, Transport as _};
+
+use crate::conn::Conn;
+use crate::door::Door;
+use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::options::Options;
+use crate::wait;
+
+/// Where data connections come from.
+#[derive(Debug, Default)]
+pub(crate) enum Setup {
+    #[default]
+    None,
+    /// The peer connects to us.
+    Passive(Door),
+    /// We connect to these addresses, one a stripe.
+    Active(DynStack, Vec<SocketAddr>),
+}
+
+/// Which way a transfer went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Send,
+    Receive,
+}
+
+/// Connections without a transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    pub(crate) conns: Vec<Conn>,
+    /// Connections to each address.
+    each: usize,
+    /// The transfer they have served; `None` when they were opened ahead of the first.
+    pub(crate) served: Option<Direction>,
+}
+
+/// What a running transfer took out of the channel.
+#[derive(Debug)]
+pub(crate) struct Used {
+    pub(crate) setup: Setup,
+    pub(crate) idle: Idle,
+}
+
+impl Setup {
+    /// Opens connections: as many as asked for where we connect, the first that comes where we listen.
+    pub(crate) async fn open(
+        &mut self,
+        mode: Mode,
+        parallelism: u32,
+        options: &Options,
+    ) -> Result<Idle> {
+        let (streams, each) = match self {
+            Self::None => {
+                let fact = "no data connection is set up, a PASV or PORT has to come first";
+                return Err(Error::new(ErrorKind::NoChannel, "open", fact));
+            }
+            Self::Passive(door) => {
+                let came = timeout(options.open_within, door.next()).await;
+                let stream = came
+                    .map_err(|_| Error::timeout(Wait::Accept, options.open_within))?
+                    .map_err(|e| Error::open("accept", "the data port failed", e))?;
+                (vec![stream], 1)
+            }
+            Self::Active(stack, to) => {
+                let each = each_address(mode, parallelism, to.len(), options)?;
+                let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, each));
+                let streams = wait::all(to.map(|at| connect(stack, at, options))).await?;
+                (streams, each)
+            }
+        };
+        let limits = options.limits();
+        let conns = streams
+            .into_iter()
+            .map(|stream| Conn::new(stream, limits))
+            .collect();
+        Ok(Idle {
+            conns,
+            each,
+            served: None,
+        })
+    }
+}
+
+/// Connections to open to each of `addresses`: what is asked for, within what is allowed in all.
+fn each_address(
+    mode: Mode,
+    parallelism: u32,
+    addresses: usize,
+    options: &Options,
+) -> Result<usize> {
+    let limit = options.connections;
+    let most = usize::try_from(limit)
+        .unwrap_or(usize::MAX)
+        .checked_div(addresses)
+        .unwrap_or(0);
+    if most == 0 {
+        return Err(GatherError::TooManyConnections { limit }.into());
+    }
+    let asked = if mode == Mode::Extended {
+        parallelism.max(1)
+    } else {
+        1
+    };
+    Ok(usize::try_from(asked).unwrap_or(usize::MAX).min(most))
+}
+
+async fn connect(stack: &DynStack, to: SocketAddr, options: &Options) -> Result<BoxStream> {
+    let target = Target::from(to).with(options.socket);
+    match timeout(options.open_within, stack.connect(&target)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(e)) => Err(Error::open(
+            "connect",
+            "the peer's data port did not take us",
+            e,
+        )),
+        Err(_) => Err(Error::timeout(Wait::Connect, options.open_within)),
+    }
+}
+
+impl Used {
+    /// How the connections are spread over the addresses.
+    pub(crate) fn streams(&self) -> Streams {
+        let each = self.idle.each.max(1);
+        Streams::new(self.idle.conns.len() / each, each).unwrap_or(Streams::ONE)
+    }
+
+    /// The one connection of a MODE S transfer.
+    pub(crate) fn only(&mut self) -> Result<Conn> {
+        let conn = self.idle.conns.pop();
+        for extra in self.idle.conns.drain(..) {
+            extra.retire();
+        }
+        conn.ok_or_else(|| Error::new(ErrorKind::NoChannel, "open", "no data connection is there"))
+    }
+}
