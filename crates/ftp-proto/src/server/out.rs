@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ftp_wire::reply::{Code, Reply};
 
+use super::queue::KEEP;
 use super::settings::Settings;
 use super::{Ending, Output};
 use crate::types::{Action, Ticket};
@@ -47,7 +48,11 @@ impl Out {
 
     /// Takes the next output.
     pub(super) fn pop(&mut self) -> Option<Output> {
-        self.queue.pop_front()
+        let next = self.queue.pop_front();
+        if next.is_none() {
+            self.queue.shrink_to(KEEP);
+        }
+        next
     }
 }
 

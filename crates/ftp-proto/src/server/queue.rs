@@ -8,6 +8,9 @@ use ftp_wire::reply::{Code, Reply};
 
 use super::settings::Limits;
 
+/// Places for commands, and for outputs, that a session keeps when it has nothing to do.
+pub(super) const KEEP: usize = 16;
+
 /// Commands that came while another ran, in order.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -41,6 +44,10 @@ impl Queue {
         let next = self.waiting.pop_front()?;
         if let Queued::Line(line) = &next {
             self.bytes -= line.len();
+        }
+        if self.waiting.is_empty() {
+            // A session that was busy once does not keep the memory for ever.
+            self.waiting.shrink_to(KEEP);
         }
         Some(next)
     }

@@ -53,3 +53,20 @@ proptest! {
         fuzzing::client(&bytes);
     }
 }
+
+/// What fuzzing has found, or was given to begin with, stays found.
+#[test]
+fn the_corpora_hold() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
+    for (target, run) in [
+        ("server_session", fuzzing::server as fn(&[u8])),
+        ("client_session", fuzzing::client),
+    ] {
+        let mut inputs = 0;
+        for input in std::fs::read_dir(root.join(target)).unwrap() {
+            run(&std::fs::read(input.unwrap().path()).unwrap());
+            inputs += 1;
+        }
+        assert!(inputs >= 5, "{target} has no corpus");
+    }
+}
