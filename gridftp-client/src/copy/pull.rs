@@ -154,6 +154,7 @@ async fn extended(
                 let _gone = landed.send(file).await;
             }
         }
+        drop(landed);
         Ok(())
     };
     let moved = async {
