@@ -140,7 +140,10 @@ impl Dsi for Posix {
     async fn read(&self, _user: &User, path: &DsiPath) -> Result<FileSource> {
         self.on("open", path, |root, path| {
             visible(path)?;
-            FileSource::from_fd(root.get_file(path, OFlags::RDONLY)?, path.to_string())
+            Ok(FileSource::over(
+                root.get_file(path, OFlags::RDONLY)?,
+                path.to_string(),
+            ))
         })
         .await
     }
@@ -244,7 +247,7 @@ impl Dsi for Posix {
         let _guard = StopOnDrop(Arc::clone(&stop));
         self.on("checksum", path, move |root, path| {
             visible(path)?;
-            let file = root.get_file(path, OFlags::RDONLY)?;
+            let (file, _) = root.get_file(path, OFlags::RDONLY)?;
             checksum::of_range(&file, algorithm, offset, length, &progress, &stop)
         })
         .await
@@ -259,8 +262,8 @@ fn in_place(root: &Root, path: &DsiPath) -> Outcome<rustix::fd::OwnedFd> {
     match root.get_file(path, OFlags::RDWR) {
         Err(Fault::Os(Errno::NOENT)) => {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-            must_be_file(root.get(path, flags, Mode::from_raw_mode(0o666))?)
+            Ok(must_be_file(root.get(path, flags, Mode::from_raw_mode(0o666))?)?.0)
         }
-        done => done,
+        done => Ok(done?.0),
     }
 }

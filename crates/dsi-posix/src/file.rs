@@ -10,10 +10,10 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::BytesMut;
 use gridftp_dsi::{Error, ErrorKind, Result, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::error::{Fault, Outcome};
+use crate::error::Fault;
 use crate::hop::hop;
 use crate::root::must_be_file;
 use crate::stat::modified;
@@ -44,7 +44,8 @@ impl FileSource {
     /// # Errors
     /// [`ErrorKind::NotRegular`] or [`ErrorKind::IsDirectory`] for anything else.
     pub fn new(file: File) -> Result<Self> {
-        Self::from_fd(file.into(), String::new()).map_err(|fault| fault.of("open", ""))
+        let file = must_be_file(file.into()).map_err(|fault| fault.of("open", ""))?;
+        Ok(Self::over(file, String::new()))
     }
 
     /// Opens the file of this machine at `path`.
@@ -58,25 +59,24 @@ impl FileSource {
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
             rustix::fs::open(&path, flags, Mode::empty())
                 .map_err(Fault::from)
-                .and_then(|fd| Self::from_fd(must_be_file(fd)?, name.clone()))
+                .and_then(must_be_file)
+                .map(|file| Self::over(file, name.clone()))
                 .map_err(|fault| fault.of("open", name))
         })
         .await
     }
 
-    /// Takes the open regular file `file` that the user calls `path`.
-    pub(crate) fn from_fd(file: OwnedFd, path: String) -> Outcome<Self> {
-        let file = must_be_file(file)?;
-        let stat = rustix::fs::fstat(&file)?;
+    /// Takes the open regular file `file`, of these facts, that the user calls `path`.
+    pub(crate) fn over((file, stat): (OwnedFd, Stat), path: String) -> Self {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let at_once = AtomicBool::new(true);
-        Ok(Self(Arc::new(Inner {
+        Self(Arc::new(Inner {
             file,
             size,
             modified: modified(&stat),
             at_once,
             path,
-        })))
+        }))
     }
 
     fn error(&self, op: &'static str, errno: Errno) -> Error {

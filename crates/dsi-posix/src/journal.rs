@@ -1,6 +1,7 @@
 //! The record beside a partial file of which of its bytes are held, replaced as a whole each time.
 
 use std::io::Read;
+use std::sync::OnceLock;
 
 use byte_ranges::RangeSet;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -11,19 +12,32 @@ use crate::names::Names;
 
 const TITLE: &str = "gridftp-held 1";
 
+/// The lifetime of a record that is on the medium, after the bytes it names.
+const DURABLE: &str = "durable";
+
 /// Most ranges that a record names; it may say less than the truth, never more.
 const MAX_RANGES: usize = byte_ranges::text::DEFAULT_MAX_RANGES;
 
 /// Largest record that is read, in bytes: two numbers of 20 digits for each range, and the rest.
 const MAX_LEN: u64 = 42 * 32_768 + 4096;
 
+/// How long a record that was not forced to the medium is true: until the machine starts again.
+fn lifetime(durable: bool) -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if durable {
+        return DURABLE;
+    }
+    BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    })
+}
+
 /// What a record says of the bytes of one file.
-fn text(name: &[u8], inode: u64, held: &RangeSet) -> String {
+fn text(name: &[u8], inode: u64, held: &RangeSet, lifetime: &str) -> String {
     let some: RangeSet = held.iter().take(MAX_RANGES).collect();
-    let body = format!(
-        "{TITLE}\nname {}\ninode {inode}\nheld {some}\n",
-        name.escape_ascii()
-    );
+    let name = name.escape_ascii();
+    let body = format!("{TITLE}\nname {name}\ninode {inode}\nlifetime {lifetime}\nheld {some}\n");
     let sum = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {sum:08x}\n")
 }
@@ -39,7 +53,7 @@ pub(crate) fn write(
     held: &RangeSet,
     durable: bool,
 ) -> Result<(), Errno> {
-    let text = text(name, inode, held);
+    let text = text(name, inode, held, lifetime(durable));
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::openat(
@@ -96,6 +110,10 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<RangeSet> {
     {
         return None;
     }
+    let life = field("lifetime ")?;
+    if life != DURABLE && (life.is_empty() || life != lifetime(false)) {
+        return None;
+    }
     match field("held ")? {
         "" => Some(RangeSet::new()),
         held => byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok(),
@@ -126,7 +144,7 @@ mod tests {
             .filter_map(|(a, b)| Range64::new(a, b))
             .collect();
         for held in [held, RangeSet::new()] {
-            let text = text(b"a b\n", 7, &held);
+            let text = text(b"a b\n", 7, &held, lifetime(false));
             assert_eq!(parse(&text, b"a b\n", 7), Some(held));
             assert_eq!(parse(&text, b"a b\n", 8), None);
             assert_eq!(parse(&text, b"a b", 7), None);
@@ -138,11 +156,21 @@ mod tests {
     }
 
     #[test]
+    fn after_a_crash_of_the_machine_only_what_was_synced_counts() {
+        let held = RangeSet::up_to(10);
+        let parsed = |lifetime: &str| parse(&text(b"n", 1, &held, lifetime), b"n", 1);
+        assert_eq!(parsed(lifetime(false)), Some(held.clone()));
+        assert_eq!(parsed(lifetime(true)), Some(held.clone()));
+        assert_eq!(parsed("0e9cbd8e-0000-0000-0000-of-another-start"), None);
+        assert_eq!(parsed(""), None);
+    }
+
+    #[test]
     fn a_record_names_a_bounded_number_of_ranges() {
         let many: RangeSet = (0..40_000)
             .filter_map(|i| Range64::new(i * 2, i * 2 + 1))
             .collect();
-        let text = text(b"n", 1, &many);
+        let text = text(b"n", 1, &many, DURABLE);
         assert!(u64::try_from(text.len()).unwrap() < MAX_LEN);
         assert_eq!(parse(&text, b"n", 1).unwrap().len(), MAX_RANGES);
     }

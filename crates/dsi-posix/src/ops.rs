@@ -164,8 +164,8 @@ fn group_number(group: &str) -> Outcome<u32> {
 }
 
 pub(crate) fn truncate(root: &Root, path: &DsiPath, length: u64) -> Outcome<()> {
-    let file = root.get_file(path, OFlags::WRONLY)?;
-    let size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    let (file, stat) = root.get_file(path, OFlags::WRONLY)?;
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
     if length > size {
         return Err(Fault::Rule(
             ErrorKind::TooLarge,

@@ -80,7 +80,7 @@ impl Part {
             let flags = if once { OFlags::EXCL } else { OFlags::empty() };
             let file = match create(dir.as_fd(), &temp, flags, mode) {
                 Err(Errno::EXIST) => continue,
-                done => must_be_file(done?)?,
+                done => must_be_file(done?)?.0,
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
@@ -146,11 +146,12 @@ impl Part {
     fn copy_published(&self) -> Outcome<RangeSet> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let old = match rustix::fs::openat(&self.dir, self.name.as_slice(), flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(RangeSet::new()),
-            done => must_be_file(done?)?,
-        };
-        let size = u64::try_from(rustix::fs::fstat(&old)?.st_size).unwrap_or(0);
+        let (old, stat) =
+            match rustix::fs::openat(&self.dir, self.name.as_slice(), flags, Mode::empty()) {
+                Err(Errno::NOENT) => return Ok(RangeSet::new()),
+                done => must_be_file(done?)?,
+            };
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
         copy::copy(old.as_fd(), self.file.as_fd(), size)?;
         Ok(RangeSet::up_to(size))
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gridftp_dsi::{DsiPath, ErrorKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Fault, Outcome};
@@ -48,7 +48,7 @@ impl Root {
     }
 
     /// Opens the regular file at `path`; never opens, and so never disturbs, what is something else.
-    pub(crate) fn get_file(&self, path: &DsiPath, flags: OFlags) -> Outcome<OwnedFd> {
+    pub(crate) fn get_file(&self, path: &DsiPath, flags: OFlags) -> Outcome<(OwnedFd, Stat)> {
         must_be_file(self.get(path, OFlags::PATH, Mode::empty())?)?;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         must_be_file(self.get(path, flags, Mode::empty())?)
@@ -128,10 +128,11 @@ fn relative(path: &DsiPath) -> &[u8] {
     path.as_bytes().get(1..).unwrap_or_default()
 }
 
-/// Passes on `fd` if it is a regular file.
-pub(crate) fn must_be_file(fd: OwnedFd) -> Outcome<OwnedFd> {
-    match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-        FileType::RegularFile => Ok(fd),
+/// Passes on `fd`, with its facts, if it is a regular file.
+pub(crate) fn must_be_file(fd: OwnedFd) -> Outcome<(OwnedFd, Stat)> {
+    let stat = rustix::fs::fstat(&fd)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((fd, stat)),
         FileType::Directory => Err(Fault::Rule(
             ErrorKind::IsDirectory,
             "a directory is no file",
@@ -153,7 +154,7 @@ pub(crate) struct Target {
     /// The name in it; no link when it was looked at.
     pub(crate) name: Vec<u8>,
     /// What has the name now.
-    pub(crate) old: Option<rustix::fs::Stat>,
+    pub(crate) old: Option<Stat>,
 }
 
 /// Follows links from the entry `name` of the directory `up` to the place that a write would reach.

@@ -1,5 +1,11 @@
 //! Full disks, broken uploads, files that change, files of absurd size, and what is left behind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -63,6 +69,49 @@ async fn a_record_without_its_own_partial_claims_nothing() {
         .unwrap();
     part.set_len(10).unwrap();
     assert_eq!(tree.open("/file", RESUME).await.unwrap().held(), set(0, 10));
+}
+
+/// The other half of the next test: dies between its record and its end.
+#[tokio::test]
+async fn child_that_dies() {
+    let Some(root) = std::env::var_os("DIE_UPLOADING_INTO") else {
+        return;
+    };
+    let posix = Posix::open(root.as_ref()).unwrap();
+    let user = gridftp_dsi::User::new("u", gridftp_dsi::DsiPath::root(), true);
+    let sink = posix.write(&user, &path("/file"), WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"held back at first, then recorded"))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 33), false).await.unwrap();
+    sink.write_at(33, Bytes::from(vec![b'x'; 100_000]))
+        .await
+        .unwrap();
+    std::process::abort();
+}
+
+#[tokio::test]
+async fn what_a_killed_process_recorded_is_held() {
+    let tree = Tree::new();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_dies", "--test-threads=1"])
+        .env("DIE_UPLOADING_INTO", tree.real(""))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    assert_eq!(
+        tree.everything(),
+        [".file.gridftp-held", ".file.gridftp-part"]
+    );
+    let sink = tree.open("/file", RESUME).await.unwrap();
+    assert_eq!(sink.held(), set(0, 33));
+    sink.finish(Finish::whole(33)).await.unwrap();
+    assert_eq!(
+        tree.read("/file").await.unwrap(),
+        b"held back at first, then recorded"
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,11 @@
 //! Any order of writes, records, crashes and restarts ends with the right bytes or an error.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use byte_ranges::{Range64, RangeSet};
@@ -81,7 +87,7 @@ async fn tree_whole(tree: &Tree, sink: FileSink) -> FileSink {
 }
 
 async fn play(steps: Vec<Step>) {
-    let tree = Tree::new();
+    let tree = Tree::in_memory();
     let content = content();
     let (mut sink, mut held) = reopen(&tree, false).await;
     let mut recorded = RangeSet::new();

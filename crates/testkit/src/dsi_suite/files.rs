@@ -264,7 +264,7 @@ pub(super) async fn many_writers_of_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Ou
             under_way.retain_mut(|write| match write.as_mut().poll(cx) {
                 std::task::Poll::Pending => true,
                 std::task::Poll::Ready(done) => {
-                    failed = failed.take().or(done.err());
+                    failed = failed.take().or_else(|| done.err());
                     false
                 }
             });
