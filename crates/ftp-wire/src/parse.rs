@@ -169,6 +169,14 @@ impl Command {
         if line.trim_ascii().is_empty() {
             return Err(BadCommand::new(BadCommandKind::Empty, None, 0));
         }
+        // The splitter gives no such line; a caller who has none must not smuggle one in either.
+        if let Some(at) = line.iter().position(|b| matches!(b, 0 | b'\r' | b'\n')) {
+            return Err(BadCommand::new(
+                BadCommandKind::BadArgument("byte"),
+                None,
+                at,
+            ));
+        }
         let Some((name, _, parse)) = find(word) else {
             let absent = ABSENT
                 .iter()

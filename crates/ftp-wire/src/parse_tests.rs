@@ -334,6 +334,10 @@ fn every_error_has_its_code_its_verb_and_its_place() {
     ] {
         assert_eq!(Command::parse(line).unwrap_err().code(), Code::of::<501>());
     }
+    for byte in [0, b'\r', b'\n'] {
+        let bad = Command::parse(&[b'C', b'W', b'D', b' ', b'a', byte, b'b']).unwrap_err();
+        assert_eq!((bad.code(), bad.at()), (Code::of::<501>(), 5));
+    }
     let many: Vec<_> = (0..=MAX_RANGES)
         .map(|i| format!("{}-{}", i * 2, i * 2 + 1))
         .collect();

@@ -19,7 +19,7 @@ pub(crate) fn check(data: &[u8]) {
     command.write_to(&mut wire);
     let mut lines = LineSplitter::with_limit(wire.len());
     lines.push(&wire);
-    // Control bytes pass the parser, which leaves them to the splitter.
+    // Other control bytes pass the parser, which leaves them to the splitter.
     if let Some(Ok(line)) = lines.next_line() {
         assert_eq!(Command::parse(line).as_ref(), Ok(&command));
         assert_eq!(lines.next_line(), None);
