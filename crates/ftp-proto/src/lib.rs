@@ -1,4 +1,101 @@
 //! Both ends of the GridFTP control conversation as state machines, without I/O.
+//!
+//! # The drive contract
+//!
+//! [`server::ServerSession`] and [`client::ClientSession`] know no socket, no file, no clock and no
+//! task. Both are driven alike: feed one input, take outputs until `Wait`, and come back with the
+//! next input or when the time of `Wait` has come. `Wait` is the only way out of the loop, so no
+//! deadline is forgotten.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Instant;
+//!
+//! use ftp_proto::server::{Input, Output, ServerSession, Settings};
+//! use ftp_proto::types::{Action, Outcome};
+//! use ftp_wire::path::FtpPath;
+//!
+//! let settings = Arc::new(Settings::new("dtn.example.org", "0.1"));
+//! let mut session = ServerSession::new(Instant::now(), settings, [127, 0, 0, 1].into());
+//! let (mut said, mut todo) = (String::new(), Vec::new());
+//! for line in [&b"USER ann"[..], b"PASS secret", b"PWD", b"QUIT"] {
+//!     session.handle(Instant::now(), Input::Line(line));
+//!     loop {
+//!         match session.poll() {
+//!             Output::Reply(reply) => said += &reply.to_string(),
+//!             Output::Action(ticket, action) => todo.push((ticket, action)),
+//!             Output::Wait(_deadline) => match todo.pop() {
+//!                 // A real edge spawns the work, and feeds `Done` when it is done.
+//!                 Some((ticket, Action::Login { .. })) => {
+//!                     let home = FtpPath::root();
+//!                     let outcome = Outcome::LoggedIn { home, message: vec![] };
+//!                     session.handle(Instant::now(), Input::Done(ticket, outcome));
+//!                 }
+//!                 _ => break,
+//!             },
+//!             _ => {} // Output::Close
+//!         }
+//!     }
+//! }
+//! assert!(said.ends_with("257 \"/\" is current directory.\r\n221 Goodbye.\r\n"), "{said}");
+//! ```
+//!
+//! Whatever a session cannot do itself is an [`Action`](types::Action) under a
+//! [`Ticket`](types::Ticket); its progress and its end come back as inputs under the same ticket. At
+//! most one action that is answered is outstanding. Commands that come meanwhile wait in a queue of
+//! bounded length and bytes, `ABOR` apart, which is looked at when it comes. Every command has exactly
+//! one final reply, in order.
+//!
+//! The client's end matches replies to commands; [`client::script`] holds the conversations made of
+//! them as values that can run over any connection.
+//!
+//! # Verbs implemented by the server
+//!
+//! | Group | Verbs |
+//! | --- | --- |
+//! | RFC 959 | USER PASS QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
+//! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
+//! | GFD.20 and GCT | SPAS SPOR ERET P, ESTO A, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR RESTRICT CHROOT |
+//! | Security, answered so that clear sessions work | DCAU N, PBSZ, PROT C |
+//!
+//! **Not** implemented, and refused: AUTH and ADAT (504, 503), DCAU A and S (504), PROT S, E and P
+//! (536), DCSC (502), ERET and ESTO modules (504), STOU, REIN, ACCT, SMNT, ABUF, MIC, ENC, CCC and
+//! GFD.47's GET and PUT (500 or 502), SITE `AUTHZ_ASSERT`, DSI, SETNETSTACK, SETDISKSTACK, SHARING,
+//! HTTP, UPAS, UPRT and FAULT (500).
+//!
+//! # Where it departs from the servers of the Grid Community Toolkit, and why
+//!
+//! - A blank line is answered 500; GCT hangs up.
+//! - A wrong data set-up is answered 425 with what to send instead; GCT answers 500 with the names of
+//!   its functions.
+//! - After `ABOR` both replies of RFC 959 come and the session goes on; GCT's ends. Commands sent
+//!   before the `ABOR` that have not begun are answered 426 and not run.
+//! - Errors of `TYPE` and `LANG` name the argument without a line end, which in GCT's replies makes a
+//!   second, broken line.
+//! - `LANG EN-US` is taken for English. `TYPE L 8` is TYPE I.
+//! - `EPSV ALL` is kept (RFC 2428 §4): other set-up commands are answered 503. `EPSV 3` is answered
+//!   522, not 501.
+//! - `OPTS MLST` is answered with the list in force (RFC 3659 §7.9). `OPTS MLSR` without facts leaves
+//!   the facts as they are; GCT switches all of them off.
+//! - `OPTS RETR Parallelism=0` is refused; GCT takes it and dies. A large number is cut to the
+//!   server's limit. It counts from the next connections that are opened.
+//! - `ERET P offset -1` means "to the end"; GCT dies.
+//! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
+//! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are
+//!   refused with 501 rather than ignored. Links inside the tree are the backend's business.
+//! - `SITE RDEL /` is refused.
+//! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
+//! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names SBUF,
+//!   EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Eager;`, which is ours: with
+//!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`.
+//! - Errors before the data connections exist leave the set-up usable in MODE S too. An eager `STOR`
+//!   that the session itself refuses drops the data connections, whose bytes nobody may misread.
+//! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused
+//!   logins end the session. Login must be done in 30 seconds (GCT: 120).
+//! - A first line of HTTP, TLS or SSH ends the session without an answer.
+//! - Ports below 1024, and hosts other than the peer's unless third-party transfers are allowed, are
+//!   refused in PORT, EPRT and SPOR.
 #![forbid(unsafe_code)]
 
 pub mod client;
