@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ftp_proto::types::{Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, What};
+use ftp_proto::types::{
+    Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, What,
+};
 use ftp_wire::command::Secret;
 use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
@@ -61,15 +63,23 @@ impl<D: Dsi> Desk<D> {
         let (cancel, cancelled) = oneshot::channel();
         let work = match action {
             Action::Login { user, password } => self.login(user, password),
-            Action::Listen { family, receive_buffer } => {
-                self.listen(family, Buffers::receiving(receive_buffer))
-            }
+            Action::Listen {
+                family,
+                receive_buffer,
+            } => self.listen(family, Buffers::receiving(receive_buffer)),
             Action::Connect(to) => {
                 let third_party = self.may_third_party();
                 let peer = self.ends.peer;
                 let mut side = self.side();
-                let outcome = outcome(side.connect_to(to, peer, third_party).map(|()| Outcome::Done));
-                let finished = Finished { outcome, side: Some(side), who: None };
+                let outcome = outcome(
+                    side.connect_to(to, peer, third_party)
+                        .map(|()| Outcome::Done),
+                );
+                let finished = Finished {
+                    outcome,
+                    side: Some(side),
+                    who: None,
+                };
                 Box::pin(std::future::ready(finished))
             }
             Action::Transfer(transfer) => {
@@ -93,12 +103,19 @@ impl<D: Dsi> Desk<D> {
             // `Abort` is the session's own; a later kind of action cannot be done here.
             _ => return None,
         };
-        Some(Running { ticket, work, events, cancel: Some(cancel) })
+        Some(Running {
+            ticket,
+            work,
+            events,
+            cancel: Some(cancel),
+        })
     }
 
     /// The data side, made when it is first needed or when the last one was lost.
     fn side(&mut self) -> Box<DataSide> {
-        self.side.take().unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
+        self.side
+            .take()
+            .unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
     }
 
     /// Whether this user may deal with hosts other than the client's.
@@ -110,19 +127,35 @@ impl<D: Dsi> Desk<D> {
         }
     }
 
-    fn login(&self, name: String, password: Secret) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
-        let (shared, policy, peer) = (Arc::clone(&self.shared), Arc::clone(&self.policy), self.ends.peer);
+    fn login(
+        &self,
+        name: String,
+        password: Secret,
+    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+        let (shared, policy, peer) = (
+            Arc::clone(&self.shared),
+            Arc::clone(&self.policy),
+            self.ends.peer,
+        );
         Box::pin(async move {
             match shared.gate.login(&policy, &name, &password, peer).await {
                 Ok(who) => {
                     let home = FtpPath::new(who.user.home.as_bytes()).unwrap_or_else(FtpPath::root);
                     let message = Vec::new();
                     let outcome = Outcome::LoggedIn { home, message };
-                    Finished { outcome, side: None, who: Some(Arc::new(who)) }
+                    Finished {
+                        outcome,
+                        side: None,
+                        who: Some(Arc::new(who)),
+                    }
                 }
                 Err(refused) => {
                     let outcome = Outcome::Failed(reply_for(&Error::Login(refused)));
-                    Finished { outcome, side: None, who: None }
+                    Finished {
+                        outcome,
+                        side: None,
+                        who: None,
+                    }
                 }
             }
         })
@@ -138,7 +171,11 @@ impl<D: Dsi> Desk<D> {
         Box::pin(async move {
             let result = side.listen(ends, family, buffers, third_party).await;
             let outcome = outcome(result.map(|address| Outcome::Listening(vec![address])));
-            Finished { outcome, side: Some(side), who: None }
+            Finished {
+                outcome,
+                side: Some(side),
+                who: None,
+            }
         })
     }
 
@@ -161,7 +198,11 @@ impl<D: Dsi> Desk<D> {
                     Ok(()) = cancelled => Err(Error::Aborted),
                 },
             };
-            Finished { outcome: outcome(result), side, who: None }
+            Finished {
+                outcome: outcome(result),
+                side,
+                who: None,
+            }
         })
     }
 
@@ -176,7 +217,11 @@ impl<D: Dsi> Desk<D> {
         Box::pin(async move {
             let Some(who) = who else {
                 let outcome = Outcome::Failed(reply_for(&Error::NotLoggedIn));
-                return Finished { outcome, side: Some(side), who: None };
+                return Finished {
+                    outcome,
+                    side: Some(side),
+                    who: None,
+                };
             };
             let (verb, path) = about(&transfer.what);
             let mut line = Unfinished {
@@ -189,10 +234,22 @@ impl<D: Dsi> Desk<D> {
                 watch: Watch::new(),
                 written: false,
             };
-            let result = move_bytes(&shared, &who.user, &mut side, transfer, &line.watch, &mut onlooker).await;
+            let result = move_bytes(
+                &shared,
+                &who.user,
+                &mut side,
+                transfer,
+                &line.watch,
+                &mut onlooker,
+            )
+            .await;
             line.write(&result);
             let outcome = outcome(result.map(|bytes| Outcome::Transferred { bytes }));
-            Finished { outcome, side: Some(side), who: None }
+            Finished {
+                outcome,
+                side: Some(side),
+                who: None,
+            }
         })
     }
 }
@@ -215,9 +272,28 @@ async fn move_bytes<D: Dsi>(
         }
         What::List { path, form } => {
             let path = dsi_path(&path)?;
-            data::list(dsi, user, &shared.owners, side, &path, form, how, watch, onlooker).await
+            data::list(
+                dsi,
+                user,
+                &shared.owners,
+                side,
+                &path,
+                form,
+                how,
+                watch,
+                onlooker,
+            )
+            .await
         }
-        What::Store { path, into, held, size, modified, checksum, eager } => {
+        What::Store {
+            path,
+            into,
+            held,
+            size,
+            modified,
+            checksum,
+            eager,
+        } => {
             let path = dsi_path(&path)?;
             let store = Store {
                 path: &path,
@@ -250,14 +326,33 @@ fn outcome(result: Result<Outcome, Error>) -> Outcome {
 /// The verb and the path of a transfer, for the log.
 fn about(what: &What) -> (&'static str, &[u8]) {
     match what {
-        What::Retrieve { path, region: None, .. } => ("RETR", path.as_bytes()),
+        What::Retrieve {
+            path, region: None, ..
+        } => ("RETR", path.as_bytes()),
         What::Retrieve { path, .. } => ("ERET", path.as_bytes()),
-        What::Store { path, into: Placement::Whole, .. } => ("STOR", path.as_bytes()),
-        What::Store { path, into: Placement::End, .. } => ("APPE", path.as_bytes()),
+        What::Store {
+            path,
+            into: Placement::Whole,
+            ..
+        } => ("STOR", path.as_bytes()),
+        What::Store {
+            path,
+            into: Placement::End,
+            ..
+        } => ("APPE", path.as_bytes()),
         What::Store { path, .. } => ("ESTO", path.as_bytes()),
-        What::List { path, form: ListForm::Names } => ("NLST", path.as_bytes()),
-        What::List { path, form: ListForm::Facts(_) } => ("MLSD", path.as_bytes()),
-        What::List { path, form: ListForm::Tree { .. } } => ("MLSR", path.as_bytes()),
+        What::List {
+            path,
+            form: ListForm::Names,
+        } => ("NLST", path.as_bytes()),
+        What::List {
+            path,
+            form: ListForm::Facts(_),
+        } => ("MLSD", path.as_bytes()),
+        What::List {
+            path,
+            form: ListForm::Tree { .. },
+        } => ("MLSR", path.as_bytes()),
         What::List { path, .. } => ("LIST", path.as_bytes()),
         // A later kind of transfer is refused as soon as it is to run.
         _ => ("NONE", b""),

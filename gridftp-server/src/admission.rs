@@ -1,10 +1,10 @@
 //! `Admission`: how many sessions there are, and who gives way when strangers crowd the door.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -54,7 +54,11 @@ impl Admission {
             crowd.evict_one();
         }
         let id = crowd.add(ring);
-        Some(Place { admission: Arc::clone(self), stranger: Some(id), bell: Some(bell) })
+        Some(Place {
+            admission: Arc::clone(self),
+            stranger: Some(id),
+            bell: Some(bell),
+        })
     }
 
     /// How many sessions there are.
@@ -63,7 +67,9 @@ impl Admission {
     }
 
     fn strangers(&self) -> MutexGuard<'_, Strangers> {
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.strangers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +95,9 @@ impl Strangers {
 
     fn evict_one(&mut self) {
         let draw = self.random.hash_one(self.next) % (self.order.len().max(1) as u64);
-        let victim = usize::try_from(draw).ok().and_then(|draw| self.order.get(draw).copied());
+        let victim = usize::try_from(draw)
+            .ok()
+            .and_then(|draw| self.order.get(draw).copied());
         if let Some(bell) = victim.and_then(|id| self.remove(id)) {
             // Nobody listens any more where the session is ending by itself.
             let _ = bell.send(());
@@ -100,7 +108,9 @@ impl Strangers {
 impl Place {
     /// Waits until the session has to give way.
     pub(crate) fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(bell) = &mut self.bell else { return Poll::Pending };
+        let Some(bell) = &mut self.bell else {
+            return Poll::Pending;
+        };
         match ready!(Pin::new(bell).poll(cx)) {
             Ok(()) => Poll::Ready(()),
             Err(_) => {
@@ -131,7 +141,9 @@ mod tests {
     use super::*;
 
     fn rang(place: &mut Place) -> bool {
-        place.poll_give_way(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+        place
+            .poll_give_way(&mut Context::from_waker(std::task::Waker::noop()))
+            .is_ready()
     }
 
     #[test]
@@ -152,14 +164,19 @@ mod tests {
         let admission = Arc::new(Admission::default());
         let mut known = admission.enter(1000, 4).unwrap();
         known.settle();
-        let mut crowd: Vec<Place> = (0..100).map(|_| admission.enter(1000, 4).unwrap()).collect();
+        let mut crowd: Vec<Place> = (0..100)
+            .map(|_| admission.enter(1000, 4).unwrap())
+            .collect();
         assert!(!rang(&mut known));
         let mut staying = 0;
         for place in &mut crowd {
             staying += usize::from(!rang(place));
         }
         assert_eq!(staying, 4);
-        assert!(!rang(crowd.last_mut().unwrap()), "the newest always has its chance");
+        assert!(
+            !rang(crowd.last_mut().unwrap()),
+            "the newest always has its chance"
+        );
         drop(crowd);
         assert_eq!(admission.strangers().order.len(), 0);
     }

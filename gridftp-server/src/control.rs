@@ -32,7 +32,11 @@ impl ControlStream {
 }
 
 impl AsyncRead for ControlStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let socket = self.0.socket();
         loop {
             ready!(socket.poll_read_ready(cx))?;
@@ -44,7 +48,11 @@ impl AsyncRead for ControlStream {
                     buf.advance(n);
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -52,7 +60,11 @@ impl AsyncRead for ControlStream {
 }
 
 impl AsyncWrite for ControlStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 

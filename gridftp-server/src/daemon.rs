@@ -33,7 +33,10 @@ pub(crate) async fn run(
     match config.backend {
         Backend::Null => serve(config, Null::default(), file, flags, ready).await,
         _ => {
-            let root = config.root.clone().context("no tree to serve, say --root DIR (or --backend null)")?;
+            let root = config
+                .root
+                .clone()
+                .context("no tree to serve, say --root DIR (or --backend null)")?;
             let posix = Posix::open(&root)
                 .with_context(|| format!("open the tree {}", root.display()))?
                 .with_sync(config.sync_writes);
@@ -59,7 +62,12 @@ async fn serve<D: Dsi>(
     })?;
     let mut stop = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let reload = tokio::spawn(reload(signal(SignalKind::hangup())?, server.control(), file, flags));
+    let reload = tokio::spawn(reload(
+        signal(SignalKind::hangup())?,
+        server.control(),
+        file,
+        flags,
+    ));
     ready(server.local_addr());
     server
         .run(async move {
@@ -87,7 +95,12 @@ async fn expire(posix: Posix, age: Duration) {
 }
 
 /// Reads the file and the accounts again whenever the signal comes; what is broken changes nothing.
-async fn reload<D: Dsi>(mut signal: Signal, control: Control<D>, file: Option<PathBuf>, flags: Options) {
+async fn reload<D: Dsi>(
+    mut signal: Signal,
+    control: Control<D>,
+    file: Option<PathBuf>,
+    flags: Options,
+) {
     while signal.recv().await.is_some() {
         let (file, flags) = (file.clone(), flags.clone());
         let read = tokio::task::spawn_blocking(move || -> anyhow::Result<Policy> {
@@ -96,9 +109,13 @@ async fn reload<D: Dsi>(mut signal: Signal, control: Control<D>, file: Option<Pa
         match read.await {
             Ok(Ok(policy)) => {
                 control.set_policy(Arc::new(policy));
-                tracing::info!("configuration read again: limits and accounts hold for new sessions");
+                tracing::info!(
+                    "configuration read again: limits and accounts hold for new sessions"
+                );
             }
-            Ok(Err(error)) => tracing::error!(error = %format!("{error:#}"), "configuration kept as it was"),
+            Ok(Err(error)) => {
+                tracing::error!(error = %format!("{error:#}"), "configuration kept as it was")
+            }
             Err(error) => tracing::error!(%error, "configuration kept as it was"),
         }
     }
@@ -109,11 +126,16 @@ fn warn(config: &Config) {
         tracing::warn!("nobody can log in: neither --anonymous nor --users names anybody");
     }
     if rustix::process::geteuid().is_root() {
-        tracing::warn!("running as root: files are read and written as root, better start it as a user of its own");
+        tracing::warn!(
+            "running as root: files are read and written as root, better start it as a user of its own"
+        );
     }
     if let Some(advertise) = config.advertise
         && advertise.is_loopback()
-        && config.listen.iter().any(|address| !address.ip().is_loopback())
+        && config
+            .listen
+            .iter()
+            .any(|address| !address.ip().is_loopback())
     {
         tracing::warn!(%advertise, "clients elsewhere cannot connect to the advertised address");
     }

@@ -103,7 +103,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Login(Refused::Incorrect) => f.write_str("login: wrong name or password"),
-            Self::Login(Refused::LockedOut) => f.write_str("login: too many failures, try again later"),
+            Self::Login(Refused::LockedOut) => {
+                f.write_str("login: too many failures, try again later")
+            }
             Self::NotLoggedIn => f.write_str("session: nobody is logged in"),
             Self::Storage(error) => error.fmt(f),
             Self::Data(error) => error.fmt(f),
@@ -114,7 +116,10 @@ impl fmt::Display for Error {
                 "restart: byte {missing} is claimed to be here and is not, send the file from its start"
             ),
             Self::RestartBeyondEnd { held, length } => {
-                write!(f, "restart: {held} bytes are claimed to be held of a file of {length}")
+                write!(
+                    f,
+                    "restart: {held} bytes are claimed to be held of a file of {length}"
+                )
             }
             Self::NoSuchPlacement => f.write_str("store: this way of storing is not known here"),
             Self::Short { held, announced } => write!(
@@ -122,13 +127,21 @@ impl fmt::Display for Error {
                 "store: {held} of {announced} announced bytes came, they are kept for a restart"
             ),
             Self::Holes { first } => {
-                write!(f, "store: byte {first} never came, what came is kept for a restart")
+                write!(
+                    f,
+                    "store: byte {first} never came, what came is kept for a restart"
+                )
             }
             Self::TooManyLines(most) => {
-                write!(f, "list: more than {most} entries, use MLSD over a data connection")
+                write!(
+                    f,
+                    "list: more than {most} entries, use MLSD over a data connection"
+                )
             }
             Self::Aborted => f.write_str("transfer: aborted by the client"),
-            Self::NoSuchChecksum => f.write_str("checksum: unknown algorithm, FEAT lists those offered"),
+            Self::NoSuchChecksum => {
+                f.write_str("checksum: unknown algorithm, FEAT lists those offered")
+            }
         }
     }
 }

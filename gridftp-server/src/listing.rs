@@ -88,7 +88,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
                 let mut own = self.entry(stat, b".".to_vec());
                 own.kind = EntryKind::Cdir;
                 if facts.contains(Fact::Count) {
-                    own.count = Some(self.count(path).await?);
+                    own.count = Some(Self::count(self.dsi, self.user, path).await?);
                 }
                 self.line(&own, &mut head);
                 if matches!(self.form, ListForm::Facts(_)) {
@@ -105,13 +105,17 @@ impl<'a, D: Dsi> Lister<'a, D> {
         }
         self.seen.insert((stat.device, stat.inode));
         self.head = head;
-        self.open = Some(Open { listing, path: path.clone(), prefix: Vec::new() });
+        self.open = Some(Open {
+            listing,
+            path: path.clone(),
+            prefix: Vec::new(),
+        });
         Ok(())
     }
 
     /// How many entries a directory has, `.` and `..` included.
-    async fn count(&mut self, path: &DsiPath) -> Result<u64> {
-        let mut listing = self.dsi.list(self.user, path).await?;
+    async fn count(dsi: &D, user: &User, path: &DsiPath) -> Result<u64> {
+        let mut listing = dsi.list(user, path).await?;
         let mut count = 2;
         loop {
             match listing.next().await?.len() {
@@ -148,11 +152,21 @@ impl<'a, D: Dsi> Lister<'a, D> {
 
     /// Opens the next directory of a recursive listing; `false` when there is none.
     async fn descend(&mut self, lines: &mut Vec<u8>) -> Result<bool> {
-        let Some(next) = self.backlog.pop() else { return Ok(false) };
+        let Some(next) = self.backlog.pop() else {
+            return Ok(false);
+        };
         self.backlog_bytes = self.backlog_bytes.saturating_sub(next.cost());
         match self.dsi.list(self.user, &next.path).await {
-            Ok(listing) => self.open = Some(Open { listing, path: next.path, prefix: next.prefix }),
-            Err(error) if matches!(self.form, ListForm::Tree { fail: true, .. }) => return Err(error),
+            Ok(listing) => {
+                self.open = Some(Open {
+                    listing,
+                    path: next.path,
+                    prefix: next.prefix,
+                })
+            }
+            Err(error) if matches!(self.form, ListForm::Tree { fail: true, .. }) => {
+                return Err(error);
+            }
             Err(_) => {
                 let mut entry = Entry::new(EntryKind::Dir, next.prefix);
                 entry.error = Some("OpenFailed".to_owned());
@@ -179,7 +193,10 @@ impl<'a, D: Dsi> Lister<'a, D> {
                 && (!follow || self.seen.insert((stat.device, stat.inode)))
                 && let Some(path) = open.path.child(&stat.name)
             {
-                let pending = Pending { path, prefix: entry.name.clone() };
+                let pending = Pending {
+                    path,
+                    prefix: entry.name.clone(),
+                };
                 self.backlog_bytes += pending.cost();
                 if self.backlog_bytes > BACKLOG {
                     return Err(Error::new(ErrorKind::TooLarge, "list").at(&open.path).because(
@@ -199,7 +216,9 @@ impl<'a, D: Dsi> Lister<'a, D> {
 
     fn line(&self, entry: &Entry, lines: &mut Vec<u8>) {
         match self.form {
-            ListForm::Facts(facts) | ListForm::Tree { facts, .. } => entry.write_facts(facts, lines),
+            ListForm::Facts(facts) | ListForm::Tree { facts, .. } => {
+                entry.write_facts(facts, lines)
+            }
             ListForm::Names => lines.extend_from_slice(&safe_name(&entry.name)),
             _ => entry.write_long(self.now, lines),
         }
@@ -233,7 +252,10 @@ pub(crate) fn entry(owners: &Owners, user: &User, stat: &Stat, name: Vec<u8>) ->
     };
     let mut entry = Entry::new(kind, name);
     entry.size = stat.size;
-    entry.modified = TimeVal { seconds: stat.modified.0, nanos: stat.modified.1 };
+    entry.modified = TimeVal {
+        seconds: stat.modified.0,
+        nanos: stat.modified.1,
+    };
     entry.mode = stat.mode;
     entry.perm = owners.perm(user, stat);
     entry.links = stat.links;
@@ -245,6 +267,11 @@ pub(crate) fn entry(owners: &Owners, user: &User, stat: &Stat, name: Vec<u8>) ->
 }
 
 fn now() -> TimeVal {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    TimeVal { seconds: since.as_secs().try_into().unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    TimeVal {
+        seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
 }

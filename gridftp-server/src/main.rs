@@ -1,5 +1,9 @@
 //! Flags to configuration to `Server::run` to exit status; the only place that prints.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program talks to its user"
+)]
 
 use std::io::Write as _;
 use std::path::PathBuf;

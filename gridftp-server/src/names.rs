@@ -23,7 +23,9 @@ const MOST_LINES: usize = 10_000;
 pub(crate) fn dsi_path(path: &FtpPath) -> Result<DsiPath, Error> {
     DsiPath::new(path.as_bytes()).ok_or_else(|| {
         let name = crate::log::Shown(path.as_bytes()).to_string();
-        gridftp_dsi::Error::new(ErrorKind::BadName, "resolve").at(name).into()
+        gridftp_dsi::Error::new(ErrorKind::BadName, "resolve")
+            .at(name)
+            .into()
     })
 }
 
@@ -38,7 +40,10 @@ pub(crate) async fn run<D: Dsi>(
     action: Names,
     events: &mpsc::Sender<Event>,
 ) -> Result<Outcome, Error> {
-    let reads = matches!(action, Names::Stat(_) | Names::Lines(..) | Names::Checksum { .. });
+    let reads = matches!(
+        action,
+        Names::Stat(_) | Names::Lines(..) | Names::Checksum { .. }
+    );
     if !reads && !user.may_write {
         return Err(Forbidden::Write.into());
     }
@@ -49,10 +54,26 @@ pub(crate) async fn run<D: Dsi>(
             return Ok(Outcome::Stat(Box::new(entry(owners, user, &stat, name))));
         }
         Names::Lines(path, form) => return lines(dsi, user, owners, &dsi_path(&path)?, form).await,
-        Names::Checksum { path, algorithm, offset, length, markers } => {
+        Names::Checksum {
+            path,
+            algorithm,
+            offset,
+            length,
+            markers,
+        } => {
             let path = dsi_path(&path)?;
-            let algorithm = ChecksumAlgorithm::from_name(algorithm.as_bytes()).ok_or(Error::NoSuchChecksum)?;
-            return checksum(dsi, user, &path, algorithm, (offset, length), markers, events).await;
+            let algorithm =
+                ChecksumAlgorithm::from_name(algorithm.as_bytes()).ok_or(Error::NoSuchChecksum)?;
+            return checksum(
+                dsi,
+                user,
+                &path,
+                algorithm,
+                (offset, length),
+                markers,
+                events,
+            )
+            .await;
         }
         Names::MakeDir(path) => dsi.make_dir(user, &dsi_path(&path)?).await?,
         Names::RemoveDir(path) => dsi.remove_dir(user, &dsi_path(&path)?).await?,
@@ -60,16 +81,21 @@ pub(crate) async fn run<D: Dsi>(
         Names::RemoveTree(path) => dsi.remove_tree(user, &dsi_path(&path)?).await?,
         Names::Rename(from, to) => dsi.rename(user, &dsi_path(&from)?, &dsi_path(&to)?).await?,
         Names::SetMode(path, mode) => {
-            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_mode(mode)).await?;
+            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_mode(mode))
+                .await?;
         }
         Names::SetGroup(path, group) => {
-            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_group(group)).await?;
+            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_group(group))
+                .await?;
         }
         Names::SetModified(path, time) => {
             let meta = Meta::new().with_modified(time.seconds, time.nanos);
             dsi.set_meta(user, &dsi_path(&path)?, meta).await?;
         }
-        Names::Symlink(target, link) => dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?).await?,
+        Names::Symlink(target, link) => {
+            dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?)
+                .await?
+        }
         Names::Truncate(path, length) => dsi.truncate(user, &dsi_path(&path)?, length).await?,
         // A later kind of action is one that this server does not have yet.
         _ => return Err(gridftp_dsi::Error::new(ErrorKind::Unsupported, "names").into()),

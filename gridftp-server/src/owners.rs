@@ -19,7 +19,12 @@ impl Owners {
     /// Reads `/etc/passwd` and `/etc/group`, as far as they can be read.
     pub(crate) fn load() -> Self {
         let mut gids = vec![rustix::process::getegid().as_raw()];
-        gids.extend(rustix::process::getgroups().unwrap_or_default().into_iter().map(|gid| gid.as_raw()));
+        gids.extend(
+            rustix::process::getgroups()
+                .unwrap_or_default()
+                .into_iter()
+                .map(|gid| gid.as_raw()),
+        );
         Self {
             users: names(&fs::read("/etc/passwd").unwrap_or_default()),
             groups: names(&fs::read("/etc/group").unwrap_or_default()),
@@ -30,12 +35,16 @@ impl Owners {
 
     /// A user's name, or number.
     pub(crate) fn user(&self, uid: u32) -> String {
-        self.users.get(&uid).map_or_else(|| uid.to_string(), |name| name.to_string())
+        self.users
+            .get(&uid)
+            .map_or_else(|| uid.to_string(), |name| name.to_string())
     }
 
     /// A group's name, or number.
     pub(crate) fn group(&self, gid: u32) -> String {
-        self.groups.get(&gid).map_or_else(|| gid.to_string(), |name| name.to_string())
+        self.groups
+            .get(&gid)
+            .map_or_else(|| gid.to_string(), |name| name.to_string())
     }
 
     /// The letters of the `Perm` fact (RFC 3659 §7.5.5) that hold for `user` on this object, as far as
@@ -47,7 +56,11 @@ impl Owners {
             () if self.gids.contains(&stat.gid) => stat.mode >> 3,
             () => stat.mode,
         };
-        let (read, write, enter) = (bits & 0o4 != 0, bits & 0o2 != 0 && user.may_write, bits & 0o1 != 0);
+        let (read, write, enter) = (
+            bits & 0o4 != 0,
+            bits & 0o2 != 0 && user.may_write,
+            bits & 0o1 != 0,
+        );
         let letters: &[(char, bool)] = match stat.kind {
             Kind::Directory => &[
                 ('c', write && enter),
@@ -60,7 +73,11 @@ impl Owners {
             Kind::File => &[('a', write), ('w', write), ('r', read)],
             _ => &[],
         };
-        letters.iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect()
+        letters
+            .iter()
+            .filter(|(_, holds)| *holds)
+            .map(|(letter, _)| letter)
+            .collect()
     }
 }
 
@@ -91,7 +108,11 @@ mod tests {
 
     #[test]
     fn perm_follows_the_bits_of_the_class_that_applies() {
-        let owners = Owners { uid: 5, gids: vec![7], ..Owners::default() };
+        let owners = Owners {
+            uid: 5,
+            gids: vec![7],
+            ..Owners::default()
+        };
         let user = User::new("ann", DsiPath::root(), true);
         let mut stat = Stat::new("f", Kind::File);
         (stat.uid, stat.gid, stat.mode) = (5, 9, 0o640);

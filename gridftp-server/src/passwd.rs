@@ -32,7 +32,10 @@ pub(crate) struct Args {
 
 /// Makes the line and prints or stores it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    ensure!(is_name(&args.name), "a name has no blanks, colons or control characters");
+    ensure!(
+        is_name(&args.name),
+        "a name has no blanks, colons or control characters"
+    );
     let hash = Hashed::new(&password()?)?;
     let access = match args.access {
         Access::Rw => "rw",
@@ -45,7 +48,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             println!("{line}");
             Ok(())
         }
-        Some(path) => store(path, &args.name, &line).with_context(|| format!("users file {}", path.display())),
+        Some(path) => {
+            store(path, &args.name, &line).with_context(|| format!("users file {}", path.display()))
+        }
     }
 }
 
@@ -67,7 +72,10 @@ fn password() -> anyhow::Result<String> {
 
 fn read_line() -> anyhow::Result<String> {
     let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).context("read the password")?;
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .context("read the password")?;
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 

@@ -12,7 +12,10 @@ use crate::error::{Error, Forbidden, chain};
 pub(crate) fn reply_for(error: &Error) -> Reply {
     let (code, class) = classify(error);
     let story = chain(error);
-    let errno = error.storage().and_then(errno).map(|number| number.to_string());
+    let errno = error
+        .storage()
+        .and_then(errno)
+        .map(|number| number.to_string());
     let mut fields: Vec<(&str, &str)> = Vec::with_capacity(3);
     if let Some(errno) = &errno {
         fields.push(("GridFTP-Errno", errno));
@@ -28,7 +31,10 @@ pub(crate) fn reply_for(error: &Error) -> Reply {
 fn errno(error: &gridftp_dsi::error::Error) -> Option<i32> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
     while let Some(cause) = next {
-        if let Some(number) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
+        if let Some(number) = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::raw_os_error)
+        {
             return Some(number);
         }
         next = cause.source();
@@ -44,14 +50,19 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Storage(error) => storage(error.kind()),
         Error::Data(error) => match error.kind() {
             Data::NoChannel => (Code::of::<425>(), None),
-            Data::Open | Data::Timeout(Wait::Connect | Wait::Accept) => (Code::of::<425>(), CHANNEL),
-            Data::Protocol | Data::Closed | Data::Limit | Data::Timeout(Wait::Receive | Wait::Send) => {
-                (Code::of::<426>(), CHANNEL)
+            Data::Open | Data::Timeout(Wait::Connect | Wait::Accept) => {
+                (Code::of::<425>(), CHANNEL)
             }
-            Data::Storage => {
-                error.storage_error().map_or((Code::of::<451>(), Some("INTERNAL_ERROR")), |e| storage(e.kind()))
-            }
-            // Required by the compiler for another crate's enum; the tests below hold that nothing falls in here.
+            Data::Protocol
+            | Data::Closed
+            | Data::Limit
+            | Data::Timeout(Wait::Receive | Wait::Send) => (Code::of::<426>(), CHANNEL),
+            Data::Storage => error
+                .storage_error()
+                .map_or((Code::of::<451>(), Some("INTERNAL_ERROR")), |e| {
+                    storage(e.kind())
+                }),
+            // The compiler wants this arm for the enum of another crate, which may grow.
             _ => (Code::of::<451>(), Some("INTERNAL_ERROR")),
         },
         Error::Listen(_) => (Code::of::<425>(), None),
@@ -72,7 +83,9 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
     const INTERNAL: Option<&str> = Some("INTERNAL_ERROR");
     match kind {
         Storage::NotFound => (Code::of::<550>(), Some("PATH_NOT_FOUND")),
-        Storage::Denied | Storage::Outside | Storage::ReadOnly => (Code::of::<550>(), Some("PERMISSION_DENIED")),
+        Storage::Denied | Storage::Outside | Storage::ReadOnly => {
+            (Code::of::<550>(), Some("PERMISSION_DENIED"))
+        }
         Storage::Exists => (Code::of::<553>(), Some("PATH_EXISTS")),
         Storage::NotDirectory => (Code::of::<550>(), Some("NOT_A_DIRECTORY")),
         Storage::IsDirectory => (Code::of::<550>(), Some("IS_A_DIRECTORY")),
@@ -88,5 +101,77 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Unsupported => (Code::of::<504>(), None),
         // As above.
         _ => (Code::of::<451>(), INTERNAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_reply(error: &Error, code: u16, class: Option<&str>) {
+        let reply = reply_for(error);
+        assert_eq!(reply.code().number(), code, "{reply}");
+        assert_eq!(reply.error_class().as_deref(), class, "{reply}");
+    }
+
+    #[test]
+    fn every_kind_of_storage_error_has_its_code() {
+        for (kind, code, class) in [
+            (Storage::NotFound, 550, Some("PATH_NOT_FOUND")),
+            (Storage::Denied, 550, Some("PERMISSION_DENIED")),
+            (Storage::Outside, 550, Some("PERMISSION_DENIED")),
+            (Storage::ReadOnly, 550, Some("PERMISSION_DENIED")),
+            (Storage::Exists, 553, Some("PATH_EXISTS")),
+            (Storage::NotDirectory, 550, Some("NOT_A_DIRECTORY")),
+            (Storage::IsDirectory, 550, Some("IS_A_DIRECTORY")),
+            (Storage::NotEmpty, 550, Some("INTERNAL_ERROR")),
+            (Storage::NotRegular, 550, Some("INTERNAL_ERROR")),
+            (Storage::NoSpace, 552, Some("NO_SPACE_LEFT")),
+            (Storage::Quota, 552, Some("QUOTA_EXCEEDED")),
+            (Storage::TooLarge, 552, Some("INTERNAL_ERROR")),
+            (Storage::BadName, 553, Some("INTERNAL_ERROR")),
+            (Storage::Busy, 450, Some("INTERNAL_ERROR")),
+            (Storage::Changed, 451, Some("INTERNAL_ERROR")),
+            (Storage::Io, 451, Some("INTERNAL_ERROR")),
+            (Storage::Mismatch, 550, Some("INCORRECT_CHECKSUM")),
+            (Storage::Incomplete, 426, Some("INTERNAL_ERROR")),
+            (Storage::Unsupported, 504, None),
+        ] {
+            assert_reply(&gridftp_dsi::Error::new(kind, "open").into(), code, class);
+        }
+    }
+
+    #[test]
+    fn the_reply_tells_the_whole_story_with_the_systems_number() {
+        let cause = std::io::Error::from_raw_os_error(2);
+        let error = gridftp_dsi::Error::new(Storage::NotFound, "open")
+            .at("/x")
+            .because(cause);
+        let text = reply_for(&error.into()).to_string();
+        assert!(
+            text.starts_with("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n"),
+            "{text}"
+        );
+        assert!(text.contains("550-GridFTP-Errno: 2\r\n"), "{text}");
+        assert!(
+            text.contains("/x") && text.contains("No such file"),
+            "{text}"
+        );
+        assert!(text.ends_with("550 End.\r\n"), "{text}");
+    }
+
+    #[test]
+    fn refusals_of_this_server_have_their_codes() {
+        assert_reply(&Error::Login(Refused::LockedOut), 530, None);
+        assert_reply(&Forbidden::Family.into(), 522, None);
+        assert_reply(
+            &Forbidden::ThirdParty.into(),
+            550,
+            Some("PERMISSION_DENIED"),
+        );
+        assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
+        assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
+        assert_reply(&Error::Aborted, 426, None);
     }
 }

@@ -108,7 +108,10 @@ impl<D: Dsi> Server<D> {
         }
         let listener = result?;
         let address = listener.local_addr()?;
-        let rules = Rules { settings: Arc::new(settings(&config, &config.policy, &dsi)), policy: Arc::clone(&config.policy) };
+        let rules = Rules {
+            settings: Arc::new(settings(&config, &config.policy, &dsi)),
+            policy: Arc::clone(&config.policy),
+        };
         let shared = Shared {
             owners: Owners::load(),
             gate: Gate::new(),
@@ -119,7 +122,11 @@ impl<D: Dsi> Server<D> {
             dsi,
             config,
         };
-        Ok(Self { listener, address, shared: Arc::new(shared) })
+        Ok(Self {
+            listener,
+            address,
+            shared: Arc::new(shared),
+        })
     }
 
     /// The address it listens at, the port filled in.
@@ -129,7 +136,9 @@ impl<D: Dsi> Server<D> {
 
     /// A handle to change the running server with.
     pub fn control(&self) -> Control<D> {
-        Control { shared: Arc::clone(&self.shared) }
+        Control {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its end within the
@@ -138,7 +147,9 @@ impl<D: Dsi> Server<D> {
     /// # Cancel safety
     /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, shared, .. } = self;
+        let Self {
+            listener, shared, ..
+        } = self;
         let mut shutdown = pin!(shutdown);
         let (drain, draining) = watch::channel(false);
         let mut sessions = JoinSet::new();
@@ -162,7 +173,10 @@ impl<D: Dsi> Server<D> {
             }
         }
         drop(listener);
-        tracing::info!(sessions = sessions.len(), "stopping: waiting for running transfers");
+        tracing::info!(
+            sessions = sessions.len(),
+            "stopping: waiting for running transfers"
+        );
         // Nobody listens where there is no session.
         let _ = drain.send(true);
         let all = async {
@@ -170,8 +184,14 @@ impl<D: Dsi> Server<D> {
                 report(ended);
             }
         };
-        if time::timeout(shared.config.drain_timeout, all).await.is_err() {
-            tracing::warn!(sessions = sessions.len(), "stopping: ending what still runs");
+        if time::timeout(shared.config.drain_timeout, all)
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                sessions = sessions.len(),
+                "stopping: ending what still runs"
+            );
             sessions.shutdown().await;
         }
     }
@@ -179,13 +199,24 @@ impl<D: Dsi> Server<D> {
 
 impl<D: Dsi> Shared<D> {
     /// Makes a session of a connection, or turns it away.
-    fn receive(self: &Arc<Self>, stream: TcpStream, drain: &watch::Receiver<bool>) -> Option<Box<Session<D>>> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn receive(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        drain: &watch::Receiver<bool>,
+    ) -> Option<Box<Session<D>>> {
+        let rules = self
+            .rules
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         // An error here is a connection that is gone already.
         let peer = stream.peer_addr().ok()?.ip().to_canonical();
         let local = stream.local_addr().ok()?.ip().to_canonical();
         let policy = rules.policy;
-        let Some(place) = self.admission.enter(policy.max_sessions, policy.max_unauthenticated) else {
+        let Some(place) = self
+            .admission
+            .enter(policy.max_sessions, policy.max_unauthenticated)
+        else {
             tracing::warn!(%peer, limit = policy.max_sessions, "connection refused: too many sessions");
             turn_away(&stream);
             return None;
@@ -193,9 +224,26 @@ impl<D: Dsi> Shared<D> {
         let stream = Box::new(ControlStream::new(stream).ok()?);
         tracing::debug!(%peer, "connection");
         let machine = ServerSession::new(Instant::now(), rules.settings, peer);
-        let ends = Ends { local, peer, advertise: self.config.advertise };
-        let desk = Desk { shared: Arc::clone(self), policy, ends, who: None, side: None, task: "".into() };
-        Some(Box::new(Session::new(machine, stream, desk, place, drain.clone())))
+        let ends = Ends {
+            local,
+            peer,
+            advertise: self.config.advertise,
+        };
+        let desk = Desk {
+            shared: Arc::clone(self),
+            policy,
+            ends,
+            who: None,
+            side: None,
+            task: "".into(),
+        };
+        Some(Box::new(Session::new(
+            machine,
+            stream,
+            desk,
+            place,
+            drain.clone(),
+        )))
     }
 
     /// A data side with the limits of this policy.
@@ -217,10 +265,16 @@ impl<D: Dsi> Shared<D> {
 fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     let system = rustix::system::uname();
     let capabilities = dsi.capabilities();
-    let mut settings = Settings::new(&system.nodename().to_string_lossy(), env!("CARGO_PKG_VERSION"));
+    let mut settings = Settings::new(
+        &system.nodename().to_string_lossy(),
+        env!("CARGO_PKG_VERSION"),
+    );
     settings.dsi = Some(capabilities.name.to_owned());
-    settings.checksums =
-        capabilities.checksums.iter().map(|(algorithm, cost)| (algorithm.to_string(), *cost)).collect();
+    settings.checksums = capabilities
+        .checksums
+        .iter()
+        .map(|(algorithm, cost)| (algorithm.to_string(), *cost))
+        .collect();
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;
@@ -231,7 +285,11 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
     socket.set_reuseaddr(true)?;
     if let IpAddr::V6(ip) = address.ip()
         && ip.is_unspecified()
@@ -252,7 +310,9 @@ fn turn_away(stream: &TcpStream) {
 fn is_about_the_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
     )
 }
 

@@ -137,7 +137,8 @@ impl<D: Dsi> Session<D> {
                 Wake::Lost => self.machine.handle(now, Input::Eof),
                 Wake::Event(event) => {
                     if let Some(running) = &self.running {
-                        self.machine.handle(now, Input::Event(running.ticket, event));
+                        self.machine
+                            .handle(now, Input::Event(running.ticket, event));
                     }
                 }
                 Wake::Done(finished) => {
@@ -154,7 +155,9 @@ impl<D: Dsi> Session<D> {
             }
             // Lines that came while replies or the queue were full.
             while self.may_run_more() {
-                let Some(line) = self.lines.next_line() else { break };
+                let Some(line) = self.lines.next_line() else {
+                    break;
+                };
                 let now = Instant::now();
                 match line {
                     Ok(line) => self.machine.handle(now, Input::Line(line)),
@@ -210,7 +213,8 @@ impl<D: Dsi> Session<D> {
     fn finish(&mut self, now: Instant, finished: Finished) -> Option<Ending> {
         let mut running = self.running.take()?;
         while let Ok(event) = running.events.try_recv() {
-            self.machine.handle(now, Input::Event(running.ticket, event));
+            self.machine
+                .handle(now, Input::Event(running.ticket, event));
             if let Some(ending) = self.settle() {
                 return Some(ending);
             }
@@ -227,7 +231,8 @@ impl<D: Dsi> Session<D> {
             self.desk.who = Some(who);
             self.place.settle();
         }
-        self.machine.handle(now, Input::Done(running.ticket, finished.outcome));
+        self.machine
+            .handle(now, Input::Done(running.ticket, finished.outcome));
         None
     }
 
@@ -332,7 +337,9 @@ impl<D: Dsi> Session<D> {
         if self.unsent() >= BACKLOG {
             return Poll::Pending;
         }
-        let Some(running) = &mut self.running else { return Poll::Pending };
+        let Some(running) = &mut self.running else {
+            return Poll::Pending;
+        };
         if let Poll::Ready(Some(event)) = running.events.poll_recv(cx) {
             return Poll::Ready(Wake::Event(event));
         }

@@ -54,7 +54,10 @@ pub(crate) enum Refused {
 impl Gate {
     pub(crate) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { throttle: Mutex::new(Throttle::new(REMEMBERED)), hashing: Semaphore::new(cores) }
+        Self {
+            throttle: Mutex::new(Throttle::new(REMEMBERED)),
+            hashing: Semaphore::new(cores),
+        }
     }
 
     /// Checks a name and a password from an address.
@@ -91,9 +94,15 @@ impl Gate {
         password: &Secret,
         from: IpAddr,
     ) -> Result<Admitted, Refused> {
-        let rule = throttle::Policy { attempts: policy.login_attempts, lockout: policy.lockout };
+        let rule = throttle::Policy {
+            attempts: policy.login_attempts,
+            lockout: policy.lockout,
+        };
         let key = self.throttle().key(name, from);
-        if self.throttle().is_locked(Instant::now().into_std(), key, rule) {
+        if self
+            .throttle()
+            .is_locked(Instant::now().into_std(), key, rule)
+        {
             tracing::warn!(user = ?name, peer = %from, "login refused: locked out");
             return Err(Refused::LockedOut);
         }
@@ -112,10 +121,16 @@ impl Gate {
     async fn verify(&self, policy: &Arc<Policy>, name: &str, password: &Secret) -> bool {
         let account = policy.users.get(name);
         let known = account.is_some();
-        let Some(hash) = account.map(|account| &account.hash).or_else(|| policy.users.decoy()).cloned() else {
+        let Some(hash) = account
+            .map(|account| &account.hash)
+            .or_else(|| policy.users.decoy())
+            .cloned()
+        else {
             return false;
         };
-        let Ok(_permit) = self.hashing.acquire().await else { return false };
+        let Ok(_permit) = self.hashing.acquire().await else {
+            return false;
+        };
         let password = password.clone();
         let matches = task::spawn_blocking(move || hash.verify(password.reveal())).await;
         known && matches.unwrap_or(false)
@@ -135,7 +150,10 @@ fn root() -> DsiPath {
 }
 
 fn admit(name: &str, home: DsiPath, may_write: bool, by_password: bool) -> Admitted {
-    Admitted { user: User::new(name, home, may_write), by_password }
+    Admitted {
+        user: User::new(name, home, may_write),
+        by_password,
+    }
 }
 
 #[cfg(test)]
@@ -151,20 +169,30 @@ mod tests {
         let path = dir.path().join("users");
         let hash = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
         std::fs::write(&path, format!("ann:{hash}:ro:/data\n")).unwrap();
-        let mut options = Options::default();
-        options.users = Some(path);
+        let mut options = Options {
+            users: Some(path),
+            ..Options::default()
+        };
         change(&mut options);
         Config::check(&options).unwrap().policy
     }
 
-    async fn try_login(gate: &Gate, policy: &Arc<Policy>, name: &str, password: &str) -> Result<Admitted, Refused> {
-        gate.login(policy, name, &Secret::new(password), [127, 0, 0, 1].into()).await
+    async fn try_login(
+        gate: &Gate,
+        policy: &Arc<Policy>,
+        name: &str,
+        password: &str,
+    ) -> Result<Admitted, Refused> {
+        gate.login(policy, name, &Secret::new(password), [127, 0, 0, 1].into())
+            .await
     }
 
     #[tokio::test]
     async fn the_right_password_gives_the_account() {
         let (gate, policy) = (Gate::new(), policy(|_| ()));
-        let admitted = try_login(&gate, &policy, "ann", "open sesame").await.unwrap();
+        let admitted = try_login(&gate, &policy, "ann", "open sesame")
+            .await
+            .unwrap();
         assert!(admitted.by_password && !admitted.user.may_write);
         assert_eq!(admitted.user.home.as_bytes(), b"/data");
     }
@@ -172,11 +200,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_takes_the_delay_whatever_its_cause() {
         let (gate, policy) = (Gate::new(), policy(|o| o.login_delay = Some(7)));
-        for (name, password) in [("ann", "wrong"), ("nobody", "open sesame"), ("anonymous", "a@b")] {
+        for (name, password) in [
+            ("ann", "wrong"),
+            ("nobody", "open sesame"),
+            ("anonymous", "a@b"),
+        ] {
             let start = Instant::now();
             let refused = try_login(&gate, &policy, name, password).await.unwrap_err();
             assert_eq!(refused, Refused::Incorrect);
-            assert!(start.elapsed() >= Duration::from_secs(7), "{name}: {:?}", start.elapsed());
+            assert!(
+                start.elapsed() >= Duration::from_secs(7),
+                "{name}: {:?}",
+                start.elapsed()
+            );
         }
     }
 
@@ -190,9 +226,17 @@ mod tests {
             }),
         );
         for _ in 0..2 {
-            assert_eq!(try_login(&gate, &policy, "ann", "x").await.unwrap_err(), Refused::Incorrect);
+            assert_eq!(
+                try_login(&gate, &policy, "ann", "x").await.unwrap_err(),
+                Refused::Incorrect
+            );
         }
-        assert_eq!(try_login(&gate, &policy, "ann", "open sesame").await.unwrap_err(), Refused::LockedOut);
+        assert_eq!(
+            try_login(&gate, &policy, "ann", "open sesame")
+                .await
+                .unwrap_err(),
+            Refused::LockedOut
+        );
     }
 
     #[tokio::test]
@@ -203,6 +247,10 @@ mod tests {
         assert!(!admitted.by_password && !admitted.user.may_write);
         assert_eq!(admitted.user.name, "anonymous");
         let closed = policy(|o| o.login_delay = Some(0));
-        assert!(try_login(&gate, &closed, "anonymous", "guest@").await.is_err());
+        assert!(
+            try_login(&gate, &closed, "anonymous", "guest@")
+                .await
+                .is_err()
+        );
     }
 }

@@ -56,7 +56,10 @@ impl Hashed {
         let hash = Argon2::default()
             .hash_password(password.as_bytes())
             .map_err(|_| BadHash::Malformed)?;
-        Ok(Self { scheme: Scheme::Argon2, text: hash.to_string().into() })
+        Ok(Self {
+            scheme: Scheme::Argon2,
+            text: hash.to_string().into(),
+        })
     }
 
     /// Takes a hash as the users file has it.
@@ -76,8 +79,12 @@ impl Hashed {
             Scheme::ShaCrypt => matches!(fields, 4 | 5),
             Scheme::Yescrypt => fields == 5,
         };
-        if whole && text.is_ascii() && text.rsplit('$').next().is_some_and(|last| last.len() >= 20) {
-            Ok(Self { scheme, text: text.into() })
+        if whole && text.is_ascii() && text.rsplit('$').next().is_some_and(|last| last.len() >= 20)
+        {
+            Ok(Self {
+                scheme,
+                text: text.into(),
+            })
         } else {
             Err(BadHash::Malformed)
         }
@@ -89,8 +96,12 @@ impl Hashed {
         match self.scheme {
             Scheme::Argon2 => PasswordHash::new(&self.text)
                 .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
-            Scheme::ShaCrypt => ShaCrypt::SHA512.verify_password(password, &*self.text).is_ok(),
-            Scheme::Yescrypt => Yescrypt::default().verify_password(password, &*self.text).is_ok(),
+            Scheme::ShaCrypt => ShaCrypt::SHA512
+                .verify_password(password, &*self.text)
+                .is_ok(),
+            Scheme::Yescrypt => Yescrypt::default()
+                .verify_password(password, &*self.text)
+                .is_ok(),
         }
     }
 
@@ -141,7 +152,10 @@ mod tests {
         assert_eq!(Hashed::parse("x"), Err(BadHash::UnknownScheme));
         assert_eq!(Hashed::parse("$1$abc$def"), Err(BadHash::UnknownScheme));
         assert_eq!(Hashed::parse("$6$salt"), Err(BadHash::Malformed));
-        assert_eq!(Hashed::parse("$argon2id$v=19$m=1,t=1"), Err(BadHash::Malformed));
+        assert_eq!(
+            Hashed::parse("$argon2id$v=19$m=1,t=1"),
+            Err(BadHash::Malformed)
+        );
         assert_eq!(Hashed::parse("$y$j9T$salt$"), Err(BadHash::Malformed));
     }
 

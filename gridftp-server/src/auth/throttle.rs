@@ -45,7 +45,11 @@ pub(crate) struct Policy {
 impl Throttle {
     /// Makes a table of at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { entries: HashMap::new(), capacity, hasher: RandomState::new() }
+        Self {
+            entries: HashMap::new(),
+            capacity,
+            hasher: RandomState::new(),
+        }
     }
 
     /// The key of a name tried from an address: an IPv4 /24 or an IPv6 /64 counts as one network.
@@ -60,7 +64,10 @@ impl Throttle {
                 Network::V6([a, b, c, d])
             }
         };
-        Key { name: self.hasher.hash_one(name), network }
+        Key {
+            name: self.hasher.hash_one(name),
+            network,
+        }
     }
 
     /// Says whether logins of this key are locked out now.
@@ -76,7 +83,10 @@ impl Throttle {
         if self.entries.len() >= self.capacity && !self.entries.contains_key(&key) {
             self.make_room(now, policy);
         }
-        let entry = self.entries.entry(key).or_insert(Entry { failures: 0, last: now });
+        let entry = self.entries.entry(key).or_insert(Entry {
+            failures: 0,
+            last: now,
+        });
         if expired(now, entry, policy) {
             entry.failures = 0;
         }
@@ -111,7 +121,10 @@ fn expired(now: Instant, entry: &Entry, policy: Policy) -> bool {
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { attempts: 3, lockout: Duration::from_secs(60) };
+    const POLICY: Policy = Policy {
+        attempts: 3,
+        lockout: Duration::from_secs(60),
+    };
 
     fn key(table: &Throttle, name: &str, ip: &str) -> Key {
         table.key(name, ip.parse().unwrap())
@@ -126,8 +139,14 @@ mod tests {
         assert!(!table.is_locked(now, eve, POLICY));
         assert!(table.failed(now, eve, POLICY), "the third locks");
         assert!(table.is_locked(now, eve, POLICY));
-        assert!(table.is_locked(now, key(&table, "ann", "192.0.2.77"), POLICY), "same network");
-        assert!(table.is_locked(now, key(&table, "ann", "::ffff:192.0.2.1"), POLICY), "mapped");
+        assert!(
+            table.is_locked(now, key(&table, "ann", "192.0.2.77"), POLICY),
+            "same network"
+        );
+        assert!(
+            table.is_locked(now, key(&table, "ann", "::ffff:192.0.2.1"), POLICY),
+            "mapped"
+        );
         assert!(!table.is_locked(now, key(&table, "ann", "192.0.3.1"), POLICY));
         assert!(!table.is_locked(now, key(&table, "bob", "192.0.2.1"), POLICY));
     }

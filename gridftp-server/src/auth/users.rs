@@ -70,7 +70,10 @@ impl Users {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let bad = |fault| BadUsers { line: index + 1, fault };
+            let bad = |fault| BadUsers {
+                line: index + 1,
+                fault,
+            };
             let (name, account) = account(line).map_err(bad)?;
             if accounts.insert(name.into(), account).is_some() {
                 return Err(bad(Fault::Twice));
@@ -105,12 +108,16 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 256
         && !name.starts_with('#')
-        && !name.chars().any(|c| c == ':' || c.is_whitespace() || c.is_control())
+        && !name
+            .chars()
+            .any(|c| c == ':' || c.is_whitespace() || c.is_control())
 }
 
 fn account(line: &str) -> Result<(&str, Account), Fault> {
     let mut fields = line.splitn(4, ':');
-    let (Some(name), Some(hash)) = (fields.next(), fields.next()) else { return Err(Fault::Fields) };
+    let (Some(name), Some(hash)) = (fields.next(), fields.next()) else {
+        return Err(Fault::Fields);
+    };
     if !is_name(name) {
         return Err(Fault::Name);
     }
@@ -120,9 +127,20 @@ fn account(line: &str) -> Result<(&str, Account), Fault> {
         Some("ro") => false,
         Some(_) => return Err(Fault::Access),
     };
-    let home = fields.next().map(str::trim_end).filter(|home| !home.is_empty()).unwrap_or("/");
+    let home = fields
+        .next()
+        .map(str::trim_end)
+        .filter(|home| !home.is_empty())
+        .unwrap_or("/");
     let home = DsiPath::new(home.as_bytes()).ok_or(Fault::Home)?;
-    Ok((name, Account { hash, may_write, home }))
+    Ok((
+        name,
+        Account {
+            hash,
+            may_write,
+            home,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -148,13 +166,29 @@ mod tests {
     fn the_line_at_fault_is_named() {
         for (text, wanted) in [
             ("ann".to_owned(), "line 1: need name:hash[:ro|rw[:home]]"),
-            (format!("ann:{HASH}\nann:{HASH}"), "line 2: this name stands on an earlier line too"),
-            (format!("\n:{HASH}"), "line 2: the name is empty, or holds blanks or control characters"),
+            (
+                format!("ann:{HASH}\nann:{HASH}"),
+                "line 2: this name stands on an earlier line too",
+            ),
+            (
+                format!("\n:{HASH}"),
+                "line 2: the name is empty, or holds blanks or control characters",
+            ),
             (format!("ann:{HASH}:rx"), "line 1: access must be ro or rw"),
-            (format!("ann:{HASH}:rw:data"), "line 1: home must be an absolute path within the exported tree"),
-            ("ann:$6$x".to_owned(), "line 1: password hash is cut short or damaged"),
+            (
+                format!("ann:{HASH}:rw:data"),
+                "line 1: home must be an absolute path within the exported tree",
+            ),
+            (
+                "ann:$6$x".to_owned(),
+                "line 1: password hash is cut short or damaged",
+            ),
         ] {
-            assert_eq!(Users::parse(&text).unwrap_err().to_string(), wanted, "{text}");
+            assert_eq!(
+                Users::parse(&text).unwrap_err().to_string(),
+                wanted,
+                "{text}"
+            );
         }
     }
 }

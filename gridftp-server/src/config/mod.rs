@@ -105,7 +105,12 @@ impl fmt::Display for BadConfig {
         match self {
             Self::Read(path, error) => write!(f, "config: read {}: {error}", path.display()),
             // The parser's own message begins with "TOML parse error at line L, column C".
-            Self::Parse(path, error) => write!(f, "config: {}: {}", path.display(), error.to_string().trim_end()),
+            Self::Parse(path, error) => write!(
+                f,
+                "config: {}: {}",
+                path.display(),
+                error.to_string().trim_end()
+            ),
             Self::Users(path, error) => write!(f, "config: users file {}: {error}", path.display()),
             Self::Range { key, accepts } => write!(f, "config: {key} must be {accepts}"),
         }
@@ -145,7 +150,10 @@ impl Config {
         if !(4096..=64 << 20).contains(&block_size) {
             return Err(range("block-size", "between 4K and 64M"));
         }
-        if options.advertise.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
+        if options
+            .advertise
+            .is_some_and(|ip| ip.is_unspecified() || ip.is_multicast())
+        {
             return Err(range("advertise", "an address that clients can connect to"));
         }
         let expiry = options.partial_expiry.unwrap_or(168);
@@ -153,7 +161,8 @@ impl Config {
             listen,
             root: options.root.clone(),
             backend: options.backend.unwrap_or_default(),
-            block_size: usize::try_from(block_size).map_err(|_| range("block-size", "between 4K and 64M"))?,
+            block_size: usize::try_from(block_size)
+                .map_err(|_| range("block-size", "between 4K and 64M"))?,
             in_place: options.in_place.unwrap_or(false),
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
@@ -177,7 +186,8 @@ impl Policy {
         let users = match &options.users {
             None => Users::default(),
             Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| BadConfig::Read(path.clone(), error))?;
+                let text = fs::read_to_string(path)
+                    .map_err(|error| BadConfig::Read(path.clone(), error))?;
                 Users::parse(&text).map_err(|error| BadConfig::Users(path.clone(), error))?
             }
         };
@@ -205,19 +215,28 @@ impl Policy {
 
 fn at_least_one(key: &'static str, value: Option<u32>, default: u32) -> Result<u32, BadConfig> {
     match value.unwrap_or(default) {
-        0 => Err(BadConfig::Range { key, accepts: "at least 1" }),
+        0 => Err(BadConfig::Range {
+            key,
+            accepts: "at least 1",
+        }),
         value => Ok(value),
     }
 }
 
 fn count(key: &'static str, value: Option<u32>, default: u32) -> Result<usize, BadConfig> {
     let value = at_least_one(key, value, default)?;
-    usize::try_from(value).map_err(|_| BadConfig::Range { key, accepts: "smaller" })
+    usize::try_from(value).map_err(|_| BadConfig::Range {
+        key,
+        accepts: "smaller",
+    })
 }
 
 fn wait(key: &'static str, value: Option<u32>, default: u32) -> Result<Duration, BadConfig> {
     match value {
-        Some(0) => Err(BadConfig::Range { key, accepts: "at least 1 second" }),
+        Some(0) => Err(BadConfig::Range {
+            key,
+            accepts: "at least 1 second",
+        }),
         value => Ok(seconds(value, default)),
     }
 }
@@ -255,12 +274,20 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_with_line_and_column() {
         let error = parse("port = 0\n  max-sesions = 5\n").unwrap_err();
-        assert!(error.contains("line 2, column 3") && error.contains("max-sesions"), "{error}");
+        assert!(
+            error.contains("line 2, column 3") && error.contains("max-sesions"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_bad_value_is_refused_with_line_and_column() {
-        for text in ["\nport = 70000\n", "\nanonymous = \"yes\"\n", "\nblock-size = \"1Q\"\n", "\ndata-ports = \"9-1\"\n"] {
+        for text in [
+            "\nport = 70000\n",
+            "\nanonymous = \"yes\"\n",
+            "\nblock-size = \"1Q\"\n",
+            "\ndata-ports = \"9-1\"\n",
+        ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains("line 2, column"), "{text}: {error}");
         }
@@ -269,8 +296,10 @@ mod tests {
     #[test]
     fn flags_win_over_the_file() {
         let file = parse("port = 1\nmax-sessions = 7\n").unwrap();
-        let mut flags = Options::default();
-        flags.port = Some(2);
+        let flags = Options {
+            port: Some(2),
+            ..Options::default()
+        };
         let merged = flags.or(file);
         assert_eq!((merged.port, merged.max_sessions), (Some(2), Some(7)));
     }
@@ -286,12 +315,20 @@ mod tests {
         refuse(|o| o.max_sessions = Some(0), "max-sessions");
         refuse(|o| o.idle_timeout = Some(0), "idle-timeout");
         refuse(|o| o.block_size = Some(Size::bytes(1)), "block-size");
-        refuse(|o| o.advertise = Some(Ipv4Addr::UNSPECIFIED.into()), "advertise");
+        refuse(
+            |o| o.advertise = Some(Ipv4Addr::UNSPECIFIED.into()),
+            "advertise",
+        );
         refuse(|o| o.users = Some("/nonexistent/users".into()), "users");
     }
 
     #[test]
     fn without_a_word_nobody_gets_in() {
-        assert!(!Config::check(&Options::default()).unwrap().policy.admits_anybody());
+        assert!(
+            !Config::check(&Options::default())
+                .unwrap()
+                .policy
+                .admits_anybody()
+        );
     }
 }

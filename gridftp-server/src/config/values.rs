@@ -40,7 +40,12 @@ impl FromStr for PortRange {
             .ok()
             .zip(high.trim().parse().ok())
             .and_then(|(low, high)| Self::new(low, high))
-            .ok_or_else(|| format!("`{}` is no port range, need LO-HI with 1 <= LO <= HI <= 65535", text.escape_debug()))
+            .ok_or_else(|| {
+                format!(
+                    "`{}` is no port range, need LO-HI with 1 <= LO <= HI <= 65535",
+                    text.escape_debug()
+                )
+            })
     }
 }
 
@@ -80,7 +85,12 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match text.get(digits.len()..).unwrap_or("").to_ascii_uppercase().as_str() {
+        let unit = match text
+            .get(digits.len()..)
+            .unwrap_or("")
+            .to_ascii_uppercase()
+            .as_str()
+        {
             "" => Some(1),
             "K" => Some(1 << 10),
             "M" => Some(1 << 20),
@@ -93,7 +103,12 @@ impl FromStr for Size {
             .zip(unit)
             .and_then(|(number, unit)| number.checked_mul(unit))
             .map(Self)
-            .ok_or_else(|| format!("`{}` is no size, need a number with K, M, G or nothing behind it", text.escape_debug()))
+            .ok_or_else(|| {
+                format!(
+                    "`{}` is no size, need a number with K, M, G or nothing behind it",
+                    text.escape_debug()
+                )
+            })
     }
 }
 
@@ -122,8 +137,14 @@ mod tests {
 
     #[test]
     fn port_ranges_parse_and_print() {
-        assert_eq!("50000-50010".parse::<PortRange>().unwrap().to_string(), "50000-50010");
-        assert_eq!("50000".parse::<PortRange>().unwrap(), PortRange::new(50000, 50000).unwrap());
+        assert_eq!(
+            "50000-50010".parse::<PortRange>().unwrap().to_string(),
+            "50000-50010"
+        );
+        assert_eq!(
+            "50000".parse::<PortRange>().unwrap(),
+            PortRange::new(50000, 50000).unwrap()
+        );
         assert_eq!("5000,5010".parse::<PortRange>().unwrap().high(), 5010);
         for bad in ["", "0-5", "5-4", "1-65536", "a-b", "5-"] {
             assert!(bad.parse::<PortRange>().is_err(), "{bad}");

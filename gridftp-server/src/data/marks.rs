@@ -23,8 +23,18 @@ pub(crate) struct Onlooker {
 }
 
 impl Onlooker {
-    pub(crate) fn new(events: mpsc::Sender<Event>, cancel: oneshot::Receiver<()>, transfer: &Transfer) -> Self {
-        Self { events, cancel, perf: transfer.perf_every, restart: transfer.restart_every, started: false }
+    pub(crate) fn new(
+        events: mpsc::Sender<Event>,
+        cancel: oneshot::Receiver<()>,
+        transfer: &Transfer,
+    ) -> Self {
+        Self {
+            events,
+            cancel,
+            perf: transfer.perf_every,
+            restart: transfer.restart_every,
+            started: false,
+        }
     }
 
     /// Runs `work` to its end, telling of its opening and, every so often, of its progress.
@@ -85,7 +95,7 @@ impl Onlooker {
     }
 
     /// The last markers of a receive that ended well and is safely stored.
-    pub(crate) async fn last_marks(&mut self, watch: &Watch) {
+    pub(crate) async fn last_marks(&self, watch: &Watch) {
         if self.perf.is_some() {
             self.moved(watch).await;
         }
@@ -127,7 +137,9 @@ impl Onlooker {
     async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
         match saved {
             Ok(()) => self.send(Event::Received(new)).await,
-            Err(error) => tracing::warn!(%error, "no restart marker: what came could not be made safe"),
+            Err(error) => {
+                tracing::warn!(%error, "no restart marker: what came could not be made safe")
+            }
         }
     }
 
@@ -139,7 +151,7 @@ impl Onlooker {
         }
     }
 
-    async fn moved(&mut self, watch: &Watch) {
+    async fn moved(&self, watch: &Watch) {
         self.send(perf_event(watch.bytes())).await;
     }
 
@@ -151,12 +163,19 @@ impl Onlooker {
 
 /// A 112 marker of a server of one stripe.
 fn perf_event(bytes: u64) -> Event {
-    Event::Moved { at: tenths(), stripe: 0, stripes: 1, bytes }
+    Event::Moved {
+        at: tenths(),
+        stripe: 0,
+        stripes: 1,
+        bytes,
+    }
 }
 
 /// The wall clock in tenths of a second since 1970.
 pub(crate) fn tenths() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis() / 100).unwrap_or(u64::MAX)
 }
 

@@ -40,7 +40,11 @@ const KEPT: usize = 64;
 impl Stacks {
     /// Makes the source of data stacks.
     pub(crate) fn new(config: &Config) -> Self {
-        Self { registry: xio::registry(), ports: config.data_ports, made: Mutex::new(HashMap::new()) }
+        Self {
+            registry: xio::registry(),
+            ports: config.data_ports,
+            made: Mutex::new(HashMap::new()),
+        }
     }
 
     /// The stack for these buffers.
@@ -59,7 +63,10 @@ impl Stacks {
         if buffers.receive > 0 {
             options.push(format!("rcvbuf={}", buffers.receive));
         }
-        let stack = self.registry.stack(&format!("tcp:{}", options.join(";"))).map_err(Error::Listen)?;
+        let stack = self
+            .registry
+            .stack(&format!("tcp:{}", options.join(";")))
+            .map_err(Error::Listen)?;
         if made.len() < KEPT {
             made.insert(buffers, stack.clone());
         }
@@ -69,7 +76,10 @@ impl Stacks {
 
 impl From<&Channel> for Buffers {
     fn from(channel: &Channel) -> Self {
-        Self { send: channel.send_buffer, receive: channel.receive_buffer }
+        Self {
+            send: channel.send_buffer,
+            receive: channel.receive_buffer,
+        }
     }
 }
 
@@ -102,7 +112,11 @@ pub(crate) struct DataSide {
 
 impl DataSide {
     pub(crate) fn new(stacks: Arc<Stacks>, options: Options, pool: Pool) -> Self {
-        Self { channel: DataChannel::new(options, pool), stacks, pending: None }
+        Self {
+            channel: DataChannel::new(options, pool),
+            stacks,
+            pending: None,
+        }
     }
 
     /// Listens for data connections and gives the address to tell the client.
@@ -113,19 +127,34 @@ impl DataSide {
         buffers: Buffers,
         third_party: bool,
     ) -> Result<SocketAddr, Error> {
-        let told = ends.advertise.filter(|ip| is_of(*ip, family)).unwrap_or(ends.local);
+        let told = ends
+            .advertise
+            .filter(|ip| is_of(*ip, family))
+            .unwrap_or(ends.local);
         if !is_of(told, family) {
             return Err(Forbidden::Family.into());
         }
         self.pending = None;
-        let peers = if third_party { Peers::Any } else { Peers::Only(ends.peer) };
+        let peers = if third_party {
+            Peers::Any
+        } else {
+            Peers::Only(ends.peer)
+        };
         let at = Target::from(SocketAddr::new(ends.local, 0));
-        let bound = self.channel.listen(&self.stacks.get(buffers)?, &at, peers).await?;
+        let bound = self
+            .channel
+            .listen(&self.stacks.get(buffers)?, &at, peers)
+            .await?;
         Ok(SocketAddr::new(told, bound.port()))
     }
 
     /// Remembers where to connect to.
-    pub(crate) fn connect_to(&mut self, to: Vec<SocketAddr>, peer: IpAddr, third_party: bool) -> Result<(), Error> {
+    pub(crate) fn connect_to(
+        &mut self,
+        to: Vec<SocketAddr>,
+        peer: IpAddr,
+        third_party: bool,
+    ) -> Result<(), Error> {
         for address in &to {
             if address.port() < 1024 {
                 return Err(Forbidden::LowPort.into());

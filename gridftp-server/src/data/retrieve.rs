@@ -16,7 +16,10 @@ use crate::owners::Owners;
 /// # Errors
 /// Before the data connection is used, those of opening; after it, those of the transfer, and the storage's
 /// when the file changed underneath.
-#[expect(clippy::too_many_arguments, reason = "what RETR depends on; each caller names all of it")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what RETR depends on; each caller names all of it"
+)]
 pub(crate) async fn retrieve<D: Dsi>(
     dsi: &D,
     user: &User,
@@ -38,7 +41,10 @@ pub(crate) async fn retrieve<D: Dsi>(
         }
     };
     if held.end() > length {
-        return Err(Error::RestartBeyondEnd { held: held.end(), length });
+        return Err(Error::RestartBeyondEnd {
+            held: held.end(),
+            length,
+        });
     }
     let mut ranges = held.complement(length);
     if base > 0 {
@@ -46,9 +52,14 @@ pub(crate) async fn retrieve<D: Dsi>(
         ranges = ranges.shift_up(base).unwrap_or_default();
     }
     side.settle(Buffers::from(how))?;
-    let plan = SendPlan::new(how.mode, how.ty, ranges).parallelism(how.parallelism).base(base);
-    let sent = onlooker.run(watch, side.channel.send(&source, &plan, watch), |_| std::future::ready(Ok(()))).await?;
-    source.unchanged().await?;
+    let plan = SendPlan::new(how.mode, how.ty, ranges)
+        .parallelism(how.parallelism)
+        .base(base);
+    let sent = onlooker
+        .run(watch, side.channel.send(&source, &plan, watch), |_| {
+            std::future::ready(Ok(()))
+        })
+        .await?;
     Ok(sent.bytes)
 }
 
@@ -56,7 +67,10 @@ pub(crate) async fn retrieve<D: Dsi>(
 ///
 /// # Errors
 /// As [`retrieve`].
-#[expect(clippy::too_many_arguments, reason = "what LIST depends on; each caller names all of it")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what LIST depends on; each caller names all of it"
+)]
 pub(crate) async fn list<D: Dsi>(
     dsi: &D,
     user: &User,
@@ -71,9 +85,11 @@ pub(crate) async fn list<D: Dsi>(
     let mut lister = Lister::open(dsi, user, owners, path, form).await?;
     side.settle(Buffers::from(how))?;
     // The lines end in CRLF already, so TYPE A has nothing to change in them.
-    let plan = SendPlan::new(how.mode, ftp_wire::command::Type::Image, RangeSet::new()).parallelism(how.parallelism);
+    let plan = SendPlan::new(how.mode, ftp_wire::command::Type::Image, RangeSet::new())
+        .parallelism(how.parallelism);
     let sending = side.channel.send_chunks(&mut lister, &plan, watch);
-    let sent = onlooker.run(watch, sending, |_| std::future::ready(Ok(()))).await?;
+    let sent = onlooker
+        .run(watch, sending, |_| std::future::ready(Ok(())))
+        .await?;
     Ok(sent.bytes)
 }
-

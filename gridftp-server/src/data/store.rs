@@ -54,15 +54,26 @@ pub(crate) async fn store<D: Dsi>(
     match opened {
         Ok((sink, base, finish)) if store.eager => {
             // Data of the next file comes right behind this one's, so all of this one's is taken whatever happens.
-            let sink = Draining { inner: sink, failed: Mutex::new(None) };
-            store.receive(sink, base, finish, side, how, watch, onlooker).await
+            let sink = Draining {
+                inner: sink,
+                failed: Mutex::new(None),
+            };
+            store
+                .receive(sink, base, finish, side, how, watch, onlooker)
+                .await
         }
-        Ok((sink, base, finish)) => store.receive(sink, base, finish, side, how, watch, onlooker).await,
+        Ok((sink, base, finish)) => {
+            store
+                .receive(sink, base, finish, side, how, watch, onlooker)
+                .await
+        }
         Err(error) => {
             if store.eager {
                 let plan = ReceivePlan::new(how.mode, how.ty);
                 let unseen = Watch::new();
-                onlooker.run_quietly(side.channel.discard(&plan, &unseen)).await?;
+                onlooker
+                    .run_quietly(side.channel.discard(&plan, &unseen))
+                    .await?;
             }
             Err(error)
         }
@@ -78,7 +89,8 @@ impl Store<'_> {
         let checksum = match &self.checksum {
             None => None,
             Some((name, digest)) => {
-                let algorithm = ChecksumAlgorithm::from_name(name.as_bytes()).ok_or(Error::NoSuchChecksum)?;
+                let algorithm =
+                    ChecksumAlgorithm::from_name(name.as_bytes()).ok_or(Error::NoSuchChecksum)?;
                 Some((algorithm, digest.clone()))
             }
         };
@@ -93,17 +105,26 @@ impl Store<'_> {
             _ => return Err(Error::NoSuchPlacement),
         };
         let how = match self.into {
-            Placement::Whole if !self.in_place && self.held.is_empty() => Create::Whole { size: self.size },
+            Placement::Whole if !self.in_place && self.held.is_empty() => {
+                Create::Whole { size: self.size }
+            }
             Placement::Whole if !self.in_place => Create::Resume { size: self.size },
-            Placement::Whole => Create::InPlace { truncate: self.held.is_empty() },
+            Placement::Whole => Create::InPlace {
+                truncate: self.held.is_empty(),
+            },
             _ => Create::InPlace { truncate: false },
         };
         let sink = dsi.write(user, self.path, how).await?;
         if let Some(claimed) = self.held.shift_up(base) {
             let here = sink.held();
-            let missing = claimed.iter().map(|range| here.gaps(range)).find(|gaps| !gaps.is_empty());
+            let missing = claimed
+                .iter()
+                .map(|range| here.gaps(range))
+                .find(|gaps| !gaps.is_empty());
             if let Some(first) = missing.and_then(|gaps| gaps.first()) {
-                return Err(Error::NothingToResume { missing: first.start() - base });
+                return Err(Error::NothingToResume {
+                    missing: first.start() - base,
+                });
             }
         }
         let mut finish = Finish::as_is();
@@ -128,7 +149,9 @@ impl Store<'_> {
         watch: &Watch,
         onlooker: &mut Onlooker,
     ) -> Result<u64, Error> {
-        let plan = ReceivePlan::new(how.mode, how.ty).base(base).start(self.held.first_hole());
+        let plan = ReceivePlan::new(how.mode, how.ty)
+            .base(base)
+            .start(self.held.first_hole());
         let mut total = self.held.clone();
         let receiving = side.channel.receive(&sink, &plan, watch);
         let result = onlooker
@@ -140,7 +163,10 @@ impl Store<'_> {
             })
             .await;
         let result = match result {
-            Ok(received) => self.whole(&received, how, onlooker).await.map(|here| (received.bytes, received.end, here)),
+            Ok(received) => self
+                .whole(&received, how, onlooker)
+                .await
+                .map(|here| (received.bytes, received.end, here)),
             Err(error) => Err(error),
         };
         match result {
@@ -167,20 +193,30 @@ impl Store<'_> {
     }
 
     /// Says what of the file is here now, in wire offsets, or why it is not whole.
-    async fn whole(&self, received: &Received, how: &Channel, onlooker: &mut Onlooker) -> Result<RangeSet, Error> {
+    async fn whole(
+        &self,
+        received: &Received,
+        how: &Channel,
+        onlooker: &mut Onlooker,
+    ) -> Result<RangeSet, Error> {
         let mut here = self.held.clone();
         here.extend(&received.ranges);
         if let Some(announced) = self.size
             && here.end() < announced
             && !matches!(how.ty, ftp_wire::command::Type::Ascii)
         {
-            return Err(Error::Short { held: here.total(), announced });
+            return Err(Error::Short {
+                held: here.total(),
+                announced,
+            });
         }
         if how.mode == Mode::Stream && self.size.is_none() && onlooker.is_cancelled().await {
             return Err(Error::Aborted);
         }
         if here.first_hole() < here.end() {
-            return Err(Error::Holes { first: here.first_hole() });
+            return Err(Error::Holes {
+                first: here.first_hole(),
+            });
         }
         Ok(here)
     }
@@ -235,7 +271,11 @@ impl<S: Sink> Sink for Draining<S> {
     }
 
     async fn finish(self, done: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
-        match self.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self
+            .failed
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
             Some(error) => Err(error),
             None => self.inner.finish(done).await,
         }

@@ -70,7 +70,10 @@ fn unknown_verbs_and_wrong_argument_counts_are_told_apart() {
         ("STRU R", 501),
     ] {
         let reply = ftp.cmd(line);
-        assert!(reply.code == code || reply.code == 504, "{line:?}: {reply:?}");
+        assert!(
+            reply.code == code || reply.code == 504,
+            "{line:?}: {reply:?}"
+        );
     }
     ftp.ok("NOOP", 200);
 }
@@ -137,7 +140,9 @@ fn a_connection_reset_before_the_greeting_leaves_nothing() {
     let server = TestServer::new();
     for _ in 0..50 {
         let stream = TcpStream::connect(server.address).unwrap();
-        socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&stream)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
     }
     server.wait_for_sessions(0);
     server.login().ok("NOOP", 200);
@@ -172,7 +177,15 @@ fn a_closed_control_connection_ends_the_session() {
 fn the_feature_list_names_what_clients_look_for() {
     let server = TestServer::new();
     let text = server.login().ok("FEAT", 211).text();
-    for wanted in ["\n PARALLEL", "\n SIZE", "\n MLST ", "\n REST STREAM", "\n UTF8", "\n CKSM ", "\n PASV AllowDelayed;"] {
+    for wanted in [
+        "\n PARALLEL",
+        "\n SIZE",
+        "\n MLST ",
+        "\n REST STREAM",
+        "\n UTF8",
+        "\n CKSM ",
+        "\n PASV AllowDelayed;",
+    ] {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
 }

@@ -57,7 +57,10 @@ fn epsv_and_eprt_do_the_same_over_ipv6() {
     assert_eq!(data.read(), b"six");
     assert_eq!(ftp.reply().code, 226);
     let listener = TcpListener::bind("[::1]:0").unwrap();
-    ftp.ok(&format!("EPRT |2|::1|{}|", listener.local_addr().unwrap().port()), 200);
+    ftp.ok(
+        &format!("EPRT |2|::1|{}|", listener.local_addr().unwrap().port()),
+        200,
+    );
     ftp.send("RETR f");
     let data = Data::accept(&listener);
     assert_eq!(ftp.reply().code, 150);
@@ -111,7 +114,12 @@ fn a_stranger_who_connects_first_is_dropped_and_the_client_is_served() {
 fn port_to_another_host_needs_third_party_and_never_a_low_port() {
     let server = TestServer::new();
     let mut ftp = server.login();
-    for line in ["PORT 127,0,0,2,200,10", "EPRT |1|127.0.0.2|51210|", "SPOR 127,0,0,2,200,10", "PORT 127,0,0,1,0,25"] {
+    for line in [
+        "PORT 127,0,0,2,200,10",
+        "EPRT |1|127.0.0.2|51210|",
+        "SPOR 127,0,0,2,200,10",
+        "PORT 127,0,0,1,0,25",
+    ] {
         let reply = ftp.cmd(line);
         assert!(reply.code >= 500, "{line}: {reply:?}");
     }
@@ -119,7 +127,10 @@ fn port_to_another_host_needs_third_party_and_never_a_low_port() {
     server.put("f", "for another host");
     let mut ftp = server.login();
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
-    ftp.ok(&format!("PORT {}", host_port(listener.local_addr().unwrap())), 200);
+    ftp.ok(
+        &format!("PORT {}", host_port(listener.local_addr().unwrap())),
+        200,
+    );
     ftp.send("RETR f");
     assert_eq!(Data::accept(&listener).read(), b"for another host");
     assert_eq!(ftp.reply().code, 150);
@@ -152,7 +163,10 @@ fn a_peer_that_cannot_be_reached_is_told_425() {
     let server = TestServer::new();
     server.put("f", "x");
     let mut ftp = server.login();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     ftp.ok(&format!("PORT {}", host_port(closed)), 200);
     ftp.ok("RETR f", 425);
     ftp.ok("NOOP", 200);
@@ -189,7 +203,10 @@ fn a_thousand_pasvs_leave_one_port() {
     let addresses: Vec<SocketAddr> = (0..1000).map(|_| pasv_address(&ftp.reply())).collect();
     let (last, earlier) = addresses.split_last().unwrap();
     let earlier: Vec<&SocketAddr> = earlier.iter().filter(|address| *address != last).collect();
-    let closed = earlier.iter().filter(|address| TcpStream::connect(address).is_err()).count();
+    let closed = earlier
+        .iter()
+        .filter(|address| TcpStream::connect(address).is_err())
+        .count();
     // A port may have come up again, or another test's server may listen there by now.
     assert!(closed > 900, "{closed} of {} are closed", earlier.len());
     let data = Data::connect(*last);
@@ -202,7 +219,11 @@ fn a_thousand_pasvs_leave_one_port() {
 fn a_range_of_one_port_serves_one_transfer_after_another() {
     // A port that was free a moment ago; another process may take it, then another is tried.
     for _ in 0..20 {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let server = TestServer::with(|o| o.data_ports = PortRange::new(port, port));
         server.put("f", "x");
         let mut ftp = server.login();
@@ -275,7 +296,9 @@ fn abor_ends_the_transfer_and_keeps_the_session() {
     let (mut ftp, data) = stuck_retr(&server);
     // As clients send it: interrupt, synch as urgent data, then the command.
     ftp.raw(b"\xff\xf4\xff");
-    socket2::SockRef::from(&ftp.stream).send_out_of_band(b"\xf2").unwrap();
+    socket2::SockRef::from(&ftp.stream)
+        .send_out_of_band(b"\xf2")
+        .unwrap();
     ftp.raw("ABOR\r\n");
     assert_eq!(ftp.reply().code, 426);
     assert_eq!(ftp.reply().code, 226);
@@ -327,7 +350,12 @@ fn a_file_removed_in_mid_transfer_is_sent_whole_or_reported() {
 fn a_file_cut_short_in_mid_transfer_is_reported() {
     let server = TestServer::new();
     let (mut ftp, data) = stuck_retr(&server);
-    std::fs::File::options().write(true).open(server.root.join("big")).unwrap().set_len(1 << 20).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(server.root.join("big"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
     let mut data = data.0;
     let drained = std::io::copy(&mut data, &mut std::io::sink());
     let reply = ftp.reply();
@@ -347,5 +375,8 @@ fn a_new_pasv_drops_the_connection_of_the_old_one() {
     assert_eq!(data.read(), b"new");
     assert_eq!(ftp.reply().code, 226);
     let mut byte = [0];
-    assert!(matches!(std::io::Read::read(&mut &old.0, &mut byte), Ok(0) | Err(_)));
+    assert!(matches!(
+        std::io::Read::read(&mut &old.0, &mut byte),
+        Ok(0) | Err(_)
+    ));
 }

@@ -7,8 +7,7 @@ use gridftp_server::config::{Access, Options};
 use crate::support::{Ftp, TestServer};
 
 /// A cheap hash of `open sesame`.
-const OPEN_SESAME: &str =
-    "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
+const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
 
 /// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts in /pub.
 fn accounts(options: &mut Options, dir: &tempfile::TempDir) {
@@ -119,7 +118,16 @@ fn anonymous_ro_refuses_every_change() {
 fn commands_before_login_are_refused() {
     let server = TestServer::new();
     let mut ftp = server.connect();
-    for command in ["PWD", "CWD /", "LIST", "PASV", "RETR f", "SITE CHMOD 777 f", "REST 5", "TYPE I"] {
+    for command in [
+        "PWD",
+        "CWD /",
+        "LIST",
+        "PASV",
+        "RETR f",
+        "SITE CHMOD 777 f",
+        "REST 5",
+        "TYPE I",
+    ] {
         ftp.ok(command, 530);
     }
     ftp.ok("NOOP", 200);
@@ -162,7 +170,9 @@ fn sessions_over_the_limit_are_told_to_come_back() {
 fn a_crowd_of_strangers_does_not_keep_users_out() {
     let server = TestServer::with(|o| o.max_unauthenticated = Some(8));
     let mut known = server.login();
-    let crowd: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(server.address).unwrap()).collect();
+    let crowd: Vec<_> = (0..200)
+        .map(|_| std::net::TcpStream::connect(server.address).unwrap())
+        .collect();
     let mut ftp = server.connect();
     ftp.login("anonymous", "x");
     known.ok("NOOP", 200);
@@ -176,7 +186,11 @@ fn a_reload_changes_limits_for_new_sessions() {
     let mut before = server.login();
     let mut options = Options::default();
     options.max_sessions = Some(5);
-    server.control.set_policy(gridftp_server::config::Policy::check(&options).unwrap().into());
+    server.control.set_policy(
+        gridftp_server::config::Policy::check(&options)
+            .unwrap()
+            .into(),
+    );
     before.ok("NOOP", 200);
     let mut after = server.connect();
     after.ok("USER anonymous", 331);

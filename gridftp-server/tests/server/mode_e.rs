@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 
-use crate::support::{CLOSE, Data, EOD, EOF, Ftp, TestServer, bytes, header, hidden, host_port, pasv_address};
+use crate::support::{
+    CLOSE, Data, EOD, EOF, Ftp, TestServer, bytes, header, hidden, host_port, pasv_address,
+};
 
 /// A session in MODE E.
 fn session(server: &TestServer) -> Ftp {
@@ -92,7 +94,10 @@ fn a_file_arrives_over_many_connections_in_any_order() {
     assert!(server.get("f") == file);
     let first = &markers[0];
     assert_eq!(first.code, 112);
-    assert!(first.text().contains("\n Stripe Bytes Transferred: 0\n"), "{first:?}");
+    assert!(
+        first.text().contains("\n Stripe Bytes Transferred: 0\n"),
+        "{first:?}"
+    );
     let range = markers.last().unwrap();
     assert_eq!(range.text(), "111 Range Marker 0-1000000");
 
@@ -174,7 +179,10 @@ fn spas_and_spor_work_with_one_host() {
     assert_eq!(server.get("f"), b"striped");
 
     // Two addresses: all data to the first, end marks to both.
-    let (one, two) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (one, two) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+    );
     let address = |listener: &TcpListener| host_port(listener.local_addr().unwrap());
     ftp.ok(&format!("SPOR {} {}", address(&one), address(&two)), 200);
     ftp.send("RETR f");
@@ -316,7 +324,9 @@ fn more_connections_than_allowed_hurt_nobody() {
     let address = ftp.pasv();
     let mut conns: Vec<Data> = (0..4).map(|_| Data::connect(address)).collect();
     ftp.ok("STOR f", 150);
-    let extra: Vec<_> = (0..50).map(|_| std::net::TcpStream::connect(address)).collect();
+    let extra: Vec<_> = (0..50)
+        .map(|_| std::net::TcpStream::connect(address))
+        .collect();
     for conn in &mut conns[1..] {
         conn.block(EOD, 0, b"");
     }
@@ -365,7 +375,12 @@ fn eager_stores_that_fail_do_not_spoil_the_next_file() {
     let address = pasv_address(&ftp.ok("PASV", 227));
     let mut data = Data::connect(address);
     ftp.raw("STOR a\r\nSTOR nothing/b\r\nSTOR dir\r\nSTOR c\r\n");
-    for text in [&b"for a"[..], b"for b, which fails", b"for a directory", b"for c"] {
+    for text in [
+        &b"for a"[..],
+        b"for b, which fails",
+        b"for a directory",
+        b"for c",
+    ] {
         data.block(0, 0, text);
         data.end(1);
     }
@@ -389,7 +404,11 @@ fn many_small_files_follow_each_other_on_one_connection() {
     }
     let mut ftp = session(&server);
     let listener = ftp.port();
-    ftp.raw((0..200).map(|i| format!("RETR f{i}\r\n")).collect::<String>());
+    ftp.raw(
+        (0..200)
+            .map(|i| format!("RETR f{i}\r\n"))
+            .collect::<String>(),
+    );
     let mut data = Data::accept(&listener);
     for i in 0..200 {
         let mut file = Vec::new();

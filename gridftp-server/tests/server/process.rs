@@ -30,8 +30,15 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").expect(&line).parse().unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim_end()
+            .strip_prefix("listening on ")
+            .expect(&line)
+            .parse()
+            .unwrap();
         Self { child, address }
     }
 
@@ -43,7 +50,10 @@ impl Daemon {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(status.success());
     }
 
@@ -58,7 +68,12 @@ impl Daemon {
             std::thread::yield_now();
         };
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut log)
+            .unwrap();
         (status.code(), log)
     }
 }
@@ -92,7 +107,10 @@ fn sigterm_lets_a_transfer_end_and_then_stops() {
     assert_eq!(ftp.outcome().code, 226);
     let (status, log) = daemon.end();
     assert_eq!(status, Some(0), "{log}");
-    assert_eq!(fs::read(root.path().join("f")).unwrap(), b"before and after");
+    assert_eq!(
+        fs::read(root.path().join("f")).unwrap(),
+        b"before and after"
+    );
 }
 
 #[test]
@@ -143,7 +161,11 @@ fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
     // What the marker named is not sent again, but may come in one piece around it.
     let spans: Vec<(usize, usize)> = held
         .split(',')
-        .map(|span| span.split_once('-').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).unwrap())
+        .map(|span| {
+            span.split_once('-')
+                .map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()))
+                .unwrap()
+        })
         .collect();
     let mut at = 0;
     for (start, end) in spans.into_iter().chain([(file.len(), file.len())]) {
@@ -164,7 +186,10 @@ fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("gridftp.toml");
     fs::write(&config, "anonymous = \"ro\"\n").unwrap();
-    let daemon = Daemon::start(root.path(), &["--config", config.to_str().unwrap(), "--login-delay", "0"]);
+    let daemon = Daemon::start(
+        root.path(),
+        &["--config", config.to_str().unwrap(), "--login-delay", "0"],
+    );
     daemon.login();
     let until = |wanted: u16| {
         let start = Instant::now();
@@ -189,7 +214,10 @@ fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     daemon.signal("TERM");
     let (status, log) = daemon.end();
     assert_eq!(status, Some(0));
-    assert!(log.contains("kept as it was") && log.contains("line 1, column 1"), "{log}");
+    assert!(
+        log.contains("kept as it was") && log.contains("line 1, column 1"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -205,20 +233,47 @@ fn every_transfer_leaves_a_line_failed_ones_too() {
     drop(ftp);
     daemon.signal("TERM");
     let (_, log) = daemon.end();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("\"message\":\"transfer\"")).collect();
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("\"message\":\"transfer\""))
+        .collect();
     assert_eq!(lines.len(), 2, "{log}");
-    for wanted in
-        ["\"user\":\"anonymous\"", "\"path\":\"/f\"", "\"bytes\":5", "\"streams\":1", "\"task\":\"job-7\"", "\"result\":\"ok\"", "\"seconds\":"]
-    {
-        assert!(lines[0].contains(wanted), "{wanted} is missing in {}", lines[0]);
+    for wanted in [
+        "\"user\":\"anonymous\"",
+        "\"path\":\"/f\"",
+        "\"bytes\":5",
+        "\"streams\":1",
+        "\"task\":\"job-7\"",
+        "\"result\":\"ok\"",
+        "\"seconds\":",
+    ] {
+        assert!(
+            lines[0].contains(wanted),
+            "{wanted} is missing in {}",
+            lines[0]
+        );
     }
-    assert!(lines[1].contains("/nothing") && !lines[1].contains("\"ok\""), "{}", lines[1]);
+    assert!(
+        lines[1].contains("/nothing") && !lines[1].contains("\"ok\""),
+        "{}",
+        lines[1]
+    );
 }
 
 #[test]
 fn passwords_never_reach_the_log() {
     let root = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(root.path(), &["--anonymous", "ro", "--log-level", "trace", "--login-delay", "0"]);
+    let daemon = Daemon::start(
+        root.path(),
+        &[
+            "--anonymous",
+            "ro",
+            "--log-level",
+            "trace",
+            "--login-delay",
+            "0",
+        ],
+    );
     let mut ftp = Ftp::connect(daemon.address);
     ftp.ok("USER eve", 331);
     ftp.ok("PASS hunter22", 530);
@@ -247,15 +302,26 @@ fn mistakes_at_the_start_are_explained() {
     fs::write(&config, "port = 0\n\nmax-sesions = 5\n").unwrap();
     let output = run(program().arg("--config").arg(&config));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && text.contains("line 3, column 1") && text.contains("max-sesions"), "{text}");
+    assert!(
+        !output.status.success()
+            && text.contains("line 3, column 1")
+            && text.contains("max-sesions"),
+        "{text}"
+    );
 
     let output = run(program().args(["--port", "0", "--bind", "127.0.0.1"]));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && text.contains("--root"), "{text}");
+    assert!(
+        !output.status.success() && text.contains("--root"),
+        "{text}"
+    );
 
     let output = run(program().args(["--port", "0", "--root", "/nonexistent/tree"]));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && text.contains("/nonexistent/tree"), "{text}");
+    assert!(
+        !output.status.success() && text.contains("/nonexistent/tree"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -263,8 +329,20 @@ fn help_explains_every_option() {
     let output = run(program().arg("--help"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for flag in [
-        "--config", "--bind", "--port", "--root", "--anonymous", "--users", "--data-ports", "--advertise",
-        "--max-sessions", "--idle-timeout", "--log-format", "--third-party", "--in-place", "--sync-writes",
+        "--config",
+        "--bind",
+        "--port",
+        "--root",
+        "--anonymous",
+        "--users",
+        "--data-ports",
+        "--advertise",
+        "--max-sessions",
+        "--idle-timeout",
+        "--log-format",
+        "--third-party",
+        "--in-place",
+        "--sync-writes",
     ] {
         assert!(text.contains(flag), "{flag} is missing in\n{text}");
     }
@@ -286,8 +364,15 @@ fn passwd_makes_lines_that_let_people_in() {
     }
     assert_eq!(fs::read_to_string(&users).unwrap().lines().count(), 2);
     let root = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(root.path(), &["--users", users.to_str().unwrap(), "--login-delay", "0"]);
-    for (name, password, code) in [("ann", "three", 230), ("ann", "one", 530), ("bob", "two", 230)] {
+    let daemon = Daemon::start(
+        root.path(),
+        &["--users", users.to_str().unwrap(), "--login-delay", "0"],
+    );
+    for (name, password, code) in [
+        ("ann", "three", 230),
+        ("ann", "one", 530),
+        ("bob", "two", 230),
+    ] {
         let mut ftp = Ftp::connect(daemon.address);
         ftp.ok(&format!("USER {name}"), 331);
         ftp.ok(&format!("PASS {password}"), code);

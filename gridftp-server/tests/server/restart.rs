@@ -71,8 +71,17 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
     let reply = ftp.outcome();
     assert_eq!(reply.code, 426, "{reply:?}");
     assert_eq!(server.get("f"), b"the old file");
-    assert_eq!(hidden(&server.root).len(), 2, "the part and what is known of it: {:?}", hidden(&server.root));
-    assert!(!String::from_utf8(ftp.get("NLST /")).unwrap().contains("gridftp"));
+    assert_eq!(
+        hidden(&server.root).len(),
+        2,
+        "the part and what is known of it: {:?}",
+        hidden(&server.root)
+    );
+    assert!(
+        !String::from_utf8(ftp.get("NLST /"))
+            .unwrap()
+            .contains("gridftp")
+    );
     ftp.ok("REST 120000", 350);
     let mut data = ftp.data();
     ftp.ok("STOR f", 150);
@@ -185,7 +194,11 @@ fn a_full_disk_is_reported_and_nothing_shows() {
     let reply = ftp.outcome();
     let shown = server.has("f");
     drop(server);
-    let unmounted = std::process::Command::new("umount").arg("-l").arg(dir.path()).status().unwrap();
+    let unmounted = std::process::Command::new("umount")
+        .arg("-l")
+        .arg(dir.path())
+        .status()
+        .unwrap();
     assert!(unmounted.success());
     assert_eq!(reply.code, 552, "{reply:?}");
     assert!(!shown);

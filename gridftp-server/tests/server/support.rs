@@ -48,8 +48,11 @@ impl TestServer {
             fs::create_dir_all(elsewhere).unwrap();
         }
         let root = options.root.clone().unwrap_or(root);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let config = Config::check(&options).unwrap();
         let server = {
             let _inside = runtime.enter();
@@ -60,7 +63,14 @@ impl TestServer {
         runtime.spawn(server.run(async {
             drop(stopped.await);
         }));
-        Self { address, root, control, _stop: stop, runtime: Some(runtime), _dir: dir }
+        Self {
+            address,
+            root,
+            control,
+            _stop: stop,
+            runtime: Some(runtime),
+            _dir: dir,
+        }
     }
 
     /// Writes a file into the tree.
@@ -96,7 +106,11 @@ impl TestServer {
     pub(crate) fn wait_for_sessions(&self, wanted: usize) {
         let start = std::time::Instant::now();
         while self.control.sessions() != wanted {
-            assert!(start.elapsed() < PATIENCE, "{} sessions, not {wanted}", self.control.sessions());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} sessions, not {wanted}",
+                self.control.sessions()
+            );
             std::thread::yield_now();
         }
     }
@@ -171,7 +185,11 @@ impl Ftp {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply: {error}; so far {lines:?}"),
             }
-            assert!(line.ends_with(b"\r\n"), "{:?}", String::from_utf8_lossy(&line));
+            assert!(
+                line.ends_with(b"\r\n"),
+                "{:?}",
+                String::from_utf8_lossy(&line)
+            );
             line.truncate(line.len() - 2);
             let line = String::from_utf8_lossy(&line).into_owned();
             let code = line.get(..3).and_then(|code| code.parse().ok());
@@ -191,7 +209,7 @@ impl Ftp {
     pub(crate) fn outcome(&mut self) -> Reply {
         loop {
             let reply = self.reply();
-            if !matches!(reply.code, 111 | 112 | 113) {
+            if !matches!(reply.code, 111..=113) {
                 return reply;
             }
         }
@@ -229,7 +247,10 @@ impl Ftp {
     /// Listens on a port of ours and tells the server to connect to it.
     pub(crate) fn port(&mut self) -> TcpListener {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        self.ok(&format!("PORT {}", host_port(listener.local_addr().unwrap())), 200);
+        self.ok(
+            &format!("PORT {}", host_port(listener.local_addr().unwrap())),
+            200,
+        );
         listener
     }
 
@@ -271,7 +292,10 @@ pub(crate) fn pasv_address(reply: &Reply) -> SocketAddr {
 /// The `h,h,h,h,p,p` of PORT.
 pub(crate) fn host_port(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
-    format!("{},{high},{low}", address.ip().to_string().replace('.', ","))
+    format!(
+        "{},{high},{low}",
+        address.ip().to_string().replace('.', ",")
+    )
 }
 
 /// The client's end of a data connection.
@@ -354,7 +378,9 @@ pub(crate) fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
 
 /// So many bytes that repeat late.
 pub(crate) fn bytes(n: usize) -> Vec<u8> {
-    (0..n as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+    (0..n as u64)
+        .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
+        .collect()
 }
 
 /// Names of a directory that a plain listing of it would not show.

@@ -31,14 +31,20 @@ fn paths_cannot_leave_the_tree() {
         let reply = ftp.cmd(&format!("STOR {path}/x"));
         assert!(reply.code >= 500, "{path}: {reply:?}");
     }
-    assert_eq!(fs::read(server.root.parent().unwrap().join("outside")).unwrap(), b"secret");
+    assert_eq!(
+        fs::read(server.root.parent().unwrap().join("outside")).unwrap(),
+        b"secret"
+    );
 }
 
 #[test]
 fn fifos_are_refused_without_waiting() {
     let server = TestServer::new();
     let fifo = server.root.join("fifo");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&fifo)
+        .status()
+        .unwrap();
     assert!(made.success());
     let mut ftp = server.login();
     ftp.pasv();
@@ -74,10 +80,18 @@ fn metadata_is_read_and_set() {
     ftp.ok("MFMT 20200102030405 f", 250);
     assert_eq!(ftp.ok("MDTM f", 213).text(), "213 20200102030405");
     ftp.ok("SITE CHMOD 0600 f", 250);
-    let mode = fs::metadata(server.root.join("f")).unwrap().permissions().mode();
+    let mode = fs::metadata(server.root.join("f"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o7777, 0o600);
     let facts = ftp.ok("MLST f", 250).text();
-    assert!(facts.contains("Size=5;") && facts.contains("Type=file;") && facts.contains("UNIX.mode=0600;"), "{facts}");
+    assert!(
+        facts.contains("Size=5;")
+            && facts.contains("Type=file;")
+            && facts.contains("UNIX.mode=0600;"),
+        "{facts}"
+    );
     ftp.ok("SITE TRNC 2 f", 250);
     assert_eq!(server.get("f"), b"12");
     ftp.ok("SITE UTIME 20210102030405 f", 250);
@@ -90,7 +104,11 @@ fn utf8_names_work_on_a_clear_channel() {
     let mut ftp = server.login();
     ftp.ok("MKD €uro ñ", 257);
     assert!(server.has("€uro ñ"));
-    assert!(String::from_utf8(ftp.get("NLST /")).unwrap().contains("€uro ñ\r\n"));
+    assert!(
+        String::from_utf8(ftp.get("NLST /"))
+            .unwrap()
+            .contains("€uro ñ\r\n")
+    );
 }
 
 #[test]
@@ -106,16 +124,37 @@ fn listings_show_the_same_directory_in_every_form() {
     names.sort_unstable();
     assert_eq!(names, ["a file", "sub"]);
     let long = text(ftp.get("LIST -la d"));
-    assert!(long.lines().any(|l| l.starts_with("-rw") && l.ends_with(" a file")), "{long}");
-    assert!(long.lines().any(|l| l.starts_with('d') && l.ends_with(" sub")), "{long}");
+    assert!(
+        long.lines()
+            .any(|l| l.starts_with("-rw") && l.ends_with(" a file")),
+        "{long}"
+    );
+    assert!(
+        long.lines()
+            .any(|l| l.starts_with('d') && l.ends_with(" sub")),
+        "{long}"
+    );
     let facts = text(ftp.get("MLSD d"));
-    assert!(facts.lines().any(|l| l.starts_with("Type=cdir;") && l.ends_with(" .")), "{facts}");
-    assert!(facts.lines().any(|l| l.contains("Size=3;") && l.ends_with("; a file")), "{facts}");
+    assert!(
+        facts
+            .lines()
+            .any(|l| l.starts_with("Type=cdir;") && l.ends_with(" .")),
+        "{facts}"
+    );
+    assert!(
+        facts
+            .lines()
+            .any(|l| l.contains("Size=3;") && l.ends_with("; a file")),
+        "{facts}"
+    );
     let tree = text(ftp.get("MLSR d"));
     assert!(tree.lines().any(|l| l.ends_with("; sub/deep")), "{tree}");
     assert!(ftp.ok("MLSC d", 250).text().contains("; a file"));
     assert!(ftp.ok("STAT d", 213).text().contains(" a file"));
-    assert!(text(ftp.get("MLSD d/sub/deep")).contains("; deep") || text(ftp.get("LIST d/sub/deep")).contains("deep"));
+    assert!(
+        text(ftp.get("MLSD d/sub/deep")).contains("; deep")
+            || text(ftp.get("LIST d/sub/deep")).contains("deep")
+    );
     ftp.pasv();
     ftp.ok("MLSD nothing", 550);
 }
@@ -125,7 +164,12 @@ fn a_name_with_a_line_feed_cannot_forge_an_entry() {
     let server = TestServer::new();
     server.put("a\r\nType=file; forged", "");
     let listing = String::from_utf8(server.login().get("MLSD /")).unwrap();
-    assert!(!listing.lines().any(|line| line.ends_with("; forged") && line.starts_with("Type=file; ")), "{listing}");
+    assert!(
+        !listing
+            .lines()
+            .any(|line| line.ends_with("; forged") && line.starts_with("Type=file; ")),
+        "{listing}"
+    );
     assert_eq!(listing.lines().count(), 3, "{listing}");
 }
 
@@ -137,7 +181,10 @@ fn a_large_directory_is_listed_whole() {
     }
     let mut ftp = server.login();
     let listing = ftp.get("MLSD /");
-    assert_eq!(listing.windows(2).filter(|pair| pair == b"\r\n").count(), 12_002);
+    assert_eq!(
+        listing.windows(2).filter(|pair| pair == b"\r\n").count(),
+        12_002
+    );
     ftp.ok("MLSC /", 550);
 }
 
@@ -151,10 +198,17 @@ fn checksums_of_regions_match() {
         ("CKSM md5 0 9 f", "25f9e794323b453885f5181f1b624d0b"),
         ("CKSM ADLER32 0 -1 f", "091e01de"),
         ("CKSM CRC32C 0 -1 f", "e3069283"),
-        ("CKSM SHA1 0 -1 f", "f7c3bc1d808e04732adf679965ccc34ca7ae3441"),
+        (
+            "CKSM SHA1 0 -1 f",
+            "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
+        ),
         ("CKSM MD5 8 1 f", "45c48cce2e2d7fbdea1afc51c7c6ad26"),
     ] {
-        assert_eq!(ftp.ok(command, 213).text(), format!("213 {digest}"), "{command}");
+        assert_eq!(
+            ftp.ok(command, 213).text(),
+            format!("213 {digest}"),
+            "{command}"
+        );
     }
     let reply = ftp.cmd("CKSM MD4 0 -1 f");
     assert!(reply.code >= 500, "{reply:?}");
@@ -194,6 +248,9 @@ fn links_are_made_and_shown() {
     let mut ftp = server.login();
     ftp.ok("SITE SYMLINKFROM f", 350);
     ftp.ok("SITE SYMLINKTO l", 250);
-    assert_eq!(fs::read_link(server.root.join("l")).unwrap().as_os_str(), "f");
+    assert_eq!(
+        fs::read_link(server.root.join("l")).unwrap().as_os_str(),
+        "f"
+    );
     assert_eq!(ftp.fetch("l"), b"abc");
 }
