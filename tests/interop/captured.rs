@@ -103,7 +103,7 @@ conversations! {
 #[test]
 fn get_from_an_offset() -> Result<()> {
     for (flags, line) in [
-        (&["-off", "300000"][..], "REST 0-300000"),
+        (&["-off", "300000"][..], "REST 300000"),
         (&["-p", "2", "-off", "300000"], "REST 0-300000"),
     ] {
         let (from, to) = (Place::ours()?, Place::local()?);
