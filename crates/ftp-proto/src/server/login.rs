@@ -22,7 +22,6 @@ const BEFORE_LOGIN: &[&str] = &[
     "SITE HELP",
     "AUTH",
     "ADAT",
-    "ABOR",
 ];
 
 /// Says whether the command named so (`SITE` with its second word) may run before login.
@@ -54,7 +53,6 @@ impl State {
             Command::Help(about) => help::help(about.as_deref(), cx),
             Command::Site(Site::Help(about)) => help::site_help(about.as_deref(), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),
-            Command::Abor => cx.out.say::<226>("Abort successful"),
             Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
             Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
             _ => cx.out.say::<530>("Please login with USER and PASS."),

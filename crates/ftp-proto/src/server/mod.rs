@@ -182,6 +182,12 @@ impl ServerSession {
                 self.out.say::<500>("Command line too long.");
                 self.close(Ending::Misbehaved(PeerMisbehaved::LineTooLong));
             }
+            // The first byte of a TLS handshake, which has no lines.
+            Input::BadLine(BadLine::Control { byte: 0x16, at: 0 })
+                if !matches!(self.state, State::In(_)) =>
+            {
+                self.close(Ending::Misbehaved(PeerMisbehaved::NotFtp));
+            }
             // Queued as the empty line it is as good as, so that its 500 comes in its turn.
             Input::BadLine(_) => self.on_line(now, b""),
             Input::Interrupt => {}

@@ -107,14 +107,14 @@ pub(super) fn is_abort(line: &[u8]) -> bool {
     line.trim_ascii().eq_ignore_ascii_case(b"ABOR")
 }
 
-/// Says whether a first line belongs to another protocol: an HTTP request, an SSH greeting or a TLS
-/// handshake. Whoever sends such a thing will not make sense of a reply either.
+/// Says whether a first line belongs to another protocol: an HTTP request or an SSH greeting. Whoever
+/// sends such a thing will not make sense of a reply either.
 pub(super) fn is_foreign(line: &[u8]) -> bool {
     let is_http = line
         .rsplit(|b| *b == b' ')
         .next()
         .is_some_and(|last| last.starts_with(b"HTTP/"));
-    is_http || line.starts_with(b"SSH-") || line.starts_with(&[0x16, 0x03])
+    is_http || line.starts_with(b"SSH-")
 }
 
 /// The answer to a line that is no command, in the words servers have for it.

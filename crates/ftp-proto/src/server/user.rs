@@ -153,6 +153,9 @@ impl LoggedIn {
 
             Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
             Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
+            Command::Pbsz(size) if u32::try_from(size).is_err() => {
+                cx.out.say::<501>(format!("Bad value for PBSZ: {size}"));
+            }
             Command::Pbsz(size) => cx.out.say::<200>(format!("PBSZ={size}")),
             Command::Prot('C') => cx.out.say::<200>("Protection level set to C."),
             Command::Prot(level) => {

@@ -28,6 +28,7 @@ fn replies_that_need_no_edge() {
         ("LANG en-US", "200 lang set to EN.\r\n"),
         ("LANG FR", "501 'LANG FR' unrecognized language.\r\n"),
         ("PBSZ 65536", "200 PBSZ=65536\r\n"),
+        ("PBSZ 4294967296", "501 Bad value for PBSZ: 4294967296\r\n"),
         ("PROT C", "200 Protection level set to C.\r\n"),
         ("PROT P", "536 P protection level not supported.\r\n"),
         ("DCAU N", "200 DCAU N.\r\n"),
