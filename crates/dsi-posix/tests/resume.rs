@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::sync::LazyLock;
+
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{ErrorKind, Finish, Sink};
@@ -50,15 +52,13 @@ fn byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).to_le_bytes()[0]
 }
 
-fn content() -> Vec<u8> {
-    (0..SIZE).map(byte).collect()
-}
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| (0..SIZE).map(byte).collect());
 
 /// What is at the name: nothing, the right bytes, or the rival's. Anything else is the bug.
 fn check(tree: &Tree) {
     match std::fs::read(tree.real("file")) {
         Ok(bytes) => assert!(
-            bytes == content() || bytes == b"rival",
+            bytes == *CONTENT || bytes == b"rival",
             "wrong bytes were published"
         ),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
@@ -88,7 +88,7 @@ async fn tree_whole(tree: &Tree, sink: FileSink) -> FileSink {
 
 async fn play(steps: Vec<Step>) {
     let tree = Tree::in_memory();
-    let content = content();
+    let content = &*CONTENT;
     let (mut sink, mut held) = reopen(&tree, false).await;
     let mut recorded = RangeSet::new();
     for step in steps {
@@ -129,7 +129,7 @@ async fn play(steps: Vec<Step>) {
                 {
                     Ok(_) => {
                         assert!(whole);
-                        assert!(std::fs::read(tree.real("file")).unwrap() == content);
+                        assert!(std::fs::read(tree.real("file")).unwrap() == *content);
                         recorded = RangeSet::new();
                     }
                     Err(error) => {
@@ -147,7 +147,7 @@ async fn play(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_published_is_right(steps in prop::collection::vec(step(), 1..40)) {
