@@ -133,6 +133,15 @@ fn rest_survives_other_commands_and_is_spent_by_the_next_transfer() {
 }
 
 #[test]
+fn rest_counts_for_one_file_only() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["MODE E", "REST 0-5"]);
+    rig.passive();
+    assert_eq!(held(&complete(&mut rig, "STOR f").what), "0-5");
+    assert_eq!(held(&complete(&mut rig, "STOR g").what), "");
+}
+
+#[test]
 fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
     for (mode, rest, expected) in [
         ("MODE S", "REST 5-10", ""),
