@@ -1,5 +1,13 @@
 //! Every driver string in a table, through the driver suite; and strings against the registry.
 
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that fails says where by itself"
+)]
+
 mod counting;
 mod deadlines;
 mod faults;

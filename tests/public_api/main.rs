@@ -1,5 +1,13 @@
 //! What the API promises to the compiler: who is `Send` and `Sync`, what is object-safe, what nests.
 
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that fails says where by itself"
+)]
+
 use std::fmt::Debug;
 use std::future::Future;
 

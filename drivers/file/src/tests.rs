@@ -69,7 +69,7 @@ async fn what_is_opened_for_one_thing_refuses_the_other() {
         reader.flush().await
     };
     let error = error.await.unwrap_err();
-    assert_eq!(xio_core::Error::layer_of(&error).unwrap().layer(), "file");
+    assert_eq!(Error::layer_of(&error).unwrap().layer(), "file");
     let mut writer = file("flags=a").connect(&target).await.unwrap();
     writer.read_u8().await.unwrap_err();
 }
