@@ -260,9 +260,9 @@ pub enum TransferError {
     /// Both servers of a third-party copy failed.
     Both {
         /// What the source said.
-        source: Box<TransferError>,
+        source: Box<Self>,
         /// What the destination said.
-        destination: Box<TransferError>,
+        destination: Box<Self>,
     },
 }
 
@@ -397,7 +397,10 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(reply) = self;
         write!(f, "{} ", reply.code().number())?;
-        if let Some(why) = reply.field("GridFTP-Error-String") {
+        let told = ["GridFTP-Error-String", "GridFTP-Reason"]
+            .iter()
+            .find_map(|name| reply.field(name));
+        if let Some(why) = told {
             return f.write_str(&show(why.as_bytes()));
         }
         let mut first = true;

@@ -1,7 +1,7 @@
 //! GridFTP client: library and the gridftp-cp program.
 //!
 //! A download, an upload and a copy from server to server are one call: [`copy()`] with
-//! [`Location`](url::Location)s. A [`Client`] is one session, for work on names and listings.
+//! [`Location`]s. A [`Client`] is one session, for work on names and listings.
 //!
 //! ```no_run
 //! use std::sync::Arc;

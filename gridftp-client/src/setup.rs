@@ -16,7 +16,6 @@ use crate::error::{ControlError, TransferError};
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     must: Vec<Replies>,
-    may: Vec<Replies>,
 }
 
 impl Ahead {
@@ -30,12 +29,6 @@ impl Ahead {
     /// The first failure of a command that has to succeed.
     pub(crate) async fn settle(self) -> Result<(), ControlError> {
         let mut failed = None;
-        for mut replies in self.may {
-            match replies.finish().await {
-                Err(error @ ControlError::Lost { .. }) => return Err(error),
-                Ok(_) | Err(_) => {}
-            }
-        }
         for mut replies in self.must {
             if let Err(error) = replies.finish().await {
                 failed.get_or_insert(error);

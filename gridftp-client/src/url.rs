@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use ftp_wire::command::Secret;
 use percent_encoding::percent_decode_str;
 
-/// The port of a GridFTP server's control channel when none is named, as for `gsiftp://`.
+/// The port of a server's control channel when the URL names none.
 ///
-/// `ftp://` URLs mean port 21 to every other tool, and to this one.
+/// GridFTP daemons listen on 2811, but `ftp://` means port 21 to every tool, and so to this one.
 pub const FTP_PORT: u16 = 21;
 
 /// One end of a copy.
@@ -361,7 +361,7 @@ mod tests {
             Location::parse("C:/x").unwrap(),
             Location::Local("C:/x".into())
         );
-        assert_eq!(Location::parse("dir/").unwrap().means_contents(), true);
+        assert!(Location::parse("dir/").unwrap().means_contents());
     }
 
     #[test]

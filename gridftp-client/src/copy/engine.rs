@@ -165,7 +165,7 @@ async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Resu
         Session::Third(mut source, mut destination) => {
             match task {
                 Task::Copy => third::run(&mut source, &mut destination, shared).await?,
-                Task::List => third::list(&mut source, &mut destination, shared).await?,
+                Task::List => third::list(&mut source, &destination, shared).await?,
             }
             tokio::join!(source.close(), destination.close());
         }

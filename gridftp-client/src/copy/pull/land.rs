@@ -1,0 +1,186 @@
+//! Where downloads land: opening the local file, checking it, publishing it.
+
+use std::sync::Arc;
+
+use byte_ranges::{Range64, RangeSet};
+use ftp_wire::command::{Mode, Type};
+use gridftp_data::ReceivePlan;
+use gridftp_dsi::types::{ChecksumAlgorithm, Create};
+use gridftp_dsi::{Finish, Sink as _};
+use gridftp_dsi_posix::FileSink;
+use tokio::sync::mpsc;
+
+use crate::client::digest;
+use crate::copy::job::{FileJob, Item};
+use crate::copy::queue::Taken;
+use crate::copy::shared::{Shared, Success};
+use crate::error::TransferError;
+use crate::names;
+use crate::verify;
+
+use super::{Landed, local};
+
+/// Checks that all of a file is held.
+pub(super) fn whole(shared: &Shared, job: &FileJob) -> Result<(), TransferError> {
+    let got = job.held.total();
+    let expected = shared.expected(job).unwrap_or_else(|| job.held.end());
+    let all = Range64::new(0, expected).is_none_or(|range| job.held.covers(range));
+    if all && job.held.end() == expected {
+        return Ok(());
+    }
+    Err(TransferError::Size {
+        path: shared.name_source(job),
+        expected,
+        got,
+    })
+}
+
+pub(super) fn plan(shared: &Shared, mode: Mode, start: u64) -> ReceivePlan {
+    ReceivePlan::new(mode, Type::Image)
+        .base(shared.options.offset.unwrap_or(0))
+        .start(start)
+}
+
+/// Makes a local directory and those it is in.
+pub(crate) async fn make_dir(shared: &Shared, dir: &[u8]) -> Result<(), TransferError> {
+    if dir.is_empty()
+        || shared.destination.is_some()
+        || shared.options.dry_run
+        || shared.is_made(dir)
+    {
+        return Ok(());
+    }
+    let path = local(dir).to_owned();
+    let made = tokio::task::spawn_blocking(move || std::fs::create_dir_all(path)).await;
+    match made.map_err(std::io::Error::other).and_then(|done| done) {
+        Ok(()) => {
+            shared.note_made(dir);
+            Ok(())
+        }
+        Err(error) => Err(TransferError::local("make directory", dir, error)),
+    }
+}
+
+/// Opens the file that takes the data, or the one of an earlier attempt.
+pub(super) async fn open_sink(
+    shared: &Shared,
+    taken: &mut Taken,
+) -> Result<FileSink, TransferError> {
+    let Item::File(job) = taken.item_mut() else {
+        return Err(TransferError::Request(
+            "transfer: a directory has no data".to_owned(),
+        ));
+    };
+    if let Some(sink) = job.sink.take() {
+        return Ok(sink);
+    }
+    job.held = RangeSet::new();
+    make_dir(shared, names::parent(&job.to)).await?;
+    let how = if shared.is_partial() {
+        Create::InPlace { truncate: false }
+    } else {
+        Create::Whole {
+            size: job.facts.size,
+        }
+    };
+    FileSink::create(local(&job.to), how, false)
+        .await
+        .map_err(|error| TransferError::local("create", &job.to, error))
+}
+
+/// Checks and publishes files whose data is here.
+pub(super) async fn land(
+    shared: &Arc<Shared>,
+    mut landing: mpsc::Receiver<Landed>,
+    algorithm: Option<ChecksumAlgorithm>,
+) {
+    while let Some(file) = landing.recv().await {
+        publish(shared, file, algorithm).await;
+    }
+}
+
+pub(super) async fn publish(
+    shared: &Arc<Shared>,
+    landed: Landed,
+    algorithm: Option<ChecksumAlgorithm>,
+) {
+    let Landed {
+        taken,
+        sink,
+        size,
+        checksum,
+    } = landed;
+    let Item::File(job) = taken.item() else {
+        return;
+    };
+    let digest = match checksum {
+        Some(mut replies) => match digest(&mut replies).await {
+            Ok(digest) => Some(digest),
+            Err(error) => return shared.fail(taken, &error.into()),
+        },
+        None => None,
+    };
+    let verified = algorithm.zip(digest);
+    let mut finish = if shared.is_partial() {
+        Finish::as_is()
+    } else {
+        Finish::whole(size)
+    };
+    if shared.options.preserve {
+        finish.modified = job.facts.modified;
+        finish.mode = job.facts.mode;
+    }
+    if !shared.is_partial() {
+        finish.checksum.clone_from(&verified);
+    }
+    match sink.finish(finish).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == gridftp_dsi::ErrorKind::Mismatch => {
+            let (name, to) = (shared.name_source(job), job.to.clone());
+            let error = mismatch(&name, &to, verified, &error).await;
+            return shared.fail(taken, &error);
+        }
+        Err(error) => {
+            let error = TransferError::local("publish", &job.to, error);
+            return shared.fail(taken, &error);
+        }
+    }
+    if shared.is_partial()
+        && let Some((algorithm, digest)) = &verified
+    {
+        let offset = shared.options.offset.unwrap_or(0);
+        let path = local(&job.to);
+        match verify::local(path, *algorithm, offset, Some(size)).await {
+            Ok(copy) if copy == *digest => {}
+            Ok(copy) => {
+                let error = verify::mismatch(shared.name_source(job), *algorithm, digest, &copy);
+                return shared.fail(taken, &error);
+            }
+            Err(error) => return shared.fail(taken, &error),
+        }
+    }
+    shared.succeed(
+        taken,
+        &Success {
+            bytes: size,
+            verified,
+        },
+    );
+}
+
+async fn mismatch(
+    name: &str,
+    _to: &[u8],
+    verified: Option<(ChecksumAlgorithm, String)>,
+    error: &gridftp_dsi::Error,
+) -> TransferError {
+    match verified {
+        Some((algorithm, digest)) => {
+            let copy = crate::error::Chain(error).to_string();
+            verify::mismatch(name.to_owned(), algorithm, &digest, &copy)
+        }
+        None => TransferError::Changed {
+            path: name.to_owned(),
+        },
+    }
+}

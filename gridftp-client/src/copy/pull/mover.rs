@@ -1,0 +1,229 @@
+//! `Mover`: takes the data of one retrieval or listing after the other, and judges what came.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Mode, Type};
+use gridftp_data::{ErrorKind as DataErrorKind, ReceivePlan, Received, Watch};
+use gridftp_dsi_posix::FileSink;
+
+use crate::client::parse_mlst;
+use crate::control::{Control, Step};
+use crate::copy::job::{Facts, Item};
+use crate::copy::listing::{Lines, Sorter};
+use crate::copy::shared::Shared;
+use crate::copy::{Stop, settle_final};
+use crate::error::{ControlError, TransferError};
+use crate::url::show;
+
+use super::land::{make_dir, open_sink, plan, whole};
+use super::{Asked, Landed};
+
+/// Takes the data of one transfer after the other.
+pub(super) struct Mover<'a> {
+    pub(super) control: &'a Control,
+    pub(super) channel: &'a mut gridftp_data::DataChannel,
+    pub(super) shared: &'a Arc<Shared>,
+    /// How long to wait for the server to reach us.
+    pub(super) patience: Option<Duration>,
+}
+
+impl Mover<'_> {
+    /// Takes one transfer in MODE E; gives the file when its data is here.
+    pub(super) async fn take(&mut self, mut asked: Asked) -> Result<Option<Landed>, Stop> {
+        Self::settle_before(&mut asked).await?;
+        let first = match self.patience {
+            Some(patience) => match tokio::time::timeout(patience, asked.replies.next()).await {
+                Ok(first) => first,
+                Err(_) => return Err(Stop::Unreachable { session: false }),
+            },
+            None => asked.replies.next().await,
+        };
+        match first {
+            Ok(Step::Preliminary(_)) => {}
+            Ok(Step::Done(_)) => {
+                let error = asked
+                    .replies
+                    .misbehaved("the transfer ended before it began")
+                    .into();
+                self.shared.fail(asked.taken, &error);
+                return Err(Stop::Channel);
+            }
+            Err(error @ ControlError::Refused { .. }) => {
+                let of_data = error.kind() == Some(FailureKind::DataChannel);
+                if of_data && self.patience.is_some() {
+                    return Err(Stop::unreachable(&error, true));
+                }
+                self.shared.fail(asked.taken, &error.into());
+                return if of_data {
+                    Err(Stop::Channel)
+                } else {
+                    Ok(None)
+                };
+            }
+            Err(error) => {
+                let error = error.into();
+                self.shared.fail(asked.taken, &error);
+                return Err(Stop::Lost(error));
+            }
+        }
+        if matches!(asked.taken.item(), Item::Dir(_)) {
+            return self.list(asked, Mode::Extended).await.map(|()| None);
+        }
+        let sink = match open_sink(self.shared, &mut asked.taken).await {
+            Ok(sink) => sink,
+            Err(error) => {
+                // The connections are good: what comes is thrown away.
+                let plan = ReceivePlan::new(Mode::Extended, Type::Image);
+                let thrown = self.channel.discard(&plan, &Watch::new()).await;
+                let _final = settle_final(&mut asked.replies).await;
+                self.shared.fail(asked.taken, &error);
+                return if thrown.is_ok() {
+                    Ok(None)
+                } else {
+                    Err(Stop::Channel)
+                };
+            }
+        };
+        let plan = plan(self.shared, Mode::Extended, 0);
+        let watch = Watch::new();
+        let work = self.channel.receive(&sink, &plan, &watch);
+        let received = self.shared.watched(self.control, &watch, work).await;
+        Self::end(self.control, self.shared, asked, sink, &watch, received)
+            .await
+            .map(Some)
+            .or_else(|stop| stop.map_or(Ok(None), Err))
+    }
+
+    /// Reads the replies to what was sent before the transfer command.
+    pub(super) async fn settle_before(asked: &mut Asked) -> Result<(), Stop> {
+        if let Some(mut again) = asked.again.take() {
+            match again.finish().await {
+                Ok(reply) => {
+                    if let (Some((entry, known)), Item::File(job)) =
+                        (parse_mlst(&reply), asked.taken.item_mut())
+                    {
+                        let facts = Facts::of_entry(&entry, known);
+                        job.changed |= !job.held.is_empty() && facts != job.facts;
+                        job.facts = facts;
+                    }
+                }
+                Err(ControlError::Refused { .. }) => {}
+                Err(error) => return Err(Stop::Lost(error.into())),
+            }
+        }
+        if let Some(mut rest) = asked.rest.take() {
+            match rest.finish().await {
+                Ok(_) => {}
+                Err(ControlError::Refused { .. }) => {
+                    // All of it comes then.
+                    if let Item::File(job) = asked.taken.item_mut() {
+                        job.forget();
+                    }
+                }
+                Err(error) => return Err(Stop::Lost(error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a listing and makes jobs of it.
+    pub(super) async fn list(&mut self, mut asked: Asked, mode: Mode) -> Result<(), Stop> {
+        let Item::Dir(job) = asked.taken.item() else {
+            return Ok(());
+        };
+        if let Err(error) = make_dir(self.shared, &job.to).await {
+            let _final = self
+                .channel
+                .discard(&ReceivePlan::new(mode, Type::Image), &Watch::new())
+                .await;
+            self.shared.fail(asked.taken, &error);
+            return Err(Stop::Channel);
+        }
+        let mut sorter = Sorter::new(self.shared, job);
+        let mut lines = Lines::new(|line: &[u8]| sorter.line(line));
+        let watch = Watch::new();
+        let plan = ReceivePlan::new(mode, Type::Image);
+        let received = self.channel.receive_chunks(&mut lines, &plan, &watch).await;
+        lines.finish();
+        let end = settle_final(&mut asked.replies).await;
+        match (received, end) {
+            (Ok(_), Ok(())) => {
+                if let Item::Dir(job) = asked.taken.done() {
+                    self.shared.note_dir(*job);
+                }
+                Ok(())
+            }
+            // What was listed is being copied; asking again would copy it twice.
+            (received, end) => {
+                let path = show(match asked.taken.item() {
+                    Item::Dir(job) => &job.from,
+                    Item::File(job) => &job.from,
+                });
+                let error = match (end, received) {
+                    (Err(error), _) => error.into(),
+                    (Ok(()), Err(cause)) => TransferError::Data {
+                        site: self.control.site().to_string(),
+                        path: path.clone(),
+                        cause,
+                    },
+                    (Ok(()), Ok(_)) => return Ok(()),
+                };
+                self.shared.totals.found(None);
+                drop(asked.taken.done());
+                self.shared.give_up(&path, &error);
+                Err(Stop::Channel)
+            }
+        }
+    }
+
+    /// Judges what came of a file.
+    pub(super) async fn end(
+        control: &Control,
+        shared: &Arc<Shared>,
+        mut asked: Asked,
+        sink: FileSink,
+        watch: &Watch,
+        received: gridftp_data::Result<Received>,
+    ) -> Result<Landed, Option<Stop>> {
+        let end = settle_final(&mut asked.replies).await;
+        let Item::File(job) = asked.taken.item_mut() else {
+            return Err(None);
+        };
+        job.held.extend(&watch.received());
+        let source = shared.name_source(job);
+        let broken = received.is_err() || end.is_err();
+        let error = match (received, end) {
+            (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
+                Some(TransferError::local("write", &job.to, cause))
+            }
+            (_, Err(error @ ControlError::Refused { .. })) => Some(error.into()),
+            (Err(cause), _) => {
+                let site = control.site().to_string();
+                Some(TransferError::Data {
+                    site,
+                    path: show(&job.from),
+                    cause,
+                })
+            }
+            (Ok(_), Err(error)) => Some(error.into()),
+            (Ok(_), Ok(())) if job.changed => Some(TransferError::Changed { path: source }),
+            (Ok(_), Ok(())) => whole(shared, job).err(),
+        };
+        let Some(error) = error else {
+            let size = job.held.end();
+            return Ok(Landed {
+                taken: asked.taken,
+                sink,
+                size,
+                checksum: asked.checksum,
+            });
+        };
+        // The same open file goes on at the next attempt.
+        job.sink = Some(sink);
+        job.changed = false;
+        shared.fail(asked.taken, &error);
+        Err(broken.then_some(Stop::Channel))
+    }
+}

@@ -1,0 +1,162 @@
+//! Asks for stores: opens the source, makes directories, says what is held already.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use byte_ranges::{Range64, RangeSet};
+use ftp_wire::command::{Command, Esto, Mode, Restart};
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::Source as _;
+use gridftp_dsi_posix::FileSource;
+
+use crate::control::Control;
+use crate::copy::Stop;
+use crate::copy::job::Item;
+use crate::copy::queue::Taken;
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::error::{ControlError, TransferError};
+use crate::names;
+use crate::url::show;
+
+use super::{ANNOUNCED, Asked, local};
+
+/// Asks for a store; `None` when there is nothing to store.
+pub(super) async fn ask(
+    control: &Control,
+    shared: &Arc<Shared>,
+    mut taken: Taken,
+    mode: Mode,
+    window: &Window,
+    told: &mut HashSet<Vec<u8>>,
+) -> Option<Asked> {
+    if shared.options.dry_run {
+        shared.plan(taken);
+        return None;
+    }
+    let Item::File(job) = taken.item_mut() else {
+        return None;
+    };
+    shared.start(job);
+    let Some(to) = FtpPath::new(job.to.clone()) else {
+        let error = TransferError::BadName {
+            name: show(&job.to),
+            why: "no command can carry it",
+        };
+        shared.fail(taken, &error);
+        return None;
+    };
+    if shared.options.no_clobber
+        && control
+            .send(Command::Mlst(Some(to.clone())))
+            .finish()
+            .await
+            .is_ok()
+    {
+        shared.skip(taken, "it exists");
+        return None;
+    }
+    let source = match FileSource::open(local(&job.from)).await {
+        Ok(source) => source,
+        Err(error) => {
+            let error = TransferError::local("read", &job.from, error);
+            shared.fail(taken, &error);
+            return None;
+        }
+    };
+    if job.facts.size != Some(source.size()) {
+        job.forget();
+        job.facts.size = Some(source.size());
+    }
+    let offset = shared.options.offset.unwrap_or(0).min(source.size());
+    let length = shared
+        .options
+        .length
+        .unwrap_or(u64::MAX)
+        .min(source.size() - offset);
+    // What is held, the server tells in wire offsets; the source's begin at the part's offset.
+    let held = if mode == Mode::Extended {
+        job.held.shift_up(offset)
+    } else {
+        None
+    }
+    .unwrap_or_default();
+    let whole: RangeSet = Range64::from_len(offset, length).into_iter().collect();
+    let mut ranges = whole;
+    for range in &held {
+        ranges.remove(range);
+    }
+    make_parents(control, shared, names::parent(&job.to), told);
+    let restart = (!held.is_empty() && mode == Mode::Extended)
+        .then(|| control.send(Command::Rest(Restart::Ranges(job.held.clone()))));
+    if length >= ANNOUNCED {
+        // A server that sees no use in it says so, and the store goes on.
+        drop(control.send(Command::Allo(length)));
+    }
+    let command = if shared.is_partial() {
+        Command::Esto(Esto::Adjusted { offset }, to)
+    } else {
+        Command::Stor(to)
+    };
+    let replies = control.send(command);
+    let under_way = window.enter(length);
+    Some(Asked {
+        taken,
+        source,
+        ranges,
+        base: offset,
+        rest: restart,
+        replies,
+        under_way,
+    })
+}
+
+/// Sends `MKD` for what is not known to be there, from the top; servers run commands in order, so
+/// nothing need be awaited.
+pub(crate) fn make_parents(
+    control: &Control,
+    shared: &Shared,
+    dir: &[u8],
+    told: &mut HashSet<Vec<u8>>,
+) {
+    let mut missing = Vec::new();
+    let mut at = dir;
+    while !at.is_empty() && at != b"/" && at != b"~" && !told.contains(at) && !shared.is_made(at) {
+        missing.push(at);
+        at = names::parent(at);
+    }
+    for dir in missing.into_iter().rev() {
+        if let Some(path) = FtpPath::new(dir.to_vec()) {
+            drop(control.send(Command::Mkd(path)));
+        }
+        told.insert(dir.to_vec());
+    }
+}
+
+/// Makes a directory at the server.
+pub(super) async fn make_dir(
+    control: &Control,
+    shared: &Arc<Shared>,
+    taken: Taken,
+    told: &mut HashSet<Vec<u8>>,
+) {
+    let Item::Dir(job) = taken.item() else { return };
+    if !shared.options.dry_run {
+        make_parents(control, shared, names::trim_slashes(&job.to), told);
+    }
+    if let Item::Dir(job) = taken.done() {
+        shared.note_dir(*job);
+    }
+}
+
+/// Reads the reply to `REST`; false when the server does not hold what it said it held.
+pub(super) async fn settle_rest(asked: &mut Asked) -> Result<bool, Stop> {
+    let Some(mut rest) = asked.rest.take() else {
+        return Ok(true);
+    };
+    match rest.finish().await {
+        Ok(_) => Ok(true),
+        Err(ControlError::Refused { .. }) => Ok(false),
+        Err(error) => Err(Stop::Lost(error.into())),
+    }
+}

@@ -1,0 +1,163 @@
+//! The server's word on each stored file, and what follows a good one: digests, times, modes.
+
+use std::sync::Arc;
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Command, Site};
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::Source as _;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use tokio::sync::mpsc;
+
+use crate::client::digest;
+use crate::control::Control;
+use crate::copy::Stop;
+use crate::copy::shared::{Shared, Success};
+use crate::error::{ControlError, TransferError};
+use crate::url::show;
+use crate::verify;
+
+use super::{Following, Sending, file, local, markers};
+
+/// Waits for the server's word on each file, and sends what follows a good one.
+pub(super) async fn confirm(
+    control: &Control,
+    shared: &Arc<Shared>,
+    mut sent: mpsc::Receiver<Sending>,
+    following: mpsc::Sender<Following>,
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<(), Stop> {
+    let mut ended = Ok(());
+    while let Some(file) = sent.recv().await {
+        match confirm_one(control, shared, file, algorithm).await {
+            Ok(next) => {
+                let _gone = following.send(next).await;
+            }
+            Err(None) => {}
+            Err(Some(stop)) => {
+                if !matches!(ended, Err(Stop::Lost(_))) {
+                    ended = Err(stop);
+                }
+            }
+        }
+    }
+    ended
+}
+
+/// Waits for the server's word on one file.
+pub(super) async fn confirm_one(
+    control: &Control,
+    shared: &Arc<Shared>,
+    sending: Sending,
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<Following, Option<Stop>> {
+    let Sending {
+        mut taken,
+        source,
+        base,
+        size,
+        mut replies,
+        ..
+    } = sending;
+    if let Err(error) = markers(&mut taken, &mut replies).await {
+        let lost = matches!(error, ControlError::Lost { .. });
+        let of_data = error.kind() == Some(FailureKind::DataChannel);
+        let error = error.into();
+        shared.fail(taken, &error);
+        return Err(match lost {
+            true => Some(Stop::Lost(error)),
+            false => of_data.then_some(Stop::Channel),
+        });
+    }
+    if source.unchanged().await.is_err() {
+        let error = TransferError::Changed {
+            path: show(&file(&taken).from),
+        };
+        shared.fail(taken, &error);
+        return Err(None);
+    }
+    let job = file(&taken);
+    let Some(to) = FtpPath::new(job.to.clone()) else {
+        return Err(None);
+    };
+    let checksum = algorithm.map(|algorithm| {
+        control.send(Command::Cksm {
+            algorithm: algorithm.name().to_owned(),
+            offset: base,
+            length: shared.is_partial().then_some(size),
+            path: to.clone(),
+        })
+    });
+    let mut meta = Vec::new();
+    if shared.options.preserve && !shared.is_partial() {
+        if let Some(mode) = job.facts.mode {
+            meta.push(control.send(Command::Site(Site::Chmod(mode, to.clone()))));
+        }
+        if let Some(time) = job.facts.time_val() {
+            meta.push(control.send(Command::Mfmt(time, to)));
+        }
+    }
+    let size = shared.expected(job).unwrap_or(size);
+    Ok(Following {
+        taken,
+        size,
+        checksum,
+        meta,
+    })
+}
+
+/// Reads what follows and ends the jobs.
+pub(super) async fn follow(
+    shared: &Arc<Shared>,
+    mut followed: mpsc::Receiver<Following>,
+    algorithm: Option<ChecksumAlgorithm>,
+) {
+    while let Some(next) = followed.recv().await {
+        settle_following(shared, next, algorithm).await;
+    }
+}
+
+pub(super) async fn settle_following(
+    shared: &Arc<Shared>,
+    next: Following,
+    algorithm: Option<ChecksumAlgorithm>,
+) {
+    let Following {
+        taken,
+        size,
+        checksum,
+        meta,
+    } = next;
+    let mut verified = None;
+    if let (Some(mut replies), Some(algorithm)) = (checksum, algorithm) {
+        let job = file(&taken);
+        let offset = shared.options.offset.unwrap_or(0);
+        let length = shared.is_partial().then_some(size);
+        let (remote, local) = tokio::join!(
+            digest(&mut replies),
+            verify::local(local(&job.from), algorithm, offset, length)
+        );
+        match (remote, local) {
+            (Ok(remote), Ok(local)) if remote == local => verified = Some((algorithm, local)),
+            (Ok(remote), Ok(local)) => {
+                let error =
+                    verify::mismatch(shared.name_destination(job), algorithm, &local, &remote);
+                return shared.fail(taken, &error);
+            }
+            (Err(error), _) => return shared.fail(taken, &error.into()),
+            (_, Err(error)) => return shared.fail(taken, &error),
+        }
+    }
+    for mut replies in meta {
+        if let Err(error) = replies.finish().await {
+            return shared.fail(taken, &error.into());
+        }
+    }
+    shared.succeed(
+        taken,
+        &Success {
+            bytes: size,
+            verified,
+        },
+    );
+}

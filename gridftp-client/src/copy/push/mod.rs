@@ -1,0 +1,289 @@
+//! Local to remote over one control connection: stores pipelined, data sent in their order.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use byte_ranges::RangeSet;
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Mode, Type};
+use ftp_wire::marker::Marker;
+use gridftp_data::{ErrorKind as DataErrorKind, SendPlan, Watch};
+use gridftp_dsi::types::ChecksumAlgorithm;
+use gridftp_dsi_posix::FileSource;
+use tokio::sync::mpsc;
+
+use crate::client::Client;
+use crate::control::{Control, Replies, Step};
+use crate::copy::Stop;
+use crate::copy::job::{FileJob, Item};
+use crate::copy::queue::Taken;
+use crate::copy::shared::Shared;
+use crate::copy::window::{COMMANDS, UnderWay, Window};
+use crate::error::{ControlError, TransferError};
+use crate::url::show;
+
+mod ask;
+mod confirm;
+mod stream;
+
+use self::ask::{ask, make_dir, settle_rest};
+use self::confirm::{confirm, follow};
+use self::stream::stream;
+
+pub(crate) use self::ask::make_parents;
+
+/// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
+const ANNOUNCED: u64 = 16 << 20;
+
+/// A store that was asked for.
+struct Asked {
+    taken: Taken,
+    source: FileSource,
+    /// Bytes of the source that are sent, in its own offsets.
+    ranges: RangeSet,
+    base: u64,
+    rest: Option<Replies>,
+    replies: Replies,
+    under_way: UnderWay,
+}
+
+/// A file whose data is out.
+struct Sending {
+    taken: Taken,
+    source: FileSource,
+    base: u64,
+    size: u64,
+    replies: Replies,
+    _under_way: UnderWay,
+}
+
+/// What follows a store that the server has confirmed.
+struct Following {
+    taken: Taken,
+    size: u64,
+    checksum: Option<Replies>,
+    /// Commands that set metadata.
+    meta: Vec<Replies>,
+}
+
+/// Copies from the queue until nothing is left.
+pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
+    let algorithm = shared.algorithm(&[client]).map_err(Stop::Fatal)?;
+    let mut told = HashSet::new();
+    while let Some(first) = shared.queue.next(|_| true).await {
+        let ended = match shared.mode(client) {
+            Mode::Extended => extended(client, shared, first, algorithm, &mut told).await,
+            _ => stream(client, shared, first, algorithm, &mut told).await,
+        };
+        match ended {
+            Ok(()) => {}
+            Err(Stop::Channel) => client.drop_channel(),
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(())
+}
+
+/// Copies over one MODE E channel as long as the next item fits its number of streams.
+async fn extended(
+    client: &mut Client,
+    shared: &Arc<Shared>,
+    first: Taken,
+    algorithm: Option<ChecksumAlgorithm>,
+    told: &mut HashSet<Vec<u8>>,
+) -> Result<(), Stop> {
+    if matches!(first.item(), Item::Dir(_)) {
+        // Needs no data channel, and may be all there is.
+        make_dir(&client.control, shared, first, told).await;
+        return Ok(());
+    }
+    let streams = shared.streams(first.item(), client.round_trip());
+    match client.set_up_push(streams).await {
+        Ok(()) => {}
+        Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
+            shared.fail(first, &error);
+            return Ok(());
+        }
+        Err(error) => return Err(Stop::Lost(error)),
+    }
+    let round_trip = client.round_trip();
+    let eager = client.state.eager;
+    let window = Window::default();
+    let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
+    let (sending, sent) = mpsc::channel(COMMANDS);
+    let (following, followed) = mpsc::channel(COMMANDS);
+    let Client {
+        control, channel, ..
+    } = client;
+    let channel = channel.get();
+    let control = &*control;
+    if !eager {
+        // No data may be on the way before its store is accepted, so the connections come first.
+        if let Err(cause) = channel.open(Mode::Extended, streams).await {
+            let site = control.site().to_string();
+            let error = TransferError::Data {
+                site,
+                path: "data channel".to_owned(),
+                cause,
+            };
+            shared.fail(first, &error);
+            return Err(Stop::Channel);
+        }
+    }
+    let feed = async {
+        let mut next = Some(first);
+        loop {
+            window.room().await;
+            let Ok(slot) = asked.reserve().await else {
+                return;
+            };
+            let taken = match next.take() {
+                Some(taken) => taken,
+                None => {
+                    let fits = |item: &Item| shared.fits(item, streams, round_trip);
+                    let Some(taken) = shared.queue.next(fits).await else {
+                        break;
+                    };
+                    taken
+                }
+            };
+            if matches!(taken.item(), Item::Dir(_)) {
+                make_dir(control, shared, taken, told).await;
+            } else if let Some(request) =
+                ask(control, shared, taken, Mode::Extended, &window, told).await
+            {
+                slot.send(request);
+            }
+        }
+        drop(asked);
+    };
+    let send = async {
+        while let Some(mut request) = asking.recv().await {
+            if !settle_rest(&mut request).await? {
+                let error = TransferError::Changed {
+                    path: show(&file(&request.taken).from),
+                };
+                shared.fail(request.taken, &error);
+                return Err(Stop::Channel);
+            }
+            if !eager {
+                match request.replies.next().await {
+                    Ok(Step::Preliminary(_)) => {}
+                    Ok(Step::Done(_)) => {
+                        let error = request
+                            .replies
+                            .misbehaved("the transfer ended before it began");
+                        shared.fail(request.taken, &error.into());
+                        return Err(Stop::Channel);
+                    }
+                    Err(error @ ControlError::Refused { .. }) => {
+                        let of_data = error.kind() == Some(FailureKind::DataChannel);
+                        shared.fail(request.taken, &error.into());
+                        if of_data {
+                            return Err(Stop::Channel);
+                        }
+                        continue;
+                    }
+                    Err(error) => {
+                        let error = error.into();
+                        shared.fail(request.taken, &error);
+                        return Err(Stop::Lost(error));
+                    }
+                }
+            }
+            let size = request.ranges.total();
+            let plan = SendPlan::new(Mode::Extended, Type::Image, request.ranges)
+                .parallelism(streams)
+                .base(request.base);
+            let watch = Watch::new();
+            let work = channel.send(&request.source, &plan, &watch);
+            let done = shared.watched(control, &watch, work).await;
+            if let Err(cause) = done {
+                let error = data_failed(control, &request.taken, cause);
+                let error = refine(&mut request.taken, &mut request.replies, error).await;
+                shared.fail(request.taken, &error);
+                return Err(Stop::Channel);
+            }
+            let base = request.base;
+            let file = Sending {
+                taken: request.taken,
+                source: request.source,
+                base,
+                size,
+                replies: request.replies,
+                _under_way: request.under_way,
+            };
+            // The other end is gone only when this whole future is.
+            let _gone = sending.send(file).await;
+        }
+        drop(sending);
+        Ok(())
+    };
+    let moved = async {
+        tokio::pin!(feed, send);
+        let mut feeding = true;
+        loop {
+            tokio::select! {
+                ended = &mut send => return ended,
+                () = &mut feed, if feeding => feeding = false,
+            }
+        }
+    };
+    let confirmed = confirm(control, shared, sent, following, algorithm);
+    let settled = follow(shared, followed, algorithm);
+    let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
+    moved.and(confirmed)
+}
+
+/// Reads replies to the end; restart markers say what the server holds.
+async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), ControlError> {
+    loop {
+        match replies.next().await? {
+            Step::Done(_) => return Ok(()),
+            Step::Preliminary(reply) => {
+                if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
+                    (Marker::from_reply(&reply), taken.item_mut())
+                {
+                    job.held.extend(&ranges);
+                }
+            }
+        }
+    }
+}
+
+/// Waits a moment for the server's own account of a failed transfer, which says more.
+async fn refine(taken: &mut Taken, replies: &mut Replies, error: TransferError) -> TransferError {
+    if matches!(error, TransferError::Local { .. }) {
+        return error;
+    }
+    match tokio::time::timeout(crate::copy::ACCOUNT, markers(taken, replies)).await {
+        Ok(Err(refused @ ControlError::Refused { .. })) => refused.into(),
+        Ok(_) | Err(_) => error,
+    }
+}
+
+fn data_failed(control: &Control, taken: &Taken, cause: gridftp_data::Error) -> TransferError {
+    let job = file(taken);
+    if cause.kind() == DataErrorKind::Storage {
+        return TransferError::local("read", &job.from, cause);
+    }
+    TransferError::Data {
+        site: control.site().to_string(),
+        path: show(&job.to),
+        cause,
+    }
+}
+
+fn file(taken: &Taken) -> &FileJob {
+    match taken.item() {
+        Item::File(job) => job,
+        Item::Dir(_) => unreachable!("directories are never asked to be stored"),
+    }
+}
+
+fn local(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}

@@ -1,0 +1,104 @@
+//! One file in MODE S, over a connection of its own.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ftp_wire::command::{BufferSide, Mode, Type};
+use gridftp_data::{SendPlan, Sent, Watch};
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use crate::client::Client;
+use crate::control::Step;
+use crate::copy::Stop;
+use crate::copy::job::Item;
+use crate::copy::queue::Taken;
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::error::{ControlError, TransferError};
+
+use super::ask::{ask, make_dir};
+use super::confirm::{confirm_one, settle_following};
+use super::{Sending, data_failed, refine};
+
+/// Copies one file over a connection of its own.
+pub(super) async fn stream(
+    client: &mut Client,
+    shared: &Arc<Shared>,
+    taken: Taken,
+    algorithm: Option<ChecksumAlgorithm>,
+    told: &mut HashSet<Vec<u8>>,
+) -> Result<(), Stop> {
+    if matches!(taken.item(), Item::Dir(_)) {
+        make_dir(&client.control, shared, taken, told).await;
+        return Ok(());
+    }
+    match client.set_up_stream(BufferSide::Receive).await {
+        Ok(()) => {}
+        Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
+            shared.fail(taken, &error);
+            return Ok(());
+        }
+        Err(error) => return Err(Stop::Lost(error)),
+    }
+    let window = Window::default();
+    let Client {
+        control, channel, ..
+    } = client;
+    let channel = channel.get();
+    let control = &*control;
+    let Some(mut asked) = ask(control, shared, taken, Mode::Stream, &window, told).await else {
+        return Err(Stop::Channel);
+    };
+    let size = asked.ranges.total();
+    let plan = SendPlan::new(Mode::Stream, Type::Image, asked.ranges.clone());
+    let watch = Watch::new();
+    let send = channel.send(&asked.source, &plan, &watch);
+    let work = async {
+        tokio::pin!(send);
+        tokio::select! {
+            sent = &mut send => Ok(sent),
+            first = asked.replies.next() => match first {
+                Ok(Step::Preliminary(_)) => Ok(send.await),
+                Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
+                Err(error) => Err(error),
+            },
+        }
+    };
+    let sent: gridftp_data::Result<Sent> = match shared.watched(control, &watch, work).await {
+        Ok(sent) => sent,
+        Err(error) => {
+            let lost = matches!(error, ControlError::Lost { .. });
+            let error = error.into();
+            shared.fail(asked.taken, &error);
+            return if lost {
+                Err(Stop::Lost(error))
+            } else {
+                Err(Stop::Channel)
+            };
+        }
+    };
+    if let Err(cause) = sent {
+        let unmade = !watch.is_open();
+        let mut error = data_failed(control, &asked.taken, cause);
+        if !unmade {
+            error = refine(&mut asked.taken, &mut asked.replies, error).await;
+        }
+        shared.fail(asked.taken, &error);
+        // Without a connection the server waits for one, and replies to nothing.
+        return Err(if unmade { Stop::Replace } else { Stop::Channel });
+    }
+    let sending = Sending {
+        taken: asked.taken,
+        source: asked.source,
+        base: asked.base,
+        size,
+        replies: asked.replies,
+        _under_way: asked.under_way,
+    };
+    match confirm_one(control, shared, sending, algorithm).await {
+        Ok(next) => settle_following(shared, next, algorithm).await,
+        Err(None) => {}
+        Err(Some(stop)) => return Err(stop),
+    }
+    Ok(())
+}

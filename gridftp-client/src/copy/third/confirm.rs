@@ -1,0 +1,205 @@
+//! Both servers' word on each file, and the check of the copy.
+
+use ftp_wire::command::{Command, Site};
+use ftp_wire::marker::Marker;
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use tokio::sync::mpsc;
+
+use super::{Moving, Pair};
+use crate::client::digest;
+use crate::control::{Control, Replies, Step};
+use crate::copy::job::{FileJob, Item};
+use crate::copy::queue::Taken;
+use crate::copy::shared::Success;
+use crate::copy::{ACCOUNT, Stop};
+use crate::error::{ControlError, TransferError};
+use crate::verify;
+
+impl Pair<'_> {
+    /// Waits for both servers' word on each file.
+    pub(super) async fn confirm(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
+        let mut ended = Ok(());
+        while let Some(mut file) = moved.recv().await {
+            match self.confirm_one(&mut file).await {
+                Ok(()) => self.settle(file.taken).await,
+                Err(error) => {
+                    let lost = is_lost(&error);
+                    self.shared.fail(file.taken, &error);
+                    // Whatever follows on these connections cannot be told apart any more.
+                    ended = Err(if lost {
+                        Stop::Lost(error)
+                    } else {
+                        Stop::Replace
+                    });
+                    moved.close();
+                }
+            }
+        }
+        ended
+    }
+
+    /// Waits for both ends, keeping what both say; one that failed gives the other a moment.
+    async fn confirm_one(&self, file: &mut Moving) -> Result<(), TransferError> {
+        let Moving {
+            taken,
+            retrieve,
+            store,
+            ..
+        } = file;
+        let stored = self.markers(taken, store);
+        let retrieved = async {
+            loop {
+                match retrieve.next().await {
+                    Ok(Step::Preliminary(_)) => {}
+                    Ok(Step::Done(_)) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        tokio::pin!(stored, retrieved);
+        let (source, destination) = tokio::select! {
+            source = &mut retrieved => match source {
+                Ok(()) => (Ok(()), stored.await),
+                Err(error) => (Err(error), tokio::time::timeout(ACCOUNT, stored).await.unwrap_or(Ok(()))),
+            },
+            destination = &mut stored => match destination {
+                Ok(()) => (retrieved.await, Ok(())),
+                Err(error) => (tokio::time::timeout(ACCOUNT, retrieved).await.unwrap_or(Ok(())), Err(error)),
+            },
+        };
+        match (source, destination) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error.into()),
+            (Err(source), Err(destination)) => Err(TransferError::Both {
+                source: Box::new(source.into()),
+                destination: Box::new(destination.into()),
+            }),
+        }
+    }
+
+    async fn markers(&self, taken: &mut Taken, store: &mut Replies) -> Result<(), ControlError> {
+        let mut counted = 0;
+        loop {
+            let reply = match store.next().await? {
+                Step::Done(_) => break,
+                Step::Preliminary(reply) => reply,
+            };
+            match Marker::from_reply(&reply) {
+                Some(Ok(Marker::Restart(ranges))) => {
+                    if let Item::File(job) = taken.item_mut() {
+                        job.held.extend(&ranges);
+                    }
+                }
+                Some(Ok(Marker::Perf(perf))) => {
+                    self.shared.totals.moved(perf.bytes.saturating_sub(counted));
+                    counted = counted.max(perf.bytes);
+                    self.source.moved();
+                }
+                _ => {}
+            }
+        }
+        if let Item::File(job) = taken.item() {
+            let bytes = self.shared.expected(job).unwrap_or(counted);
+            self.shared.totals.moved(bytes.saturating_sub(counted));
+        }
+        Ok(())
+    }
+
+    /// Checks a copy and gives it its times and modes.
+    async fn settle(&self, taken: Taken) {
+        let shared = self.shared;
+        let Item::File(job) = taken.item() else {
+            return;
+        };
+        match self.check(job).await {
+            Ok(verified) => {
+                let bytes = shared.expected(job).unwrap_or(0);
+                shared.succeed(taken, &Success { bytes, verified });
+            }
+            Err(error) => shared.fail(taken, &error),
+        }
+    }
+
+    async fn check(
+        &self,
+        job: &FileJob,
+    ) -> Result<Option<(ChecksumAlgorithm, String)>, TransferError> {
+        let shared = self.shared;
+        let mut verified = None;
+        let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
+        else {
+            return Ok(None);
+        };
+        if let Some(algorithm) = self.algorithm {
+            let offset = shared.options.offset.unwrap_or(0);
+            let length = if shared.is_partial() {
+                shared.expected(job)
+            } else {
+                None
+            };
+            let ask = |control: &Control, path: FtpPath| {
+                let algorithm = algorithm.name().to_owned();
+                control.send(Command::Cksm {
+                    algorithm,
+                    offset,
+                    length,
+                    path,
+                })
+            };
+            let (mut at_source, mut at_copy) =
+                (ask(self.source, from), ask(self.destination, to.clone()));
+            let (source, copy) = tokio::try_join!(digest(&mut at_source), digest(&mut at_copy))?;
+            if source != copy {
+                return Err(verify::mismatch(
+                    shared.name_destination(job),
+                    algorithm,
+                    &source,
+                    &copy,
+                ));
+            }
+            verified = Some((algorithm, source));
+        } else if let (Some(expected), false) = (job.facts.size, shared.is_partial()) {
+            let got = self
+                .destination
+                .send(Command::Size(to.clone()))
+                .finish()
+                .await;
+            if let Some(got) = got.ok().as_ref().and_then(crate::client::number)
+                && got != expected
+            {
+                return Err(TransferError::Size {
+                    path: shared.name_source(job),
+                    expected,
+                    got,
+                });
+            }
+        }
+        if shared.options.preserve && !shared.is_partial() {
+            if let Some(mode) = job.facts.mode {
+                self.destination
+                    .send(Command::Site(Site::Chmod(mode, to.clone())))
+                    .finish()
+                    .await?;
+            }
+            if let Some(time) = job.facts.time_val() {
+                self.destination
+                    .send(Command::Mfmt(time, to))
+                    .finish()
+                    .await?;
+            }
+        }
+        Ok(verified)
+    }
+}
+
+fn is_lost(error: &TransferError) -> bool {
+    match error {
+        TransferError::Control(error) => matches!(error, ControlError::Lost { .. }),
+        TransferError::Both {
+            source,
+            destination,
+        } => is_lost(source) || is_lost(destination),
+        _ => false,
+    }
+}
