@@ -27,7 +27,7 @@ pub(crate) async fn run(
     config: Config,
     file: Option<PathBuf>,
     flags: Options,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     warn(&config);
     match config.backend {
@@ -53,7 +53,7 @@ async fn serve<D: Dsi>(
     dsi: D,
     file: Option<PathBuf>,
     flags: Options,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     let wanted = config.listen.first().copied();
     let server = Server::bind(config, dsi).with_context(|| match wanted {

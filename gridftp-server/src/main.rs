@@ -65,9 +65,11 @@ fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(daemon::run(config, file, flags, |address| {
+    let ready = |address| {
         println!("listening on {address}");
         // Nobody waits for the line when standard output is closed.
         drop(std::io::stdout().flush());
-    }))
+    };
+    // On a worker rather than here: what is accepted stays on the thread that accepted it.
+    runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await })?
 }

@@ -250,21 +250,13 @@ impl<D: Dsi> Session<D> {
         self.unsent() > 0 && self.took.elapsed() > SEND_DEADLINE
     }
 
-    /// Looks at everything a session can wait for, the work that runs first.
+    /// Looks at everything a session can wait for, and sends when nothing else is left to do.
     fn poll_wake(
         &mut self,
         cx: &mut Context<'_>,
         timer: Pin<&mut Sleep>,
         drained: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Poll<Wake> {
-        let was_full = self.unsent() >= BACKLOG;
-        if self.poll_send(cx).is_err() {
-            (self.deaf, self.mute) = (true, true);
-            return Poll::Ready(Wake::Lost);
-        }
-        if was_full && self.unsent() < BACKLOG {
-            return Poll::Ready(Wake::Sent);
-        }
         // Before the work: the loss of the client is known before its upload's end is taken for complete.
         if let Poll::Ready(wake) = self.poll_read(cx) {
             return Poll::Ready(wake);
@@ -278,6 +270,15 @@ impl<D: Dsi> Session<D> {
         }
         if self.place.poll_give_way(cx).is_ready() {
             return Poll::Ready(Wake::GiveWay);
+        }
+        // Last, before sleeping: replies of all that could be done at once leave in one piece.
+        let was_full = self.unsent() >= BACKLOG;
+        if self.poll_send(cx).is_err() {
+            (self.deaf, self.mute) = (true, true);
+            return Poll::Ready(Wake::Lost);
+        }
+        if was_full && self.unsent() < BACKLOG {
+            return Poll::Ready(Wake::Sent);
         }
         self.poll_timer(cx, timer)
     }
