@@ -33,6 +33,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/file", 2, Plugin),
     ("drivers/log", 2, Plugin),
     ("drivers/tcp", 2, Plugin),
+    ("drivers/timeout", 2, Plugin),
     ("crates/data", 3, Other),
     ("crates/xio", 3, Other),
     ("gridftp-client", 4, Other),
