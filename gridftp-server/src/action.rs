@@ -88,9 +88,7 @@ impl<D: Dsi> Desk<D> {
             }
             Action::Names(action) => self.names(action, sender, cancelled),
             Action::DropData => {
-                if let Some(side) = &mut self.side {
-                    side.drop_data();
-                }
+                self.drop_data();
                 return None;
             }
             Action::Annotate { key, value } => {
@@ -109,6 +107,13 @@ impl<D: Dsi> Desk<D> {
             events,
             cancel: Some(cancel),
         })
+    }
+
+    /// Closes the data side, listener included.
+    pub(crate) fn drop_data(&mut self) {
+        if let Some(side) = &mut self.side {
+            side.drop_data();
+        }
     }
 
     /// The data side, made when it is first needed or when the last one was lost.

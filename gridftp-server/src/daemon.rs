@@ -30,6 +30,8 @@ pub(crate) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     warn(&config);
+    let mut config = config;
+    config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
     match config.backend {
         Backend::Null => serve(config, Null::default(), file, flags, ready).await,
         _ => {
@@ -108,7 +110,7 @@ async fn reload<D: Dsi>(
         });
         match read.await {
             Ok(Ok(policy)) => {
-                control.set_policy(Arc::new(policy));
+                control.set_policy(Arc::new(within_descriptors(policy)));
                 tracing::info!(
                     "configuration read again: limits and accounts hold for new sessions"
                 );
@@ -119,6 +121,39 @@ async fn reload<D: Dsi>(
             Err(error) => tracing::error!(%error, "configuration kept as it was"),
         }
     }
+}
+
+/// Raises the limit of open descriptors as far as it goes, and the sessions no further than it carries: refusing with
+/// 421 is better than failing in the middle of a transfer.
+fn within_descriptors(mut policy: Policy) -> Policy {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// For the listener, the log, the runtime and the tree.
+    const OURS: u64 = 32;
+    /// Control connection, data port or connections, file.
+    const PER_SESSION: u64 = 4;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let descriptors = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    if let Some(descriptors) = descriptors {
+        let most = usize::try_from(descriptors.saturating_sub(OURS) / PER_SESSION)
+            .unwrap_or(usize::MAX)
+            .max(1);
+        if policy.max_sessions > most {
+            tracing::warn!(
+                descriptors,
+                max_sessions = most,
+                "too few descriptors for as many sessions as configured"
+            );
+            policy.max_sessions = most;
+        }
+    }
+    policy
 }
 
 fn warn(config: &Config) {

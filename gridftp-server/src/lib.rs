@@ -42,6 +42,7 @@ pub mod config;
 mod control;
 mod data;
 mod error;
+mod glob;
 mod listing;
 pub mod log;
 pub mod manual;

@@ -9,6 +9,7 @@ use ftp_wire::facts::{Entry, EntryKind, Fact, TimeVal, safe_name};
 use gridftp_data::Chunks;
 use gridftp_dsi::{Dsi, DsiPath, Error, ErrorKind, Kind, Listing, Result, Stat, User};
 
+use crate::glob;
 use crate::owners::Owners;
 
 /// Bytes of directory paths that a recursive listing may hold back; beyond it the listing fails.
@@ -29,6 +30,8 @@ pub(crate) struct Lister<'a, D: Dsi> {
     backlog_bytes: usize,
     /// Directories seen, when links are followed: a loop of links ends at one of them.
     seen: HashSet<(u64, u64)>,
+    /// What names must match, where the last component of the path is a pattern and no name.
+    pattern: Option<Vec<u8>>,
 }
 
 /// The directory being read, and what its entries' names begin with.
@@ -67,8 +70,22 @@ impl<'a, D: Dsi> Lister<'a, D> {
             backlog: Vec::new(),
             backlog_bytes: 0,
             seen: HashSet::new(),
+            pattern: None,
         };
-        let stat = dsi.stat(user, path).await?;
+        let stat = match dsi.stat(user, path).await {
+            Err(error) if error.kind() == ErrorKind::NotFound && lister.is_matching(path) => {
+                let parent = path.parent().unwrap_or_else(DsiPath::root);
+                let listing = dsi.list(user, &parent).await?;
+                lister.pattern = Some(path.name().to_vec());
+                lister.open = Some(Open {
+                    listing,
+                    path: parent,
+                    prefix: Vec::new(),
+                });
+                return Ok(lister);
+            }
+            stat => stat?,
+        };
         if stat.kind == Kind::Directory {
             lister.begin(path, &stat).await?;
         } else {
@@ -77,6 +94,11 @@ impl<'a, D: Dsi> Lister<'a, D> {
             lister.head = head;
         }
         Ok(lister)
+    }
+
+    /// Whether a path that does not exist is taken for a pattern; machine listings take none.
+    fn is_matching(&self, path: &DsiPath) -> bool {
+        matches!(self.form, ListForm::Long | ListForm::Names) && glob::is_pattern(path.name())
     }
 
     /// Opens the directory asked for, and prints its own line and its parent's where the form has them.
@@ -178,6 +200,13 @@ impl<'a, D: Dsi> Lister<'a, D> {
 
     /// Prints one entry, and keeps it for later when it is a directory to go into.
     fn one(&mut self, stat: &Stat, open: &Open<D::Listing>, lines: &mut Vec<u8>) -> Result<()> {
+        if self
+            .pattern
+            .as_ref()
+            .is_some_and(|pattern| !glob::matches(pattern, &stat.name))
+        {
+            return Ok(());
+        }
         let mut name = open.prefix.clone();
         if !name.is_empty() {
             name.push(b'/');

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use ftp_proto::server::{Ending, Input, Output, ServerSession};
-use ftp_proto::types::{Action, Event};
+use ftp_proto::types::{Action, Event, Outcome};
 use ftp_wire::line::LineSplitter;
 use gridftp_dsi::Dsi;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
@@ -56,7 +56,10 @@ pub(crate) struct Session<D: Dsi> {
     /// Set once nothing more can be sent.
     mute: bool,
     draining: bool,
+    /// When the machine wants to be woken.
     deadline: Option<Instant>,
+    /// When a data port that no transfer has used yet is closed, so that the range does not run dry.
+    port_until: Option<Instant>,
 }
 
 /// What a session wakes up for.
@@ -98,6 +101,7 @@ impl<D: Dsi> Session<D> {
             mute: false,
             draining: false,
             deadline: None,
+            port_until: None,
         }
     }
 
@@ -146,7 +150,13 @@ impl<D: Dsi> Session<D> {
                         return Some(ending);
                     }
                 }
-                Wake::Deadline => self.machine.handle(now, Input::Timeout),
+                Wake::Deadline => {
+                    if self.port_until.is_some_and(|until| until <= now) {
+                        self.port_until = None;
+                        self.desk.drop_data();
+                    }
+                    self.machine.handle(now, Input::Timeout);
+                }
                 Wake::Drain => self.machine.handle(now, Input::Drain),
                 Wake::GiveWay => return None,
             }
@@ -195,6 +205,12 @@ impl<D: Dsi> Session<D> {
                     }
                 }
                 Output::Action(ticket, action) => {
+                    if matches!(
+                        action,
+                        Action::Transfer(_) | Action::Connect(_) | Action::Listen { .. }
+                    ) {
+                        self.port_until = None;
+                    }
                     if let Some(running) = self.desk.start(ticket, action) {
                         self.running = Some(running);
                     }
@@ -230,6 +246,9 @@ impl<D: Dsi> Session<D> {
             );
             self.desk.who = Some(who);
             self.place.settle();
+        }
+        if matches!(finished.outcome, Outcome::Listening(_)) {
+            self.port_until = Some(now + self.desk.policy.connect_timeout);
         }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));
@@ -353,14 +372,14 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Waits for the machine's deadline, or for the client to take its replies.
+    /// Waits for the machine's deadline, for the client to take its replies, or for an unused port to expire.
     fn poll_timer(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Wake> {
         let stuck = (self.unsent() > 0).then(|| self.took + SEND_DEADLINE);
-        let due = match (self.deadline, stuck) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(due), None) | (None, Some(due)) => due,
-            (None, None) => return Poll::Pending,
-        };
+        let due = [self.deadline, stuck, self.port_until]
+            .into_iter()
+            .flatten()
+            .min();
+        let Some(due) = due else { return Poll::Pending };
         // Deadlines mostly move on; a timer set too early wakes the session once, for nothing.
         if timer.deadline().into_std() > due || timer.is_elapsed() {
             timer.as_mut().reset(due.into());

@@ -247,6 +247,34 @@ fn a_range_of_one_port_serves_one_transfer_after_another() {
 }
 
 #[test]
+fn a_port_that_nobody_uses_goes_back_to_the_range() {
+    for _ in 0..20 {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let server = TestServer::with(|o| {
+            o.data_ports = PortRange::new(port, port);
+            o.connect_timeout = Some(1);
+        });
+        let (mut idle, mut other) = (server.login(), server.login());
+        if idle.cmd("PASV").code == 425 {
+            continue;
+        }
+        let start = Instant::now();
+        while other.cmd("PASV").code != 227 {
+            assert!(start.elapsed() < PATIENCE, "the port is never free again");
+        }
+        server.put("f", "x");
+        idle.ok("RETR f", 425);
+        idle.ok("NOOP", 200);
+        return;
+    }
+    panic!("no port stayed free");
+}
+
+#[test]
 fn the_advertised_address_is_told_to_clients() {
     let server = TestServer::with(|o| o.advertise = Some("203.0.113.9".parse().unwrap()));
     let mut ftp = server.login();

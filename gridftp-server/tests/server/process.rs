@@ -182,6 +182,57 @@ fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
 }
 
 #[test]
+fn with_few_descriptors_sessions_are_refused_and_none_fails() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("f"), "x").unwrap();
+    let mut child = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 128 && exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_gridftp-server"),
+        ])
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--anonymous",
+            "ro",
+            "--root",
+        ])
+        .arg(root.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .trim_end()
+        .strip_prefix("listening on ")
+        .expect(&line)
+        .parse()
+        .unwrap();
+    let daemon = Daemon { child, address };
+    let mut sessions = Vec::new();
+    let refused = loop {
+        let mut ftp = Ftp::silent(std::net::TcpStream::connect(daemon.address).unwrap());
+        match ftp.reply().code {
+            220 => sessions.push(ftp),
+            code => break code,
+        }
+        assert!(sessions.len() < 128);
+    };
+    assert_eq!(refused, 421);
+    for ftp in &mut sessions {
+        ftp.login("anonymous", "x");
+        assert_eq!(ftp.fetch("f"), b"x");
+    }
+}
+
+#[test]
 fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("gridftp.toml");

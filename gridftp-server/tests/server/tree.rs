@@ -160,6 +160,35 @@ fn listings_show_the_same_directory_in_every_form() {
 }
 
 #[test]
+fn patterns_list_what_they_match_in_one_directory() {
+    let server = TestServer::new();
+    fs::create_dir(server.root.join("d")).unwrap();
+    for name in ["d/a.txt", "d/b.txt", "d/c.bin", "d/[x].txt"] {
+        server.put(name, name);
+    }
+    let mut ftp = server.login();
+    let sorted = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        sorted(ftp.get("NLST d/*.txt")),
+        ["[x].txt", "a.txt", "b.txt"]
+    );
+    assert_eq!(sorted(ftp.get("NLST d/[ab].*")), ["a.txt", "b.txt"]);
+    assert_eq!(
+        sorted(ftp.get("NLST d/[x].txt")),
+        ["[x].txt"],
+        "a name that exists is no pattern"
+    );
+    assert_eq!(ftp.get("LIST d/*.none"), b"");
+    ftp.pasv();
+    ftp.ok("NLST */*", 550);
+}
+
+#[test]
 fn a_name_with_a_line_feed_cannot_forge_an_entry() {
     let server = TestServer::new();
     server.put("a\r\nType=file; forged", "");
