@@ -70,7 +70,8 @@ fn what_is_no_plan_is_refused() {
         ("tcp:=1", ErrorKind::BadOption),
         ("tcp\0", ErrorKind::BadPlan),
     ] {
-        assert_eq!(text.parse::<Plan>().unwrap_err().kind(), kind, "{text:?}");
+        let error = text.parse::<Plan>().unwrap_err();
+        assert_eq!(error.kind(), kind, "{text:?}");
     }
 }
 
@@ -90,4 +91,19 @@ fn a_string_from_a_peer_costs_little() {
             .to_string()
             .contains("longer than 4096 bytes")
     );
+}
+
+#[test]
+fn an_error_repeats_no_control_character() {
+    for text in [
+        "a\r\nb",
+        "tcp:\r\n",
+        "tcp:\u{1b}[31m=1",
+        "tcp:a=%\r\n",
+        "tcp\n:",
+        "tcp:a=1;a\n",
+    ] {
+        let error = text.parse::<Plan>().unwrap_err().to_string();
+        assert!(!error.chars().any(char::is_control), "{error:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! What TCP options do to the socket, read back from the kernel.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
 
 use rustix::net::sockopt;
@@ -21,19 +22,15 @@ async fn pair(tcp: &Tcp) -> (TcpHandle, TcpHandle) {
     (near.unwrap(), far.unwrap().open().await.unwrap())
 }
 
-/// A range of a few free ports, so that tests on the same machine do not meet.
+/// A range of a few free ports, below those that the kernel hands out, so that nobody who asks
+/// for any port gets one of them in the meantime.
 fn some_ports(count: u16) -> PortRange {
+    let free = |port| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     loop {
-        let probe = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let low = probe.local_addr().unwrap().port();
-        let Some(range) = low
-            .checked_add(count - 1)
-            .and_then(|high| PortRange::new(low, high))
-        else {
-            continue;
-        };
-        drop(probe);
-        let free = |port| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        // Each state is drawn anew by the standard library, so no two tests begin alike.
+        let drawn = RandomState::new().hash_one(count) % 20_000;
+        let low = 10_000 + u16::try_from(drawn).expect("it is below 20,000");
+        let range = PortRange::new(low, low + count - 1).expect("low is above 0");
         if (range.low()..=range.high()).all(free) {
             return range;
         }

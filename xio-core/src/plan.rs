@@ -130,17 +130,17 @@ impl Entry {
         }
         for part in text.split(';') {
             let Some((key, raw)) = part.split_once('=') else {
-                return Err(self.blame(format!("`{part}` is not of the form key=value")));
+                return Err(self.blame(format!("{part:?} is not of the form key=value")));
             };
             if !is_name(key) {
-                return Err(self.blame(format!("`{key}` is no option name")));
+                return Err(self.blame(format!("{key:?} is no option name")));
             }
             if self.options.iter().any(|(known, _)| known == key) {
                 return Err(self.blame(format!("option {key} is given twice")));
             }
             let Some(value) = percent::decode(raw) else {
                 return Err(self.blame(format!(
-                    "option {key}: a % in `{raw}` is not followed by two hex digits of UTF-8"
+                    "option {key}: a % in {raw:?} is not followed by two hex digits of UTF-8"
                 )));
             };
             self.options.push((key.to_owned(), value));
@@ -208,7 +208,7 @@ impl FromStr for Entry {
         match text.split_once(':') {
             None => Self::new(text),
             Some((driver, "")) => Err(bad_plan(format!(
-                "`{driver}:` has no options after the colon"
+                "{driver:?} has no options after its colon"
             ))),
             Some((driver, options)) => Self::new(driver)?.with_options(options),
         }
