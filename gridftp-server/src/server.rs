@@ -269,7 +269,11 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         &system.nodename().to_string_lossy(),
         env!("CARGO_PKG_VERSION"),
     );
-    settings.dsi = Some(capabilities.name.to_owned());
+    settings.dsi = Some(format!(
+        "{}-{}",
+        capabilities.name,
+        env!("CARGO_PKG_VERSION")
+    ));
     settings.checksums = capabilities
         .checksums
         .iter()
