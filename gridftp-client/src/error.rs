@@ -356,6 +356,22 @@ impl TransferError {
         }
     }
 
+    /// Says whether trying again may help when this came in the middle of a transfer: the command
+    /// had been accepted, so a refusal that names no cause is that of a connection that broke.
+    pub(crate) fn is_transient_midway(&self) -> bool {
+        match self {
+            Self::Control(ControlError::Refused { reply, .. }) => match FailureKind::of(reply) {
+                FailureKind::Unsupported | FailureKind::Sequence | FailureKind::Failed => true,
+                kind => kind.is_transient(),
+            },
+            Self::Both {
+                source,
+                destination,
+            } => source.is_transient_midway() && destination.is_transient_midway(),
+            error => error.is_transient(),
+        }
+    }
+
     /// Says what class of failure this is, for an exit status.
     pub fn class(&self) -> Class {
         match self {

@@ -1,5 +1,6 @@
 //! Copies: many files over several connections, each pipelined, retried and checked.
 
+mod alarm;
 mod dirs;
 mod engine;
 mod job;

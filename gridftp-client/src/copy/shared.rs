@@ -211,7 +211,16 @@ impl Shared {
     }
 
     /// Notes a failed attempt; the job is tried again after a pause when that may help.
-    pub(crate) fn fail(&self, mut taken: Taken, error: &TransferError) {
+    pub(crate) fn fail(&self, taken: Taken, error: &TransferError) {
+        self.settle_failure(taken, error, error.is_transient());
+    }
+
+    /// As [`fail`](Self::fail), when data was on its way already.
+    pub(crate) fn fail_midway(&self, taken: Taken, error: &TransferError) {
+        self.settle_failure(taken, error, error.is_transient_midway());
+    }
+
+    fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
         let (name, failures) = match taken.item_mut() {
             Item::File(job) => {
                 job.failures += 1;
@@ -230,7 +239,7 @@ impl Shared {
                 (self.describe(self.source.as_ref(), &job.from), job.failures)
             }
         };
-        if error.is_transient() && failures <= self.options.retries {
+        if again && failures <= self.options.retries {
             self.observer.event(&Event::Retrying {
                 source: &name,
                 error,

@@ -223,7 +223,7 @@ impl Mover<'_> {
         // The same open file goes on at the next attempt.
         job.sink = Some(sink);
         job.changed = false;
-        shared.fail(asked.taken, &error);
+        shared.fail_midway(asked.taken, &error);
         Err(broken.then_some(Stop::Channel))
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use crate::client::digest;
 use crate::control::Control;
 use crate::copy::Stop;
+use crate::copy::alarm::Alarm;
 use crate::copy::shared::{Shared, Success};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
@@ -26,15 +27,18 @@ pub(super) async fn confirm(
     mut sent: mpsc::Receiver<Sending>,
     following: mpsc::Sender<Following>,
     algorithm: Option<ChecksumAlgorithm>,
+    eager: bool,
+    alarm: &Alarm,
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(file) = sent.recv().await {
-        match confirm_one(control, shared, file, algorithm).await {
+        match confirm_one(control, shared, file, algorithm, eager).await {
             Ok(next) => {
                 let _gone = following.send(next).await;
             }
             Err(None) => {}
             Err(Some(stop)) => {
+                alarm.ring();
                 if !matches!(ended, Err(Stop::Lost(_))) {
                     ended = Err(stop);
                 }
@@ -50,6 +54,7 @@ pub(super) async fn confirm_one(
     shared: &Arc<Shared>,
     sending: Sending,
     algorithm: Option<ChecksumAlgorithm>,
+    eager: bool,
 ) -> Result<Following, Option<Stop>> {
     let Sending {
         mut taken,
@@ -61,9 +66,10 @@ pub(super) async fn confirm_one(
     } = sending;
     if let Err(error) = markers(&mut taken, &mut replies).await {
         let lost = matches!(error, ControlError::Lost { .. });
-        let of_data = error.kind() == Some(FailureKind::DataChannel);
+        // A server that is sent its data unasked keeps the connections; any other drops them.
+        let of_data = !eager || error.kind() == Some(FailureKind::DataChannel);
         let error = error.into();
-        shared.fail(taken, &error);
+        shared.fail_midway(taken, &error);
         return Err(match lost {
             true => Some(Stop::Lost(error)),
             false => of_data.then_some(Stop::Channel),

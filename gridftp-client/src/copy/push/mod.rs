@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
+use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
@@ -133,6 +134,7 @@ async fn extended(
             return Err(Stop::Channel);
         }
     }
+    let alarm = Alarm::default();
     let feed = async {
         let mut next = Some(first);
         loop {
@@ -204,7 +206,7 @@ async fn extended(
             if let Err(cause) = done {
                 let error = data_failed(control, &request.taken, cause);
                 let error = refine(&mut request.taken, &mut request.replies, error).await;
-                shared.fail(request.taken, &error);
+                shared.fail_midway(request.taken, &error);
                 return Err(Stop::Channel);
             }
             let base = request.base;
@@ -228,11 +230,12 @@ async fn extended(
         loop {
             tokio::select! {
                 ended = &mut send => return ended,
+                () = alarm.rung() => return Err(Stop::Channel),
                 () = &mut feed, if feeding => feeding = false,
             }
         }
     };
-    let confirmed = confirm(control, shared, sent, following, algorithm);
+    let confirmed = confirm(control, shared, sent, following, algorithm, eager, &alarm);
     let settled = follow(shared, followed, algorithm);
     let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
     moved.and(confirmed)

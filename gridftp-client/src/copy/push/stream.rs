@@ -83,7 +83,7 @@ pub(super) async fn stream(
         if !unmade {
             error = refine(&mut asked.taken, &mut asked.replies, error).await;
         }
-        shared.fail(asked.taken, &error);
+        shared.fail_midway(asked.taken, &error);
         // Without a connection the server waits for one, and replies to nothing.
         return Err(if unmade { Stop::Replace } else { Stop::Channel });
     }
@@ -95,7 +95,7 @@ pub(super) async fn stream(
         replies: asked.replies,
         _under_way: asked.under_way,
     };
-    match confirm_one(control, shared, sending, algorithm).await {
+    match confirm_one(control, shared, sending, algorithm, false).await {
         Ok(next) => settle_following(shared, next, algorithm).await,
         Err(None) => {}
         Err(Some(stop)) => return Err(stop),

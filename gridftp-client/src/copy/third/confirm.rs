@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use super::{Moving, Pair};
 use crate::client::digest;
 use crate::control::{Control, Replies, Step};
+use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Success;
@@ -18,14 +19,19 @@ use crate::verify;
 
 impl Pair<'_> {
     /// Waits for both servers' word on each file.
-    pub(super) async fn confirm(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
+    pub(super) async fn confirm(
+        &self,
+        mut moved: mpsc::Receiver<Moving>,
+        alarm: &Alarm,
+    ) -> Result<(), Stop> {
         let mut ended = Ok(());
         while let Some(mut file) = moved.recv().await {
             match self.confirm_one(&mut file).await {
                 Ok(()) => self.settle(file.taken).await,
                 Err(error) => {
                     let lost = is_lost(&error);
-                    self.shared.fail(file.taken, &error);
+                    self.shared.fail_midway(file.taken, &error);
+                    alarm.ring();
                     // Whatever follows on these connections cannot be told apart any more.
                     ended = Err(if lost {
                         Stop::Lost(error)

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
+use crate::copy::alarm::Alarm;
 use crate::copy::job::Item;
 use crate::copy::pull;
 use crate::copy::push::make_parents;
@@ -173,6 +174,7 @@ impl Pair<'_> {
         let shared = self.shared;
         let round_trip = self.source.round_trip().max(self.destination.round_trip());
         let window = Window::default();
+        let alarm = Alarm::default();
         let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
         let (moving, moved) = mpsc::channel::<Moving>(COMMANDS);
         // Where nothing is pipelined, the next file is asked for when the last one was accepted.
@@ -224,11 +226,12 @@ impl Pair<'_> {
             loop {
                 tokio::select! {
                     ended = &mut pass => return ended,
+                    () = alarm.rung() => return Err(Stop::Replace),
                     () = &mut feed, if feeding => feeding = false,
                 }
             }
         };
-        let (passed, confirmed) = tokio::join!(passed, self.confirm(moved));
+        let (passed, confirmed) = tokio::join!(passed, self.confirm(moved, &alarm));
         passed.and(confirmed)
     }
 
