@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use byte_ranges::RangeSet;
 use bytes::Bytes;
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{Error as StorageError, Sink, Source, WriteModel};
@@ -151,7 +150,7 @@ impl DataChannel {
         }
         let mut used = self.open_to_send(plan, watch).await?;
         let Options { stall, block, .. } = self.options;
-        let look = || Look::At(watch.bytes(), Wait::Send);
+        let look = || Look::At(watch.bytes(), watch.sending());
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
@@ -181,17 +180,17 @@ impl DataChannel {
     ) -> Result<Sent> {
         let mut used = self.open_to_send(plan, watch).await?;
         let stall = self.options.stall;
-        let look = || match watch.is_patient() {
-            true => Look::Patient,
+        let look = || match watch.is_local() {
+            true => Look::Local,
             false => Look::At(watch.bytes(), Wait::Send),
         };
         if plan.mode == Mode::Extended {
             let streams = used.streams();
-            let work = send::extended_chunks(&mut used.idle.conns, streams, chunks, watch);
+            let work = send::extended_chunks(&mut used.idle.conns, streams, chunks, stall, watch);
             unless_stalled(stall, look, work).await?;
         } else {
             let conn = used.only()?;
-            unless_stalled(stall, look, send::plain_chunks(conn, chunks, watch)).await?;
+            unless_stalled(stall, look, send::plain_chunks(conn, chunks, stall, watch)).await?;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -218,13 +217,11 @@ impl DataChannel {
             let mut into = TextInto::new(sink, start, text);
             let mut received = self.receive_chunks(&mut into, plan, watch).await?;
             received.end = into.end_offset();
-            if text {
-                received.ranges = RangeSet::new();
-            }
             return Ok(received);
         }
         let write = |offset: u64, data| sink.write_at(offset.saturating_add(plan.base), data);
-        self.receive_with(write, true, plan, watch).await
+        self.receive_with(write, true, plan, watch).await?;
+        Ok(received(plan, watch))
     }
 
     /// Receives bytes in order, however they come: a listing, standard output.
@@ -246,6 +243,7 @@ impl DataChannel {
             plan.start
         };
         let order = InOrder::new(start);
+        let stall = self.options.stall;
         let moved = async {
             let done = self
                 .receive_with(|offset, data| order.write(offset, data), false, plan, watch)
@@ -253,8 +251,11 @@ impl DataChannel {
             order.complete();
             done
         };
-        let (received, ()) = tokio::try_join!(moved, order.drain(consumer, watch))?;
-        Ok(received)
+        // Offsets of text on the wire are no places in the file, so there is nothing to account for.
+        let account = plan.ty != Type::Ascii;
+        let taken = order.drain(consumer, stall, watch, account);
+        tokio::try_join!(moved, taken)?;
+        Ok(received(plan, watch))
     }
 
     /// Takes one MODE E transfer off the connections and forgets it.
@@ -268,16 +269,17 @@ impl DataChannel {
     /// As the type says.
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
         self.receive_with(|_, _| std::future::ready(Ok(())), true, plan, watch)
-            .await
+            .await?;
+        Ok(received(plan, watch))
     }
 
     async fn receive_with<W, F>(
         &mut self,
         write: W,
-        ahead: bool,
+        direct: bool,
         plan: &ReceivePlan,
         watch: &Watch,
-    ) -> Result<Received>
+    ) -> Result<()>
     where
         W: Fn(u64, Bytes) -> F,
         F: Future<Output = Result<(), StorageError>>,
@@ -285,18 +287,14 @@ impl DataChannel {
         let extended = plan.mode == Mode::Extended;
         *watch.arrived() = Gather::new(self.options.limits());
         let pool = self.pool.clone();
-        let drain = plan.eager && extended;
         let job = Job {
             write,
             pool: &pool,
             watch,
-            ahead,
+            direct,
             read: 0,
-            drain,
-            failed: None,
         };
         let mut used = self.open_to_receive(plan.mode, watch).await?;
-        let mut failed = None;
         if extended {
             let reused = used.idle.served.is_some();
             let conns = std::mem::take(&mut used.idle.conns);
@@ -305,27 +303,12 @@ impl DataChannel {
                 Setup::Passive(door) => Some(door),
                 _ => None,
             };
-            (used.idle.conns, failed) = receive::extended(conns, door, job, &self.options).await?;
+            used.idle.conns = receive::extended(conns, door, job, &self.options).await?;
         } else {
             receive::plain(used.only()?, plan.start, job, &self.options).await?;
         }
         self.keep(used, plan.mode, Direction::Receive);
-        if let Some(error) = failed {
-            return Err(Error::storage("receive", error));
-        }
-        let arrived = watch.arrived();
-        let ranges = arrived.received().clone();
-        let end = if ranges.is_empty() {
-            plan.start
-        } else {
-            ranges.end()
-        };
-        Ok(Received {
-            bytes: arrived.bytes(),
-            end: plan.base.saturating_add(end),
-            ranges,
-            connections: watch.connections(),
-        })
+        Ok(())
     }
 
     /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.
@@ -385,6 +368,22 @@ impl DataChannel {
             self.idle = used.idle;
             self.idle.served = Some(direction);
         }
+    }
+}
+
+/// What came of a receive, all of it written.
+fn received(plan: &ReceivePlan, watch: &Watch) -> Received {
+    let ranges = watch.received();
+    let end = if ranges.is_empty() {
+        plan.start
+    } else {
+        ranges.end()
+    };
+    Received {
+        bytes: watch.bytes(),
+        end: plan.base.saturating_add(end),
+        ranges,
+        connections: watch.connections(),
     }
 }
 

@@ -87,7 +87,7 @@ impl Error {
             Wait::Accept => ("accept", "the peer did not connect to the data port"),
             Wait::Receive => ("receive", "the peer sent nothing"),
             Wait::Send => ("send", "the peer took nothing"),
-            Wait::Storage => ("receive", "the local storage wrote nothing"),
+            Wait::Storage => ("wait", "the local storage did not answer"),
         };
         Self::new(
             ErrorKind::Timeout(wait),

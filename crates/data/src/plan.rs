@@ -59,9 +59,6 @@ pub struct ReceivePlan {
     pub base: u64,
     /// Wire offset of the first byte of a MODE S transfer (`REST n`), in bytes.
     pub start: u64,
-    /// Whether a failure of the storage first takes the rest of the data off the connections, so
-    /// that they stay usable: the peer sends the next file right behind this one.
-    pub eager: bool,
 }
 
 impl ReceivePlan {
@@ -78,13 +75,6 @@ impl ReceivePlan {
     #[must_use]
     pub fn base(mut self, base: u64) -> Self {
         self.base = base;
-        self
-    }
-
-    /// Takes the rest of the data off the connections before it reports a failure of the storage.
-    #[must_use]
-    pub fn eager(mut self, eager: bool) -> Self {
-        self.eager = eager;
         self
     }
 

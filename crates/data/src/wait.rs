@@ -5,7 +5,10 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use gridftp_dsi::Error as StorageError;
+
 use crate::error::{Error, Result, Wait};
+use crate::watch::Watch;
 
 /// Parts of the stall deadline after which progress is looked at.
 const LOOKS: u32 = 4;
@@ -36,12 +39,32 @@ where
     Ok(slots.into_iter().filter_map(|(_, result)| result).collect())
 }
 
+/// Runs one step of whoever makes or takes bytes here, for `op`; a `patient` one may take any time.
+pub(crate) async fn local<T>(
+    op: &'static str,
+    stall: Duration,
+    patient: bool,
+    watch: &Watch,
+    step: impl Future<Output = Result<T, StorageError>>,
+) -> Result<T> {
+    // The peer waits for us meanwhile, so its own deadline does not run.
+    watch.local(true);
+    let done = if patient {
+        Ok(step.await)
+    } else {
+        tokio::time::timeout(stall, step).await
+    };
+    watch.local(false);
+    done.map_err(|_| Error::timeout(Wait::Storage, stall))?
+        .map_err(|cause| Error::storage(op, cause))
+}
+
 /// What a wait saw when it looked at its work.
 pub(crate) enum Look {
     /// The work stands at this count; it has stalled when the count stays.
     At(u64, Wait),
-    /// The work waits for someone who may take any time.
-    Patient,
+    /// The work waits for someone here, who has a deadline of their own or none.
+    Local,
 }
 
 /// Runs `work`, unless `look` sees the same count for the time `stall`.
@@ -60,7 +83,7 @@ pub(crate) async fn unless_stalled<T>(
             return done;
         }
         match look() {
-            Look::Patient => same = 0,
+            Look::Local => same = 0,
             Look::At(count, wait) => {
                 same = if seen.replace(count) == Some(count) {
                     same + 1

@@ -1,11 +1,14 @@
 //! `Watch`: what an onlooker may know of a running transfer, without stopping it.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use byte_ranges::RangeSet;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
+
+use crate::error::Wait;
 
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
@@ -21,8 +24,10 @@ pub struct Watch {
     opening: Notify,
     bytes: AtomicU64,
     connections: AtomicU32,
-    /// Whether a local producer or consumer is waited for, who may take any time.
-    patient: AtomicBool,
+    /// Whether whoever makes or takes bytes here is waited for.
+    local: AtomicBool,
+    /// Reads of the storage under way.
+    reading: AtomicU32,
     /// Taken once a block by the transfer, once a tick by the onlooker.
     arrived: Mutex<Gather>,
 }
@@ -41,7 +46,8 @@ impl Watch {
             opening: Notify::new(),
             bytes: AtomicU64::new(0),
             connections: AtomicU32::new(0),
-            patient: AtomicBool::new(false),
+            local: AtomicBool::new(false),
+            reading: AtomicU32::new(0),
             arrived: Mutex::new(Gather::new(Limits::default())),
         }
     }
@@ -104,12 +110,29 @@ impl Watch {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn patient(&self, yes: bool) {
-        self.patient.store(yes, Ordering::Relaxed);
+    pub(crate) fn local(&self, yes: bool) {
+        self.local.store(yes, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_patient(&self) -> bool {
-        self.patient.load(Ordering::Relaxed)
+    pub(crate) fn is_local(&self) -> bool {
+        self.local.load(Ordering::Relaxed)
+    }
+
+    /// Counts a read of the storage while `step` runs.
+    pub(crate) async fn reading<T>(&self, step: impl Future<Output = T>) -> T {
+        self.reading.fetch_add(1, Ordering::Relaxed);
+        let done = step.await;
+        self.reading.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Who is waited for while nothing is sent.
+    pub(crate) fn sending(&self) -> Wait {
+        if self.reading.load(Ordering::Relaxed) > 0 {
+            Wait::Storage
+        } else {
+            Wait::Send
+        }
     }
 
     /// The account of a receive. Nothing panics while it is held, and it is never held over a wait.

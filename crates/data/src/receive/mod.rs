@@ -4,7 +4,7 @@ mod order;
 mod pump;
 
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ where
     F: Future<Output = Result<(), StorageError>>,
 {
     let mut pump = Pump::plain(conn, start);
-    let seen = Seen::default();
+    let seen = Seen::new(job.direct);
     let (watch, moved) = (job.watch, &seen);
     let work = poll_fn(|cx| {
         let done = pump.poll(cx, &mut job);
@@ -47,8 +47,7 @@ where
     });
     unless_stalled(options.stall, || moved.look(watch), work).await?;
     pump.conn.retire();
-    job.failed
-        .map_or(Ok(()), |e| Err(Error::storage("receive", e)))
+    Ok(())
 }
 
 /// Takes extended blocks from `kept` and from all connections that come through `door`, until
@@ -61,7 +60,7 @@ pub(crate) async fn extended<W, F>(
     mut door: Option<&mut Door>,
     mut job: Job<'_, W>,
     options: &Options,
-) -> Result<(Vec<Conn>, Option<StorageError>)>
+) -> Result<Vec<Conn>>
 where
     W: Fn(u64, Bytes) -> F,
     F: Future<Output = Result<(), StorageError>>,
@@ -76,7 +75,7 @@ where
         pumps.add(conn, reused, &job)?;
     }
     let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
-    let seen = Seen::default();
+    let seen = Seen::new(job.direct);
     loop {
         let room = pumps.active.len() + pumps.done.len() < most;
         // With nothing left to read from, the wait is one for a peer that does not connect.
@@ -129,8 +128,7 @@ where
             }
         }
     }
-    let kept = pumps.kept()?;
-    Ok((kept, job.failed))
+    pumps.kept()
 }
 
 enum Step {
@@ -143,23 +141,33 @@ enum Step {
 }
 
 /// What the stall deadline looks at, written by the work it watches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     read: AtomicU64,
-    /// Counts changes of the storage's state, so that a long write is told from a silent peer.
-    writing: AtomicU64,
+    writing: AtomicBool,
+    /// Whether a write that does not end is the storage's matter, not that of a peer who leaves out
+    /// what comes before it.
+    direct: bool,
 }
 
 impl Seen {
+    fn new(direct: bool) -> Self {
+        Self {
+            read: AtomicU64::new(0),
+            writing: AtomicBool::new(false),
+            direct,
+        }
+    }
+
     fn note(&self, read: u64, writing: bool) {
         self.read.store(read, Ordering::Relaxed);
-        self.writing.store(u64::from(writing), Ordering::Relaxed);
+        self.writing.store(writing, Ordering::Relaxed);
     }
 
     fn look(&self, watch: &crate::Watch) -> Look {
-        let writing = self.writing.load(Ordering::Relaxed) > 0;
-        if writing && watch.is_patient() {
-            return Look::Patient;
+        let writing = self.writing.load(Ordering::Relaxed);
+        if writing && watch.is_local() {
+            return Look::Local;
         }
         let moved = self
             .read
@@ -167,7 +175,7 @@ impl Seen {
             .wrapping_add(watch.bytes());
         Look::At(
             moved,
-            if writing {
+            if writing && self.direct {
                 Wait::Storage
             } else {
                 Wait::Receive

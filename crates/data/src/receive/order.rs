@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use gridftp_dsi::{Error as StorageError, Sink};
@@ -10,15 +11,24 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::text::Collapse;
+use crate::wait;
 use crate::watch::Watch;
 
-/// Bytes that may wait for those in front of them.
+/// Memory that may wait for the bytes in front of it.
 const AHEAD: usize = 8 << 20;
+
+/// What a piece takes beside its bytes, so that tiny ones are bounded too.
+const PIECE: usize = 128;
 
 /// A taker of bytes in order, such as a listing's parser or standard output.
 pub trait Consumer: Send {
     /// Takes the next bytes.
     fn take(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StorageError>> + Send;
+
+    /// Whether taking bytes may take any time, as a terminal does; else the stall deadline holds.
+    fn is_patient(&self) -> bool {
+        true
+    }
 
     /// Learns that all bytes have come.
     fn end(&mut self) -> impl Future<Output = Result<(), StorageError>> + Send {
@@ -40,12 +50,14 @@ pub(crate) struct InOrder {
 struct State {
     next: u64,
     waiting: BTreeMap<u64, Bytes>,
+    /// Memory that they take.
     held: usize,
     complete: bool,
 }
 
 enum Ready {
-    Piece(Bytes),
+    /// The next bytes and where they belong.
+    Piece(u64, Bytes),
     End,
     Gap(u64),
     NotYet,
@@ -83,11 +95,11 @@ impl InOrder {
             let taken = self.taken.notified();
             {
                 let mut state = self.state();
-                if offset <= state.next || state.held + data.len() <= AHEAD {
-                    state.held += data.len();
+                if offset <= state.next || state.held + data.len() + PIECE <= AHEAD {
+                    state.held += data.len() + PIECE;
                     if let Some(old) = state.waiting.insert(offset, data.clone()) {
                         // The same place twice: the longer piece says more.
-                        state.held -= old.len().min(data.len());
+                        state.held -= old.len().min(data.len()) + PIECE;
                         if old.len() > data.len() {
                             state.waiting.insert(offset, old);
                         }
@@ -128,44 +140,49 @@ impl InOrder {
             let Some((_, mut piece)) = state.waiting.pop_first() else {
                 return Ready::NotYet;
             };
-            state.held -= len;
+            state.held -= len + PIECE;
             // What was there before came twice.
             let again = usize::try_from(state.next - offset).map_or(len, |n| n.min(len));
             piece.advance(again);
             if !piece.is_empty() {
+                let at = state.next;
                 state.next += piece.len() as u64;
-                return Ready::Piece(piece);
+                return Ready::Piece(at, piece);
             }
         }
     }
 
-    /// Gives the pieces to `consumer` until all have come.
-    pub(crate) async fn drain<C: Consumer>(&self, consumer: &mut C, watch: &Watch) -> Result<()> {
+    /// Gives the pieces to `consumer` until all have come, and, with `account`, counts each in
+    /// the watch once it is taken.
+    pub(crate) async fn drain<C: Consumer>(
+        &self,
+        consumer: &mut C,
+        stall: Duration,
+        watch: &Watch,
+        account: bool,
+    ) -> Result<()> {
+        let patient = consumer.is_patient();
         loop {
-            let done = match self.pop() {
-                Ready::Piece(piece) => {
-                    watch.patient(true);
-                    let done = consumer.take(piece).await;
-                    watch.patient(false);
+            match self.pop() {
+                Ready::Piece(at, piece) => {
+                    let len = piece.len() as u64;
+                    let take = consumer.take(piece);
+                    wait::local("receive", stall, patient, watch, take).await?;
+                    if account {
+                        watch.arrived().record(at, len)?;
+                    }
                     self.taken.notify_waiters();
-                    done
                 }
-                Ready::NotYet => {
-                    self.added.notified().await;
-                    Ok(())
-                }
+                Ready::NotYet => self.added.notified().await,
                 Ready::End => {
-                    return consumer
-                        .end()
-                        .await
-                        .map_err(|e| Error::storage("receive", e));
+                    let end = consumer.end();
+                    return wait::local("receive", stall, patient, watch, end).await;
                 }
                 Ready::Gap(at) => {
                     let fact = format!("the peer left out what belongs at byte {at}");
                     return Err(Error::new(ErrorKind::Protocol, "receive", fact));
                 }
-            };
-            done.map_err(|e| Error::storage("receive", e))?;
+            }
         }
     }
 }
@@ -218,11 +235,43 @@ impl<K: Sink> Consumer for TextInto<'_, K> {
         self.put(local).await
     }
 
+    fn is_patient(&self) -> bool {
+        false
+    }
+
     async fn end(&mut self) -> Result<(), StorageError> {
         let mut last = BytesMut::new();
         if let Some(collapse) = &mut self.collapse {
             collapse.finish(&mut last);
         }
         self.put(last.freeze()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn tiny_pieces_out_of_order_take_bounded_memory() {
+        let order = InOrder::new(0);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut let_in = 0_usize;
+        // Backwards, so that neither a reader nor the account joins them.
+        for offset in (1..=1_000_000).rev() {
+            if pin!(order.write(offset, Bytes::from_static(b"x")))
+                .poll(&mut cx)
+                .is_pending()
+            {
+                break;
+            }
+            let_in += 1;
+        }
+        assert!(let_in >= 1024, "{let_in} pieces are too few to be useful");
+        let entry = size_of::<(u64, Bytes)>() + 1;
+        assert!(let_in * entry <= AHEAD, "{let_in} pieces wait");
     }
 }

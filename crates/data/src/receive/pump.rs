@@ -24,15 +24,12 @@ pub(crate) struct Job<'a, W> {
     pub(crate) write: W,
     pub(crate) pool: &'a Pool,
     pub(crate) watch: &'a Watch,
-    /// Whether a connection reads the next block while the last is written. Not where writes may
-    /// wait for other connections: those must get the blocks.
-    pub(crate) ahead: bool,
+    /// Whether a write that is done has left the bytes where they belong; else it has queued them
+    /// for their turn. Then whoever takes them keeps account, and no connection reads ahead: those
+    /// whose turn it is must get the blocks.
+    pub(crate) direct: bool,
     /// Payload bytes read so far.
     pub(crate) read: u64,
-    /// Whether the rest is taken off the connections after the storage failed.
-    pub(crate) drain: bool,
-    /// How the storage failed.
-    pub(crate) failed: Option<StorageError>,
 }
 
 /// How a connection is cut into pieces that know their place.
@@ -138,7 +135,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             let read = match self.end {
                 Some(end) if idle && self.block.is_none() => return Poll::Ready(Ok(end)),
                 Some(_) => Read::Full,
-                None if !idle && !job.ahead => Read::Full,
+                None if !idle && !job.direct => Read::Full,
                 None => self.read(cx, job)?,
             };
             match read {
@@ -152,13 +149,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 Read::End(end) => self.end = Some(end),
                 // What came so far is written while the rest is on its way, so small reads become
                 // large writes exactly when the storage is the slower side.
-                Read::Wait | Read::Full if idle && self.block.is_some() => self.start_write(job)?,
+                Read::Wait | Read::Full if idle && self.block.is_some() => self.start_write(job),
                 Read::Wait | Read::Full => return Poll::Pending,
             }
         }
     }
 
-    fn poll_write<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<()> {
+    fn poll_write<W>(&mut self, cx: &mut Context<'_>, job: &Job<'_, W>) -> Result<()> {
         let Some((offset, len)) = self.writing else {
             return Ok(());
         };
@@ -170,34 +167,24 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         };
         self.write.set(None);
         self.writing = None;
-        match done {
-            Ok(()) => {
-                job.watch.arrived().record(offset, len)?;
-                job.watch.moved(len);
-                Ok(())
-            }
-            Err(error) if job.drain => {
-                job.failed.get_or_insert(error);
-                Ok(())
-            }
-            Err(error) => Err(Error::storage("receive", error)),
+        done.map_err(|error| Error::storage("receive", error))?;
+        if job.direct {
+            job.watch.arrived().record(offset, len)?;
         }
+        job.watch.moved(len);
+        Ok(())
     }
 
-    fn start_write<W>(&mut self, job: &Job<'_, W>) -> Result<()>
+    fn start_write<W>(&mut self, job: &Job<'_, W>)
     where
         W: Fn(u64, Bytes) -> F,
     {
         let Some(block) = self.block.take() else {
-            return Ok(());
+            return;
         };
-        if job.failed.is_some() {
-            return Ok(());
-        }
         self.writing = Some((self.at, block.len() as u64));
         self.write
             .set(Some((job.write)(self.at, Bytes::from(block))));
-        Ok(())
     }
 
     /// Reads once, as much as belongs together.

@@ -1,6 +1,7 @@
 //! `Chunks`: bytes in order from somewhere that has no size, such as a listing, and how they are sent.
 
 use std::future::Future;
+use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
@@ -9,7 +10,7 @@ use mode_e::{Header, Next, Scheduler, Streams};
 
 use super::{Feed, flush, pieces};
 use crate::conn::Conn;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::text;
 use crate::wait;
 use crate::watch::Watch;
@@ -18,29 +19,33 @@ use crate::watch::Watch;
 pub trait Chunks: Send {
     /// The next bytes, any number of them; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, StorageError>> + Send;
+
+    /// Whether the next bytes may take any time, as at a terminal; else the stall deadline holds.
+    fn is_patient(&self) -> bool {
+        true
+    }
 }
 
-/// The next chunk that holds something; the deadline does not run while it is made.
-async fn some<C: Chunks>(chunks: &mut C, watch: &Watch) -> Result<Option<Bytes>> {
-    watch.patient(true);
-    let chunk = loop {
-        match chunks.next().await {
-            Ok(Some(chunk)) if chunk.is_empty() => {}
-            other => break other,
+/// The next chunk that holds something.
+async fn some<C: Chunks>(chunks: &mut C, stall: Duration, watch: &Watch) -> Result<Option<Bytes>> {
+    let patient = chunks.is_patient();
+    loop {
+        match wait::local("send", stall, patient, watch, chunks.next()).await? {
+            Some(chunk) if chunk.is_empty() => {}
+            other => return Ok(other),
         }
-    };
-    watch.patient(false);
-    chunk.map_err(|e| Error::storage("send", e))
+    }
 }
 
 /// Sends all chunks and ends the connection.
 pub(crate) async fn plain_chunks<C: Chunks>(
     conn: Conn,
     chunks: &mut C,
+    stall: Duration,
     watch: &Watch,
 ) -> Result<()> {
     let mut conn = conn;
-    while let Some(chunk) = some(chunks, watch).await? {
+    while let Some(chunk) = some(chunks, stall, watch).await? {
         pieces(&mut conn.stream, [&chunk]).await?;
         watch.moved(chunk.len() as u64);
     }
@@ -52,6 +57,7 @@ pub(crate) async fn extended_chunks<C: Chunks>(
     conns: &mut [Conn],
     streams: Streams,
     chunks: &mut C,
+    stall: Duration,
     watch: &Watch,
 ) -> Result<()> {
     // With nothing to deal out, the schedule consists of the end marks.
@@ -62,13 +68,13 @@ pub(crate) async fn extended_chunks<C: Chunks>(
     let mut parts = conns.iter_mut().zip(&ends);
     if let Some((conn, end)) = parts.next() {
         let mut offset = 0;
-        let mut now = some(chunks, watch).await?;
+        let mut now = some(chunks, stall, watch).await?;
         if now.is_none() {
             pieces(&mut conn.stream, [end]).await?;
         }
         // One chunk is held back, so that the last one leaves together with the end mark.
         while let Some(chunk) = now {
-            now = some(chunks, watch).await?;
+            now = some(chunks, stall, watch).await?;
             let len = chunk.len() as u64;
             let tail = if now.is_none() { end.as_slice() } else { &[] };
             pieces(
@@ -120,5 +126,9 @@ impl<S: Source> Chunks for TextOf<'_, S> {
         let mut wire = BytesMut::with_capacity(block.len() + block.len() / 8);
         text::expand(&block, &mut wire);
         Ok(Some(wire.freeze()))
+    }
+
+    fn is_patient(&self) -> bool {
+        false
     }
 }

@@ -129,10 +129,8 @@ impl<S: Source> Feed<'_, S> {
         let want = usize::try_from(len).unwrap_or(usize::MAX).min(block.size());
         while block.len() < want {
             let before = block.len();
-            let memory = self
-                .source
-                .read_at(offset + before as u64, block.take())
-                .await;
+            let read = self.source.read_at(offset + before as u64, block.take());
+            let memory = self.watch.reading(read).await;
             block.restore(memory?);
             if block.len() == before {
                 return Err(shrank(offset + before as u64));

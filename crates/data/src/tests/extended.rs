@@ -205,35 +205,6 @@ async fn files_sent_back_to_back_stay_apart() {
 }
 
 #[tokio::test]
-async fn a_full_disk_costs_an_eager_sender_one_file() {
-    let (mut from, mut to) = pair().await;
-    let plan = whole(Mode::Extended, 400_000).parallelism(2);
-    let content = bytes(400_000);
-    let source = Memory(content.clone());
-    for full_at in [None, Some(100_000), None] {
-        let sink = Kept {
-            full_at,
-            ..Kept::default()
-        };
-        let watches = (Watch::new(), Watch::new());
-        let receive = incoming(Mode::Extended).eager(true);
-        let (sent, got) = tokio::join!(
-            from.send(&source, &plan, &watches.0),
-            to.receive(&sink, &receive, &watches.1)
-        );
-        sent.unwrap();
-        match full_at {
-            None => assert!(got.is_ok() && sink.data() == content),
-            Some(_) => {
-                let error = got.unwrap_err();
-                assert_eq!(error.storage_error().unwrap().kind(), StorageKind::NoSpace);
-                assert!(to.is_cached());
-            }
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_sink_that_wants_order_gets_it() {
     let (mut from, mut to) = pair().await;
     let content = bytes(3_000_000);

@@ -1,6 +1,7 @@
 //! Doubles for the tests: files in memory and on disk, and channels over loopback TCP.
 #![expect(clippy::cast_possible_truncation, reason = "test files are small")]
 
+mod account;
 mod extended;
 mod hostile;
 mod listing;
@@ -104,6 +105,8 @@ pub(super) struct Kept {
     pub(super) sequential: bool,
     /// Times each write lets others run first.
     pub(super) slow: u32,
+    /// Never ends a write.
+    pub(super) hangs: bool,
 }
 
 impl Kept {
@@ -116,6 +119,9 @@ impl Sink for Kept {
     async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), StorageError> {
         for _ in 0..self.slow {
             tokio::task::yield_now().await;
+        }
+        if self.hangs {
+            std::future::pending::<()>().await;
         }
         let end = offset + data.len() as u64;
         if self.full_at.is_some_and(|full| end > full) {
