@@ -22,7 +22,7 @@ mod tree;
 pub use daemon::Daemon;
 pub use digest::{Digests, sha256, sha256_range, tree_digests};
 pub use host::{Host, file_url};
-pub use ours::{Profile, binaries, binary};
+pub use ours::{Profile, binaries, binary, programs_folder};
 pub use peers::{Peer, is_root};
 pub use relay::{Break, Relay};
 pub use run::{Finished, run};

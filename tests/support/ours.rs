@@ -55,6 +55,11 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
     };
     let built = build.status().context("run cargo to build the programs")?;
     ensure!(built.success(), "the programs do not build");
+    programs_folder(profile)
+}
+
+/// Returns the folder beside the running executable that holds programs of that profile, built or not.
+pub fn programs_folder(profile: Profile) -> Result<PathBuf> {
     let exe = env::current_exe()?;
     let target = exe
         .ancestors()

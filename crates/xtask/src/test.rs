@@ -34,8 +34,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         skipped.join("\n")
     );
 
-    // The programs that suites start, built once and before any suite runs.
-    let programs = workspace_tests::binaries(Profile::Dev)?;
+    // Programs and tests in one build: apart, the features of dev-dependencies would build much of it twice.
+    must(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
+    let programs = workspace_tests::programs_folder(Profile::Dev)?;
     must(
         cargo()
             .args(["test", "--workspace", "--"])
