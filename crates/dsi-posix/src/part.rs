@@ -8,8 +8,8 @@
 //!   speaks of other bytes.
 //! - A partial without a record is worth nothing: the next writer empties it, and a writer that
 //!   gives up removes it.
-//! - A second writer that starts anew gets a name of its own, which nobody continues; whoever
-//!   finishes last has the name. One that wants to continue is told that the partial is busy.
+//! - A second writer that starts anew gets a name of its own, which nobody continues and nothing
+//!   is recorded for; whoever finishes last has the name. One that wants to continue is told that the partial is busy.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,10 +66,10 @@ impl Part {
         {
             return Err(NOT_REGULAR);
         }
-        enough_space(dir.as_fd(), size)?;
+        let names = Names::of(&name);
+        enough_space(dir.as_fd(), &names.part, size)?;
         // What replaces a private file is no more public while it arrives; the owner can go on.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
-        let names = Names::of(&name);
         let mut once = false;
         for _ in 0..ATTEMPTS {
             let temp = if once {
@@ -161,24 +161,26 @@ impl Part {
         self.file.as_fd()
     }
 
-    /// Records that `held` is written; with `durable`, on the medium.
+    /// Records that `held` is written; `durable` says that it is on the medium, and has the record
+    /// there too.
     pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
-        if durable {
-            rustix::fs::fdatasync(&self.file)?;
+        // Nobody finds bytes under a name of their own again, and whoever was told of them would go
+        // on behind those of the other upload.
+        if self.once {
+            return Err(Fault::Rule(
+                ErrorKind::Busy,
+                "another upload to this name is the one that can be continued",
+            ));
         }
-        // Nobody finds bytes under a name of their own again, so there is nothing to record.
-        if !self.once {
-            let dir = self.dir.as_fd();
-            journal::write(
-                dir,
-                &self.names,
-                &self.name,
-                self.stat.st_ino,
-                held,
-                durable,
-            )?;
-            self.recorded.store(true, Ordering::Relaxed);
-        }
+        journal::write(
+            self.dir.as_fd(),
+            &self.names,
+            &self.name,
+            self.stat.st_ino,
+            held,
+            durable,
+        )?;
+        self.recorded.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -203,8 +205,10 @@ impl Part {
             Some(_) => return Err(NOT_REGULAR),
         }
         self.dress(old.as_ref(), done)?;
-        if sync {
-            rustix::fs::fsync(&self.file)?;
+        if sync && let Err(errno) = rustix::fs::fsync(&self.file) {
+            // Nobody knows which of the bytes are lost.
+            self.discard();
+            return Err(errno.into());
         }
         if !is_at(dir, &self.temp, &self.stat) {
             self.gone.store(true, Ordering::Relaxed);
@@ -241,16 +245,15 @@ impl Part {
     fn dress(&self, old: Option<&rustix::fs::Stat>, done: &Finish) -> Outcome<()> {
         let mut mode = done.mode;
         if let Some(old) = old {
-            let mut kept = old.st_mode & 0o7777;
+            // The right to act as the owner was given to the old bytes, not to these.
+            let kept = old.st_mode & 0o1777;
             if (old.st_uid, old.st_gid) != (self.stat.st_uid, self.stat.st_gid) {
                 let owner = (
                     Some(Uid::from_raw(old.st_uid)),
                     Some(Gid::from_raw(old.st_gid)),
                 );
-                if rustix::fs::fchown(&self.file, owner.0, owner.1).is_err() {
-                    // Not ours to give away; then the right to act as its owner goes too.
-                    kept &= 0o1777;
-                }
+                // Where it is not ours to give away, it stays ours.
+                let _ = rustix::fs::fchown(&self.file, owner.0, owner.1);
             }
             mode = mode.or(Some(kept));
         }
@@ -355,11 +358,14 @@ fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
-/// Refuses at once what cannot fit.
-fn enough_space(dir: BorrowedFd<'_>, size: Option<u64>) -> Outcome<()> {
+/// Refuses at once what cannot fit, even where the partial `part` is.
+fn enough_space(dir: BorrowedFd<'_>, part: &[u8], size: Option<u64>) -> Outcome<()> {
     if let Some(size) = size.filter(|size| *size >= LARGE) {
         let room = rustix::fs::fstatvfs(dir)?;
-        if size > room.f_bavail.saturating_mul(room.f_frsize) {
+        let taken = rustix::fs::statat(dir, part, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(0, |part| u64::try_from(part.st_blocks).unwrap_or(0));
+        let room = room.f_bavail.saturating_mul(room.f_frsize);
+        if size > room.saturating_add(taken.saturating_mul(512)) {
             return Err(Errno::NOSPC.into());
         }
     }

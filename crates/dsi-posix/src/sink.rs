@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
@@ -38,6 +39,8 @@ struct Inner {
     sync: bool,
     /// Shared by writers, taken whole by `finish`; true once nothing may be written any more.
     closed: RwLock<bool>,
+    /// Whether the medium lost bytes: the kernel tells so once, and the next sync succeeds.
+    lost: AtomicBool,
     first: Mutex<First>,
 }
 
@@ -161,6 +164,7 @@ impl FileSink {
 
     fn new(way: Way, name: Vec<u8>, path: String, sync: bool, held: RangeSet) -> Self {
         let (closed, first) = (RwLock::new(false), Mutex::new(First::Open));
+        let lost = AtomicBool::new(false);
         Self {
             inner: Arc::new(Inner {
                 way,
@@ -168,6 +172,7 @@ impl FileSink {
                 path,
                 sync,
                 closed,
+                lost,
                 first,
             }),
             held,
@@ -214,14 +219,31 @@ impl Inner {
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+    /// Keeps `finish` away while something is done to the file, unless that is over.
+    fn enter(&self) -> Outcome<RwLockReadGuard<'_, bool>> {
+        self.must_be_sound()?;
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Err(Fault::Rule(
                 ErrorKind::Changed,
-                "it was written to after it was finished",
+                "it was used after it was finished",
             ));
         }
+        Ok(closed)
+    }
+
+    fn must_be_sound(&self) -> Outcome<()> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(Fault::Rule(
+                ErrorKind::Io,
+                "the medium lost some of what was written before",
+            ));
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+        let _open = self.enter()?;
         if let Way::InOrder(file, taken) = &self.way {
             let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
             if *taken != offset {
@@ -246,17 +268,17 @@ impl Inner {
     }
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
-        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
-        if *closed {
-            return Err(Fault::Rule(
-                ErrorKind::Changed,
-                "it was recorded after it was finished",
-            ));
-        }
+        let _open = self.enter()?;
         self.catch_up()?;
+        if durable
+            && !matches!(self.way, Way::InOrder(..))
+            && let Err(errno) = rustix::fs::fdatasync(self.file())
+        {
+            self.lost.store(true, Ordering::Relaxed);
+            return Err(errno.into());
+        }
         match &self.way {
             Way::Part(part) => part.checkpoint(held, durable),
-            Way::InPlace(file) if durable => Ok(rustix::fs::fdatasync(file)?),
             Way::InPlace(_) | Way::InOrder(..) => Ok(()),
         }
     }
@@ -265,6 +287,7 @@ impl Inner {
         // Waits for writes under way, whose futures may have been dropped, and bars later ones.
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         *closed = true;
+        self.must_be_sound()?;
         self.catch_up()?;
         match &self.way {
             Way::Part(part) => part.publish(done, self.sync),

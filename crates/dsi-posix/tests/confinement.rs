@@ -364,12 +364,21 @@ async fn paths_beyond_the_kernels_limit_and_deep_trees_work() {
 }
 
 #[tokio::test]
-async fn a_tree_of_depth_10_000_is_removed_with_few_descriptors() {
+async fn a_tree_deeper_than_there_are_descriptors_is_removed() {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Of the whole process, and enough for the other tests.
+    const DESCRIPTORS: u64 = 512;
+    let before = getrlimit(Resource::Nofile);
+    let limit = Rlimit {
+        current: Some(DESCRIPTORS),
+        ..before
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
     let tree = Tree::in_memory();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = openat(CWD, tree.real(""), flags, Mode::empty()).unwrap();
-    for level in 0..10_000 {
+    for level in 0..4 * DESCRIPTORS {
         mkdirat(&dir, c"d", Mode::RWXU).unwrap();
         if level % 100 == 0 {
             mkdirat(&dir, c"e", Mode::RWXU).unwrap();
@@ -380,5 +389,6 @@ async fn a_tree_of_depth_10_000_is_removed_with_few_descriptors() {
         .remove_tree(&tree.user, &path("/d"))
         .await
         .unwrap();
+    setrlimit(Resource::Nofile, before).unwrap();
     assert_eq!(tree.everything(), ["e"]);
 }

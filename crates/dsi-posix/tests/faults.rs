@@ -276,62 +276,84 @@ async fn what_cannot_fit_is_refused_before_it_is_sent() {
     assert!(tree.everything().is_empty());
 }
 
-/// Needs root, for a file system of 1 MiB.
+/// A file system of a few bytes in the directory `small` of a tree; needs root.
+struct SmallDisk<'a>(&'a Tree);
+
+impl<'a> SmallDisk<'a> {
+    #[expect(clippy::print_stdout, reason = "a test that did not run says so")]
+    fn mount(tree: &'a Tree, size: &str) -> Option<Self> {
+        let small = tree.real("small");
+        std::fs::create_dir(&small).unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&small)
+            .status();
+        let mounted = mounted.is_ok_and(|status| status.success());
+        if !mounted {
+            println!("SKIPPED a test of full disks: may not mount a small tmpfs");
+        }
+        mounted.then_some(Self(tree))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount")
+            .arg(self.0.real("small"))
+            .status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
 #[tokio::test]
 async fn a_full_disk_is_told_and_the_name_stays_free() {
     let tree = Tree::new();
-    let small = tree.real("small");
-    std::fs::create_dir(&small).unwrap();
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-        .arg(&small)
-        .status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        println!(
-            "SKIPPED a_full_disk_is_told_and_the_name_stays_free: may not mount a small tmpfs"
-        );
+    let Some(disk) = SmallDisk::mount(&tree, "1m") else {
         return;
-    }
-    let outcome = async {
-        let sink = tree.open("/small/file", WHOLE).await.unwrap();
-        let block = Bytes::from(vec![7; 256 * 1024]);
-        let mut failed = None;
-        let mut held = 0;
-        while failed.is_none() && held < 8 << 20 {
-            match sink.write_at(held, block.clone()).await {
-                Ok(()) => held += 256 * 1024,
-                Err(error) => failed = Some(error.kind()),
-            }
+    };
+    let sink = tree.open("/small/file", WHOLE).await.unwrap();
+    let block = Bytes::from(vec![7; 256 * 1024]);
+    let mut failed = None;
+    let mut held = 0;
+    while failed.is_none() && held < 8 << 20 {
+        match sink.write_at(held, block.clone()).await {
+            Ok(()) => held += 256 * 1024,
+            Err(error) => failed = Some(error.kind()),
         }
-        // A record needs room as well; what it cannot say is not claimed later.
-        let recorded = sink.checkpoint(&set(0, held), false).await;
-        drop(sink);
-        let again = tree
-            .open("/small/file", RESUME)
-            .await
-            .map(|sink| sink.held());
-        (
-            failed,
-            held,
-            recorded,
-            again,
-            std::fs::metadata(small.join("file")).is_err(),
-        )
     }
-    .await;
-    let unmounted = std::process::Command::new("umount")
-        .arg(&small)
-        .status()
-        .unwrap();
-    assert!(unmounted.success());
-    let (failed, held, recorded, again, free) = outcome;
     assert_eq!(failed, Some(ErrorKind::NoSpace));
-    assert!(free, "what is not whole has the name");
-    let again = again.unwrap();
-    assert!(again.is_empty() || again == set(0, held), "{again}");
-    if let Err(error) = recorded {
+    // A record needs room as well; what it cannot say is not claimed later.
+    if let Err(error) = sink.checkpoint(&set(0, held), false).await {
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
+    drop(sink);
+    let again = tree.open("/small/file", RESUME).await.unwrap();
+    assert!(again.held().is_empty() || again.held() == set(0, held));
+    assert!(
+        !tree.real("small/file").exists(),
+        "what is not whole has the name"
+    );
+    drop((again, disk));
+}
+
+#[tokio::test]
+async fn what_a_partial_takes_counts_as_room_for_the_rest() {
+    let tree = Tree::new();
+    let Some(disk) = SmallDisk::mount(&tree, "4m") else {
+        return;
+    };
+    let sink = tree.open("/small/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from(vec![7; 2 << 20]))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 2 << 20), false).await.unwrap();
+    drop(sink);
+    for (size, fits) in [(3 << 20, true), (5 << 20, false)] {
+        let size = Some(size);
+        let again = tree.open("/small/file", Create::Resume { size }).await;
+        assert_eq!(again.is_ok(), fits, "{again:?}");
+    }
+    drop(disk);
 }
 
 #[tokio::test]
@@ -473,4 +495,51 @@ async fn a_root_that_is_no_directory_is_told() {
     let error = Posix::open(&tree.all.path().join("secret")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotDirectory);
     assert!(error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn only_the_upload_that_can_be_continued_is_recorded() {
+    let tree = Tree::new();
+    let first = tree.open("/file", WHOLE).await.unwrap();
+    let second = tree.open("/file", WHOLE).await.unwrap();
+    for (sink, byte) in [(&first, b'1'), (&second, b'2')] {
+        sink.write_at(0, Bytes::from(vec![byte; 100_000]))
+            .await
+            .unwrap();
+    }
+    first.checkpoint(&set(0, 100_000), false).await.unwrap();
+    // Its client would be told of bytes, and then go on behind those of the other one.
+    let refused = second.checkpoint(&set(0, 100_000), false).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
+    drop((first, second));
+    let sink = tree.open("/file", RESUME).await.unwrap();
+    sink.finish(Finish::whole(100_000)).await.unwrap();
+    assert_eq!(tree.read("/file").await.unwrap(), vec![b'1'; 100_000]);
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_believed() {
+    // A device that takes bytes and cannot sync them.
+    let file = std::fs::File::options()
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
+    let sink = FileSink::direct(file).unwrap();
+    let block = Bytes::from(vec![b'x'; 100_000]);
+    sink.write_at(0, block.clone()).await.unwrap();
+    sink.checkpoint(&set(0, 100_000), true).await.unwrap_err();
+    // The kernel tells of lost bytes once; the next sync of a file that lost some succeeds.
+    sink.checkpoint(&set(0, 100_000), false).await.unwrap_err();
+    sink.write_at(100_000, block).await.unwrap_err();
+    sink.finish(Finish::as_is()).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn the_right_to_act_as_the_owner_goes_with_the_old_bytes() {
+    let tree = Tree::new();
+    std::fs::write(tree.real("tool"), "old").unwrap();
+    std::fs::set_permissions(tree.real("tool"), std::fs::Permissions::from_mode(0o6755)).unwrap();
+    tree.put("/tool", b"new").await.unwrap();
+    let mode = std::fs::metadata(tree.real("tool")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o755);
 }
