@@ -139,7 +139,7 @@ impl Client {
             Err(_) => {
                 return Err(ConnectError::Unreachable {
                     site: name.to_string(),
-                    cause: format!("no login within {} s", limit.as_secs()).into(),
+                    cause: format!("no login in time, {} s", limit.as_secs()).into(),
                 });
             }
         }

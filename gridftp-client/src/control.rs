@@ -55,7 +55,7 @@ pub(crate) struct Replies {
     answers: mpsc::UnboundedReceiver<Answer>,
     site: Arc<str>,
     command: String,
-    over: bool,
+    begun: bool,
 }
 
 /// A reply and what it means for the command.
@@ -100,7 +100,7 @@ impl Control {
             answers,
             site: Arc::clone(&site),
             command: "connect".to_owned(),
-            over: false,
+            begun: false,
         };
         let control = Self {
             requests,
@@ -122,7 +122,7 @@ impl Control {
             answers,
             site: Arc::clone(&self.site),
             command: shown,
-            over: false,
+            begun: false,
         }
     }
 
@@ -159,12 +159,14 @@ impl Replies {
     /// No reply is lost.
     pub(crate) async fn next(&mut self) -> Result<Step, ControlError> {
         let reply = match self.answers.recv().await {
-            Some(Answer::Preliminary(reply)) => return Ok(Step::Preliminary(reply)),
+            Some(Answer::Preliminary(reply)) => {
+                self.begun = true;
+                return Ok(Step::Preliminary(reply));
+            }
             Some(Answer::Final(reply)) => reply,
             Some(Answer::Lost(why)) => return Err(self.lost(&why)),
             None => return Err(self.lost("the control connection is closed")),
         };
-        self.over = true;
         if reply.code().is_failure() {
             return Err(ControlError::Refused {
                 site: self.site.to_string(),
@@ -184,6 +186,16 @@ impl Replies {
         }
     }
 
+    /// Waits for the end, whatever the final reply says.
+    pub(crate) async fn ended(&mut self) -> Result<(), ControlError> {
+        self.finish().await.map(drop)
+    }
+
+    /// Says whether a preliminary reply came: the server had accepted the command.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// The error of a reply that makes no sense.
     pub(crate) fn misbehaved(&self, what: impl Into<String>) -> ControlError {
         ControlError::Misbehaved {
@@ -193,8 +205,12 @@ impl Replies {
         }
     }
 
-    fn lost(&mut self, why: &str) -> ControlError {
-        self.over = true;
+    /// The error of a command that will have no reply, because of what failed on our side of it.
+    pub(crate) fn unanswered(&self, why: &str) -> ControlError {
+        self.lost(why)
+    }
+
+    fn lost(&self, why: &str) -> ControlError {
         ControlError::Lost {
             site: self.site.to_string(),
             command: self.command.clone(),
@@ -331,10 +347,8 @@ impl Driver {
                     self.answer(ticket, Answer::Final(reply));
                 }
                 Output::Unsolicited(reply) => self.tell_reply(&reply),
-                Output::Lost(ticket) => {
-                    let why = "the control connection ended before the reply";
-                    self.answer(ticket, Answer::Lost(why.into()));
-                }
+                // Why, the end says, which follows at once.
+                Output::Lost(_) => {}
                 Output::Closed(ending) => {
                     let why: Arc<str> = ending.to_string().into();
                     self.lose_all(&why);

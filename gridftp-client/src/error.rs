@@ -255,6 +255,13 @@ pub enum TransferError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The source cannot be copied as it is.
+    Source {
+        /// Which object.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The request itself makes no sense.
     Request(String),
     /// Both servers of a third-party copy failed.
@@ -306,6 +313,7 @@ impl fmt::Display for TransferError {
                     "source: name {name}: {why}; it is not copied, rename it there"
                 )
             }
+            Self::Source { path, what } => write!(f, "source: {path}: {what}"),
             Self::Request(what) => f.write_str(what),
             Self::Both {
                 source,
@@ -348,7 +356,9 @@ impl TransferError {
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
-            Self::Local { .. } | Self::BadName { .. } | Self::Request(_) => false,
+            Self::Local { .. } | Self::BadName { .. } | Self::Source { .. } | Self::Request(_) => {
+                false
+            }
             Self::Both {
                 source,
                 destination,
@@ -385,6 +395,7 @@ impl TransferError {
             | Self::Local { .. }
             | Self::Size { .. }
             | Self::Changed { .. }
+            | Self::Source { .. }
             | Self::BadName { .. } => Class::Transfer,
         }
     }

@@ -1,5 +1,7 @@
 //! Jobs: one file or one directory to copy, with what is known of it and what has arrived.
 
+use std::collections::HashSet;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,6 +55,10 @@ pub(crate) struct DirJob {
     pub(crate) facts: Facts,
     /// Failed attempts so far.
     pub(crate) failures: u32,
+    /// Hashes of the names that a listing which broke off has brought already.
+    pub(crate) seen: HashSet<u64>,
+    /// What hashes them.
+    pub(crate) hasher: RandomState,
     /// The directories it is in, against loops of symbolic links.
     pub(crate) above: Option<Arc<Above>>,
 }
@@ -114,6 +120,8 @@ impl DirJob {
             to,
             facts: Facts::default(),
             failures: 0,
+            seen: HashSet::new(),
+            hasher: RandomState::new(),
             above: None,
         }
     }

@@ -1,5 +1,7 @@
 //! Turns a listing, as it arrives, into work: every name checked, loops and floods cut off.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -77,15 +79,23 @@ pub(crate) struct Sorter<'a> {
     dir: &'a DirJob,
     above: Option<Arc<Above>>,
     looped: bool,
+    hasher: RandomState,
+    /// Hashes of the names that were taken.
+    pub(crate) seen: HashSet<u64>,
+    /// What the listing says of the directory itself.
+    pub(crate) own: Option<Facts>,
 }
 
 impl<'a> Sorter<'a> {
-    pub(crate) fn new(shared: &'a Shared, dir: &'a DirJob) -> Self {
+    pub(crate) fn new(shared: &'a Shared, dir: &'a DirJob, seen: HashSet<u64>) -> Self {
         Self {
             shared,
             dir,
             above: None,
             looped: false,
+            own: None,
+            hasher: dir.hasher.clone(),
+            seen,
         }
     }
 
@@ -94,11 +104,9 @@ impl<'a> Sorter<'a> {
         let (entry, known) = match Entry::parse(line) {
             Ok(parsed) => parsed,
             Err(error) => {
-                let what = format!(
-                    "source: list {}: line without facts: {error}",
-                    show(&self.dir.from)
-                );
-                return self.refuse(line, &TransferError::Request(what));
+                let what = format!("listing has a line without facts: {error}");
+                let path = show(&self.dir.from);
+                return self.refuse(line, &TransferError::Source { path, what });
             }
         };
         if entry.kind == EntryKind::Cdir || entry.name == b"." {
@@ -109,6 +117,10 @@ impl<'a> Sorter<'a> {
         }
         if let Err(error) = names::check(&entry.name) {
             return self.refuse(&entry.name, &error);
+        }
+        // After a listing that broke off, what it brought is not taken twice.
+        if !self.seen.insert(self.hasher.hash_one(&entry.name)) {
+            return;
         }
         let from = names::join(&self.dir.from, &entry.name);
         let to = names::join(&self.dir.to, &entry.name);
@@ -144,6 +156,7 @@ impl<'a> Sorter<'a> {
     /// Takes what the listing says of the directory itself.
     fn own(&mut self, entry: &Entry, known: FactSet) {
         let unique = known.contains(Fact::Unique).then_some(entry.unique);
+        self.own = Some(Facts::of_entry(entry, known));
         self.above = self.dir.descend(unique);
         if self.above.is_none() {
             self.looped = true;
@@ -170,8 +183,8 @@ impl<'a> Sorter<'a> {
 }
 
 fn looped(path: &[u8]) -> TransferError {
-    TransferError::BadName {
-        name: show(path),
-        why: "it leads back to a directory that it is in",
+    TransferError::Source {
+        path: show(path),
+        what: "leads back to a directory that it is in; it is not copied again".to_owned(),
     }
 }

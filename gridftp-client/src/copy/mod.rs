@@ -62,6 +62,33 @@ async fn settle_final(replies: &mut Replies) -> Result<(), ControlError> {
     }
 }
 
+/// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
+/// meanwhile.
+struct Moved<T> {
+    data: Option<T>,
+    end: Option<Result<(), ControlError>>,
+}
+
+/// Moves data until it is through, or the server's refusal says that it never will be.
+async fn move_data<T>(
+    moving: impl Future<Output = T>,
+    replies: impl Future<Output = Result<(), ControlError>>,
+) -> Moved<T> {
+    tokio::pin!(moving, replies);
+    tokio::select! {
+        biased;
+        data = &mut moving => Moved { data: Some(data), end: None },
+        end = &mut replies => {
+            let data = match &end {
+                Ok(()) => Some(moving.await),
+                // What is on its way already may still come.
+                Err(_) => tokio::time::timeout(ACCOUNT, moving).await.ok(),
+            };
+            Moved { data, end: Some(end) }
+        }
+    }
+}
+
 /// How a copy went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

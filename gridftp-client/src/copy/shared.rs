@@ -224,13 +224,14 @@ impl Shared {
         let (name, failures) = match taken.item_mut() {
             Item::File(job) => {
                 job.failures += 1;
-                if matches!(
-                    error,
-                    TransferError::Changed { .. }
-                        | TransferError::Size { .. }
-                        | TransferError::Mismatch { .. }
-                ) {
-                    job.forget();
+                // Too little keeps what came: the next attempt asks first whether the source is
+                // still the same.
+                match error {
+                    TransferError::Size { expected, got, .. } if got < expected => {}
+                    TransferError::Size { .. }
+                    | TransferError::Changed { .. }
+                    | TransferError::Mismatch { .. } => job.forget(),
+                    _ => {}
                 }
                 (self.name_source(job), job.failures)
             }

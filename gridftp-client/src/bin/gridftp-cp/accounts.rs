@@ -38,8 +38,11 @@ impl<'a> Accounts<'a> {
         }
         if site.password.is_none()
             && let Some(path) = &self.flags.netrc
-            && let Some(account) =
-                netrc::lookup(&netrc_path(path)?, &site.host, site.user.as_deref())?
+            && let Some(account) = netrc::lookup(
+                &netrc_path(path.as_deref())?,
+                &site.host,
+                site.user.as_deref(),
+            )?
         {
             site.user = site.user.take().or(account.user);
             site.password = account.password;
@@ -67,9 +70,9 @@ impl<'a> Accounts<'a> {
 }
 
 /// The `.netrc` to read: the one named, that of `$NETRC`, or that of the home directory.
-fn netrc_path(named: &Path) -> anyhow::Result<PathBuf> {
-    if !named.as_os_str().is_empty() {
-        return Ok(named.to_owned());
+fn netrc_path(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
     }
     if let Some(path) = std::env::var_os("NETRC") {
         return Ok(path.into());

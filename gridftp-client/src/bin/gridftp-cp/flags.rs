@@ -102,8 +102,8 @@ pub(crate) struct Flags {
 
     /// Look accounts up in ~/.netrc or $NETRC, or in FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "", value_hint = ValueHint::FilePath)]
-    pub(crate) netrc: Option<PathBuf>,
+          value_hint = ValueHint::FilePath)]
+    pub(crate) netrc: Option<Option<PathBuf>>,
 
     /// Longest wait for a connection, a reply, or more data, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400),

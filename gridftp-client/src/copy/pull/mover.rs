@@ -13,7 +13,7 @@ use crate::control::{Control, Step};
 use crate::copy::job::{Facts, Item};
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::shared::Shared;
-use crate::copy::{Stop, settle_final};
+use crate::copy::{Moved, Stop, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
@@ -88,12 +88,14 @@ impl Mover<'_> {
         };
         let plan = plan(self.shared, Mode::Extended, 0);
         let watch = Watch::new();
-        let work = self.channel.receive(&sink, &plan, &watch);
-        let received = self.shared.watched(self.control, &watch, work).await;
-        Self::end(self.control, self.shared, asked, sink, &watch, received)
-            .await
-            .map(Some)
-            .or_else(|stop| stop.map_or(Ok(None), Err))
+        let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
+        let work = move_data(work, asked.replies.ended());
+        let moved = self.shared.watched(self.control, &watch, work).await;
+        match Self::end(self.control, self.shared, asked, sink, &watch, moved).await {
+            Ok(landed) => Ok(Some(landed)),
+            Err(None) => Ok(None),
+            Err(Some(stop)) => Err(stop),
+        }
     }
 
     /// Reads the replies to what was sent before the transfer command.
@@ -130,9 +132,12 @@ impl Mover<'_> {
 
     /// Takes a listing and makes jobs of it.
     pub(super) async fn list(&mut self, mut asked: Asked, mode: Mode) -> Result<(), Stop> {
-        let Item::Dir(job) = asked.taken.item() else {
+        let Item::Dir(job) = asked.taken.item_mut() else {
             return Ok(());
         };
+        let seen = std::mem::take(&mut job.seen);
+        let job = &*job;
+        let path = show(&job.from);
         if let Err(error) = make_dir(self.shared, &job.to).await {
             let _final = self
                 .channel
@@ -141,41 +146,38 @@ impl Mover<'_> {
             self.shared.fail(asked.taken, &error);
             return Err(Stop::Channel);
         }
-        let mut sorter = Sorter::new(self.shared, job);
+        let mut sorter = Sorter::new(self.shared, job, seen);
         let mut lines = Lines::new(|line: &[u8]| sorter.line(line));
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
-        let received = self.channel.receive_chunks(&mut lines, &plan, &watch).await;
+        let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
+        let moved = move_data(work, asked.replies.ended()).await;
         lines.finish();
-        let end = settle_final(&mut asked.replies).await;
-        match (received, end) {
-            (Ok(_), Ok(())) => {
+        let end = match moved.end {
+            Some(end) => end,
+            None => settle_final(&mut asked.replies).await,
+        };
+        let (own, seen) = (sorter.own, sorter.seen);
+        if let Item::Dir(job) = asked.taken.item_mut() {
+            job.facts = own.unwrap_or(job.facts);
+            job.seen = seen;
+        }
+        let error = match (moved.data, end) {
+            (Some(Ok(_)), Ok(())) => {
                 if let Item::Dir(job) = asked.taken.done() {
                     self.shared.note_dir(*job);
                 }
-                Ok(())
+                return Ok(());
             }
-            // What was listed is being copied; asking again would copy it twice.
-            (received, end) => {
-                let path = show(match asked.taken.item() {
-                    Item::Dir(job) => &job.from,
-                    Item::File(job) => &job.from,
-                });
-                let error = match (end, received) {
-                    (Err(error), _) => error.into(),
-                    (Ok(()), Err(cause)) => TransferError::Data {
-                        site: self.control.site().to_string(),
-                        path: path.clone(),
-                        cause,
-                    },
-                    (Ok(()), Ok(_)) => return Ok(()),
-                };
-                self.shared.totals.found(None);
-                drop(asked.taken.done());
-                self.shared.give_up(&path, &error);
-                Err(Stop::Channel)
+            (_, Err(error)) => error.into(),
+            (Some(Err(cause)), Ok(())) => {
+                let site = self.control.site().to_string();
+                TransferError::Data { site, path, cause }
             }
-        }
+            (None, Ok(())) => asked.replies.misbehaved("the listing did not come").into(),
+        };
+        self.shared.fail_midway(asked.taken, &error);
+        Err(Stop::Channel)
     }
 
     /// Judges what came of a file.
@@ -185,21 +187,24 @@ impl Mover<'_> {
         mut asked: Asked,
         sink: FileSink,
         watch: &Watch,
-        received: gridftp_data::Result<Received>,
+        moved: Moved<gridftp_data::Result<Received>>,
     ) -> Result<Landed, Option<Stop>> {
-        let end = settle_final(&mut asked.replies).await;
+        let end = match moved.end {
+            Some(end) => end,
+            None => settle_final(&mut asked.replies).await,
+        };
         let Item::File(job) = asked.taken.item_mut() else {
             return Err(None);
         };
         job.held.extend(&watch.received());
         let source = shared.name_source(job);
-        let broken = received.is_err() || end.is_err();
-        let error = match (received, end) {
-            (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
+        let broken = !matches!(moved.data, Some(Ok(_))) || end.is_err();
+        let error = match (moved.data, end) {
+            (Some(Err(cause)), _) if cause.kind() == DataErrorKind::Storage => {
                 Some(TransferError::local("write", &job.to, cause))
             }
             (_, Err(error @ ControlError::Refused { .. })) => Some(error.into()),
-            (Err(cause), _) => {
+            (Some(Err(cause)), _) => {
                 let site = control.site().to_string();
                 Some(TransferError::Data {
                     site,
@@ -207,9 +212,9 @@ impl Mover<'_> {
                     cause,
                 })
             }
-            (Ok(_), Err(error)) => Some(error.into()),
-            (Ok(_), Ok(())) if job.changed => Some(TransferError::Changed { path: source }),
-            (Ok(_), Ok(())) => whole(shared, job).err(),
+            (_, Err(error)) => Some(error.into()),
+            (_, Ok(())) if job.changed => Some(TransferError::Changed { path: source }),
+            (_, Ok(())) => whole(shared, job).err(),
         };
         let Some(error) = error else {
             let size = job.held.end();

@@ -8,13 +8,12 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::client::Client;
 use crate::control::Step;
-use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
+use crate::copy::{Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
-use crate::url::show;
 
 use super::ask;
 use super::land::{open_sink, plan, publish};
@@ -70,48 +69,48 @@ pub(super) async fn stream(
     };
     let plan = plan(shared, Mode::Stream, start);
     let watch = Watch::new();
-    let receive = mover.channel.receive(&sink, &plan, &watch);
+    let receive = Box::pin(mover.channel.receive(&sink, &plan, &watch));
     let work = async {
         tokio::pin!(receive);
         tokio::select! {
-            received = &mut receive => (None, Some(received)),
+            received = &mut receive => Ok(Moved { data: Some(received), end: None }),
             first = asked.replies.next() => match first {
-                Ok(Step::Preliminary(_)) => (None, Some(receive.await)),
-                Ok(Step::Done(_)) => (Some(asked.replies.misbehaved("the transfer ended before it began")), None),
-                Err(error) => (Some(error), None),
+                Ok(Step::Preliminary(_)) => Ok(move_data(receive, asked.replies.ended()).await),
+                Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
+                Err(error) => Err(error),
             },
         }
     };
-    let (refused, received) = shared.watched(mover.control, &watch, work).await;
-    match (refused, received) {
-        (Some(error), _) => {
+    let moved = match shared.watched(mover.control, &watch, work).await {
+        Ok(moved) => moved,
+        Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
             let error = error.into();
             shared.fail(asked.taken, &error);
-            if lost { Err(Stop::Lost(error)) } else { Ok(()) }
+            return if lost { Err(Stop::Lost(error)) } else { Ok(()) };
         }
-        (None, Some(received)) => {
-            // Without a connection the server has nothing to reply to.
-            let unmade = received.is_err() && !watch.is_open();
-            if unmade && let Err(cause) = received {
-                let error = TransferError::Data {
-                    site: mover.control.site().to_string(),
-                    path: show(match asked.taken.item() {
-                        Item::File(job) => &job.from,
-                        Item::Dir(job) => &job.from,
-                    }),
-                    cause,
-                };
-                shared.fail(asked.taken, &error);
-                return Err(Stop::Replace);
-            }
-            match Mover::end(mover.control, shared, asked, sink, &watch, received).await {
-                Ok(landed) => publish(shared, landed, algorithm).await,
-                Err(Some(Stop::Channel) | None) => {}
-                Err(Some(stop)) => return Err(stop),
-            }
-            Ok(())
-        }
-        (None, None) => Ok(()),
+    };
+    if let (
+        Moved {
+            data: Some(Err(cause)),
+            end: None,
+        },
+        false,
+    ) = (&moved, watch.is_open())
+    {
+        // Without a connection the server has nothing to reply to.
+        let what = crate::error::Chain(cause).to_string();
+        shared.note(&format!(
+            "{}: data connection: {what}",
+            mover.control.site()
+        ));
+        shared.fail_midway(asked.taken, &asked.replies.unanswered(&what).into());
+        return Err(Stop::Replace);
     }
+    match Mover::end(mover.control, shared, asked, sink, &watch, moved).await {
+        Ok(landed) => publish(shared, landed, algorithm).await,
+        Err(Some(Stop::Channel) | None) => {}
+        Err(Some(stop)) => return Err(stop),
+    }
+    Ok(())
 }

@@ -62,14 +62,23 @@ pub(super) async fn confirm_one(
         base,
         size,
         mut replies,
+        ended,
         ..
     } = sending;
-    if let Err(error) = markers(&mut taken, &mut replies).await {
+    let ended = match ended {
+        Some(ended) => ended,
+        None => markers(&mut taken, &mut replies).await,
+    };
+    if let Err(error) = ended {
         let lost = matches!(error, ControlError::Lost { .. });
         // A server that is sent its data unasked keeps the connections; any other drops them.
         let of_data = !eager || error.kind() == Some(FailureKind::DataChannel);
         let error = error.into();
-        shared.fail_midway(taken, &error);
+        if replies.has_begun() {
+            shared.fail_midway(taken, &error);
+        } else {
+            shared.fail(taken, &error);
+        }
         return Err(match lost {
             true => Some(Stop::Lost(error)),
             false => of_data.then_some(Stop::Channel),

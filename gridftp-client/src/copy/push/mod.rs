@@ -17,12 +17,12 @@ use tokio::sync::mpsc;
 
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
-use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
+use crate::copy::{Stop, move_data};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
@@ -58,6 +58,8 @@ struct Sending {
     base: u64,
     size: u64,
     replies: Replies,
+    /// The server's word, when it came before the data was out.
+    ended: Option<Result<(), ControlError>>,
     _under_way: UnderWay,
 }
 
@@ -201,21 +203,36 @@ async fn extended(
                 .parallelism(streams)
                 .base(request.base);
             let watch = Watch::new();
-            let work = channel.send(&request.source, &plan, &watch);
-            let done = shared.watched(control, &watch, work).await;
-            if let Err(cause) = done {
-                let error = data_failed(control, &request.taken, cause);
-                let error = refine(&mut request.taken, &mut request.replies, error).await;
-                shared.fail_midway(request.taken, &error);
+            let work = Box::pin(channel.send(&request.source, &plan, &watch));
+            let work = move_data(work, markers(&mut request.taken, &mut request.replies));
+            let moved = shared.watched(control, &watch, work).await;
+            let error = match (moved.data, &moved.end) {
+                (Some(Ok(_)), _) => None,
+                (Some(Err(cause)), None) => {
+                    let error = data_failed(control, &request.taken, cause);
+                    Some(refine(&mut request.taken, &mut request.replies, error).await)
+                }
+                (Some(Err(cause)), Some(Ok(()))) => {
+                    Some(data_failed(control, &request.taken, cause))
+                }
+                (_, Some(Err(error))) => Some(error.clone().into()),
+                (None, _) => Some(request.replies.misbehaved("the data was not taken").into()),
+            };
+            if let Some(error) = error {
+                if request.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
+                    shared.fail_midway(request.taken, &error);
+                } else {
+                    shared.fail(request.taken, &error);
+                }
                 return Err(Stop::Channel);
             }
-            let base = request.base;
             let file = Sending {
                 taken: request.taken,
                 source: request.source,
-                base,
+                base: request.base,
                 size,
                 replies: request.replies,
+                ended: moved.end,
                 _under_way: request.under_way,
             };
             // The other end is gone only when this whole future is.

@@ -4,21 +4,21 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ftp_wire::command::{BufferSide, Mode, Type};
-use gridftp_data::{SendPlan, Sent, Watch};
+use gridftp_data::{SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::client::Client;
 use crate::control::Step;
-use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
+use crate::copy::{Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
 
 use super::ask::{ask, make_dir};
 use super::confirm::{confirm_one, settle_following};
-use super::{Sending, data_failed, refine};
+use super::{Sending, data_failed, markers, refine};
 
 /// Copies one file over a connection of its own.
 pub(super) async fn stream(
@@ -52,39 +52,41 @@ pub(super) async fn stream(
     let size = asked.ranges.total();
     let plan = SendPlan::new(Mode::Stream, Type::Image, asked.ranges.clone());
     let watch = Watch::new();
-    let send = channel.send(&asked.source, &plan, &watch);
+    let send = Box::pin(channel.send(&asked.source, &plan, &watch));
     let work = async {
         tokio::pin!(send);
         tokio::select! {
-            sent = &mut send => Ok(sent),
+            sent = &mut send => Ok(Moved { data: Some(sent), end: None }),
             first = asked.replies.next() => match first {
-                Ok(Step::Preliminary(_)) => Ok(send.await),
+                Ok(Step::Preliminary(_)) => {
+                    Ok(move_data(send, markers(&mut asked.taken, &mut asked.replies)).await)
+                }
                 Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
                 Err(error) => Err(error),
             },
         }
     };
-    let sent: gridftp_data::Result<Sent> = match shared.watched(control, &watch, work).await {
-        Ok(sent) => sent,
+    let moved = match shared.watched(control, &watch, work).await {
+        Ok(moved) => moved,
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
             let error = error.into();
             shared.fail(asked.taken, &error);
-            return if lost {
-                Err(Stop::Lost(error))
+            return Err(if lost {
+                Stop::Lost(error)
             } else {
-                Err(Stop::Channel)
-            };
+                Stop::Channel
+            });
         }
     };
-    if let Err(cause) = sent {
+    if let Some(Err(cause)) = moved.data {
+        // Without a connection the server waits for one, and replies to nothing.
         let unmade = !watch.is_open();
         let mut error = data_failed(control, &asked.taken, cause);
-        if !unmade {
+        if !unmade && moved.end.is_none() {
             error = refine(&mut asked.taken, &mut asked.replies, error).await;
         }
         shared.fail_midway(asked.taken, &error);
-        // Without a connection the server waits for one, and replies to nothing.
         return Err(if unmade { Stop::Replace } else { Stop::Channel });
     }
     let sending = Sending {
@@ -93,6 +95,7 @@ pub(super) async fn stream(
         base: asked.base,
         size,
         replies: asked.replies,
+        ended: moved.end,
         _under_way: asked.under_way,
     };
     match confirm_one(control, shared, sending, algorithm, false).await {

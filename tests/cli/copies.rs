@@ -1,0 +1,259 @@
+//! Copies in every direction, mode and shape, digests compared every time.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Host, Tree, tree_digests};
+
+use crate::{Bed, command, fails};
+
+/// Sizes around the edges: nothing, one byte, a block and one more, several blocks.
+const SIZES: [u64; 6] = [0, 1, 65_536, 262_144, 262_145, 3_000_001];
+
+fn there_and_back(flags: &[&str]) -> Result<()> {
+    let bed = Bed::new()?;
+    for (seed, size) in (1..).zip(SIZES) {
+        let name = format!("file {size}");
+        bed.here.file(&name, size, seed)?;
+        bed.cp(&[flags, &[&name, &bed.url(&name)]].concat())?.ok()?;
+        bed.same(&name, &name)?;
+        let back = format!("back {size}");
+        bed.cp(&[flags, &[&bed.url(&name), &back]].concat())?.ok()?;
+        bed.same(&back, &name)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn defaults() -> Result<()> {
+    there_and_back(&[])
+}
+
+#[test]
+fn mode_s() -> Result<()> {
+    there_and_back(&["--mode", "stream"])
+}
+
+#[test]
+fn four_streams_of_small_blocks() -> Result<()> {
+    there_and_back(&["-p", "4", "--block-size", "10000"])
+}
+
+#[test]
+fn verified_with_every_algorithm() -> Result<()> {
+    for algorithm in [
+        "", "=md5", "=sha1", "=sha256", "=sha512", "=adler32", "=crc32c",
+    ] {
+        there_and_back(&[&format!("--verify{algorithm}")])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn buffers_and_a_stack_of_drivers() -> Result<()> {
+    there_and_back(&["--tcp-buffer", "64K", "--stack", "tcp,count"])
+}
+
+#[test]
+fn trees_with_every_shape_of_name() -> Result<()> {
+    for flags in [
+        &["-r"][..],
+        &["-r", "--mode", "stream"],
+        &["-r", "-j", "4", "--verify", "--preserve"],
+    ] {
+        let bed = Bed::new()?;
+        for (seed, name) in (1..).zip([
+            "a b", "-x", "ü€", "#%41", "d/e f/g", "d/e f/h", "~t", "...", "\\back",
+        ]) {
+            bed.here.file(&format!("tree/{name}"), seed * 1000, seed)?;
+        }
+        for n in 0..200 {
+            bed.here.file(&format!("tree/many/{n}"), n, n)?;
+        }
+        bed.here.dir("tree/empty/empty")?;
+        bed.cp(&[flags, &["tree", &bed.url("")]].concat())?.ok()?;
+        ensure!(tree_digests(&bed.here.path("tree"))? == tree_digests(&bed.there.path("tree"))?);
+        ensure!(bed.there.path("tree/empty/empty").is_dir());
+        bed.cp(&[flags, &[&bed.url("tree"), "back"]].concat())?
+            .ok()?;
+        ensure!(
+            tree_digests(&bed.here.path("tree"))? == tree_digests(&bed.here.path("back/tree"))?
+        );
+        ensure!(bed.here.path("back/tree/empty/empty").is_dir());
+    }
+    Ok(())
+}
+
+#[test]
+fn from_server_to_server() -> Result<()> {
+    let bed = Bed::new()?;
+    let far = Tree::new()?;
+    let other = Host::ours(far.root())?;
+    for n in 0..120 {
+        bed.there.file(&format!("tree/{}/{n}", n % 7), n * 100, n)?;
+    }
+    bed.there.dir("tree/empty")?;
+    bed.there.file("large", 5_000_001, 1)?;
+    for (n, flags) in [
+        &["-r"][..],
+        &["-r", "--mode", "stream"],
+        &["-r", "--verify", "-p", "2"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = format!("to{n}/");
+        bed.cp(&[
+            flags,
+            &[&bed.url("tree"), &bed.url("large"), &other.url(&to)],
+        ]
+        .concat())?
+            .ok()?;
+        ensure!(
+            tree_digests(&bed.there.path("tree"))?
+                == tree_digests(&far.path(&format!("to{n}/tree")))?
+        );
+        ensure!(far.path(&format!("to{n}/tree/empty")).is_dir());
+        ensure!(
+            workspace_tests::sha256(&bed.there.path("large"))?
+                == workspace_tests::sha256(&far.path(&format!("to{n}/large")))?
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_fails_between_servers_shifts_no_other() -> Result<()> {
+    let bed = Bed::new()?;
+    let far = Tree::new()?;
+    let other = Host::ours(far.root())?;
+    for n in 0..60 {
+        bed.there.file(&format!("tree/{n:02}"), 1000 + n, n)?;
+    }
+    // A directory in the way makes the store of this one fail, in the middle of the pipeline.
+    far.dir("tree/30")?;
+    far.file("tree/30/keep", 1, 1)?;
+    let finished = bed.cp(&["-r", &bed.url("tree"), &other.url("")])?;
+    fails(&finished, 1, &["tree/30"])?;
+    let mut want = tree_digests(&bed.there.path("tree"))?;
+    let mut got = tree_digests(&far.path("tree"))?;
+    want.retain(|name, _| !name.ends_with("30"));
+    got.retain(|name, _| !name.ends_with("keep"));
+    ensure!(want == got, "some file has another's bytes");
+    Ok(())
+}
+
+#[test]
+fn a_file_that_fails_among_uploads_shifts_no_other() -> Result<()> {
+    let bed = Bed::new()?;
+    for n in 0..60 {
+        bed.here.file(&format!("tree/{n:02}"), 1000 + n, n)?;
+    }
+    bed.there.dir("tree/30")?;
+    bed.there.file("tree/30/keep", 1, 1)?;
+    fails(&bed.cp(&["-r", "tree", &bed.url("")])?, 1, &["tree/30"])?;
+    let mut want = tree_digests(&bed.here.path("tree"))?;
+    let mut got = tree_digests(&bed.there.path("tree"))?;
+    want.retain(|name, _| !name.ends_with("30"));
+    got.retain(|name, _| !name.ends_with("keep"));
+    ensure!(want == got, "some file has another's bytes");
+    Ok(())
+}
+
+#[test]
+fn parts_land_at_their_offsets() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", 2_000_000, 5)?;
+    bed.there.file("file", 2_000_000, 5)?;
+    for (n, mode) in ["stream", "extended"].into_iter().enumerate() {
+        let flags = [
+            "--mode", mode, "--offset", "100001", "--length", "1000000", "--verify",
+        ];
+        let name = format!("part{n}");
+        bed.cp(&[&flags[..], &["file", &bed.url(&name)]].concat())?
+            .ok()?;
+        bed.cp(&[&flags[..], &[&bed.url("file"), &name]].concat())?
+            .ok()?;
+        let want = workspace_tests::sha256_range(&bed.here.path("file"), 100_001, 1_000_000)?;
+        for tree in [&bed.here, &bed.there] {
+            let got = workspace_tests::sha256_range(&tree.path(&name), 100_001, u64::MAX)?;
+            ensure!(got == want, "{mode}: {}", tree.path(&name).display());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn through_pipes() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.here.file("file", 1_000_003, 2)?;
+    let bytes = std::fs::read(&file)?;
+    let mut put = command(&bed.here, &["--verify", "-", &bed.url("dir/in")])?
+        .stdin(Stdio::piped())
+        .spawn()?;
+    put.stdin.take().context("piped")?.write_all(&bytes)?;
+    ensure!(put.wait()?.success());
+    bed.same("file", "dir/in")?;
+    let mut get = command(&bed.here, &["-q", &bed.url("dir/in"), "-"])?
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut got = Vec::new();
+    get.stdout.take().context("piped")?.read_to_end(&mut got)?;
+    ensure!(get.wait()?.success());
+    ensure!(got == bytes, "{} bytes came", got.len());
+    Ok(())
+}
+
+#[test]
+fn what_is_no_regular_file_is_written_directly() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("file", 1_000_003, 2)?;
+    bed.cp(&["-p", "2", &bed.url("file"), "/dev/null"])?.ok()?;
+    ensure!(!std::fs::metadata("/dev/null")?.is_file());
+    let fifo = bed.here.path("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU)?;
+    let reader = std::thread::spawn(move || std::fs::read(fifo));
+    bed.cp(&[&bed.url("file"), "fifo"])?.ok()?;
+    let got = reader
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+    ensure!(got == std::fs::read(bed.there.path("file"))?);
+    Ok(())
+}
+
+#[test]
+fn times_and_modes_are_carried_over() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.here.file("tree/file", 10, 1)?;
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
+    let set = |path: &std::path::Path, mode| -> Result<()> {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        std::fs::File::open(path)?.set_times(std::fs::FileTimes::new().set_modified(then))?;
+        Ok(())
+    };
+    set(&file, 0o640)?;
+    set(&bed.here.path("tree"), 0o750)?;
+    bed.cp(&["-r", "--preserve", "tree", &bed.url("")])?.ok()?;
+    bed.cp(&["-r", "--preserve", &bed.url("tree"), "back"])?
+        .ok()?;
+    for path in [bed.there.path("tree"), bed.here.path("back/tree")] {
+        let (dir, file) = (
+            std::fs::metadata(&path)?,
+            std::fs::metadata(path.join("file"))?,
+        );
+        ensure!(
+            (file.mtime(), file.mode() & 0o777) == (1_234_567_890, 0o640),
+            "{}",
+            path.display()
+        );
+        ensure!(
+            (dir.mtime(), dir.mode() & 0o777) == (1_234_567_890, 0o750),
+            "{}",
+            path.display()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! Servers that lie: names that lead out of the target, wrong sizes and addresses, floods, silence.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Finished, Tree};
+
+use crate::{cp_in, fails};
+
+/// What the server says and sends; everything else is ordinary.
+#[derive(Clone, Default)]
+struct Lies {
+    /// Sent in the place of the ordinary greeting.
+    greeting: Option<Vec<u8>>,
+    /// Lines of every directory listing.
+    listing: Vec<u8>,
+    /// Data of every file.
+    data: Vec<u8>,
+    /// Size that `MLST` gives.
+    size: u64,
+    /// Address in the reply to `PASV`, in the place of the server's.
+    address: Option<Ipv4Addr>,
+    /// Final reply of a transfer, in the place of 226.
+    end: Option<&'static str>,
+    /// Digest that `CKSM` gives.
+    digest: &'static str,
+}
+
+/// Serves in MODE S only, a thread each session, until the test's process ends.
+fn serve(lies: Lies) -> Result<SocketAddr> {
+    let door = TcpListener::bind("127.0.0.1:0")?;
+    let addr = door.local_addr()?;
+    let lies = Arc::new(lies);
+    thread::spawn(move || {
+        for stream in door.incoming().flatten() {
+            let lies = Arc::clone(&lies);
+            thread::spawn(move || {
+                // The client may hang up at any time.
+                let _ended = session(stream, &lies);
+            });
+        }
+    });
+    Ok(addr)
+}
+
+fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
+    let greeting = lies
+        .greeting
+        .clone()
+        .unwrap_or_else(|| b"220 ready\r\n".to_vec());
+    control.write_all(&greeting)?;
+    let lines = BufReader::new(control.try_clone()?).lines();
+    let mut data: Option<TcpListener> = None;
+    for line in lines {
+        let line = line?;
+        let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let reply = match verb {
+            "USER" => "331 password".to_owned(),
+            "PASS" => "230 in".to_owned(),
+            "FEAT" => "211-features\r\n MLST type*;size*;\r\n SIZE\r\n211 end".to_owned(),
+            "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
+            "MODE" if rest == "S" => "200 ok".to_owned(),
+            "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
+            "MLST" => format!(
+                "250-facts\r\n type=file;size={}; {rest}\r\n250 end",
+                lies.size
+            ),
+            "CKSM" => format!("213 {}", lies.digest),
+            "PASV" => {
+                let door = TcpListener::bind("127.0.0.1:0")?;
+                let port = door.local_addr()?.port();
+                data = Some(door);
+                let [a, b, c, d] = lies.address.unwrap_or(Ipv4Addr::LOCALHOST).octets();
+                format!("227 passive ({a},{b},{c},{d},{},{})", port >> 8, port & 255)
+            }
+            "RETR" | "MLSD" => {
+                let (mut to, _) = data.take().context("no PASV")?.accept()?;
+                control.write_all(b"150 coming\r\n")?;
+                to.write_all(if verb == "MLSD" {
+                    &lies.listing
+                } else {
+                    &lies.data
+                })?;
+                drop(to);
+                lies.end.unwrap_or("226 done").to_owned()
+            }
+            "QUIT" => "221 bye".to_owned(),
+            _ => "500 no".to_owned(),
+        };
+        control.write_all(format!("{reply}\r\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Copies `path` from such a server into a directory within a tree, and returns both.
+fn fetch(lies: Lies, path: &str, flags: &[&str]) -> Result<(Tree, Finished)> {
+    let tree = Tree::new()?;
+    tree.dir("in")?;
+    let url = format!("ftp://{}/{path}", serve(lies)?);
+    let finished = cp_in(
+        &tree,
+        &[
+            &["--retries", "0", "--timeout", "20"],
+            flags,
+            &[&url, "in/"],
+        ]
+        .concat(),
+    )?;
+    Ok((tree, finished))
+}
+
+#[test]
+fn names_that_lead_out_of_the_target_are_refused() -> Result<()> {
+    let mut listing = b"type=cdir; .\r\ntype=pdir; ..\r\n".to_vec();
+    for name in [
+        "../out",
+        "a/b",
+        "/etc/out",
+        "..",
+        "sub/../../out",
+        "nul\0l",
+        ".",
+    ] {
+        listing.extend_from_slice(format!("type=file;size=3; {name}\r\n").as_bytes());
+    }
+    listing.extend_from_slice(b"type=dir; ../outdir\r\ntype=file;size=3; good\r\n");
+    let lies = Lies {
+        listing,
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies, "dir", &["-r"])?;
+    fails(&finished, 1, &["../out", "slash"])?;
+    ensure!(tree.names("")? == ["in/dir/good"], "{:?}", tree.names("")?);
+    Ok(())
+}
+
+#[test]
+fn escape_codes_in_names_never_reach_the_terminal() -> Result<()> {
+    let listing = b"type=file;size=3; a\x1b[2Jb\r\ntype=file;size=3; c\x1b]0;d/e\x07\r\n".to_vec();
+    let lies = Lies {
+        listing,
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies.clone(), "dir", &["-r", "-v"])?;
+    ensure!(
+        !finished.report().contains('\u{1b}'),
+        "{}",
+        finished.report().escape_debug()
+    );
+    ensure!(tree.names("")?.len() == 1);
+    let url = format!("ftp://{}/dir", serve(lies)?);
+    let finished = cp_in(&tree, &["--list", &url])?.ok()?;
+    ensure!(!finished.stdout.contains('\u{1b}') && finished.stdout.contains("\\u{1b}"));
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_contains_itself_ends() -> Result<()> {
+    // Without the fact Unique only the depth can tell.
+    let lies = Lies {
+        listing: b"type=cdir; .\r\ntype=dir; dir\r\n".to_vec(),
+        ..Lies::default()
+    };
+    let (_, finished) = fetch(lies, "dir", &["-r", "--dry-run"])?;
+    fails(&finished, 1, &["leads back"])?;
+    let listing = b"type=cdir;unique=1-1; .\r\ntype=dir;unique=1-1; dir\r\n".to_vec();
+    let (_, finished) = fetch(
+        Lies {
+            listing,
+            ..Lies::default()
+        },
+        "dir",
+        &["-r"],
+    )?;
+    fails(&finished, 1, &["leads back"])
+}
+
+#[test]
+fn too_little_and_too_much_are_not_whole() -> Result<()> {
+    for size in [2, 4] {
+        let lies = Lies {
+            data: b"abc".to_vec(),
+            size,
+            ..Lies::default()
+        };
+        let (tree, finished) = fetch(lies, "file", &[])?;
+        fails(&finished, 1, &["3 bytes came", "copy again"])?;
+        ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn all_bytes_without_a_226_are_not_whole() -> Result<()> {
+    let lies = Lies {
+        data: b"abc".to_vec(),
+        size: 3,
+        end: Some("451 read error"),
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies, "file", &[])?;
+    fails(&finished, 1, &["451 read error"])?;
+    ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
+    Ok(())
+}
+
+#[test]
+fn a_digest_that_differs_keeps_the_file_from_its_name() -> Result<()> {
+    let lies = Lies {
+        data: b"abc".to_vec(),
+        size: 3,
+        digest: "0123456789abcdef0123456789abcdef",
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies.clone(), "file", &["--verify=md5"])?;
+    fails(&finished, 5, &["MD5", "0123456789abcdef", "do not use"])?;
+    ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
+    let lies = Lies {
+        digest: "900150983cd24fb0d6963f7d28e17f72",
+        ..lies
+    };
+    fetch(lies, "file", &["--verify=md5"])?.1.ok().map(drop)
+}
+
+#[test]
+fn another_address_in_the_reply_to_pasv_is_not_followed() -> Result<()> {
+    for address in [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::UNSPECIFIED] {
+        let lies = Lies {
+            data: b"abc".to_vec(),
+            size: 3,
+            address: Some(address),
+            ..Lies::default()
+        };
+        let (tree, finished) = fetch(lies, "file", &["-v"])?;
+        finished.ok()?;
+        ensure!(tree.names("")? == ["in/file"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_no_ftp_server_is_said_so() -> Result<()> {
+    let flood = vec![b'x'; 8 << 20];
+    let endless = [b"220-more\r\n".repeat(1 << 20), b"220 end\r\n".to_vec()].concat();
+    for greeting in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        b"\0\xff\xfe\r\n",
+        &flood,
+        &endless,
+    ] {
+        let lies = Lies {
+            greeting: Some(greeting.to_vec()),
+            ..Lies::default()
+        };
+        let (_, finished) = fetch(lies, "file", &[])?;
+        fails(&finished, 3, &["connect"])?;
+    }
+    let lies = Lies {
+        greeting: Some(b"421 too many users\r\n".to_vec()),
+        ..Lies::default()
+    };
+    fails(&fetch(lies, "file", &[])?.1, 3, &["421 too many users"])
+}
+
+#[test]
+fn a_silent_server_is_given_up() -> Result<()> {
+    let lies = Lies {
+        greeting: Some(Vec::new()),
+        ..Lies::default()
+    };
+    let tree = Tree::new()?;
+    let url = format!("ftp://{}/file", serve(lies)?);
+    let finished = cp_in(&tree, &["--retries", "0", "--timeout", "1", &url, "x"])?;
+    fails(&finished, 3, &["connect", "in time"])
+}
+
+#[test]
+fn a_listing_without_facts_is_an_error() -> Result<()> {
+    let lies = Lies {
+        listing: b"-rw-r--r-- 1 a a 3 Jan 1 00:00 file\r\n".to_vec(),
+        ..Lies::default()
+    };
+    let (_, finished) = fetch(lies, "dir", &["-r"])?;
+    fails(&finished, 1, &["list"])
+}

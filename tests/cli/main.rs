@@ -1,0 +1,89 @@
+//! `gridftp-cp` as a process: what it copies, what it refuses, what it says and how it ends.
+#![forbid(unsafe_code)]
+
+mod copies;
+mod hostile;
+mod output;
+mod rules;
+mod safety;
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use workspace_tests::{Finished, Host, Tree, binary, run};
+
+/// Longest time any one run may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A server of ours over a tree, and a tree for the local side.
+struct Bed {
+    here: Tree,
+    there: Tree,
+    server: Host,
+}
+
+impl Bed {
+    fn new() -> Result<Self> {
+        let (here, there) = (Tree::new()?, Tree::new()?);
+        let server = Host::ours(there.root())?;
+        Ok(Self {
+            here,
+            there,
+            server,
+        })
+    }
+
+    /// Runs `gridftp-cp` in the local tree.
+    fn cp(&self, args: &[&str]) -> Result<Finished> {
+        cp_in(&self.here, args)
+    }
+
+    /// The URL of `name` on the server.
+    fn url(&self, name: &str) -> String {
+        self.server.url(name)
+    }
+
+    /// Checks that both files hold the same bytes.
+    fn same(&self, here: &str, there: &str) -> Result<()> {
+        let (here, there) = (self.here.path(here), self.there.path(there));
+        anyhow::ensure!(
+            workspace_tests::sha256(&here)? == workspace_tests::sha256(&there)?,
+            "{} and {} differ",
+            here.display(),
+            there.display()
+        );
+        Ok(())
+    }
+}
+
+fn command(tree: &Tree, args: &[&str]) -> Result<Command> {
+    let mut command = Command::new(binary("gridftp-cp")?);
+    command
+        .current_dir(tree.root())
+        .args(args)
+        .env_remove("NETRC")
+        .env("HOME", tree.root());
+    Ok(command)
+}
+
+fn cp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
+    run(&mut command(tree, args)?, LIMIT)
+}
+
+/// Checks how a run ended and that its standard error says all of `needles`.
+fn fails(finished: &Finished, status: i32, needles: &[&str]) -> Result<()> {
+    anyhow::ensure!(
+        finished.status.code() == Some(status),
+        "not status {status}: {}",
+        finished.report()
+    );
+    for needle in needles {
+        anyhow::ensure!(
+            finished.stderr.contains(needle),
+            "no {needle:?} in {}",
+            finished.report()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! What the program says: help, completions, man page, JSON, errors, and nothing of passwords.
+
+use std::os::unix::fs::PermissionsExt;
+
+use anyhow::{Result, ensure};
+use workspace_tests::Tree;
+
+use crate::{Bed, cp_in, fails};
+
+#[test]
+fn help_holds_the_exit_statuses_and_every_flag_a_line() -> Result<()> {
+    let tree = Tree::new()?;
+    for flag in ["-h", "--help"] {
+        let help = cp_in(&tree, &[flag])?.ok()?.stdout;
+        for needle in [
+            "Exit status:",
+            "130",
+            "--parallel",
+            "--verify",
+            "--list",
+            "--netrc",
+            "ftp://",
+        ] {
+            ensure!(
+                help.contains(needle) || flag == "-h" && needle == "ftp://",
+                "{flag}: no {needle}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn completions_and_man_page_come_from_the_same_definitions() -> Result<()> {
+    let tree = Tree::new()?;
+    for shell in ["bash", "zsh", "fish"] {
+        let text = cp_in(&tree, &["--completions", shell])?.ok()?.stdout;
+        ensure!(text.contains("no-clobber"), "{shell}");
+    }
+    let man = cp_in(&tree, &["--man"])?.ok()?.stdout;
+    ensure!(
+        man.contains(".TH gridftp-cp") && man.contains("no\\-clobber"),
+        "{man}"
+    );
+    Ok(())
+}
+
+#[test]
+fn usage_errors_say_what_to_write() -> Result<()> {
+    let tree = Tree::new()?;
+    for (args, needle) in [
+        (&["--bogus"][..], "--bogus"),
+        (&["one"], "destination"),
+        (&["a", "b"], "ftp://"),
+        (&["gsiftp://h/x", "y"], "not supported yet"),
+        (&["http://h/x", "y"], "scheme http"),
+        (&["ftp://h:99999/x", "y"], "port 99999"),
+        (&["-p", "0", "ftp://h/x", "y"], "--parallel"),
+        (
+            &["--stack", "tcp,bogus", "ftp://127.0.0.1:9/x", "y"],
+            "bogus",
+        ),
+        (&["--verify=rot13", "ftp://h/x", "y"], "md5"),
+        (&["-r", "--offset", "1", "ftp://h/x", "y"], "tree"),
+        (&["--list", "/etc"], "ftp://"),
+    ] {
+        fails(&cp_in(&tree, args)?, 2, &[needle])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn servers_that_cannot_be_used_have_their_own_statuses() -> Result<()> {
+    let bed = Bed::new()?;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port();
+    let nobody = format!("ftp://127.0.0.1:{port}/x");
+    fails(
+        &bed.cp(&[&nobody, "y"])?,
+        3,
+        &["connect", "refused", "check host and port"],
+    )?;
+    let url = bed.url("x").replace("ftp://", "ftp://bob:hunter2@");
+    let finished = bed.cp(&[&url, "y"])?;
+    fails(&finished, 4, &["login as bob", "530"])?;
+    ensure!(
+        !finished.stderr.contains("hunter2"),
+        "{}",
+        finished.report()
+    );
+    Ok(())
+}
+
+#[test]
+fn the_conversation_is_shown_without_passwords() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("file", 10, 1)?;
+    let said = bed.cp(&["--debug", &bed.url("file"), "file"])?.ok()?.stderr;
+    for needle in ["> USER anonymous", "> RETR /file", "< 226 "] {
+        ensure!(said.contains(needle), "no {needle} in {said}");
+    }
+    let url = bed.url("x").replace("ftp://", "ftp://bob:hunter2@");
+    let said = bed.cp(&["--debug", &url, "y"])?.failed()?.stderr;
+    ensure!(
+        said.contains("> PASS") && !said.contains("hunter2"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn accounts_come_from_a_netrc() -> Result<()> {
+    let bed = Bed::new()?;
+    let netrc = bed.here.path(".netrc");
+    std::fs::write(&netrc, "machine 127.0.0.1 login carol password s3cret\n")?;
+    std::fs::set_permissions(&netrc, std::fs::Permissions::from_mode(0o600))?;
+    fails(
+        &bed.cp(&["--netrc", &bed.url("x"), "y"])?,
+        4,
+        &["login as carol"],
+    )?;
+    std::fs::set_permissions(&netrc, std::fs::Permissions::from_mode(0o644))?;
+    fails(
+        &bed.cp(&["--netrc", &bed.url("x"), "y"])?,
+        2,
+        &["chmod 600"],
+    )
+}
+
+#[test]
+fn every_line_of_json_is_an_object() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/a \"b\"", 10, 1)?;
+    let said = bed.cp(&[
+        "--json",
+        "--verify",
+        "-r",
+        "tree",
+        "missing",
+        &bed.url("new/"),
+    ])?;
+    ensure!(said.status.code() == Some(1), "{}", said.report());
+    let mut events = Vec::new();
+    for line in said.stdout.lines() {
+        ensure!(line.starts_with('{') && line.ends_with('}'), "{line}");
+        ensure!(!line.contains('\u{1b}'), "{line}");
+        events.extend(
+            line.split("\"event\":\"")
+                .nth(1)
+                .and_then(|rest| rest.split('"').next())
+                .map(str::to_owned),
+        );
+    }
+    for event in ["done", "failed", "end"] {
+        ensure!(
+            events.iter().any(|e| e == event),
+            "no {event} in {}",
+            said.report()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn quiet_says_nothing_but_errors() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", 10, 1)?;
+    let said = bed.cp(&["-q", "file", &bed.url("file")])?.ok()?;
+    ensure!(
+        said.stdout.is_empty() && said.stderr.is_empty(),
+        "{}",
+        said.report()
+    );
+    fails(&bed.cp(&["-q", &bed.url("missing"), "x"])?, 1, &["missing"])
+}
+
+#[test]
+fn lists_directories_and_files() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("dir/a b", 1234, 1)?;
+    bed.there.dir("dir/sub")?;
+    let said = bed.cp(&["--list", &bed.url("dir/")])?.ok()?.stdout;
+    ensure!(
+        said.contains("1234") && said.contains(" a b\n") && said.contains(" sub/\n"),
+        "{said}"
+    );
+    let said = bed.cp(&["--json", "--list", &bed.url("dir")])?.ok()?.stdout;
+    ensure!(
+        said.lines().count() == 2 && said.contains("\"size\":1234"),
+        "{said}"
+    );
+    fails(
+        &bed.cp(&["--list", &bed.url("missing")])?,
+        1,
+        &["check the path"],
+    )
+}

@@ -1,0 +1,151 @@
+//! Where things land: the rule of the trailing slash, and what is left alone.
+
+use anyhow::{Result, ensure};
+
+use crate::{Bed, fails};
+
+/// Copies up with the destination given, then says what is there.
+fn up(args: &[&str], to: &str) -> Result<Vec<String>> {
+    let bed = Bed::new()?;
+    bed.here.file("dir/sub/file", 3, 1)?;
+    bed.here.file("one", 1, 1)?;
+    bed.here.file("two", 2, 2)?;
+    bed.there.dir("old")?;
+    bed.cp(&[args, &[&bed.url(to)]].concat())?.ok()?;
+    bed.there.names("")
+}
+
+/// Copies down with the destination given, then says what is there.
+fn down(from: &[&str], to: &str) -> Result<Vec<String>> {
+    let bed = Bed::new()?;
+    bed.there.file("dir/sub/file", 3, 1)?;
+    bed.there.file("one", 1, 1)?;
+    bed.there.file("two", 2, 2)?;
+    bed.here.dir("old")?;
+    let urls: Vec<String> = from.iter().map(|name| bed.url(name)).collect();
+    let args: Vec<&str> = ["-r"]
+        .into_iter()
+        .chain(urls.iter().map(String::as_str))
+        .chain([to])
+        .collect();
+    bed.cp(&args)?.ok()?;
+    bed.here.names("")
+}
+
+fn has(names: Result<Vec<String>>, want: &str) -> Result<()> {
+    let names = names?;
+    ensure!(
+        names.iter().any(|name| name == want),
+        "no {want} in {names:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_directory_with_a_slash_means_its_contents() -> Result<()> {
+    has(up(&["-r", "dir/"], "new"), "new/sub/file")?;
+    has(up(&["-r", "dir/"], "new/deep/"), "new/deep/sub/file")?;
+    has(up(&["-r", "dir/"], "old"), "old/sub/file")?;
+    has(up(&["-r", "dir/."], "old"), "old/sub/file")?;
+    has(down(&["dir/"], "new"), "new/sub/file")?;
+    has(down(&["dir/"], "old/"), "old/sub/file")
+}
+
+#[test]
+fn a_directory_without_one_is_copied_itself() -> Result<()> {
+    has(up(&["-r", "dir"], "new"), "new/dir/sub/file")?;
+    has(up(&["-r", "dir"], "old/"), "old/dir/sub/file")?;
+    has(up(&["-r", "dir"], ""), "dir/sub/file")?;
+    has(down(&["dir"], "new"), "new/dir/sub/file")?;
+    has(down(&["dir"], "old"), "old/dir/sub/file")
+}
+
+#[test]
+fn a_file_takes_the_name_or_lands_in_the_directory() -> Result<()> {
+    has(up(&["one"], "name"), "name")?;
+    has(up(&["one"], "deep/down/name"), "deep/down/name")?;
+    has(up(&["one"], "old"), "old/one")?;
+    has(up(&["one"], "new/"), "new/one")?;
+    has(down(&["one"], "name"), "name")?;
+    has(down(&["one"], "deep/down/name"), "deep/down/name")?;
+    has(down(&["one"], "old"), "old/one")?;
+    has(down(&["one"], "new/"), "new/one")
+}
+
+#[test]
+fn several_sources_need_a_directory() -> Result<()> {
+    has(up(&["one", "two"], "new"), "new/two")?;
+    has(down(&["one", "two"], "new"), "new/two")?;
+    let bed = Bed::new()?;
+    bed.here.file("one", 1, 1)?;
+    bed.there.file("file", 2, 2)?;
+    let finished = bed.cp(&["one", "one", &bed.url("file")])?;
+    fails(&finished, 2, &["file", "directory"])
+}
+
+#[test]
+fn a_directory_needs_the_flag() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.dir("dir")?;
+    bed.there.dir("dir")?;
+    fails(
+        &bed.cp(&["dir", &bed.url("new")])?,
+        2,
+        &["dir", "--recursive"],
+    )?;
+    fails(
+        &bed.cp(&[&bed.url("dir"), "new"])?,
+        2,
+        &["dir", "--recursive"],
+    )
+}
+
+#[test]
+fn existing_files_are_left_alone_when_asked() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/a", 10, 1)?;
+    bed.here.file("tree/b", 10, 2)?;
+    bed.there.file("tree/a", 5, 3)?;
+    bed.cp(&["-n", "-r", "tree", &bed.url("")])?.ok()?;
+    bed.same("tree/b", "tree/b")?;
+    ensure!(std::fs::metadata(bed.there.path("tree/a"))?.len() == 5);
+    bed.here.file("back/tree/b", 4, 4)?;
+    bed.cp(&["-n", "-r", &bed.url("tree"), "back"])?.ok()?;
+    bed.same("back/tree/a", "tree/a")?;
+    ensure!(std::fs::metadata(bed.here.path("back/tree/b"))?.len() == 4);
+    Ok(())
+}
+
+#[test]
+fn a_dry_run_changes_nothing() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("tree/a", 10, 1)?;
+    bed.there.file("far/b", 10, 1)?;
+    let told = bed
+        .cp(&["--dry-run", "-r", "tree", &bed.url("new")])?
+        .ok()?;
+    ensure!(
+        told.stdout.contains("tree/a -> ftp://"),
+        "{}",
+        told.report()
+    );
+    let told = bed.cp(&["--dry-run", "-r", &bed.url("far"), "new"])?.ok()?;
+    ensure!(told.stdout.contains("new/far/b"), "{}", told.report());
+    ensure!(bed.there.names("")? == ["far/b"]);
+    ensure!(bed.here.names("")? == ["tree/a"]);
+    Ok(())
+}
+
+#[test]
+fn one_file_that_fails_stops_no_other() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a", 10, 1)?;
+    bed.here.file("b", 10, 2)?;
+    let finished = bed.cp(&["a", "missing", "b", &bed.url("to/")])?;
+    fails(&finished, 1, &["local: read missing"])?;
+    bed.same("a", "to/a")?;
+    bed.same("b", "to/b")?;
+    let finished = bed.cp(&[&bed.url("to/a"), &bed.url("no"), &bed.url("to/b"), "back/"])?;
+    fails(&finished, 1, &["/no", "check the path"])?;
+    bed.same("back/b", "to/b")
+}

@@ -1,0 +1,192 @@
+//! Broken connections, killed programs and full disks: nothing half-done keeps a final name.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use workspace_tests::{Break, Relay};
+
+use crate::{Bed, command, fails};
+
+const SIZE: u64 = 8_000_001;
+
+/// Copies through a relay that breaks after so many bytes.
+fn broken(plan: Break, flags: &[&str], up: bool) -> Result<()> {
+    let bed = Bed::new()?;
+    let tree = if up { &bed.here } else { &bed.there };
+    tree.file("file", SIZE, 3)?;
+    let relay = Relay::start(bed.server.addr(), plan)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let ends = if up { ["file", &url] } else { [&url, "file"] };
+    bed.cp(&[flags, &ends].concat())?.ok()?;
+    ensure!(relay.broke(), "nothing broke");
+    bed.same("file", "file")?;
+    ensure!(bed.here.names("")? == ["file"], "{:?}", bed.here.names("")?);
+    ensure!(
+        bed.there.names("")? == ["file"],
+        "{:?}",
+        bed.there.names("")?
+    );
+    Ok(())
+}
+
+#[test]
+fn a_broken_download_goes_on() -> Result<()> {
+    for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        broken(Break::Data { after: SIZE / 2 }, flags, false)?;
+        broken(Break::Everything { after: SIZE / 2 }, flags, false)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_broken_upload_goes_on() -> Result<()> {
+    for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        broken(Break::Data { after: SIZE / 2 }, flags, true)?;
+        broken(Break::Everything { after: SIZE / 2 }, flags, true)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_download_restarts_from_what_arrived() -> Result<()> {
+    for flags in [&["--mode", "stream"][..], &["-p", "2"]] {
+        let bed = Bed::new()?;
+        bed.there.file("file", SIZE, 3)?;
+        let relay = Relay::paced(
+            bed.server.addr(),
+            Break::Data {
+                after: SIZE * 3 / 4,
+            },
+            4_000_000,
+        )?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        let said = bed.cp(&[flags, &["--debug", &url, "file"]].concat())?.ok()?;
+        bed.same("file", "file")?;
+        ensure!(
+            relay.passed() < SIZE * 3 / 2,
+            "{} bytes passed of {SIZE}; {}",
+            relay.passed(),
+            said.report()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
+    for flags in [
+        &["--mode", "stream", "--retries", "0"][..],
+        &["-p", "2", "--retries", "0"],
+    ] {
+        let bed = Bed::new()?;
+        bed.there.file("file", SIZE, 3)?;
+        let relay = Relay::start(bed.server.addr(), Break::Everything { after: SIZE / 2 })?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        fails(&bed.cp(&[flags, &[&url, "file"]].concat())?, 1, &["file"])?;
+        ensure!(bed.here.names("")?.is_empty(), "{:?}", bed.here.names("")?);
+        // What was there before stays whole.
+        bed.here.file("file", 7, 7)?;
+        let relay = Relay::start(bed.server.addr(), Break::Everything { after: SIZE / 2 })?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        fails(&bed.cp(&[flags, &[&url, "file"]].concat())?, 1, &["file"])?;
+        ensure!(std::fs::metadata(bed.here.path("file"))?.len() == 7);
+    }
+    Ok(())
+}
+
+/// Starts a slow download, stops the client by `signal`, and returns its exit status.
+fn stopped(signal: Signal) -> Result<(Bed, Option<i32>)> {
+    let bed = Bed::new()?;
+    bed.there.file("file", SIZE * 4, 3)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let mut child = command(&bed.here, &["-q", &url, "file"])?.spawn()?;
+    let begun = Instant::now();
+    while relay.passed() < 1_000_000 {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing came");
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
+    kill_process(pid, signal)?;
+    let status = child.wait()?;
+    Ok((bed, status.code()))
+}
+
+#[test]
+fn a_signal_leaves_nothing_half_done() -> Result<()> {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (bed, status) = stopped(signal)?;
+        ensure!(status == Some(130), "{status:?}");
+        ensure!(bed.here.names("")?.is_empty(), "{:?}", bed.here.names("")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_client_leaves_no_final_name() -> Result<()> {
+    let (bed, _) = stopped(Signal::KILL)?;
+    ensure!(!bed.here.path("file").exists());
+    Ok(())
+}
+
+#[test]
+fn a_killed_server_is_an_error_in_time() -> Result<()> {
+    let mut bed = Bed::new()?;
+    bed.there.file("file", SIZE * 4, 3)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let child = command(&bed.here, &["--retries", "1", &url, "file"])?
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    let begun = Instant::now();
+    while relay.passed() < 1_000_000 {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing came");
+        std::thread::yield_now();
+    }
+    bed.server.daemon().signal(Signal::KILL)?;
+    let done = child.wait_with_output()?;
+    ensure!(!done.status.success());
+    ensure!(
+        begun.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        begun.elapsed()
+    );
+    ensure!(!bed.here.path("file").exists());
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_is_named() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("file", SIZE, 3)?;
+    fails(
+        &bed.cp(&[&bed.url("file"), "/dev/full"])?,
+        1,
+        &["local: write /dev/full", "No space left"],
+    )
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_noticed() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.here.file("file", SIZE * 2, 3)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 4_000_000)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let child = command(&bed.here, &["--retries", "0", "file", &url])?
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    let begun = Instant::now();
+    while relay.passed() < 1_000_000 {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing went");
+        std::thread::yield_now();
+    }
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(&file)?
+        .set_len(SIZE * 2 + 5)?;
+    let done = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(!done.status.success() && said.contains("changed"), "{said}");
+    Ok(())
+}
