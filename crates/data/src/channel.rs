@@ -16,7 +16,7 @@ use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
 use crate::receive::{self, Consumer, InOrder, Job, TextInto};
 use crate::send::{self, Chunks, Feed, TextOf};
 use crate::setup::{Direction, Idle, Setup, Used};
-use crate::wait::{Look, unless_stalled};
+use crate::wait::{Look, Stall};
 use crate::watch::Watch;
 
 /// The data connections of one session end.
@@ -155,10 +155,12 @@ impl DataChannel {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
             let work = send::extended(&feed, conns, streams, &plan.ranges, plan.base, block);
-            unless_stalled(stall, look, work).await?;
+            Stall::new(stall).run(look, work).await?;
         } else {
             let conn = used.only()?;
-            unless_stalled(stall, look, send::plain(&feed, conn, &plan.ranges)).await?;
+            Stall::new(stall)
+                .run(look, send::plain(&feed, conn, &plan.ranges))
+                .await?;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -187,10 +189,12 @@ impl DataChannel {
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let work = send::extended_chunks(&mut used.idle.conns, streams, chunks, stall, watch);
-            unless_stalled(stall, look, work).await?;
+            Stall::new(stall).run(look, work).await?;
         } else {
             let conn = used.only()?;
-            unless_stalled(stall, look, send::plain_chunks(conn, chunks, stall, watch)).await?;
+            Stall::new(stall)
+                .run(look, send::plain_chunks(conn, chunks, stall, watch))
+                .await?;
         }
         Ok(self.sent(used, plan.mode, watch))
     }

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gridftp_dsi::Error as StorageError;
+use tokio::time::Instant;
 
 use crate::error::{Error, Result, Wait};
 use crate::watch::Watch;
@@ -67,31 +68,54 @@ pub(crate) enum Look {
     Local,
 }
 
-/// Runs `work`, unless `look` sees the same count for the time `stall`.
-///
-/// The clock is read only when the work waits, and no timer is touched as bytes move.
-pub(crate) async fn unless_stalled<T>(
-    stall: Duration,
-    look: impl Fn() -> Look,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let mut work = pin!(work);
-    let mut seen = None;
-    let mut same = 0;
-    loop {
-        if let Ok(done) = tokio::time::timeout(stall / LOOKS, work.as_mut()).await {
-            return done;
+/// A stall deadline over work that is done step by step: a step that ends is no progress by itself.
+#[derive(Debug)]
+pub(crate) struct Stall {
+    after: Duration,
+    /// When to look the next time.
+    next: Option<Instant>,
+    seen: Option<u64>,
+    /// Looks in a row that saw this count.
+    same: u32,
+}
+
+impl Stall {
+    pub(crate) fn new(after: Duration) -> Self {
+        Self {
+            after,
+            next: None,
+            seen: None,
+            same: 0,
         }
-        match look() {
-            Look::Local => same = 0,
-            Look::At(count, wait) => {
-                same = if seen.replace(count) == Some(count) {
-                    same + 1
-                } else {
-                    1
-                };
-                if same >= LOOKS {
-                    return Err(Error::timeout(wait, stall));
+    }
+
+    /// Runs one step, unless `look` sees the same count for too long, earlier steps included.
+    ///
+    /// No timer is touched as bytes move.
+    pub(crate) async fn run<T>(
+        &mut self,
+        look: impl Fn() -> Look,
+        step: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mut step = pin!(step);
+        loop {
+            let quarter = self.after / LOOKS;
+            let next = *self.next.get_or_insert_with(|| Instant::now() + quarter);
+            if let Ok(done) = tokio::time::timeout_at(next, step.as_mut()).await {
+                return done;
+            }
+            self.next = None;
+            match look() {
+                Look::Local => self.same = 0,
+                Look::At(count, wait) => {
+                    self.same = if self.seen.replace(count) == Some(count) {
+                        self.same + 1
+                    } else {
+                        1
+                    };
+                    if self.same >= LOOKS {
+                        return Err(Error::timeout(wait, self.after));
+                    }
                 }
             }
         }

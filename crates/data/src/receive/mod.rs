@@ -21,7 +21,7 @@ use crate::conn::Conn;
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
-use crate::wait::{Look, unless_stalled};
+use crate::wait::{Look, Stall};
 
 /// Takes what one connection brings until it ends; the first byte's wire offset is `start`.
 ///
@@ -45,7 +45,9 @@ where
         seen.note(job.read, pump.is_writing());
         done
     });
-    unless_stalled(options.stall, || moved.look(watch), work).await?;
+    Stall::new(options.stall)
+        .run(|| moved.look(watch), work)
+        .await?;
     pump.conn.retire();
     Ok(())
 }
@@ -76,14 +78,13 @@ where
     }
     let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
     let seen = Seen::new(job.direct);
+    // Over all steps, so that those who come and go without a word keep nothing alive.
+    let (mut alone, mut busy) = (Stall::new(options.open_within), Stall::new(options.stall));
     loop {
         let room = pumps.active.len() + pumps.done.len() < most;
         // With nothing left to read from, the wait is one for a peer that does not connect.
-        let (deadline, lonely) = if pumps.active.is_empty() {
-            (options.open_within, true)
-        } else {
-            (options.stall, false)
-        };
+        let lonely = pumps.active.is_empty();
+        let stall = if lonely { &mut alone } else { &mut busy };
         let step = async {
             tokio::select! {
                 biased;
@@ -102,12 +103,12 @@ where
         };
         let look = || {
             if lonely {
-                Look::At(0, Wait::Accept)
+                Look::At(seen.moved(watch), Wait::Accept)
             } else {
                 seen.look(watch)
             }
         };
-        match unless_stalled(deadline, look, step).await? {
+        match stall.run(look, step).await? {
             Step::Complete => break,
             // Those that would bring the rest are the ones we do not let in.
             Step::Lonely if !room => {
@@ -164,17 +165,22 @@ impl Seen {
         self.writing.store(writing, Ordering::Relaxed);
     }
 
+    /// What has come: bytes read, bytes written, end-of-data marks.
+    fn moved(&self, watch: &crate::Watch) -> u64 {
+        let marks = watch.arrived().eods();
+        self.read
+            .load(Ordering::Relaxed)
+            .wrapping_add(watch.bytes())
+            .wrapping_add(u64::from(marks))
+    }
+
     fn look(&self, watch: &crate::Watch) -> Look {
         let writing = self.writing.load(Ordering::Relaxed);
         if writing && watch.is_local() {
             return Look::Local;
         }
-        let moved = self
-            .read
-            .load(Ordering::Relaxed)
-            .wrapping_add(watch.bytes());
         Look::At(
-            moved,
+            self.moved(watch),
             if writing && self.direct {
                 Wait::Storage
             } else {

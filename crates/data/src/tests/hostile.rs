@@ -336,3 +336,31 @@ async fn a_storage_that_fails_is_to_blame_itself() {
         assert!(!got.is_transient() && !to.is_set());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn strangers_who_come_and_go_keep_no_transfer_alive() {
+    for silent in [false, true] {
+        let mut to = channel();
+        let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+        let mut half = None;
+        if silent {
+            let mut peer = TcpStream::connect(address).await.unwrap();
+            peer.write_all(&[0]).await.unwrap();
+            half = Some(peer);
+        }
+        let strangers = async {
+            loop {
+                drop(TcpStream::connect(address).await);
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+        };
+        let (sink, watch, plan) = (Kept::default(), Watch::new(), incoming(Mode::Extended));
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(Duration::from_secs(600), to.receive(&sink, &plan, &watch)) => ended,
+            () = strangers => unreachable!("they come for ever"),
+        };
+        let error = ended.expect("no deadline holds").unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Timeout(_)), "{error}");
+        drop(half);
+    }
+}
