@@ -185,14 +185,13 @@ impl<D: Dsi> Desk<D> {
     }
 
     fn names(
-        &mut self,
+        &self,
         action: Names,
         events: mpsc::Sender<Event>,
         cancelled: oneshot::Receiver<()>,
     ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
         let shared = Arc::clone(&self.shared);
         let who = self.who.clone();
-        let side = self.side.take();
         Box::pin(async move {
             let result = match &who {
                 None => Err(Error::NotLoggedIn),
@@ -205,7 +204,7 @@ impl<D: Dsi> Desk<D> {
             };
             Finished {
                 outcome: outcome(result),
-                side,
+                side: None,
                 who: None,
             }
         })

@@ -29,7 +29,7 @@
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`] | The log and its transfer lines |
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
-//! | `session` | One control connection: drives `ftp_proto`'s machine, decides nothing |
+//! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine, decides nothing |
 //! | `action`, `names`, `listing`, `data` | What the machine asks for, done against storage and data channel |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
@@ -47,6 +47,7 @@ mod listing;
 pub mod log;
 pub mod manual;
 mod names;
+mod outbox;
 mod owners;
 mod reply_for;
 mod server;

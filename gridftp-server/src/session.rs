@@ -11,22 +11,14 @@ use ftp_proto::server::{Ending, Input, Output, ServerSession};
 use ftp_proto::types::{Action, Event, Outcome};
 use ftp_wire::line::LineSplitter;
 use gridftp_dsi::Dsi;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{self, Sleep};
 use xio::BoxStream;
 
 use crate::action::{Desk, Finished, Running};
 use crate::admission::Place;
-
-/// Bytes of replies that may wait for the client before no more of its commands are run.
-const BACKLOG: usize = 64 << 10;
-
-/// Memory for replies that an idle session keeps.
-const KEEP: usize = 1024;
-
-/// How long a client may take no reply at all while some wait for it.
-const SEND_DEADLINE: Duration = Duration::from_secs(120);
+use crate::outbox::Outbox;
 
 /// How long the last replies may take.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -42,11 +34,7 @@ pub(crate) struct Session<D: Dsi> {
     machine: ServerSession,
     stream: BoxStream,
     lines: LineSplitter,
-    /// Replies not yet sent, and how many bytes of them were.
-    out: Vec<u8>,
-    sent: usize,
-    /// When the client last took something, or had nothing to take.
-    took: Instant,
+    out: Outbox,
     desk: Desk<D>,
     running: Option<Running>,
     place: Place,
@@ -90,9 +78,7 @@ impl<D: Dsi> Session<D> {
             machine,
             stream,
             lines: LineSplitter::new(),
-            out: Vec::new(),
-            sent: 0,
-            took: Instant::now(),
+            out: Outbox::new(Instant::now()),
             desk,
             running: None,
             place,
@@ -112,8 +98,7 @@ impl<D: Dsi> Session<D> {
     pub(crate) async fn run(mut self) {
         let ending = self.drive().await;
         let farewell = async {
-            let rest = self.out.get(self.sent..).unwrap_or(&[]);
-            self.stream.write_all(rest).await?;
+            self.stream.write_all(self.out.rest()).await?;
             self.stream.shutdown().await
         };
         // A client that does not take its last replies has them cut off.
@@ -137,7 +122,7 @@ impl<D: Dsi> Session<D> {
             let wake = poll_fn(|cx| self.poll_wake(cx, timer.as_mut(), drained.as_mut())).await;
             let now = Instant::now();
             match wake {
-                Wake::Read | Wake::Sent => {}
+                Wake::Read | Wake::Sent | Wake::Deadline => {}
                 Wake::Lost => self.machine.handle(now, Input::Eof),
                 Wake::Event(event) => {
                     if let Some(running) = &self.running {
@@ -150,15 +135,12 @@ impl<D: Dsi> Session<D> {
                         return Some(ending);
                     }
                 }
-                Wake::Deadline => {
-                    if self.port_until.is_some_and(|until| until <= now) {
-                        self.port_until = None;
-                        self.desk.drop_data();
-                    }
-                    self.machine.handle(now, Input::Timeout);
-                }
                 Wake::Drain => self.machine.handle(now, Input::Drain),
-                Wake::GiveWay => return None,
+                Wake::GiveWay => {
+                    let peer = self.desk.ends.peer;
+                    tracing::debug!(%peer, "too many connections without a login, one gives way");
+                    return None;
+                }
             }
             if let Some(ending) = self.settle() {
                 return Some(ending);
@@ -178,11 +160,31 @@ impl<D: Dsi> Session<D> {
                 }
             }
             let answers = self.lines.take_answers();
-            self.out.extend_from_slice(&answers);
-            if self.is_stuck() {
+            let now = Instant::now();
+            if !answers.is_empty() {
+                self.out.add(now, |out| out.extend_from_slice(&answers));
+            }
+            // Looked at every time: a client that never stops sending leaves no time for a timer.
+            if let Some(ending) = self.keep_time(now) {
+                return Some(ending);
+            }
+            if self.out.deadline().is_some_and(|until| until <= now) {
                 return None;
             }
         }
+    }
+
+    /// Does what is due; gives the reason when the machine closed.
+    fn keep_time(&mut self, now: Instant) -> Option<Ending> {
+        if self.port_until.is_some_and(|until| until <= now) {
+            self.port_until = None;
+            self.desk.drop_data();
+        }
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return None;
+        }
+        self.machine.handle(now, Input::Timeout);
+        self.settle()
     }
 
     /// Drains the machine; gives the reason when it closed.
@@ -190,10 +192,7 @@ impl<D: Dsi> Session<D> {
         loop {
             match self.machine.poll() {
                 Output::Reply(reply) => {
-                    if self.unsent() == 0 {
-                        self.took = Instant::now();
-                    }
-                    reply.write_to(&mut self.out);
+                    self.out.add(Instant::now(), |out| reply.write_to(out));
                 }
                 Output::Action(_, Action::Abort(ticket)) => {
                     if let Some(running) = &mut self.running
@@ -235,8 +234,11 @@ impl<D: Dsi> Session<D> {
                 return Some(ending);
             }
         }
-        if finished.side.is_some() {
-            self.desk.side = finished.side;
+        if let Some(side) = finished.side {
+            let waits = matches!(finished.outcome, Outcome::Listening(_) | Outcome::Failed(_));
+            self.port_until = (waits && side.has_unused_port())
+                .then(|| now + self.desk.policy.connect_timeout);
+            self.desk.side = Some(side);
         }
         if let Some(who) = finished.who {
             tracing::info!(
@@ -247,9 +249,6 @@ impl<D: Dsi> Session<D> {
             self.desk.who = Some(who);
             self.place.settle();
         }
-        if matches!(finished.outcome, Outcome::Listening(_)) {
-            self.port_until = Some(now + self.desk.policy.connect_timeout);
-        }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));
         None
@@ -257,16 +256,7 @@ impl<D: Dsi> Session<D> {
 
     /// Says whether another line may be handed to the machine.
     fn may_run_more(&self) -> bool {
-        self.unsent() < BACKLOG && self.machine.has_room()
-    }
-
-    fn unsent(&self) -> usize {
-        self.out.len() - self.sent
-    }
-
-    /// Says whether the client has left replies lying for too long.
-    fn is_stuck(&self) -> bool {
-        self.unsent() > 0 && self.took.elapsed() > SEND_DEADLINE
+        !self.out.is_full() && self.machine.has_room()
     }
 
     /// Looks at everything a session can wait for, and sends when nothing else is left to do.
@@ -276,13 +266,7 @@ impl<D: Dsi> Session<D> {
         timer: Pin<&mut Sleep>,
         drained: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Poll<Wake> {
-        // Before the work: the loss of the client is known before its upload's end is taken for complete.
-        if let Poll::Ready(wake) = self.poll_read(cx) {
-            return Poll::Ready(wake);
-        }
-        if let Poll::Ready(wake) = self.poll_work(cx) {
-            return Poll::Ready(wake);
-        }
+        // Before the reading: a client that never stops sending has to stop all the same.
         if !self.draining && drained.poll(cx).is_ready() {
             self.draining = true;
             return Poll::Ready(Wake::Drain);
@@ -290,36 +274,25 @@ impl<D: Dsi> Session<D> {
         if self.place.poll_give_way(cx).is_ready() {
             return Poll::Ready(Wake::GiveWay);
         }
+        // Before the work: the loss of the client is known before its upload's end is taken for complete.
+        if let Poll::Ready(wake) = self.poll_read(cx) {
+            return Poll::Ready(wake);
+        }
+        if let Poll::Ready(wake) = self.poll_work(cx) {
+            return Poll::Ready(wake);
+        }
         // Last, before sleeping: replies of all that could be done at once leave in one piece.
-        let was_full = self.unsent() >= BACKLOG;
-        if self.poll_send(cx).is_err() {
+        let was_full = self.out.is_full();
+        if self.mute {
+            self.out.clear();
+        } else if self.out.poll_send(&mut self.stream, cx).is_err() {
             (self.deaf, self.mute) = (true, true);
             return Poll::Ready(Wake::Lost);
         }
-        if was_full && self.unsent() < BACKLOG {
+        if was_full && !self.out.is_full() {
             return Poll::Ready(Wake::Sent);
         }
         self.poll_timer(cx, timer)
-    }
-
-    /// Sends what waits, as far as the client takes it.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.unsent() > 0 && !self.mute {
-            let rest = self.out.get(self.sent..).unwrap_or(&[]);
-            match Pin::new(&mut self.stream).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => {
-                    self.sent += n;
-                    self.took = Instant::now();
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(()),
-            }
-        }
-        self.out.clear();
-        self.out.shrink_to(KEEP);
-        self.sent = 0;
-        Ok(())
     }
 
     /// Reads while there is room for what comes.
@@ -354,7 +327,7 @@ impl<D: Dsi> Session<D> {
 
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Wake> {
         // A client that does not read its markers makes the work wait, not this memory grow.
-        if self.unsent() >= BACKLOG {
+        if self.out.is_full() {
             return Poll::Pending;
         }
         let Some(running) = &mut self.running else {
@@ -374,8 +347,7 @@ impl<D: Dsi> Session<D> {
 
     /// Waits for the machine's deadline, for the client to take its replies, or for an unused port to expire.
     fn poll_timer(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Wake> {
-        let stuck = (self.unsent() > 0).then(|| self.took + SEND_DEADLINE);
-        let due = [self.deadline, stuck, self.port_until]
+        let due = [self.deadline, self.out.deadline(), self.port_until]
             .into_iter()
             .flatten()
             .min();

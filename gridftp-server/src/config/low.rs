@@ -87,8 +87,8 @@ pub struct Options {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_sessions: Option<u32>,
 
-    /// Connections at a time that have not logged in; above half of it new ones are dropped at random, more
-    /// the nearer it is, so that a flood cannot keep everybody out [default: 200].
+    /// Connections at a time that have not logged in; beyond it each new one takes the place of an older one
+    /// picked at random, so that a flood cannot keep everybody out [default: 200].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_unauthenticated: Option<u32>,
 

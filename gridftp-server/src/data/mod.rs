@@ -108,6 +108,8 @@ pub(crate) struct DataSide {
     stacks: Arc<Stacks>,
     /// Addresses of `PORT` or `SPOR` that no transfer has used yet: their stack depends on the buffers in force then.
     pending: Option<Vec<SocketAddr>>,
+    /// Whether a port of ours was told to the client last.
+    listens: bool,
 }
 
 impl DataSide {
@@ -116,6 +118,7 @@ impl DataSide {
             channel: DataChannel::new(options, pool),
             stacks,
             pending: None,
+            listens: false,
         }
     }
 
@@ -134,7 +137,7 @@ impl DataSide {
         if !is_of(told, family) {
             return Err(Forbidden::Family.into());
         }
-        self.pending = None;
+        (self.pending, self.listens) = (None, false);
         let peers = if third_party {
             Peers::Any
         } else {
@@ -145,6 +148,7 @@ impl DataSide {
             .channel
             .listen(&self.stacks.get(buffers)?, &at, peers)
             .await?;
+        self.listens = true;
         Ok(SocketAddr::new(told, bound.port()))
     }
 
@@ -163,7 +167,7 @@ impl DataSide {
                 return Err(Forbidden::ThirdParty.into());
             }
         }
-        self.channel.reset();
+        self.drop_data();
         self.pending = Some(to);
         Ok(())
     }
@@ -178,8 +182,13 @@ impl DataSide {
 
     /// Closes everything.
     pub(crate) fn drop_data(&mut self) {
-        self.pending = None;
+        (self.pending, self.listens) = (None, false);
         self.channel.reset();
+    }
+
+    /// Says whether a port is held that nobody has connected to.
+    pub(crate) fn has_unused_port(&self) -> bool {
+        self.listens && !self.channel.is_cached()
     }
 }
 

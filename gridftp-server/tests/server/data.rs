@@ -262,12 +262,20 @@ fn a_port_that_nobody_uses_goes_back_to_the_range() {
         if idle.cmd("PASV").code == 425 {
             continue;
         }
-        let start = Instant::now();
-        while other.cmd("PASV").code != 227 {
-            assert!(start.elapsed() < PATIENCE, "the port is never free again");
-        }
         server.put("f", "x");
+        let mut wait_for_port = || {
+            let start = Instant::now();
+            while other.cmd("PASV").code != 227 {
+                assert!(start.elapsed() < PATIENCE, "the port is never free again");
+            }
+            other.ok("PORT 127,0,0,1,200,1", 200);
+        };
+        wait_for_port();
         idle.ok("RETR f", 425);
+        // Neither does a transfer that never began keep it.
+        idle.ok("PASV", 227);
+        idle.ok("RETR missing", 550);
+        wait_for_port();
         idle.ok("NOOP", 200);
         return;
     }

@@ -1,10 +1,12 @@
 //! Who comes in, and what happens to those who do not.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::time::Instant;
 
 use gridftp_server::config::{Access, Options};
 
-use crate::support::{Ftp, TestServer};
+use crate::support::{Ftp, PATIENCE, TestServer};
 
 /// A cheap hash of `open sesame`.
 const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
@@ -142,6 +144,23 @@ fn a_connection_that_does_not_log_in_is_closed() {
     ftp.ok("USER anonymous", 331);
     let last = ftp.rest();
     assert_eq!(last.last().unwrap().code, 421, "{last:?}");
+}
+
+#[test]
+fn a_flood_of_commands_does_not_put_off_the_end_of_the_login() {
+    let server = TestServer::with(|o| o.login_timeout = Some(1));
+    let ftp = server.connect();
+    let mut flood = ftp.stream.try_clone().unwrap();
+    let mut replies = ftp.stream.try_clone().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut sink = [0; 1 << 16];
+        while replies.read(&mut sink).is_ok_and(|n| n > 0) {}
+    });
+    let (start, commands) = (Instant::now(), b"NOOP\r\n".repeat(10_000));
+    while flood.write_all(&commands).is_ok() {
+        assert!(start.elapsed() < PATIENCE / 4, "still there");
+    }
+    reader.join().unwrap();
 }
 
 #[test]

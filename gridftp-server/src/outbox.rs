@@ -1,0 +1,124 @@
+//! `Outbox`: replies that wait for the client to take them, and since when it has taken none.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWrite;
+
+/// Bytes of replies that may wait for the client before no more of its commands are run.
+const FULL: usize = 64 << 10;
+
+/// Memory for replies that an idle session keeps.
+const KEEP: usize = 1024;
+
+/// How long a client may take no reply at all while some wait for it.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Replies not yet sent. Time is an argument.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    /// How many of them were sent.
+    sent: usize,
+    /// When the client last took something, or had nothing to take.
+    took: Instant,
+}
+
+impl Outbox {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            bytes: Vec::new(),
+            sent: 0,
+            took: now,
+        }
+    }
+
+    /// Adds what `write` appends.
+    pub(crate) fn add(&mut self, now: Instant, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.rest().is_empty() {
+            self.took = now;
+        }
+        write(&mut self.bytes);
+    }
+
+    /// What the client has not taken yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.sent..).unwrap_or(&[])
+    }
+
+    /// Says whether so much waits that nothing more may be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rest().len() >= FULL
+    }
+
+    /// When the client is given up, unless it takes something.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.rest().is_empty()).then(|| self.took + DEADLINE)
+    }
+
+    /// Forgets all of it.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+        self.sent = 0;
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(crate) fn poll_send<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        while !self.rest().is_empty() {
+            let rest = self.bytes.get(self.sent..).unwrap_or(&[]);
+            match Pin::new(&mut *to).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => {
+                    self.sent += n;
+                    self.took = Instant::now();
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_with_nothing_to_take_is_not_late() {
+        let start = Instant::now();
+        let mut out = Outbox::new(start);
+        assert_eq!(out.deadline(), None);
+        // However long ago the last reply was, the next one gets the whole time.
+        let later = start + 10 * DEADLINE;
+        out.add(later, |out| out.extend_from_slice(&[255, 254, 1]));
+        assert_eq!(out.deadline(), Some(later + DEADLINE));
+        out.add(later + DEADLINE / 2, |out| out.push(0));
+        assert_eq!(out.deadline(), Some(later + DEADLINE));
+    }
+
+    #[test]
+    fn it_is_full_by_what_was_not_taken() {
+        let mut out = Outbox::new(Instant::now());
+        out.add(Instant::now(), |out| out.resize(FULL, b'x'));
+        assert!(out.is_full());
+        let mut taken = Vec::new();
+        out.poll_send(
+            &mut taken,
+            &mut Context::from_waker(std::task::Waker::noop()),
+        )
+        .unwrap();
+        assert_eq!((taken.len(), out.is_full()), (FULL, false));
+    }
+}
