@@ -149,8 +149,9 @@ pub(crate) fn abandoned(
         Err(Errno::NOENT) => return Ok(false),
         done => done?,
     };
-    let stat = rustix::fs::fstat(&file)?;
-    if before.is_some_and(|before| crate::stat::modified(&stat) > before) {
+    let young =
+        |stat: &rustix::fs::Stat| before.is_some_and(|before| crate::stat::modified(stat) > before);
+    if young(&rustix::fs::fstat(&file)?) {
         return Ok(false);
     }
     if !names::is_part(name) {
@@ -168,7 +169,12 @@ pub(crate) fn abandoned(
         Err(Errno::WOULDBLOCK) => return Ok(false),
         done => done?,
     }
-    // Whoever had it before may have published it; with the lock it stays what it is.
+    // Whoever had it before may have gone on with it, or published it; with the lock it stays what
+    // it is.
+    let stat = rustix::fs::fstat(&file)?;
+    if young(&stat) {
+        return Ok(false);
+    }
     let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)) {
         return Ok(false);

@@ -50,6 +50,11 @@ pub trait Sink: Send + Sync + 'static {
     /// this process dies; with `durable`, even after the machine does.
     ///
     /// Called before a restart marker names those bytes, and before a partial object is left.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`](crate::error::ErrorKind::Busy) where another upload to the same name is
+    /// the one that can be continued: a restart would go on behind that one's bytes. When bytes
+    /// could not be made `durable`, this and all that follows on the sink fails.
     fn checkpoint(&self, held: &RangeSet, durable: bool)
     -> impl Future<Output = Result<()>> + Send;
 

@@ -78,13 +78,19 @@ impl Sink for MemorySink {
     }
 
     async fn checkpoint(&self, held: &RangeSet, _durable: bool) -> Result<()> {
-        if !self.in_place {
-            let partial = (Arc::clone(&self.body), held.clone());
-            self.memory
-                .tree()
-                .partials
-                .insert(self.path.clone(), partial);
+        if self.in_place {
+            return Ok(());
         }
+        let partials = &mut self.memory.tree().partials;
+        // The map holds one count of it, its writer another.
+        if partials
+            .get(&self.path)
+            .is_some_and(|(body, _)| !Arc::ptr_eq(body, &self.body) && Arc::strong_count(body) > 1)
+        {
+            return Err(Error::new(ErrorKind::Busy, "record").at(&self.path));
+        }
+        let partial = (Arc::clone(&self.body), held.clone());
+        partials.insert(self.path.clone(), partial);
         Ok(())
     }
 
