@@ -91,6 +91,12 @@ impl<D: Dsi> Desk<D> {
                 self.drop_data();
                 return None;
             }
+            Action::NoLinks => {
+                if let Some(who) = &mut self.who {
+                    Arc::make_mut(who).user.follows_links = false;
+                }
+                return None;
+            }
             Action::Annotate { key, value } => {
                 if key == "taskid" {
                     self.task = value.as_str().into();

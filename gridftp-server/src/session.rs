@@ -236,8 +236,8 @@ impl<D: Dsi> Session<D> {
         }
         if let Some(side) = finished.side {
             let waits = matches!(finished.outcome, Outcome::Listening(_) | Outcome::Failed(_));
-            self.port_until = (waits && side.has_unused_port())
-                .then(|| now + self.desk.policy.connect_timeout);
+            self.port_until =
+                (waits && side.has_unused_port()).then(|| now + self.desk.policy.connect_timeout);
             self.desk.side = Some(side);
         }
         if let Some(who) = finished.who {

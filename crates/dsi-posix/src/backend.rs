@@ -28,6 +28,8 @@ use crate::stat;
 #[derive(Debug, Clone)]
 pub struct Posix {
     root: Arc<Root>,
+    /// The same, for users who follow no links.
+    plain: Arc<Root>,
     sync: bool,
 }
 
@@ -39,6 +41,7 @@ impl Posix {
     pub fn open(root: &Path) -> Result<Self> {
         let root = Root::open(root).map_err(|fault| fault.of("open root", root.display()))?;
         Ok(Self {
+            plain: Arc::new(root.without_links()),
             root: Arc::new(root),
             sync: false,
         })
@@ -63,16 +66,25 @@ impl Posix {
         .await
     }
 
-    /// Runs `work` on the tree where it may block.
+    /// Runs `work` on the tree, as `user` sees it, where it may block.
     async fn on<T: Send + 'static>(
         &self,
+        user: &User,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
-        let (root, path) = (Arc::clone(&self.root), path.clone());
+        let root = if user.follows_links {
+            &self.root
+        } else {
+            &self.plain
+        };
+        let (root, path, follows) = (Arc::clone(root), path.clone(), user.follows_links);
         hop(op, move || {
-            work(&root, &path).map_err(|fault| fault.of(op, &path))
+            work(&root, &path).map_err(|fault| match fault {
+                Fault::Os(Errno::LOOP) if !follows => NO_LINKS.of(op, &path),
+                fault => fault.of(op, &path),
+            })
         })
         .await
     }
@@ -90,7 +102,7 @@ impl Posix {
                 .at(path)
                 .because("this user may only read"));
         }
-        self.on(op, path, work).await
+        self.on(user, op, path, work).await
     }
 }
 
@@ -102,6 +114,12 @@ fn visible(path: &DsiPath) -> Outcome<()> {
         Ok(())
     }
 }
+
+/// What a user without links is told of one.
+const NO_LINKS: Fault = Fault::Rule(
+    ErrorKind::Denied,
+    "symbolic links are neither followed nor made in this session",
+);
 
 /// Raises its flag when it goes: work on another thread learns that nobody waits for it.
 struct StopOnDrop(Arc<AtomicBool>);
@@ -125,20 +143,20 @@ impl Dsi for Posix {
             .with_modes(true)
     }
 
-    async fn stat(&self, _user: &User, path: &DsiPath) -> Result<Stat> {
-        self.on("stat", path, |root, path| {
+    async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
+        self.on(user, "stat", path, |root, path| {
             visible(path)?;
             Ok(stat::look(root, path)?)
         })
         .await
     }
 
-    async fn list(&self, _user: &User, path: &DsiPath) -> Result<DirListing> {
-        self.on("list", path, DirListing::begin).await
+    async fn list(&self, user: &User, path: &DsiPath) -> Result<DirListing> {
+        self.on(user, "list", path, DirListing::begin).await
     }
 
-    async fn read(&self, _user: &User, path: &DsiPath) -> Result<FileSource> {
-        self.on("open", path, |root, path| {
+    async fn read(&self, user: &User, path: &DsiPath) -> Result<FileSource> {
+        self.on(user, "open", path, |root, path| {
             visible(path)?;
             Ok(FileSource::over(
                 root.get_file(path, OFlags::RDONLY)?,
@@ -207,6 +225,9 @@ impl Dsi for Posix {
     }
 
     async fn symlink(&self, user: &User, target: &[u8], link: &DsiPath) -> Result<()> {
+        if !user.follows_links {
+            return Err(NO_LINKS.of("make link", link));
+        }
         let target = target.to_vec();
         self.change(user, "make link", link, move |root, link| {
             ops::symlink(root, &target, link)
@@ -236,7 +257,7 @@ impl Dsi for Posix {
     /// Dropping the future ends the work at its next block.
     async fn checksum(
         &self,
-        _user: &User,
+        user: &User,
         path: &DsiPath,
         algorithm: ChecksumAlgorithm,
         offset: u64,
@@ -245,7 +266,7 @@ impl Dsi for Posix {
     ) -> Result<String> {
         let (stop, progress) = (Arc::new(AtomicBool::new(false)), progress.clone());
         let _guard = StopOnDrop(Arc::clone(&stop));
-        self.on("checksum", path, move |root, path| {
+        self.on(user, "checksum", path, move |root, path| {
             visible(path)?;
             let (file, _) = root.get_file(path, OFlags::RDONLY)?;
             checksum::of_range(&file, algorithm, offset, length, &progress, &stop)

@@ -1,6 +1,7 @@
 //! Path resolution beneath a directory descriptor; nothing else in the crate resolves a path of a user.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gridftp_dsi::{DsiPath, ErrorKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,11 +18,14 @@ const LONGEST: usize = 4095;
 const ATTEMPTS: u32 = 128;
 
 /// How many links a name to be written may lead through, as in the kernel.
-const MAX_LINKS: u32 = 40;
+pub(crate) const MAX_LINKS: u32 = 40;
 
 /// The directory below which everything happens.
-#[derive(Debug)]
-pub(crate) struct Root(OwnedFd);
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    fd: Arc<OwnedFd>,
+    follows_links: bool,
+}
 
 impl Root {
     /// Opens the directory at `path` and makes sure that the kernel can confine look-ups to it.
@@ -31,7 +35,10 @@ impl Root {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let root = Self(fd);
+        let root = Self {
+            fd: Arc::new(fd),
+            follows_links: true,
+        };
         match root.resolve(b"", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
             Ok(_) => Ok(root),
             Err(Errno::NOSYS | Errno::PERM) => Err(Fault::Rule(
@@ -42,7 +49,15 @@ impl Root {
         }
     }
 
-    /// Opens `path`, following links as long as they stay in the tree.
+    /// The same directory, seen without its links: no look-up goes through one.
+    pub(crate) fn without_links(&self) -> Self {
+        Self {
+            fd: Arc::clone(&self.fd),
+            follows_links: false,
+        }
+    }
+
+    /// Opens `path`, following links as long as they stay in the tree, where they are followed at all.
     pub(crate) fn get(&self, path: &DsiPath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         self.resolve(relative(path), flags, mode)
     }
@@ -70,7 +85,8 @@ impl Root {
         let name = path.parts().next_back().ok_or(IS_DIRECTORY)?;
         let up = relative(path);
         let up = up.get(..up.len() - name.len()).unwrap_or_default();
-        find_target(up.to_vec(), name.to_vec(), |dir| {
+        let links = if self.follows_links { MAX_LINKS } else { 0 };
+        find_target(up.to_vec(), name.to_vec(), links, |dir| {
             self.resolve(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
         })
     }
@@ -89,17 +105,14 @@ impl Root {
                 .rposition(|b| *b == b'/')
                 .ok_or(Errno::NAMETOOLONG)?;
             let (head, tail) = rest.split_at_checked(cut).ok_or(Errno::NAMETOOLONG)?;
-            let at = from.as_ref().map_or_else(|| self.0.as_fd(), AsFd::as_fd);
-            from = Some(beneath(
-                at,
-                head,
-                OFlags::PATH | OFlags::DIRECTORY,
-                Mode::empty(),
-            )?);
+            let at = from.as_ref().map_or_else(|| self.fd.as_fd(), AsFd::as_fd);
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            from = Some(beneath(at, head, flags, Mode::empty(), self.follows_links)?);
             rest = trim_slashes(tail);
         }
-        let at = from.as_ref().map_or_else(|| self.0.as_fd(), AsFd::as_fd);
-        beneath(at, if rest.is_empty() { b"." } else { rest }, flags, mode)
+        let at = from.as_ref().map_or_else(|| self.fd.as_fd(), AsFd::as_fd);
+        let rest = if rest.is_empty() { b"." } else { rest };
+        beneath(at, rest, flags, mode, self.follows_links)
     }
 }
 
@@ -113,8 +126,15 @@ const IS_DIRECTORY: Fault = Fault::Rule(
 );
 
 /// One confined look-up, repeated while a rename elsewhere on the machine disturbs it.
-fn beneath(at: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+fn beneath(
+    at: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    follows_links: bool,
+) -> Result<OwnedFd, Errno> {
+    let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    how.set(ResolveFlags::NO_SYMLINKS, !follows_links);
     let mut attempt = 0;
     loop {
         match rustix::fs::openat2(at, path, flags | OFlags::CLOEXEC, mode, how) {
@@ -157,15 +177,17 @@ pub(crate) struct Target {
     pub(crate) old: Option<Stat>,
 }
 
-/// Follows links from the entry `name` of the directory `up` to the place that a write would reach.
+/// Follows at most `links` links from the entry `name` of the directory `up` to the place that a write
+/// would reach.
 ///
 /// Only the last component is followed here; `open` resolves every directory, by its own rules.
 pub(crate) fn find_target(
     mut up: Vec<u8>,
     mut name: Vec<u8>,
+    links: u32,
     open: impl Fn(&[u8]) -> Result<OwnedFd, Errno>,
 ) -> Outcome<Target> {
-    for _ in 0..MAX_LINKS {
+    for _ in 0..=links {
         if names::is_reserved(&name) {
             return Err(RESERVED);
         }

@@ -17,7 +17,7 @@ use crate::copy::write_all;
 use crate::error::{Fault, Outcome};
 use crate::hop::hop;
 use crate::part::{Part, dress, settle_size, verify};
-use crate::root::{Target, find_target, open_local_dir};
+use crate::root::{MAX_LINKS, Target, find_target, open_local_dir};
 use crate::stat::stat_of;
 
 /// A first block of at most this many bytes waits for the next operation, so that a small file
@@ -102,7 +102,7 @@ impl FileSink {
         if matches!(name, b"" | b"." | b"..") {
             return Err(Errno::ISDIR.into());
         }
-        let target = find_target(up.to_vec(), name.to_vec(), open_local_dir)?;
+        let target = find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)?;
         let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
         match how {
             Create::InPlace { truncate } if !special => {

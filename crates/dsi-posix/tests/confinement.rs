@@ -392,3 +392,41 @@ async fn a_tree_deeper_than_there_are_descriptors_is_removed() {
     setrlimit(Resource::Nofile, before).unwrap();
     assert_eq!(tree.everything(), ["e"]);
 }
+
+#[tokio::test]
+async fn without_links_a_path_leads_where_it_says() {
+    let tree = Tree::new();
+    let (posix, mut user) = (&tree.posix, tree.user.clone());
+    user.follows_links = false;
+    std::fs::create_dir(tree.real("dir")).unwrap();
+    std::fs::write(tree.real("dir/file"), "old").unwrap();
+    symlink("dir", tree.real("to-dir")).unwrap();
+    symlink("dir/file", tree.real("to-file")).unwrap();
+    for name in ["/to-dir/file", "/to-file"] {
+        assert_eq!(
+            kind(posix.read(&user, &path(name)).await),
+            ErrorKind::Denied,
+            "{name}"
+        );
+        for how in [WHOLE, RESUME, Create::InPlace { truncate: true }] {
+            let opened = posix.write(&user, &path(name), how).await;
+            assert_eq!(kind(opened), ErrorKind::Denied, "{name}");
+        }
+        assert!(posix.truncate(&user, &path(name), 0).await.is_err());
+        let meta = Meta::new().with_mode(0o700);
+        assert!(posix.set_meta(&user, &path(name), meta).await.is_err());
+    }
+    assert!(posix.list(&user, &path("/to-dir")).await.is_err());
+    assert!(posix.make_dir(&user, &path("/to-dir/new")).await.is_err());
+    assert!(posix.remove(&user, &path("/to-dir/file")).await.is_err());
+    assert!(posix.symlink(&user, b"dir", &path("/more")).await.is_err());
+    // The link itself can be seen, moved and removed.
+    let stat = posix.stat(&user, &path("/to-dir")).await.unwrap();
+    assert_eq!(
+        (stat.kind, stat.target),
+        (Kind::Link, Some(b"dir".to_vec()))
+    );
+    posix.remove(&user, &path("/to-file")).await.unwrap();
+    assert_eq!(std::fs::read(tree.real("dir/file")).unwrap(), b"old");
+    assert!(posix.read(&user, &path("/dir/file")).await.is_ok());
+}

@@ -104,6 +104,9 @@ pub struct User {
     pub home: DsiPath,
     /// Whether anything may be changed.
     pub may_write: bool,
+    /// Whether symbolic links are followed, and may be made. Without them a path leads where it says: a
+    /// session that keeps to a part of the tree by its paths alone relies on that.
+    pub follows_links: bool,
 }
 
 impl User {
@@ -113,6 +116,7 @@ impl User {
             name: name.into(),
             home,
             may_write,
+            follows_links: true,
         }
     }
 }

@@ -260,11 +260,7 @@ impl ServerRig {
                 }
                 server::Output::Action(ticket, action) => {
                     assert!(!self.closed, "an action after the end: {action:?}");
-                    let unanswered = matches!(
-                        action,
-                        Action::Abort(_) | Action::DropData | Action::Annotate { .. }
-                    );
-                    if !unanswered {
+                    if action.is_answered() {
                         assert!(
                             self.outstanding.is_none(),
                             "two actions at once: {action:?}"

@@ -83,7 +83,10 @@
 //! - `ERET P offset -1` means "to the end"; GCT dies.
 //! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
 //! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are
-//!   refused with 501 rather than ignored. Links inside the tree are the backend's business.
+//!   refused with 501 rather than ignored. What works on a whole tree (RNFR, MLSR, SITE RDEL) is refused
+//!   where a rule forbids something beneath it.
+//! - After `SITE CHROOT` or `SITE RESTRICT` symbolic links are neither followed nor made, so that none leads
+//!   out of what is left.
 //! - `SITE RDEL /` is refused.
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
 //! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names SBUF,

@@ -59,6 +59,11 @@ pub enum Action {
     DropData,
     /// Anything on names. Answered as the variant says.
     Names(Names),
+    /// Follow no symbolic link from now on, and make none. Not answered.
+    ///
+    /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it keeps by the text of
+    /// paths: a link would lead around that.
+    NoLinks,
     /// Facts for the log: `SITE CLIENTINFO` and `SITE TASKID`. Not answered.
     Annotate {
         /// `clientinfo` or `taskid`.
@@ -66,6 +71,16 @@ pub enum Action {
         /// What the client said.
         value: String,
     },
+}
+
+impl Action {
+    /// Says whether an outcome comes back for it.
+    pub const fn is_answered(&self) -> bool {
+        !matches!(
+            self,
+            Self::Abort(_) | Self::DropData | Self::NoLinks | Self::Annotate { .. }
+        )
+    }
 }
 
 /// Work on names and metadata.

@@ -11,6 +11,7 @@ mod control;
 mod data;
 mod login;
 mod mode_e;
+mod narrowed;
 mod process;
 mod restart;
 mod support;

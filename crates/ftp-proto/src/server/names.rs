@@ -58,7 +58,7 @@ impl LoggedIn {
                 self.change(&path, |path| Names::SetModified(path, time), cx);
             }
             Command::Rnfr(path) => {
-                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                if let Some(place) = self.find_tree(Some(&path), Access::Write, cx) {
                     self.work(
                         Names::Stat(place.real.clone()),
                         NameJob::From(place.real),
@@ -119,7 +119,7 @@ impl LoggedIn {
                 self.change(&path, |path| Names::Truncate(path, length), cx);
             }
             Site::Rdel(path) => {
-                let Some(place) = self.find(Some(&path), Access::Write, cx) else {
+                let Some(place) = self.find_tree(Some(&path), Access::Write, cx) else {
                     return;
                 };
                 // One slip of a client must not empty the whole tree.
@@ -129,12 +129,12 @@ impl LoggedIn {
                 self.work(Names::RemoveTree(place.real), NameJob::Plain, cx);
             }
             Site::Symlink(target, link) => {
-                if self.may_link_to(&target, cx) {
+                if self.may_link(cx) {
                     self.change(&link, |link| Names::Symlink(target, link), cx);
                 }
             }
             Site::SymlinkFrom(target) => {
-                if !self.may_link_to(&target, cx) {
+                if !self.may_link(cx) {
                     return;
                 }
                 self.shift(Trigger::Target, Activity::Linking { target });
@@ -183,9 +183,14 @@ impl LoggedIn {
         }
     }
 
-    /// Under restrictions a link must not lead where the session itself may not go; answers 550 itself.
-    fn may_link_to(&self, target: &FtpPath, cx: &mut Cx<'_>) -> bool {
-        !self.view.is_restricted() || self.find(Some(target), Access::Write, cx).is_some()
+    /// In a narrowed view a link could lead where the session itself may not go; answers 550 itself.
+    fn may_link(&self, cx: &mut Cx<'_>) -> bool {
+        let narrowed = self.view.is_restricted() || self.view.has_root();
+        if narrowed {
+            cx.out
+                .say::<550>("Links are not made after SITE CHROOT or SITE RESTRICT.");
+        }
+        !narrowed
     }
 
     fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
@@ -263,7 +268,8 @@ impl LoggedIn {
                 }
             }
             (NameJob::Root(real), Outcome::Stat(entry)) => {
-                if is_dir(&entry) {
+                if is_dir(&entry) && entry.target.is_none() {
+                    cx.out.action(Action::NoLinks);
                     self.view.set_root(&real);
                     cx.out.say::<250>("OK.");
                 } else {

@@ -146,9 +146,11 @@ impl LoggedIn {
     fn list(&mut self, path: Option<&FtpPath>, form: ListForm, cx: &mut Cx<'_>) {
         // REST is spent by whatever transfer comes next, and means nothing to a listing.
         self.next.restart = None;
-        let Some(place) = self.find(path, Access::Look, cx) else {
-            return;
+        let place = match form {
+            ListForm::Tree { .. } => self.find_tree(path, Access::Look, cx),
+            _ => self.find(path, Access::Look, cx),
         };
+        let Some(place) = place else { return };
         let path = place.real;
         self.begin(What::List { path, form }, cx);
     }

@@ -89,6 +89,22 @@ impl LoggedIn {
         }
     }
 
+    /// As [`find`](Self::find), for work on all that lies beneath the path as well.
+    pub(super) fn find_tree(
+        &self,
+        named: Option<&FtpPath>,
+        access: Access,
+        cx: &mut Cx<'_>,
+    ) -> Option<Place> {
+        let place = self.find(named, access, cx)?;
+        if self.view.permits_beneath(&place, access) {
+            return Some(place);
+        }
+        cx.out
+            .say::<550>("Path not allowed: something beneath it is restricted.");
+        None
+    }
+
     /// Runs one command; QUIT and those of the login are answered elsewhere.
     pub(super) fn command(&mut self, command: Command, cx: &mut Cx<'_>) {
         match command {
@@ -222,6 +238,7 @@ impl LoggedIn {
                     cx.out
                         .say::<500>("Session restricted paths list already set.");
                 } else if self.view.restrict(&self.name, &list) {
+                    cx.out.action(Action::NoLinks);
                     cx.out.say::<250>("OK.");
                 } else {
                     cx.out.say::<501>("Invalid command arguments.");

@@ -19,8 +19,8 @@ pub(super) struct Forbidden;
 
 /// The session's place in the tree.
 ///
-/// All of this is text: links are the backend's business, and it keeps every path beneath its tree.
-/// `SITE CHROOT` and `SITE RESTRICT` are what a client asks for itself, within that.
+/// All of this is text; the backend keeps every path beneath its tree. `SITE CHROOT` and `SITE RESTRICT`
+/// are what a client asks for itself, within that: from then on the session's edge follows no link.
 #[derive(Debug)]
 pub(super) struct View {
     /// Prefix of the virtual root; empty until `SITE CHROOT`.
@@ -158,6 +158,17 @@ impl View {
         true
     }
 
+    /// Says whether nothing beneath a place that was found is kept from this access by a rule of its own.
+    pub(super) fn permits_beneath(&self, place: &Place, access: Access) -> bool {
+        let Some(rules) = &self.rules else {
+            return true;
+        };
+        rules
+            .iter()
+            .filter(|rule| is_beneath(place.real.as_bytes(), &rule.path))
+            .all(|rule| rule.permits(access))
+    }
+
     fn real(&self, shown: &[u8]) -> Vec<u8> {
         if !self.has_root() || self.root == b"/" {
             return shown.to_vec();
@@ -177,11 +188,17 @@ impl View {
         rules
             .iter()
             .find(|rule| is_beneath(&rule.path, real))
-            .is_some_and(|rule| match access {
-                Access::Look => rule.read || rule.write,
-                Access::Read => rule.read,
-                Access::Write => rule.write,
-            })
+            .is_some_and(|rule| rule.permits(access))
+    }
+}
+
+impl Rule {
+    fn permits(&self, access: Access) -> bool {
+        match access {
+            Access::Look => self.read || self.write,
+            Access::Read => self.read,
+            Access::Write => self.write,
+        }
     }
 }
 
@@ -295,6 +312,12 @@ mod tests {
         assert!(!may("/data/in/secret/x", Access::Look));
         assert!(may("/home/ann/f", Access::Write));
         assert!(!may("/database", Access::Look) && !may("/", Access::Look));
+        let whole = |named: &str, access| {
+            let place = view.find("ann", Some(&ftp(named)), access).unwrap();
+            view.permits_beneath(&place, access)
+        };
+        assert!(!whole("/data/in", Access::Write) && !whole("/data", Access::Look));
+        assert!(whole("/data/in/other", Access::Write) && whole("/data/more", Access::Look));
         for bad in ["", "data", "X/data", "/a*", "/a:b"] {
             assert!(!View::new(&ftp("/")).restrict("ann", bad), "{bad}");
         }

@@ -127,10 +127,7 @@ impl Rig {
     pub(crate) fn action(&mut self) -> (Ticket, Action) {
         loop {
             let (ticket, action) = self.wanted.pop_front().expect("no action is wanted");
-            if !matches!(
-                action,
-                Action::Abort(_) | Action::DropData | Action::Annotate { .. }
-            ) {
+            if action.is_answered() {
                 return (ticket, action);
             }
         }
@@ -246,7 +243,9 @@ impl Tree {
                 self.cached = false;
                 return (vec![], None);
             }
-            Action::Abort(_) | Action::Annotate { .. } => return (vec![], None),
+            Action::Abort(_) | Action::Annotate { .. } | Action::NoLinks => {
+                return (vec![], None);
+            }
             Action::Names(names) => self.names(names),
         };
         (vec![], Some(outcome))

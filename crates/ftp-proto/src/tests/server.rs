@@ -326,7 +326,12 @@ fn a_virtual_root_and_restrictions_hold_for_every_path() {
     );
     assert_eq!(
         rig.ask("SITE SYMLINKFROM /etc/x"),
-        "550 Path not allowed.\r\n"
+        "550 Links are not made after SITE CHROOT or SITE RESTRICT.\r\n"
+    );
+    assert!(
+        rig.wanted
+            .iter()
+            .any(|(_, action)| *action == Action::NoLinks)
     );
     rig.line("DELE /scratch/x");
     assert_eq!(
