@@ -149,3 +149,12 @@ fn one_file_that_fails_stops_no_other() -> Result<()> {
     fails(&finished, 1, &["/no", "check the path"])?;
     bed.same("back/b", "to/b")
 }
+
+#[test]
+fn a_directory_that_cannot_be_made_is_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.dir("tree/empty")?;
+    bed.there.file("tree", 3, 1)?;
+    let finished = bed.cp(&["-r", "tree/empty", &bed.url("tree/sub")])?;
+    fails(&finished, 1, &["tree/empty"])
+}

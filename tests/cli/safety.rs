@@ -61,7 +61,9 @@ fn a_download_restarts_from_what_arrived() -> Result<()> {
             4_000_000,
         )?;
         let url = bed.server.url_at(relay.addr(), "file");
-        let said = bed.cp(&[flags, &["--debug", &url, "file"]].concat())?.ok()?;
+        let said = bed
+            .cp(&[flags, &["--debug", &url, "file"]].concat())?
+            .ok()?;
         bed.same("file", "file")?;
         ensure!(
             relay.passed() < SIZE * 3 / 2,

@@ -315,7 +315,7 @@ fn make_parents(client: &Client, path: &FtpPath) {
         None,
     );
     let parent = crate::names::parent(path.as_bytes());
-    super::push::make_parents(
+    let _made = super::push::make_parents(
         &client.control,
         &shared,
         parent,

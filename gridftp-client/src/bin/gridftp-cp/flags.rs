@@ -11,20 +11,25 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::exit;
 
+/// What `--help` says before the flags.
+const ABOUT: &str = "\
+Copies files to, from and between GridFTP servers.
+
+A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a file: URL, a plain \
+path, or - for standard input or output. A directory source that ends in / means its contents; \
+without the slash the directory itself is copied into the destination. Missing destination \
+directories are made. A path /~/x of a URL is relative to the home directory of the account.
+
+A download lands under a temporary name beside its target and is renamed when it is complete \
+and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
+written directly.";
+
 /// Copies files to, from and between GridFTP servers.
-///
-/// A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a file: URL, a plain
-/// path, or - for standard input or output. A directory source that ends in / means its contents;
-/// without the slash the directory itself is copied into the destination. Missing destination
-/// directories are made. A path /~/x of a URL is relative to the home directory of the account.
-///
-/// A download lands under a temporary name beside its target and is renamed when it is complete
-/// and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is
-/// written directly.
 #[derive(Debug, Parser)]
 #[command(
     name = "gridftp-cp",
     version,
+    long_about = ABOUT,
     after_help = exit::TABLE,
     max_term_width = 100,
     arg_required_else_help = true

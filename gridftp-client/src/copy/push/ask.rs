@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
+use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Esto, Mode, Restart};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::FileSource;
 
-use crate::control::Control;
+use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
@@ -86,7 +87,7 @@ pub(super) async fn ask(
     for range in &held {
         ranges.remove(range);
     }
-    make_parents(control, shared, names::parent(&job.to), told);
+    drop(make_parents(control, shared, names::parent(&job.to), told));
     let restart = (!held.is_empty() && mode == Mode::Extended)
         .then(|| control.send(Command::Rest(Restart::Ranges(job.held.clone()))));
     if length >= ANNOUNCED {
@@ -112,41 +113,84 @@ pub(super) async fn ask(
 }
 
 /// Sends `MKD` for what is not known to be there, from the top; servers run commands in order, so
-/// nothing need be awaited.
+/// nothing need be awaited. Gives the reply for `dir` itself, when it was sent for.
 pub(crate) fn make_parents(
     control: &Control,
     shared: &Shared,
     dir: &[u8],
     told: &mut HashSet<Vec<u8>>,
-) {
+) -> Option<Replies> {
     let mut missing = Vec::new();
     let mut at = dir;
     while !at.is_empty() && at != b"/" && at != b"~" && !told.contains(at) && !shared.is_made(at) {
         missing.push(at);
         at = names::parent(at);
     }
+    let mut last = None;
     for dir in missing.into_iter().rev() {
-        if let Some(path) = FtpPath::new(dir.to_vec()) {
-            drop(control.send(Command::Mkd(path)));
-        }
+        last = FtpPath::new(dir.to_vec()).map(|path| control.send(Command::Mkd(path)));
         told.insert(dir.to_vec());
+    }
+    last
+}
+
+/// Reads the reply to `MKD`; servers say in many ways that a directory is there already, so only a
+/// refusal that names another cause is one.
+pub(crate) async fn settle_dir(made: Option<Replies>) -> Result<(), TransferError> {
+    let Some(mut made) = made else { return Ok(()) };
+    match made.finish().await {
+        Err(error)
+            if matches!(
+                error.kind(),
+                Some(
+                    FailureKind::Denied
+                        | FailureKind::NoSpace
+                        | FailureKind::NotADirectory
+                        | FailureKind::NotFound
+                )
+            ) =>
+        {
+            Err(error.into())
+        }
+        Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
     }
 }
 
 /// Makes a directory at the server.
-pub(super) async fn make_dir(
+pub(super) fn make_dir(
     control: &Control,
     shared: &Arc<Shared>,
     taken: Taken,
     told: &mut HashSet<Vec<u8>>,
 ) {
     let Item::Dir(job) = taken.item() else { return };
-    if !shared.options.dry_run {
-        make_parents(control, shared, names::trim_slashes(&job.to), told);
+    let dir = names::trim_slashes(&job.to);
+    // After a failure it may be known as told although it was never made.
+    if job.failures > 0 {
+        told.remove(dir);
     }
-    if let Item::Dir(job) = taken.done() {
-        shared.note_dir(*job);
-    }
+    let made = match shared.options.dry_run {
+        true => None,
+        false => make_parents(control, shared, dir, told),
+    };
+    let shared = Arc::clone(shared);
+    // The item stays open until the reply is here; files need not wait for it.
+    tokio::spawn(async move {
+        match settle_dir(made).await {
+            Ok(()) => {
+                if let Item::Dir(job) = taken.done() {
+                    shared.note_dir(*job);
+                }
+            }
+            Err(error) => {
+                shared.totals.found(None);
+                shared.fail(taken, &error);
+            }
+        }
+    });
 }
 
 /// Reads the reply to `REST`; false when the server does not hold what it said it held.

@@ -34,7 +34,7 @@ use self::ask::{ask, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
 use self::stream::stream;
 
-pub(crate) use self::ask::make_parents;
+pub(crate) use self::ask::{make_parents, settle_dir};
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;
@@ -100,7 +100,7 @@ async fn extended(
 ) -> Result<(), Stop> {
     if matches!(first.item(), Item::Dir(_)) {
         // Needs no data channel, and may be all there is.
-        make_dir(&client.control, shared, first, told).await;
+        make_dir(&client.control, shared, first, told);
         return Ok(());
     }
     let streams = shared.streams(first.item(), client.round_trip());
@@ -155,7 +155,7 @@ async fn extended(
                 }
             };
             if matches!(taken.item(), Item::Dir(_)) {
-                make_dir(control, shared, taken, told).await;
+                make_dir(control, shared, taken, told);
             } else if let Some(request) =
                 ask(control, shared, taken, Mode::Extended, &window, told).await
             {

@@ -29,7 +29,7 @@ pub(super) async fn stream(
     told: &mut HashSet<Vec<u8>>,
 ) -> Result<(), Stop> {
     if matches!(taken.item(), Item::Dir(_)) {
-        make_dir(&client.control, shared, taken, told).await;
+        make_dir(&client.control, shared, taken, told);
         return Ok(());
     }
     match client.set_up_stream(BufferSide::Receive).await {

@@ -20,7 +20,7 @@ use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::job::Item;
 use crate::copy::pull;
-use crate::copy::push::make_parents;
+use crate::copy::push::{make_parents, settle_dir};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -103,18 +103,23 @@ pub(crate) async fn list(
 ) -> Result<(), Stop> {
     let mut told = HashSet::new();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
-        if let Item::Dir(job) = taken.item()
-            && !shared.options.dry_run
-        {
-            make_parents(
-                &destination.control,
-                shared,
-                names::trim_slashes(&job.to),
-                &mut told,
-            );
-        }
+        let made = match taken.item() {
+            Item::Dir(job) if !shared.options.dry_run => {
+                let dir = names::trim_slashes(&job.to);
+                make_parents(&destination.control, shared, dir, &mut told)
+            }
+            _ => None,
+        };
+        let path = match taken.item() {
+            Item::Dir(job) => job.to.clone(),
+            Item::File(_) => Vec::new(),
+        };
         let ended = pull::list_one(source, shared, taken).await;
         pull::go_on(source, shared, ended)?;
+        if let Err(error) = settle_dir(made).await {
+            shared.totals.found(None);
+            shared.give_up(&show(&path), &error);
+        }
     }
     Ok(())
 }
@@ -342,7 +347,12 @@ impl Pair<'_> {
         let Some(to) = FtpPath::new(job.to.clone()) else {
             return Ok(None);
         };
-        make_parents(self.destination, shared, names::parent(&job.to), told);
+        drop(make_parents(
+            self.destination,
+            shared,
+            names::parent(&job.to),
+            told,
+        ));
         if !job.held.is_empty() && self.mode == Mode::Extended {
             drop(
                 self.destination
