@@ -28,7 +28,7 @@ const ROOT: &[u8] = b"/";
 #[derive(Debug)]
 pub(crate) struct Gate {
     throttle: Mutex<Throttle>,
-    /// Hashing takes tens of megabytes and a whole core: at most one a core at a time.
+    /// Hashing takes tens of megabytes and a whole core: at most one try a core at a time.
     hashing: Semaphore,
 }
 
@@ -99,6 +99,10 @@ impl Gate {
             lockout: policy.lockout,
         };
         let key = self.throttle().key(name, from);
+        // Before the look at the table: tries that come all at once must not all be too early for it.
+        let Ok(_turn) = self.hashing.acquire().await else {
+            return Err(Refused::Incorrect);
+        };
         if self
             .throttle()
             .is_locked(Instant::now().into_std(), key, rule)
@@ -126,9 +130,6 @@ impl Gate {
             .or_else(|| policy.users.decoy())
             .cloned()
         else {
-            return false;
-        };
-        let Ok(_permit) = self.hashing.acquire().await else {
             return false;
         };
         let password = password.clone();
@@ -236,6 +237,30 @@ mod tests {
                 .await
                 .unwrap_err(),
             Refused::LockedOut
+        );
+    }
+
+    #[tokio::test]
+    async fn tries_all_at_once_are_locked_out_too() {
+        let gate = Arc::new(Gate::new());
+        let policy = policy(|o| {
+            o.login_delay = Some(0);
+            o.login_attempts = Some(2);
+        });
+        let tries: Vec<_> = (0..40)
+            .map(|_| {
+                let (gate, policy) = (Arc::clone(&gate), Arc::clone(&policy));
+                task::spawn(async move { try_login(&gate, &policy, "ann", "x").await })
+            })
+            .collect();
+        let mut looked_at = 0;
+        for one in tries {
+            looked_at += usize::from(one.await.unwrap().unwrap_err() == Refused::Incorrect);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        assert!(
+            looked_at < 2 + cores,
+            "{looked_at} passwords were looked at"
         );
     }
 

@@ -6,7 +6,9 @@ use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::Mode;
 use ftp_wire::facts::TimeVal;
 use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User, WriteModel,
+};
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -268,6 +270,10 @@ impl<S: Sink> Sink for Draining<S> {
 
     fn held(&self) -> RangeSet {
         self.inner.held()
+    }
+
+    fn order(&self) -> WriteModel {
+        self.inner.order()
     }
 
     async fn finish(self, done: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {

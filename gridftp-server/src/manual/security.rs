@@ -12,10 +12,13 @@
 //!   `--max-unauthenticated` connections wait to log in, one of them picked at random is dropped for each new one:
 //!   a flood of idle connections does not keep users out.
 //! - **The tree.** Paths are resolved beneath the root by the kernel: neither `..` nor a symbolic link nor a link of
-//!   `/proc` leads out of it, at no moment. FIFOs, devices and sockets are refused.
+//!   `/proc` leads out of it, at no moment. FIFOs, devices and sockets are refused. After `SITE CHROOT` or `SITE RESTRICT`
+//!   a session follows no symbolic link at all, and makes none.
 //! - **Data connections.** A data port serves only the host of the control connection, and data is sent only there; a
 //!   stranger who connects first is dropped and the client is still served. Transfers between two servers need other
-//!   hosts: `--third-party` says who may have them (users with a password, by default). Never to a port below 1024.
+//!   hosts: `--third-party` says who may have them (users with a password, by default). Such a user's data port serves
+//!   whoever connects, since nothing tells the other server from a stranger on a clear channel: say `--third-party off`
+//!   where that is not needed. Data never goes to a port below 1024.
 //! - **Uploads.** A final name shows a whole file or nothing: data goes to a temporary name in the same directory, and
 //!   is renamed when all of it has come. What a failed upload left is kept for a restart, under a name that
 //!   is not listed, until `--partial-expiry` hours have passed.

@@ -31,7 +31,12 @@ fn stays_inside(server: &TestServer, ftp: &mut Ftp, at: &str) {
         ftp.ok(&format!("SITE CHMOD 777 {at}/{path}"), 550);
     }
     ftp.ok(&format!("DELE {at}/dir/file"), 550);
-    ftp.ok(&format!("MLSC {at}/dir"), 550);
+    // The link can be seen, what is behind it cannot.
+    let listing = ftp.ok(&format!("MLSC {at}/dir"), 250).text();
+    assert!(
+        listing.contains("Type=slink;") && !listing.contains("; file"),
+        "{listing}"
+    );
     // A target that is allowed where it is named would lead elsewhere from where the link stands.
     ftp.ok(&format!("CWD {at}/deep"), 250);
     for target in ["../secret", "/secret", "/"] {
