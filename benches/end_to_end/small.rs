@@ -22,7 +22,7 @@ const OURS: &[&str] = &["-r"];
 /// 10,000 files of 1 kB, both directions.
 pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let count = options.amount(10_000, 500);
-    let (tree, digests) = lay(count, 1000)?;
+    let (tree, digests) = lay(count, 1000, 500)?;
     let ours = pair.serve(Side::Ours, tree.root())?;
     let globus = pair.serve(Side::Globus, tree.root())?;
     let mut lines = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         }
     };
     let count = options.amount(500, 50);
-    let (tree, digests) = lay(count, 10_000)?;
+    let (tree, digests) = lay(count, 10_000, count)?;
     let addr = link.far_addr().to_string();
     let mut ours = link.far(pair.server(Side::Ours));
     ours.args([
@@ -126,11 +126,16 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes `count` files of `size` bytes and returns their digests.
-fn lay(count: u64, size: u64) -> Result<(Tree, Digests)> {
+/// Makes `count` files of `size` bytes, so many in a directory, and returns their digests.
+fn lay(count: u64, size: u64, in_each: u64) -> Result<(Tree, Digests)> {
     let tree = Tree::new()?;
     for n in 0..count {
-        tree.file(&format!("files/dir{}/file{n}", n / 500), size, n)?;
+        let folder = if in_each < count {
+            format!("dir{}/", n / in_each)
+        } else {
+            String::new()
+        };
+        tree.file(&format!("files/{folder}file{n}"), size, n)?;
     }
     let digests = tree_digests(&tree.path("files"))?;
     Ok((tree, digests))

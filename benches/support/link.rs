@@ -49,6 +49,7 @@ impl Link {
             Path::new("/dev/net/tun").exists(),
             "the emulated link needs /dev/net/tun"
         );
+        sweep();
         let (near, near_device) = End::new("near", NEAR)?;
         let (far, far_device) = End::new("far", FAR)?;
         carry(near_device.clone(), far_device.clone(), shape, 1);
@@ -125,6 +126,25 @@ impl Drop for End {
         let _ = fs::remove_dir_all(self.names());
         // Only if nobody else has names there.
         let _ = fs::remove_dir("/etc/netns");
+    }
+}
+
+/// Removes what benches that were killed have left: namespaces that name a process which is no more.
+fn sweep() {
+    let listed = fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    for name in listed.filter_map(|entry| entry.file_name().into_string().ok()) {
+        let owner = name
+            .strip_prefix("xio-near-")
+            .or_else(|| name.strip_prefix("xio-far-"));
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            drop(End {
+                namespace: name,
+                addr: Ipv4Addr::UNSPECIFIED,
+            });
+        }
     }
 }
 
