@@ -266,6 +266,10 @@ impl<D: Dsi> Chunks for Lister<'_, D> {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         Ok(self.next_lines().await?.map(Bytes::from))
     }
+
+    fn is_patient(&self) -> bool {
+        false
+    }
 }
 
 /// Tells in the protocol's words what the storage said of an object.

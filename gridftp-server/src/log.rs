@@ -22,6 +22,8 @@ pub fn install(format: LogFormat, level: LogLevel) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        // A log that cannot be written must not end what was to be logged: reporting it there would panic.
+        .log_internal_errors(false)
         .with_ansi(false);
     let installed = match format {
         LogFormat::Text => builder.with_target(false).try_init(),

@@ -66,9 +66,9 @@ fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
         .build()
         .context("start the runtime")?;
     let ready = |address| {
-        println!("listening on {address}");
-        // Nobody waits for the line when standard output is closed.
-        drop(std::io::stdout().flush());
+        // Nobody waits for the line where standard output takes none.
+        let mut out = std::io::stdout();
+        drop(writeln!(out, "listening on {address}").and_then(|()| out.flush()));
     };
     // On a worker rather than here: what is accepted stays on the thread that accepted it.
     runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await })?

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
@@ -94,7 +94,8 @@ fn prompt(text: &str) -> anyhow::Result<String> {
     line
 }
 
-/// Puts `line` into the file as a whole: a reader sees the old file or the new one.
+/// Puts `line` into the file as a whole: a reader sees the old file or the new one, and may read the one if
+/// it might read the other.
 fn store(path: &Path, name: &str, line: &str) -> anyhow::Result<()> {
     let old = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -108,7 +109,8 @@ fn store(path: &Path, name: &str, line: &str) -> anyhow::Result<()> {
         text.push('\n');
     }
     Users::parse(&text)?;
-    let temporary = path.with_extension("new");
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -116,6 +118,11 @@ fn store(path: &Path, name: &str, line: &str) -> anyhow::Result<()> {
         .mode(0o600)
         .open(&temporary)
         .context("write")?;
+    if let Ok(old) = fs::metadata(path) {
+        file.set_permissions(old.permissions())
+            .and_then(|()| fchown(&file, Some(old.uid()), Some(old.gid())))
+            .context("keep owner and mode")?;
+    }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path).context("rename")

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
@@ -21,12 +22,16 @@ struct Daemon {
 
 impl Daemon {
     fn start(root: &Path, flags: &[&str]) -> Self {
+        Self::start_logging_to(Stdio::piped(), root, flags)
+    }
+
+    fn start_logging_to(log: impl Into<Stdio>, root: &Path, flags: &[&str]) -> Self {
         let mut child = program()
             .args(["--bind", "127.0.0.1", "--port", "0", "--root"])
             .arg(root)
             .args(flags)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -403,7 +408,12 @@ fn help_explains_every_option() {
 fn passwd_makes_lines_that_let_people_in() {
     let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users");
+    let mode = || fs::metadata(&users).unwrap().permissions().mode() & 0o777;
     for (name, password) in [("ann", "one"), ("bob", "two"), ("ann", "three")] {
+        if users.exists() {
+            assert!(matches!(mode(), 0o600 | 0o640), "{:o}", mode());
+            fs::set_permissions(&users, fs::Permissions::from_mode(0o640)).unwrap();
+        }
         let mut child = program()
             .args(["passwd", name, "--users"])
             .arg(&users)
@@ -413,6 +423,7 @@ fn passwd_makes_lines_that_let_people_in() {
         writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
         assert!(child.wait().unwrap().success());
     }
+    assert_eq!(mode(), 0o640, "the daemon's user may still read it");
     assert_eq!(fs::read_to_string(&users).unwrap().lines().count(), 2);
     let root = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(
@@ -430,6 +441,18 @@ fn passwd_makes_lines_that_let_people_in() {
     }
     let output = run(program().args(["passwd", "a b"]));
     assert!(!output.status.success());
+}
+
+/// `/dev/full` is a disk without room.
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("f"), "data").unwrap();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let daemon = Daemon::start_logging_to(full(), root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    assert_eq!(ftp.fetch("f"), b"data");
+    ftp.ok("NOOP", 200);
 }
 
 #[test]

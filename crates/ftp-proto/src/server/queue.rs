@@ -27,11 +27,12 @@ pub(super) enum Queued {
 }
 
 impl Queue {
-    /// Adds a line; `false` when it would go over the bounds.
+    /// Adds a line; `false` when there is no room, that is, when the bounds are reached.
+    ///
+    /// The last line may go over them: who asks [`has_room`](Self::has_room) before it knows the line is never
+    /// refused, and a line has a bound of its own.
     pub(super) fn push(&mut self, line: &[u8], limits: &Limits) -> bool {
-        if self.waiting.len() >= limits.queued_commands
-            || self.bytes.saturating_add(line.len()) > limits.queued_bytes
-        {
+        if !self.has_room(limits) {
             return false;
         }
         self.bytes += line.len();

@@ -340,6 +340,21 @@ fn a_virtual_root_and_restrictions_hold_for_every_path() {
     );
 }
 
+/// Who reads only while there is room never has a session end because of its queue.
+#[test]
+fn where_there_is_room_the_next_line_fits() {
+    let mut rig = Rig::logged_in();
+    rig.line("SIZE f");
+    let long = format!("SIZE {}", "f".repeat(8000));
+    let mut lines = 0;
+    while rig.session.has_room() {
+        rig.line(&long);
+        lines += 1;
+    }
+    assert_eq!(rig.closed, None);
+    assert!((60..70).contains(&lines), "{lines} lines of 8,000 bytes");
+}
+
 #[test]
 fn outcomes_of_other_tickets_are_ignored() {
     let mut rig = Rig::logged_in();
