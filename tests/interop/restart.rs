@@ -238,11 +238,13 @@ fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {
         };
         server.tree.file("file", SIZE, 10)?;
         let host = server.host.as_ref().context("a server")?;
-        let relay = Relay::start(
+        // Paced, so that the client keeps up: a reset throws away what waits in its socket.
+        let relay = Relay::paced(
             host.addr(),
             Break::Data {
                 after: SIZE * 3 / 4,
             },
+            8_000_000,
         )?;
         let local = Tree::new()?;
         let mut command = Client::Cp.command()?.context("our client")?;

@@ -2,7 +2,7 @@
 //!
 //! Everything here drives processes from the outside: a [`Tree`] holds files whose content follows from a seed,
 //! a [`Host`] is one server (ours or the Globus one) on a port of its own that ends when the value is dropped,
-//! [`run`] runs a client under a deadline, and a [`Relay`] sits between the two and breaks connections on demand.
+//! [`run()`] runs a client under a deadline, and a [`Relay`] sits between the two and breaks connections on demand.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
