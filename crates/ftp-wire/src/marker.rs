@@ -63,6 +63,15 @@ impl fmt::Display for Tenths {
 }
 
 impl Marker {
+    /// The markers that tell of `ranges`: one, unless there are too many of them for one line.
+    pub fn restarts(ranges: &RangeSet) -> impl Iterator<Item = Self> {
+        let mut rest = ranges.iter().peekable();
+        std::iter::from_fn(move || {
+            rest.peek()?;
+            Some(Self::Restart(rest.by_ref().take(MAX_RANGES).collect()))
+        })
+    }
+
     /// The reply that carries it.
     pub fn to_reply(&self) -> Reply {
         match self {
@@ -162,6 +171,7 @@ fn timestamp(reply: &Reply) -> Result<u64, BadMarker> {
 
 #[cfg(test)]
 mod tests {
+    use byte_ranges::Range64;
     use proptest::prelude::*;
 
     use super::*;
@@ -186,6 +196,25 @@ mod tests {
             hash.to_string(),
             "113-Status Marker\r\n Timestamp: 1.5\r\n Bytes Processed: 9\r\n113 End.\r\n"
         );
+    }
+
+    #[test]
+    fn more_ranges_than_are_read_from_one_marker_go_into_several() {
+        let many = MAX_RANGES as u64 + 10;
+        let ranges: RangeSet = (0..many)
+            .map(|n| Range64::new(2 * n, 2 * n + 1).unwrap())
+            .collect();
+        let mut told = RangeSet::new();
+        let mut markers = 0;
+        for marker in Marker::restarts(&ranges) {
+            match Marker::from_reply(&marker.to_reply()).unwrap().unwrap() {
+                Marker::Restart(part) => told.extend(part.iter()),
+                other => panic!("{other:?}"),
+            }
+            markers += 1;
+        }
+        assert_eq!((markers, told), (2, ranges));
+        assert_eq!(Marker::restarts(&RangeSet::new()).count(), 0);
     }
 
     #[test]

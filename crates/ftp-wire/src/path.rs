@@ -37,23 +37,7 @@ impl FtpPath {
     /// no symbolic link is looked at, and `~` means nothing.
     #[must_use]
     pub fn join(&self, other: &Self) -> Self {
-        let base: &[u8] = if other.is_absolute() { &[] } else { &self.0 };
-        let mut parts: Vec<&[u8]> = Vec::new();
-        for part in base
-            .split(|b| *b == b'/')
-            .chain(other.0.split(|b| *b == b'/'))
-        {
-            match part {
-                b"" | b"." => {}
-                b".." => {
-                    parts.pop();
-                }
-                part => parts.push(part),
-            }
-        }
-        let mut out = vec![b'/'];
-        out.extend_from_slice(&parts.join(&b'/'));
-        Self(out)
+        Self(joined(&self.0, &other.0))
     }
 
     /// This path made absolute and free of `.`, `..` and empty components, as seen from the root.
@@ -89,6 +73,31 @@ impl FtpPath {
         out.push(b'"');
         out
     }
+}
+
+/// As [`FtpPath::join`], for bytes of which either may be empty.
+pub fn joined(base: &[u8], other: &[u8]) -> Vec<u8> {
+    let base = if other.first() == Some(&b'/') {
+        b""
+    } else {
+        base
+    };
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in base
+        .split(|b| *b == b'/')
+        .chain(other.split(|b| *b == b'/'))
+    {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut out = vec![b'/'];
+    out.extend_from_slice(&parts.join(&b'/'));
+    out
 }
 
 /// Reads the path in double quotes from the text of a 257 reply.

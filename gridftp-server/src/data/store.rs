@@ -3,7 +3,7 @@
 use byte_ranges::RangeSet;
 use bytes::Bytes;
 use ftp_proto::types::{Channel, Placement};
-use ftp_wire::command::Mode;
+use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{
@@ -203,16 +203,18 @@ impl Store<'_> {
     ) -> Result<RangeSet, Error> {
         let mut here = self.held.clone();
         here.extend(&received.ranges);
-        if let Some(announced) = self.size
+        // Lengths of text on the wire and in the file differ, so an announced one says nothing then.
+        let announced = self.size.filter(|_| how.ty != Type::Ascii);
+        if let Some(announced) = announced
             && here.end() < announced
-            && !matches!(how.ty, ftp_wire::command::Type::Ascii)
         {
             return Err(Error::Short {
                 held: here.total(),
                 announced,
             });
         }
-        if how.mode == Mode::Stream && self.size.is_none() && onlooker.is_cancelled().await {
+        let proven = announced == Some(here.end());
+        if how.mode == Mode::Stream && !proven && onlooker.is_cancelled().await {
             return Err(Error::Aborted);
         }
         if here.first_hole() < here.end() {

@@ -88,21 +88,21 @@ pub(super) fn site_help(about: Option<&str>, cx: &mut Cx<'_>) {
     let Some(about) = about.map(str::trim).filter(|about| !about.is_empty()) else {
         let names = parse::site_verbs()
             .map(|(name, _)| name)
-            .filter(|name| !cx.settings.denies(&format!("SITE {name}")));
+            .filter(|name| !cx.settings.denies(name))
+            .map(|name| name.strip_prefix("SITE ").unwrap_or(name));
         return list(
             "The following SITE commands are recognized:",
             names.collect(),
             cx,
         );
     };
-    match parse::site_verbs().find(|(name, _)| name.eq_ignore_ascii_case(about)) {
+    let wanted = format!("SITE {about}");
+    match parse::site_verbs().find(|(name, _)| name.eq_ignore_ascii_case(&wanted)) {
         Some((name, syntax)) => {
-            let first = format!("Help for SITE {name}:");
+            let first = format!("Help for {name}:");
             indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
         }
-        None => cx
-            .out
-            .say::<502>(format!("Unknown command 'SITE {about}'.")),
+        None => cx.out.say::<502>(format!("Unknown command '{wanted}'.")),
     }
 }
 

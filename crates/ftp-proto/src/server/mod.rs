@@ -366,6 +366,10 @@ impl ServerSession {
                 }
                 return;
             }
+            // By another of its names.
+            Ok(command) if self.settings.denies(command.verb()) => {
+                return self.out.say::<501>("Command arguments disabled.");
+            }
             Ok(Command::Quit) => {
                 self.out.say::<221>("Goodbye.");
                 return self.close(Ending::Quit);

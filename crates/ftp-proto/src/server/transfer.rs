@@ -266,7 +266,9 @@ impl LoggedIn {
                 );
             }
             (Activity::Moving { .. }, Event::Received(ranges)) if !ranges.is_empty() => {
-                cx.out.reply(Marker::Restart(ranges).to_reply());
+                for marker in Marker::restarts(&ranges) {
+                    cx.out.reply(marker.to_reply());
+                }
             }
             (
                 Activity::Moving { .. },

@@ -1,6 +1,6 @@
 //! `View`: which part of the tree a session sees, where it stands in it, and what it may touch.
 
-use ftp_wire::path::FtpPath;
+use ftp_wire::path::{FtpPath, joined};
 
 /// What a command is about to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Place {
 impl View {
     /// Starts at `home`.
     pub(super) fn new(home: &FtpPath) -> Self {
-        let home = normalised(b"/", home.as_bytes());
+        let home = joined(b"/", home.as_bytes());
         Self {
             root: Vec::new(),
             cwd: home.clone(),
@@ -77,8 +77,8 @@ impl View {
     ) -> Result<Place, Forbidden> {
         let named = named.map_or(&b"."[..], FtpPath::as_bytes);
         let shown = match strip_home(named, user) {
-            Some(rest) => normalised(&self.home, rest),
-            None => normalised(&self.cwd, named),
+            Some(rest) => joined(&self.home, rest),
+            None => joined(&self.cwd, named),
         };
         let real = self.real(&shown);
         if !self.permits(&real, access) {
@@ -142,8 +142,8 @@ impl View {
                 None => named,
             };
             let shown = match strip_home(named.as_bytes(), user) {
-                Some(rest) => normalised(&self.home, rest),
-                None => normalised(b"/", named.as_bytes()),
+                Some(rest) => joined(&self.home, rest),
+                None => joined(b"/", named.as_bytes()),
             };
             let has = |letter: u8| letters.bytes().any(|b| b.eq_ignore_ascii_case(&letter));
             let full = letters.is_empty();
@@ -219,31 +219,6 @@ fn strip_home<'a>(named: &'a [u8], user: &str) -> Option<&'a [u8]> {
         Some((b'/', rest)) => Some(if rest.is_empty() { b"." } else { rest }),
         Some(_) => None,
     }
-}
-
-/// Joins and removes empty, `.` and `..` components by text, never going above the root.
-fn normalised(base: &[u8], named: &[u8]) -> Vec<u8> {
-    let base: &[u8] = if named.first() == Some(&b'/') {
-        b"/"
-    } else {
-        base
-    };
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in base
-        .split(|b| *b == b'/')
-        .chain(named.split(|b| *b == b'/'))
-    {
-        match part {
-            b"" | b"." => {}
-            b".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    let mut out = vec![b'/'];
-    out.extend_from_slice(&parts.join(&b'/'));
-    out
 }
 
 fn path(bytes: Vec<u8>) -> FtpPath {

@@ -314,6 +314,12 @@ fn help_names_what_clients_look_for() {
     ] {
         assert!(said.contains(name), "{name} is missing in {said}");
     }
+    assert!(!said.contains("SITE CHMOD"), "{said}");
+    assert!(
+        rig.ask("SITE HELP chmod")
+            .starts_with("214-Help for SITE CHMOD:\r\n SITE CHMOD ")
+    );
+    assert!(rig.ask("SITE HELP nonsense").starts_with("502 "));
     assert!(rig.ask("HELP RETR").starts_with("214-Help for RETR:\r\n "));
     assert!(rig.ask("HELP SITE").contains("\r\n SITE CHMOD"));
 }

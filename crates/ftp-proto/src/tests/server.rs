@@ -293,14 +293,25 @@ fn a_peer_that_goes_away_aborts_unless_it_said_quit() {
 #[test]
 fn denied_commands_are_not_run_and_not_offered() {
     let mut settings = settings();
-    settings.denied = vec!["DELE".into(), "SITE RDEL".into(), "SIZE".into()];
+    settings.denied = vec![
+        "DELE".into(),
+        "SITE RDEL".into(),
+        "SIZE".into(),
+        "MKD".into(),
+    ];
     let mut rig = Rig::logged_in_with(settings);
     assert_eq!(rig.ask("DELE f"), "501 Command arguments disabled.\r\n");
     assert_eq!(
         rig.ask("site rdel f"),
         "501 Command arguments disabled.\r\n"
     );
+    assert_eq!(
+        rig.ask("XMKD d"),
+        "501 Command arguments disabled.\r\n",
+        "its other name"
+    );
     assert!(rig.wanted.is_empty());
+    assert!(!rig.ask("SITE HELP").contains("RDEL"));
     assert!(!rig.ask("FEAT").contains(" SIZE\r\n"));
     assert!(!rig.ask("HELP").contains("DELE"));
 }

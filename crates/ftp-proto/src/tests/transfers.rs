@@ -325,6 +325,11 @@ fn markers_come_on_extended_receives_and_where_asked_for() {
          Stripe Bytes Transferred: 10\r\n Total Stripe Count: 1\r\n112 End.\r\n\
          111 Range Marker 0-10\r\n"
     );
+    let scattered = (0..5000)
+        .filter_map(|n| Range64::new(2 * n, 2 * n + 1))
+        .collect();
+    rig.input(Input::Event(ticket, Event::Received(scattered)));
+    assert_eq!(rig.take().matches("111 Range Marker ").count(), 2);
 }
 
 #[test]
