@@ -154,10 +154,12 @@ pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
         return same_part(&from, &to, offset, length);
     }
     for name in &names {
-        ensure!(
-            sha256(&from.path(name))? == sha256(&to.path(name))?,
-            "{name} differs"
-        );
+        let want = if matches!(row.load, Load::Sparse) {
+            sparse_digest(&from)?
+        } else {
+            sha256(&from.path(name))?
+        };
+        ensure!(want == sha256(&to.path(name))?, "{name} differs");
     }
     let arrived = to.tree.names("")?.len();
     ensure!(
