@@ -32,6 +32,9 @@ const BACKLOG: u32 = 1024;
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
 
+/// How long sessions get to stop what they still do when their time to end by themselves is over.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// How long to leave the listener alone when the process is out of descriptors or memory.
 const BREATHER: Duration = Duration::from_millis(50);
 
@@ -142,7 +145,7 @@ impl<D: Dsi> Server<D> {
     }
 
     /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its end within the
-    /// configuration's `drain_timeout`, and ends what is left.
+    /// configuration's `drain_timeout`, and aborts what is left: what came of uploads is kept for a restart.
     ///
     /// # Cancel safety
     /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
@@ -151,7 +154,7 @@ impl<D: Dsi> Server<D> {
             listener, shared, ..
         } = self;
         let mut shutdown = pin!(shutdown);
-        let (drain, draining) = watch::channel(false);
+        let (stop, stopping) = watch::channel(0);
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
@@ -160,7 +163,7 @@ impl<D: Dsi> Server<D> {
                 Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        if let Some(session) = shared.receive(stream, &draining) {
+                        if let Some(session) = shared.receive(stream, &stopping) {
                             sessions.spawn(session.run());
                         }
                     }
@@ -177,23 +180,24 @@ impl<D: Dsi> Server<D> {
             sessions = sessions.len(),
             "stopping: waiting for running transfers"
         );
-        // Nobody listens where there is no session.
-        let _ = drain.send(true);
-        let all = async {
-            while let Some(ended) = sessions.join_next().await {
-                report(ended);
+        // First to let transfers end, then to abort them.
+        for (times, within) in [(1, shared.config.drain_timeout), (2, GRACE)] {
+            // Nobody listens where there is no session.
+            let _ = stop.send(times);
+            let all = async {
+                while let Some(ended) = sessions.join_next().await {
+                    report(ended);
+                }
+            };
+            if time::timeout(within, all).await.is_ok() {
+                return;
             }
-        };
-        if time::timeout(shared.config.drain_timeout, all)
-            .await
-            .is_err()
-        {
             tracing::warn!(
                 sessions = sessions.len(),
                 "stopping: ending what still runs"
             );
-            sessions.shutdown().await;
         }
+        sessions.shutdown().await;
     }
 }
 
@@ -202,7 +206,7 @@ impl<D: Dsi> Shared<D> {
     fn receive(
         self: &Arc<Self>,
         stream: TcpStream,
-        drain: &watch::Receiver<bool>,
+        stopping: &watch::Receiver<u8>,
     ) -> Option<Box<Session<D>>> {
         let rules = self
             .rules
@@ -242,7 +246,7 @@ impl<D: Dsi> Shared<D> {
             stream,
             desk,
             place,
-            drain.clone(),
+            stopping.clone(),
         )))
     }
 

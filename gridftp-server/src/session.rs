@@ -38,12 +38,13 @@ pub(crate) struct Session<D: Dsi> {
     desk: Desk<D>,
     running: Option<Running>,
     place: Place,
-    drain: watch::Receiver<bool>,
+    /// How often sessions were asked to stop, and how often this one has heard it.
+    stopping: watch::Receiver<u8>,
+    heard: u8,
     /// Set once nothing more will be read.
     deaf: bool,
     /// Set once nothing more can be sent.
     mute: bool,
-    draining: bool,
     /// When the machine wants to be woken.
     deadline: Option<Instant>,
     /// When a data port that no transfer has used yet is closed, so that the range does not run dry.
@@ -59,7 +60,7 @@ enum Wake {
     Event(Event),
     Done(Finished),
     Deadline,
-    Drain,
+    Stop,
     /// Room was made for more replies.
     Sent,
     /// Somebody else needs the place.
@@ -72,7 +73,7 @@ impl<D: Dsi> Session<D> {
         stream: BoxStream,
         desk: Desk<D>,
         place: Place,
-        drain: watch::Receiver<bool>,
+        stopping: watch::Receiver<u8>,
     ) -> Self {
         Self {
             machine,
@@ -82,10 +83,10 @@ impl<D: Dsi> Session<D> {
             desk,
             running: None,
             place,
-            drain,
+            stopping,
+            heard: 0,
             deaf: false,
             mute: false,
-            draining: false,
             deadline: None,
             port_until: None,
         }
@@ -112,14 +113,12 @@ impl<D: Dsi> Session<D> {
     /// Runs until the machine closes, or until nobody is left to talk to.
     async fn drive(&mut self) -> Option<Ending> {
         let mut timer = pin!(time::sleep(Duration::ZERO));
-        let mut drain = self.drain.clone();
-        // An error means that the server is gone; its task ends this one.
-        let mut drained = pin!(async move { drop(drain.wait_for(|draining| *draining).await) });
+        let mut stop = pin!(asked(self.stopping.clone(), self.heard));
         if let Some(ending) = self.settle() {
             return Some(ending);
         }
         loop {
-            let wake = poll_fn(|cx| self.poll_wake(cx, timer.as_mut(), drained.as_mut())).await;
+            let wake = poll_fn(|cx| self.poll_wake(cx, timer.as_mut(), stop.as_mut())).await;
             let now = Instant::now();
             match wake {
                 Wake::Read | Wake::Sent | Wake::Deadline => {}
@@ -135,7 +134,11 @@ impl<D: Dsi> Session<D> {
                         return Some(ending);
                     }
                 }
-                Wake::Drain => self.machine.handle(now, Input::Drain),
+                Wake::Stop => {
+                    self.heard += 1;
+                    stop.set(asked(self.stopping.clone(), self.heard));
+                    self.machine.handle(now, Input::Drain);
+                }
                 Wake::GiveWay => {
                     let peer = self.desk.ends.peer;
                     tracing::debug!(%peer, "too many connections without a login, one gives way");
@@ -264,12 +267,11 @@ impl<D: Dsi> Session<D> {
         &mut self,
         cx: &mut Context<'_>,
         timer: Pin<&mut Sleep>,
-        drained: Pin<&mut (impl Future<Output = ()> + Send)>,
+        stop: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Poll<Wake> {
         // Before the reading: a client that never stops sending has to stop all the same.
-        if !self.draining && drained.poll(cx).is_ready() {
-            self.draining = true;
-            return Poll::Ready(Wake::Drain);
+        if stop.poll(cx).is_ready() {
+            return Poll::Ready(Wake::Stop);
         }
         if self.place.poll_give_way(cx).is_ready() {
             return Poll::Ready(Wake::GiveWay);
@@ -363,5 +365,13 @@ impl<D: Dsi> Session<D> {
                 Poll::Ready(()) => timer.as_mut().reset(due.into()),
             }
         }
+    }
+}
+
+/// Waits until sessions were asked to stop once more than was heard.
+async fn asked(mut stopping: watch::Receiver<u8>, heard: u8) {
+    if stopping.wait_for(|asked| *asked > heard).await.is_err() {
+        // The server is gone, and its task ends this one.
+        std::future::pending().await
     }
 }

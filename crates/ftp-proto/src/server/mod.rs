@@ -45,7 +45,8 @@ pub enum Input<'a> {
     Done(Ticket, Outcome),
     /// The deadline of the last [`Output::Wait`] has come.
     Timeout,
-    /// The server is to stop: a running transfer is finished, then the session ends.
+    /// The server is to stop: a running transfer is finished, then the session ends. Said again, it is
+    /// aborted.
     Drain,
     /// The peer has closed the control connection.
     Eof,
@@ -194,7 +195,7 @@ impl ServerSession {
             Input::Event(ticket, event) => self.on_event(ticket, event),
             Input::Done(ticket, outcome) => self.on_done(now, ticket, outcome),
             Input::Timeout => self.on_timeout(now),
-            Input::Drain => self.ending = Some(Ending::Drained),
+            Input::Drain => self.on_drain(),
             Input::Eof => self.on_eof(),
         }
         self.advance(now);
@@ -314,6 +315,13 @@ impl ServerSession {
                 .say::<421>("Login Timeout: closing control connection.");
             self.close(Ending::LoginTimeout);
         }
+    }
+
+    fn on_drain(&mut self) {
+        if self.ending.is_some() {
+            self.on_abort();
+        }
+        self.ending.get_or_insert(Ending::Drained);
     }
 
     /// The peer is gone. Where it said QUIT before, all it asked for is still done; otherwise this is

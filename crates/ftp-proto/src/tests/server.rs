@@ -264,6 +264,21 @@ fn a_drain_finishes_the_transfer_and_nothing_after_it() {
     assert_eq!(rig.closed, Some(Ending::Drained));
 
     let mut rig = Rig::logged_in();
+    rig.passive().line("STOR /f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Drain);
+    assert!(rig.wanted.is_empty(), "it is left to end");
+    rig.input(Input::Drain);
+    assert!(
+        rig.wanted
+            .iter()
+            .any(|(_, action)| *action == Action::Abort(ticket)),
+        "asked a second time"
+    );
+    rig.input(Input::Done(ticket, refused::<426>("x")));
+    assert_eq!(rig.closed, Some(Ending::Drained));
+
+    let mut rig = Rig::logged_in();
     rig.input(Input::Drain);
     assert!(rig.take().starts_with("421 "));
     assert_eq!(rig.closed, Some(Ending::Drained));
