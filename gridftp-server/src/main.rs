@@ -1,4 +1,5 @@
 //! Flags to configuration to `Server::run` to exit status; the only place that prints.
+#![forbid(unsafe_code)]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
