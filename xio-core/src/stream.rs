@@ -61,6 +61,28 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
+    /// Whether [`poll_splice`](Self::poll_splice) may work on this stack.
+    fn is_splice(&self) -> bool {
+        false
+    }
+
+    /// Moves at most `len` bytes that came into the write end of an empty `pipe`, inside the kernel.
+    ///
+    /// Gives how many were moved, which is 0 at the end as with a read. From the pipe they go on to
+    /// a file, so that bytes on their way from a socket to a file are copied once.
+    ///
+    /// # Errors
+    /// [`Unsupported`](io::ErrorKind::Unsupported) where the stack cannot do it.
+    fn poll_splice(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let _ = (cx, pipe, len);
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+
     /// Writes as [`poll_write`](AsyncWrite::poll_write) does, and says that more follows at once.
     ///
     /// The layer may hold the bytes back for a short time to send them together with what follows:
@@ -101,6 +123,19 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
         len: usize,
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut **self).poll_send_file(cx, file, offset, len)
+    }
+
+    fn is_splice(&self) -> bool {
+        (**self).is_splice()
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut **self).poll_splice(cx, pipe, len)
     }
 
     fn poll_write_more(

@@ -36,6 +36,11 @@ pub trait Observer: Send + Unpin + 'static {
         let _ = n;
     }
 
+    /// `n` bytes went from the layer below into a pipe; 0 is its proper end.
+    fn spliced(&mut self, n: usize) {
+        self.read(n);
+    }
+
     /// `n` bytes were taken by the layer below.
     fn wrote(&mut self, n: usize) {
         let _ = n;
@@ -249,6 +254,28 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
         let answer = Pin::new(&mut this.inner).poll_send_file(cx, file, offset, granted.min(len));
         let n = ready!(this.settle(cx, Operation::SendFile, answer))?;
         this.observer.sent_file(n);
+        Poll::Ready(Ok(n))
+    }
+
+    #[inline]
+    fn is_splice(&self) -> bool {
+        self.inner.is_splice()
+    }
+
+    #[inline]
+    fn poll_splice(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let granted = ready!(this.grant(cx, Operation::Read, len))?;
+        let answer = Pin::new(&mut this.inner).poll_splice(cx, pipe, granted.min(len));
+        let n = ready!(this.settle(cx, Operation::Read, answer))?;
+        if len > 0 {
+            this.observer.spliced(n);
+        }
         Poll::Ready(Ok(n))
     }
 

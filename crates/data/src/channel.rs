@@ -1,6 +1,7 @@
 //! `DataChannel`: the data connections of one session end, set up by one command and used by the next.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use ftp_wire::command::{Mode, Type};
@@ -13,7 +14,7 @@ use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
-use crate::receive::{self, Consumer, InOrder, Job, TextInto};
+use crate::receive::{self, Consumer, Drain, InOrder, Job, TextInto, may_block};
 use crate::send::{self, Chunks, Feed, TextOf};
 use crate::setup::{Direction, Idle, Setup, Used};
 use crate::wait::{Look, Stall};
@@ -224,7 +225,11 @@ impl DataChannel {
             return Ok(received);
         }
         let write = |offset: u64, data| sink.write_at(offset.saturating_add(plan.base), data);
-        self.receive_with(write, true, plan, watch).await?;
+        let drain = |pipe: BorrowedFd<'_>, offset: u64, len| {
+            sink.take_pipe(pipe, offset.saturating_add(plan.base), len)
+        };
+        let drain: Option<Drain<'_>> = (sink.takes_pipes() && may_block()).then_some(&drain);
+        self.receive_with(write, drain, true, plan, watch).await?;
         Ok(received(plan, watch))
     }
 
@@ -250,7 +255,13 @@ impl DataChannel {
         let stall = self.options.stall;
         let moved = async {
             let done = self
-                .receive_with(|offset, data| order.write(offset, data), false, plan, watch)
+                .receive_with(
+                    |offset, data| order.write(offset, data),
+                    None,
+                    false,
+                    plan,
+                    watch,
+                )
                 .await;
             order.complete();
             done
@@ -272,7 +283,7 @@ impl DataChannel {
     /// # Cancel safety
     /// As the type says.
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
-        self.receive_with(|_, _| std::future::ready(Ok(())), true, plan, watch)
+        self.receive_with(|_, _| std::future::ready(Ok(())), None, true, plan, watch)
             .await?;
         Ok(received(plan, watch))
     }
@@ -280,6 +291,7 @@ impl DataChannel {
     async fn receive_with<W, F>(
         &mut self,
         write: W,
+        drain: Option<Drain<'_>>,
         direct: bool,
         plan: &ReceivePlan,
         watch: &Watch,
@@ -296,6 +308,7 @@ impl DataChannel {
             pool: &pool,
             watch,
             direct,
+            drain,
             read: 0,
         };
         let mut used = self.open_to_receive(plan.mode, watch).await?;

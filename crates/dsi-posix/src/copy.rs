@@ -3,6 +3,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, splice};
 
 /// Most bytes asked of the kernel in one call.
 const STEP: u64 = 64 << 20;
@@ -85,6 +86,49 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) ->
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
+    }
+    Ok(())
+}
+
+/// Writes the `len` bytes that wait in `pipe` at `offset`.
+pub(crate) fn splice_all(
+    pipe: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    mut offset: u64,
+    mut len: usize,
+) -> Result<(), Errno> {
+    while len > 0 {
+        match splice(pipe, None, to, Some(&mut offset), len, SpliceFlags::MOVE) {
+            Ok(0) => return Err(Errno::IO),
+            // The kernel has moved the offset along.
+            Ok(moved) => len = len.saturating_sub(moved),
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL) => return drain_all(pipe, to, offset, len),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// For file systems that do not splice.
+fn drain_all(
+    pipe: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    mut offset: u64,
+    mut len: usize,
+) -> Result<(), Errno> {
+    let mut block = vec![0; len.min(64 * 1024)];
+    while len > 0 {
+        let want = block.len().min(len);
+        let got = match rustix::io::read(pipe, block.get_mut(..want).unwrap_or_default()) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(got) => got,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        write_all(to, block.get(..got).unwrap_or_default(), offset)?;
+        offset += u64::try_from(got).unwrap_or(0);
+        len -= got;
     }
     Ok(())
 }

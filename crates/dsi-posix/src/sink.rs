@@ -13,7 +13,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::copy::write_all;
+use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
 use crate::hop::hop;
 use crate::part::{Part, dress, settle_size, verify};
@@ -267,6 +267,18 @@ impl Inner {
         Ok(write_all(self.file(), data, offset)?)
     }
 
+    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
+        let _open = self.enter()?;
+        if matches!(self.way, Way::InOrder(..)) {
+            return Err(Fault::Rule(
+                ErrorKind::Unsupported,
+                "it takes bytes only in order",
+            ));
+        }
+        self.catch_up()?;
+        Ok(splice_all(pipe, self.file(), offset, len)?)
+    }
+
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         let _open = self.enter()?;
         self.catch_up()?;
@@ -360,6 +372,16 @@ impl Sink for FileSink {
                 .map_err(|fault| fault.of("finish", &inner.path))
         })
         .await
+    }
+
+    fn takes_pipes(&self) -> bool {
+        matches!(self.inner.way, Way::Part(_))
+    }
+
+    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+        self.inner
+            .take_pipe(pipe, offset, len)
+            .map_err(|fault| fault.of("write", &self.inner.path))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -344,6 +344,8 @@ trait DynSink: Send + Sync {
     fn held_dyn(&self) -> RangeSet;
     fn order_dyn(&self) -> WriteModel;
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>>;
+    fn takes_pipes_dyn(&self) -> bool;
+    fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()>;
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -370,6 +372,14 @@ impl<S: Sink> DynSink for S {
 
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>> {
         Box::pin(async move { (*self).finish(done).await })
+    }
+
+    fn takes_pipes_dyn(&self) -> bool {
+        self.takes_pipes()
+    }
+
+    fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+        self.take_pipe(pipe, offset, len)
     }
 
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>> {
@@ -403,6 +413,14 @@ impl Sink for BoxSink {
 
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send {
         self.0.finish_dyn(done)
+    }
+
+    fn takes_pipes(&self) -> bool {
+        self.0.takes_pipes_dyn()
+    }
+
+    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+        self.0.take_pipe_dyn(pipe, offset, len)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

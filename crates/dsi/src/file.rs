@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::types::{ChecksumAlgorithm, Stat, WriteModel};
 
 /// An object open for reading.
@@ -71,6 +71,24 @@ pub trait Sink: Send + Sync + 'static {
     /// When it fails, what was last recorded by `checkpoint` is kept for a restart, except after
     /// [`ErrorKind::Mismatch`](crate::error::ErrorKind::Mismatch): wrong bytes are not kept.
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send;
+
+    /// Whether [`take_pipe`](Self::take_pipe) works on this object.
+    fn takes_pipes(&self) -> bool {
+        false
+    }
+
+    /// Writes the `len` bytes that wait in `pipe` at `offset`, inside the kernel where it can.
+    ///
+    /// It blocks as long as the storage does: call it where a thread may block. After an error an
+    /// unknown part of the bytes is left in the pipe.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at); [`Unsupported`](crate::ErrorKind::Unsupported) unless
+    /// [`takes_pipes`](Self::takes_pipes).
+    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+        let _ = (pipe, offset, len);
+        Err(Error::new(ErrorKind::Unsupported, "write"))
+    }
 
     /// A descriptor to write to directly.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

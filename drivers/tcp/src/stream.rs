@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::SendFlags;
+use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -172,6 +173,34 @@ impl Stream for TcpHandle {
             let mut from = offset;
             rustix::fs::sendfile(&self.socket, file, Some(&mut from), step)
         })
+    }
+
+    fn is_splice(&self) -> bool {
+        true
+    }
+
+    fn poll_splice(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.socket.poll_read_ready(cx))?;
+            let moved = self.socket.try_io(Interest::READABLE, || {
+                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                Ok(splice(&self.socket, None, pipe, None, len, flags)?)
+            });
+            match moved {
+                Ok(n) => return Poll::Ready(Ok(n)),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(e) => return Poll::Ready(Err(at_layer(e, "tcp", Operation::Read))),
+            }
+        }
     }
 
     fn poll_write_more(

@@ -1,6 +1,7 @@
 //! Receives one file over any number of connections, which may come at any time.
 
 mod order;
+mod pipe;
 mod pump;
 
 use std::future::{Future, poll_fn};
@@ -14,6 +15,8 @@ use tracing::debug;
 
 pub use order::Consumer;
 pub(crate) use order::{InOrder, TextInto};
+use pipe::here;
+pub(crate) use pipe::{Drain, may_block};
 pub(crate) use pump::Job;
 use pump::{End, Pump};
 
@@ -41,7 +44,7 @@ where
     let seen = Seen::new(job.direct);
     let (watch, moved) = (job.watch, &seen);
     let work = poll_fn(|cx| {
-        let done = pump.poll(cx, &mut job);
+        let done = here(pump.may_block(), || pump.poll(cx, &mut job));
         seen.note(job.read, pump.is_writing());
         done
     });
@@ -89,7 +92,7 @@ where
             tokio::select! {
                 biased;
                 done = poll_fn(|cx| {
-                    let done = pumps.poll(cx, &mut job, lonely);
+                    let done = here(pumps.may_block(), || pumps.poll(cx, &mut job, lonely));
                     seen.note(job.read, pumps.is_writing());
                     done
                 }) => done.map(|whole| if whole { Step::Complete } else { Step::Lonely }),
@@ -208,6 +211,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
 
     fn is_writing(&self) -> bool {
         self.active.iter().any(Pump::is_writing)
+    }
+
+    fn may_block(&self) -> bool {
+        self.active.iter().any(Pump::may_block)
     }
 
     /// Moves bytes on every connection; `Ready` says whether all has come, or else that no

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use gridftp_dsi::Error as StorageError;
 use mode_e::{HEADER_LEN, Step};
 use tokio::io::{AsyncRead, ReadBuf};
-use xio_core::{Block, Pool};
+use xio_core::{Block, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::receive::pipe::{self, Drain, Pipe, WORTH};
 use crate::watch::Watch;
 
 /// Reads after which a connection lets the others have their turn.
@@ -28,6 +29,8 @@ pub(crate) struct Job<'a, W> {
     /// for their turn. Then whoever takes them keeps account, and no connection reads ahead: those
     /// whose turn it is must get the blocks.
     pub(crate) direct: bool,
+    /// Takes bytes out of a pipe, where the storage can and this thread may block.
+    pub(crate) drain: Option<Drain<'a>>,
     /// Payload bytes read so far.
     pub(crate) read: u64,
 }
@@ -60,6 +63,8 @@ pub(crate) struct Pump<F> {
     /// Whether the connection served an earlier transfer.
     pub(crate) reused: bool,
     framing: Framing,
+    /// Wire offset of the first byte, in MODE S.
+    start: u64,
     /// Bytes read and not yet given to the storage, never an empty block.
     block: Option<Block>,
     /// Wire offset of the block's first byte.
@@ -68,6 +73,8 @@ pub(crate) struct Pump<F> {
     write: Pin<Box<Option<F>>>,
     /// Wire offset and length of the write in flight.
     writing: Option<(u64, u64)>,
+    /// What carries the payload of large blocks to the storage.
+    pipe: Option<Pipe>,
     /// Our place in the queue for blocks, while the pool has none.
     queue: Option<Pin<Box<dyn Future<Output = Block> + Send>>>,
     end: Option<End>,
@@ -90,10 +97,15 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             conn,
             reused,
             framing,
+            start: match framing {
+                Framing::Plain(start) => start,
+                Framing::Extended => 0,
+            },
             block: None,
             at: 0,
             write: Box::pin(None),
             writing: None,
+            pipe: None,
             queue: None,
             end: None,
         }
@@ -117,6 +129,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// Whether the storage is at work for it.
     pub(crate) fn is_writing(&self) -> bool {
         self.writing.is_some()
+    }
+
+    /// Whether it may block when it is polled.
+    pub(crate) fn may_block(&self) -> bool {
+        self.pipe.is_some()
     }
 
     /// Moves bytes until there are none, or the connection's part is over and all of it is written.
@@ -211,7 +228,70 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 }
             }
         };
-        self.read_payload(cx, job, offset, len)
+        match job.drain {
+            Some(drain) if self.is_large(offset, len) => self.splice(cx, job, drain, offset, len),
+            _ => self.read_payload(cx, job, offset, len),
+        }
+    }
+
+    /// Whether so much payload is on its way that a pipe pays. How much a connection without blocks
+    /// brings is not known: enough for a pipe when it filled a block.
+    fn is_large(&mut self, offset: u64, len: u64) -> bool {
+        if self.block.is_some() || !self.conn.stream.is_splice() {
+            return false;
+        }
+        if self.pipe.is_some() {
+            return true;
+        }
+        let worth = match self.framing {
+            Framing::Plain(_) => offset.saturating_sub(self.start) >= WORTH,
+            Framing::Extended => len >= WORTH,
+        };
+        if worth {
+            self.pipe = Pipe::new();
+        }
+        self.pipe.is_some()
+    }
+
+    /// Moves payload from the connection to the storage inside the kernel.
+    fn splice<W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &mut Job<'_, W>,
+        drain: Drain<'_>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Read> {
+        let Some(pipe) = &self.pipe else {
+            return Ok(Read::Wait);
+        };
+        let want = usize::try_from(len).unwrap_or(usize::MAX).min(pipe::SIZE);
+        let stream = Pin::new(&mut self.conn.stream);
+        let n = match stream.poll_splice(cx, pipe.into(), want) {
+            Poll::Pending => return Ok(Read::Wait),
+            Poll::Ready(Ok(0)) => return self.ended(),
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Err(Error::broken("receive", error)),
+        };
+        job.read += n as u64;
+        drain(pipe.from(), offset, n).map_err(|error| Error::storage("receive", error))?;
+        match &mut self.framing {
+            Framing::Plain(next) => *next += n as u64,
+            Framing::Extended => self.conn.deframer.moved(n as u64),
+        }
+        job.watch.arrived().record(offset, n as u64)?;
+        job.watch.moved(n as u64);
+        Ok(Read::Some)
+    }
+
+    /// The connection ended where payload was due: in MODE S that is the end of the file.
+    fn ended(&self) -> Result<Read> {
+        if matches!(self.framing, Framing::Extended) {
+            self.conn.deframer.at_end()?;
+            let error = io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::broken("receive", error));
+        }
+        Ok(Read::End(End::Gone))
     }
 
     fn read_header(&mut self, cx: &mut Context<'_>, need: usize) -> Result<Read> {
@@ -279,16 +359,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         match answer {
             Poll::Pending => Ok(Read::Wait),
             Poll::Ready(Err(error)) => Err(Error::broken("receive", error)),
-            Poll::Ready(Ok(0)) if matches!(self.framing, Framing::Plain(_)) => {
-                Ok(Read::End(End::Gone))
-            }
-            Poll::Ready(Ok(0)) => {
-                self.conn.deframer.at_end()?;
-                Err(Error::broken(
-                    "receive",
-                    io::ErrorKind::UnexpectedEof.into(),
-                ))
-            }
+            Poll::Ready(Ok(0)) => self.ended(),
             Poll::Ready(Ok(n)) => {
                 job.read += (n as u64).min(len);
                 self.took(before, n, len)
