@@ -101,6 +101,9 @@ const CASES: &[(&str, Case)] = &[
     ("a file is sent as the bottom sends it", |s| {
         Box::pin(cases::send_file(s))
     }),
+    ("what came moves into a pipe as the bottom moves it", |s| {
+        Box::pin(cases::splice(s))
+    }),
     ("dropping a read loses nothing", |s| {
         Box::pin(cases::read_cancelled(s))
     }),

@@ -5,6 +5,7 @@ mod account;
 mod extended;
 mod hostile;
 mod listing;
+mod splice;
 mod stream;
 
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Cases of moving bytes: whole, vectored, from files, and after an operation was dropped.
 
 use std::future::poll_fn;
-use std::io::{IoSlice, Write};
+use std::io::{IoSlice, Read, Write};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::Poll;
@@ -153,6 +153,47 @@ pub(super) async fn send_file(subject: &Subject) {
         arrived == [b"head", body, b"tail"].concat(),
         "the file arrived otherwise"
     );
+}
+
+pub(super) async fn splice(subject: &Subject) {
+    let (mut near, mut far) = subject.pair().await;
+    // The bottom that sends files inside the kernel is the one that takes them so.
+    assert_eq!(
+        far.is_splice(),
+        subject.send_file,
+        "a layer on a bottom that splices must say so, and another must not"
+    );
+    let (mut from, into) = std::io::pipe().expect("a pipe");
+    if !subject.send_file {
+        let refused = poll_fn(|cx| Pin::new(&mut far).poll_splice(cx, into.as_fd(), 10)).await;
+        let kind = refused.expect_err("this stack says it does not splice");
+        assert_eq!(kind.kind(), std::io::ErrorKind::Unsupported);
+        return;
+    }
+    let bytes = Random::new(6).bytes(300_000);
+    let sending = async {
+        near.write_all(&bytes).await.expect("writing");
+        near.shutdown().await.expect("ending in good order");
+    };
+    let taking = async {
+        let mut head = [0; 1000];
+        far.read_exact(&mut head).await.expect("reading");
+        let mut arrived = head.to_vec();
+        loop {
+            let n = poll_fn(|cx| Pin::new(&mut far).poll_splice(cx, into.as_fd(), 16_384))
+                .await
+                .expect("splicing");
+            assert!(n <= 16_384, "more than was asked for: {n} bytes");
+            if n == 0 {
+                return arrived;
+            }
+            let mut part = vec![0; n];
+            from.read_exact(&mut part).expect("emptying the pipe");
+            arrived.extend(part);
+        }
+    };
+    let ((), arrived) = tokio::join!(sending, taking);
+    assert!(arrived == bytes, "the bytes arrived otherwise");
 }
 
 pub(super) async fn read_cancelled(subject: &Subject) {
