@@ -50,22 +50,29 @@ pub(crate) struct Place {
 impl Place {
     /// Returns a directory of this machine.
     pub(crate) fn local() -> Result<Self> {
-        Ok(Self {
-            tree: Tree::new()?,
-            host: None,
-        })
+        Self::local_in(Tree::new()?)
+    }
+
+    fn local_in(tree: Tree) -> Result<Self> {
+        Ok(Self { tree, host: None })
     }
 
     /// Starts our server.
     pub(crate) fn ours() -> Result<Self> {
-        let tree = Tree::new()?;
+        Self::ours_in(Tree::new()?)
+    }
+
+    fn ours_in(tree: Tree) -> Result<Self> {
         let host = Some(Host::ours(tree.root())?);
         Ok(Self { tree, host })
     }
 
     /// Starts the Globus server, or returns nothing where it is missing.
     pub(crate) fn globus() -> Result<Option<Self>> {
-        let tree = Tree::new()?;
+        Self::globus_in(Tree::new()?)
+    }
+
+    fn globus_in(tree: Tree) -> Result<Option<Self>> {
         let host = Host::globus(tree.root(), "interop")?;
         Ok(host.is_some().then_some(Self { tree, host }))
     }
@@ -114,15 +121,27 @@ impl Client {
 
     /// Returns source and destination for a way, or nothing where a server is missing.
     pub(crate) fn places(self, way: Way) -> Result<Option<(Place, Place)>> {
+        self.places_in(way, Tree::new)
+    }
+
+    fn places_in(
+        self,
+        way: Way,
+        tree: impl Fn() -> Result<Tree>,
+    ) -> Result<Option<(Place, Place)>> {
         let server = || match self {
-            Self::Guc => Place::ours().map(Some),
-            Self::Cp => Place::globus(),
+            Self::Guc => Place::ours_in(tree()?).map(Some),
+            Self::Cp => Place::globus_in(tree()?),
         };
         let places = match way {
-            Way::Get => server()?.map(|from| Ok((from, Place::local()?))),
-            Way::Put => server()?.map(|to| Ok((Place::local()?, to))),
-            Way::FromOurs => Place::globus()?.map(|to| Ok((Place::ours()?, to))),
-            Way::ToOurs => Place::globus()?.map(|from| Ok((from, Place::ours()?))),
+            Way::Get => server()?.map(|from| Ok((from, Place::local_in(tree()?)?))),
+            Way::Put => server()?.map(|to| Ok((Place::local_in(tree()?)?, to))),
+            Way::FromOurs => {
+                Place::globus_in(tree()?)?.map(|to| Ok((Place::ours_in(tree()?)?, to)))
+            }
+            Way::ToOurs => {
+                Place::globus_in(tree()?)?.map(|from| Ok((from, Place::ours_in(tree()?)?)))
+            }
         };
         places.transpose()
     }
@@ -133,10 +152,13 @@ pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
     let Some(mut command) = client.command()? else {
         return Ok(());
     };
-    let Some((from, to)) = client.places(way)? else {
+    let huge = matches!(row.load, Load::Sparse);
+    // Before any tree is made, so that trees see what others use.
+    let _turn = huge.then(heavy);
+    let tree = || if huge { Tree::roomy(HUGE) } else { Tree::new() };
+    let Some((from, to)) = client.places_in(way, tree)? else {
         return Ok(());
     };
-    let _turn = matches!(row.load, Load::Sparse).then(heavy);
     let names = lay(&from.tree, row.load)?;
     command.args(client.flags(row));
     match names.as_slice() {

@@ -1,11 +1,13 @@
 //! `Tree`: a temporary directory and files whose content follows from a seed.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::statvfs;
 
 /// A temporary directory, removed with everything in it when dropped.
 #[derive(Debug)]
@@ -14,9 +16,26 @@ pub struct Tree(tempfile::TempDir);
 impl Tree {
     /// Makes an empty tree that any local user may write, since peers may run as another one.
     pub fn new() -> Result<Self> {
+        Self::below(&env::temp_dir())
+    }
+
+    /// Makes an empty tree for so many bytes, in memory where that leaves as much again, since disks are slow.
+    pub fn roomy(bytes: u64) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let free = statvfs(memory)
+            .map_or(0, |stat| stat.f_bavail * stat.f_frsize)
+            .min(available_memory());
+        if free / 2 >= bytes {
+            Self::below(memory)
+        } else {
+            Self::new()
+        }
+    }
+
+    fn below(parent: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("xio-")
-            .tempdir()
+            .tempdir_in(parent)
             .context("make a temporary directory")?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777))?;
         Ok(Self(dir))
@@ -88,6 +107,16 @@ impl Tree {
         }
         Ok(path)
     }
+}
+
+/// Returns how much memory the kernel could give away, in bytes; 0 where it does not say.
+fn available_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
 }
 
 /// The splitmix64 sequence: small, fast, and the same on every machine.
