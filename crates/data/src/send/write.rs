@@ -2,9 +2,11 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Source};
+use rustix::io::{Errno, ReadWriteFlags};
 use tokio::io::AsyncWrite;
 use xio_core::{Block, BoxStream, Pool, Stream};
 
@@ -14,6 +16,9 @@ use crate::watch::Watch;
 /// Up to this length a stretch of a file is read into memory, so that header, payload and end mark
 /// leave in one write; above it, send-file is cheaper. In bytes.
 pub(crate) const SMALL: u64 = 128 << 10;
+
+/// What one send-file call is asked for, in bytes: no more than what was just found in memory.
+const STEP: u64 = 512 << 10;
 
 /// Writes all `pieces` in order, in as few calls as the connection takes.
 pub(crate) async fn pieces<const N: usize>(
@@ -99,7 +104,8 @@ impl<S: Source> Feed<'_, S> {
         };
         let mut sent = 0;
         while sent < len {
-            let want = usize::try_from(len - sent).unwrap_or(usize::MAX);
+            let want = usize::try_from((len - sent).min(STEP)).unwrap_or(usize::MAX);
+            self.warm(file, offset + sent, want as u64).await?;
             let n =
                 poll_fn(|cx| Pin::new(&mut *stream).poll_send_file(cx, file, offset + sent, want));
             match n.await {
@@ -123,6 +129,20 @@ impl<S: Source> Feed<'_, S> {
         Ok(sent)
     }
 
+    /// Brings a stretch into memory where this thread need not wait for it, unless it is there:
+    /// send-file would wait for the disk here, and all that this thread serves with it.
+    async fn warm(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+        let (mut at, end) = (offset, offset + len);
+        if is_warm(file, at) && is_warm(file, end - 1) {
+            return Ok(());
+        }
+        while at < end {
+            let block = self.read(at, end - at).await;
+            at += block.map_err(|e| Error::storage("send", e))?.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Reads a block from `offset`, at most `len` bytes and at least one.
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Block, StorageError> {
         let mut block = self.pool.get().await;
@@ -139,6 +159,13 @@ impl<S: Source> Feed<'_, S> {
         block.truncate(want);
         Ok(block)
     }
+}
+
+/// Whether the byte at `offset` is in memory, as far as the file system tells.
+fn is_warm(file: BorrowedFd<'_>, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut into = [io::IoSliceMut::new(&mut byte)];
+    rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
 }
 
 /// The source ended before the range to send did.

@@ -68,6 +68,10 @@ impl Disk {
         Self(file)
     }
 
+    pub(super) fn over(file: File) -> Self {
+        Self(file)
+    }
+
     /// A file of zeros that takes no space.
     pub(super) fn zeros(len: u64) -> Self {
         let disk = Self::new(&[]);

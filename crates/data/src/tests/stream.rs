@@ -204,3 +204,17 @@ async fn one_block_in_the_pool_is_enough() {
     assert!(sink.data() == content);
     assert_eq!(pool.available(), 1);
 }
+
+#[tokio::test]
+async fn a_file_that_is_not_in_memory_arrives_too() {
+    let content = bytes(3_000_001);
+    // On a disk, and written back: pages that are dirty, or a file system in memory, stay warm.
+    let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    std::io::Write::write_all(&mut file, &content).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let (mut from, mut to) = pair().await;
+    let (sink, plan) = (Kept::default(), whole(Mode::Stream, 3_000_001));
+    move_file(&mut from, &mut to, &Disk::over(file), &plan, &sink).await;
+    assert!(sink.data() == content);
+}
