@@ -288,8 +288,7 @@ fn several(
             let lines = names
                 .iter()
                 .map(|name| format!("\"{}\" \"{}\"\n", from.url(name), to.url(name)));
-            // Beside the trees that are compared.
-            let list = from.tree.root().with_extension("list");
+            let list = from.path("list");
             fs::write(&list, lines.collect::<String>())?;
             command.arg("-f").arg(&list);
         }
