@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::checksum::{self, COSTS};
 use crate::error::{Fault, Outcome};
 use crate::file::FileSource;
-use crate::hop::hop;
+use crate::hop::{Pace, hop};
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
@@ -60,16 +60,17 @@ impl Posix {
     /// Only if the runtime stops; what cannot be removed is left.
     pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
         let root = Arc::clone(&self.root);
-        hop("expire", move || {
+        hop(Pace::Long, "expire", move || {
             remove::expire(&root, age).map_err(|fault| fault.of("expire", "/"))
         })
         .await
     }
 
-    /// Runs `work` on the tree, as `user` sees it, where it may block.
+    /// Runs `work` on the tree, as `user` sees it, where its pace allows.
     async fn on<T: Send + 'static>(
         &self,
         user: &User,
+        pace: Pace,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
@@ -80,7 +81,7 @@ impl Posix {
             &self.plain
         };
         let (root, path, follows) = (Arc::clone(root), path.clone(), user.follows_links);
-        hop(op, move || {
+        hop(pace, op, move || {
             work(&root, &path).map_err(|fault| match fault {
                 Fault::Os(Errno::LOOP) if !follows => NO_LINKS.of(op, &path),
                 fault => fault.of(op, &path),
@@ -93,6 +94,7 @@ impl Posix {
     async fn change<T: Send + 'static>(
         &self,
         user: &User,
+        pace: Pace,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
@@ -102,7 +104,7 @@ impl Posix {
                 .at(path)
                 .because("this user may only read"));
         }
-        self.on(user, op, path, work).await
+        self.on(user, pace, op, path, work).await
     }
 }
 
@@ -144,7 +146,7 @@ impl Dsi for Posix {
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
-        self.on(user, "stat", path, |root, path| {
+        self.on(user, Pace::Brief, "stat", path, |root, path| {
             visible(path)?;
             Ok(stat::look(root, path)?)
         })
@@ -152,11 +154,12 @@ impl Dsi for Posix {
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<DirListing> {
-        self.on(user, "list", path, DirListing::begin).await
+        self.on(user, Pace::Brief, "list", path, DirListing::begin)
+            .await
     }
 
     async fn read(&self, user: &User, path: &DsiPath) -> Result<FileSource> {
-        self.on(user, "open", path, |root, path| {
+        self.on(user, Pace::Brief, "open", path, |root, path| {
             visible(path)?;
             Ok(FileSource::over(
                 root.get_file(path, OFlags::RDONLY)?,
@@ -168,7 +171,12 @@ impl Dsi for Posix {
 
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
         let sync = self.sync;
-        self.change(user, "create", path, move |root, path| {
+        // The others may have to copy or to cut off much of what is there.
+        let pace = match how {
+            Create::Whole { .. } => Pace::Brief,
+            _ => Pace::Long,
+        };
+        self.change(user, pace, "create", path, move |root, path| {
             let whole = |resume, size| {
                 FileSink::whole(root.target(path)?, resume, size, path.to_string(), sync)
             };
@@ -189,28 +197,28 @@ impl Dsi for Posix {
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, "make directory", path, |root, path| {
+        self.change(user, Pace::Brief, "make directory", path, |root, path| {
             ops::make_dir(root, path)
         })
         .await
     }
 
     async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, "remove directory", path, |root, path| {
+        self.change(user, Pace::Long, "remove directory", path, |root, path| {
             ops::remove_dir(root, path)
         })
         .await
     }
 
     async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, "remove", path, |root, path| {
+        self.change(user, Pace::Long, "remove", path, |root, path| {
             ops::remove_file(root, path)
         })
         .await
     }
 
     async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, "remove tree", path, |root, path| {
+        self.change(user, Pace::Long, "remove tree", path, |root, path| {
             remove::tree(root, path)
         })
         .await
@@ -218,7 +226,7 @@ impl Dsi for Posix {
 
     async fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> Result<()> {
         let to = to.clone();
-        self.change(user, "rename", from, move |root, from| {
+        self.change(user, Pace::Long, "rename", from, move |root, from| {
             ops::rename(root, from, &to)
         })
         .await
@@ -229,14 +237,14 @@ impl Dsi for Posix {
             return Err(NO_LINKS.of("make link", link));
         }
         let target = target.to_vec();
-        self.change(user, "make link", link, move |root, link| {
+        self.change(user, Pace::Long, "make link", link, move |root, link| {
             ops::symlink(root, &target, link)
         })
         .await
     }
 
     async fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> Result<()> {
-        self.change(user, "set metadata", path, move |root, path| {
+        self.change(user, Pace::Long, "set metadata", path, move |root, path| {
             visible(path)?;
             ops::set_meta(root, path, &meta)
         })
@@ -244,7 +252,7 @@ impl Dsi for Posix {
     }
 
     async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {
-        self.change(user, "truncate", path, move |root, path| {
+        self.change(user, Pace::Long, "truncate", path, move |root, path| {
             visible(path)?;
             ops::truncate(root, path, length)
         })
@@ -266,7 +274,7 @@ impl Dsi for Posix {
     ) -> Result<String> {
         let (stop, progress) = (Arc::new(AtomicBool::new(false)), progress.clone());
         let _guard = StopOnDrop(Arc::clone(&stop));
-        self.on(user, "checksum", path, move |root, path| {
+        self.on(user, Pace::Long, "checksum", path, move |root, path| {
             visible(path)?;
             let (file, _) = root.get_file(path, OFlags::RDONLY)?;
             checksum::of_range(&file, algorithm, offset, length, &progress, &stop)

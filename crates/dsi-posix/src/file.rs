@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::error::Fault;
-use crate::hop::hop;
+use crate::hop::{Pace, hop};
 use crate::root::must_be_file;
 use crate::stat::modified;
 
@@ -54,7 +54,7 @@ impl FileSource {
     /// As the kernel refuses, and for what is no regular file.
     pub async fn open(path: &Path) -> Result<Self> {
         let path = path.to_path_buf();
-        hop("open", move || {
+        hop(Pace::Brief, "open", move || {
             let name = path.display().to_string();
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
             rustix::fs::open(&path, flags, Mode::empty())
@@ -139,17 +139,17 @@ impl Source for FileSource {
     }
 
     async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut> {
-        let inner = &self.0;
-        if inner.at_once.load(Ordering::Relaxed) {
-            match inner.fill(offset, &mut into, ReadWriteFlags::NOWAIT) {
+        let mut pace = Pace::Brief;
+        if self.0.at_once.load(Ordering::Relaxed) {
+            match self.0.fill(offset, &mut into, ReadWriteFlags::NOWAIT) {
                 Ok(()) => return Ok(into),
-                Err(Errno::AGAIN) => {}
+                Err(Errno::AGAIN) => pace = Pace::Long,
                 // Other causes are met again, and reported, where waiting is allowed.
-                Err(_) => inner.at_once.store(false, Ordering::Relaxed),
+                Err(_) => self.0.at_once.store(false, Ordering::Relaxed),
             }
         }
-        let inner = Arc::clone(inner);
-        hop("read", move || {
+        let inner = Arc::clone(&self.0);
+        hop(pace, "read", move || {
             let done = inner.fill(offset, &mut into, ReadWriteFlags::empty());
             done.map_err(|errno| Fault::from(errno).of("read", &inner.path))?;
             Ok(into)
@@ -163,7 +163,7 @@ impl Source for FileSource {
 
     async fn data(&self) -> Result<Option<RangeSet>> {
         let inner = Arc::clone(&self.0);
-        let done = hop("find data", move || Ok(inner.data())).await?;
+        let done = hop(Pace::Long, "find data", move || Ok(inner.data())).await?;
         match done {
             Ok(data) => Ok(Some(data)),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),

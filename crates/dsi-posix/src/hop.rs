@@ -1,17 +1,61 @@
-//! One hop to a thread that may block, and back.
+//! Where an operation runs: here while the storage answers at once, else on a thread that may block.
 //!
 //! The threads are the runtime's: `max_blocking_threads` of its builder bounds them.
 
-use gridftp_dsi::{Error, ErrorKind, Result};
+use std::ffi::c_long;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// Runs `work` where it may block.
+use gridftp_dsi::{Error, ErrorKind, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use tokio::runtime::Handle;
+
+/// Operations that run here right now.
+static HERE: AtomicUsize = AtomicUsize::new(0);
+
+/// When all the time lost to slow operations is made up for, in microseconds since `START`.
+static EVEN_AT: AtomicU64 = AtomicU64::new(0);
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// What takes longer, and waited for something, waited for more than memory.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// How many times its length makes up for a slow operation: at most one part in so many of the time
+/// is lost to waiting.
+const PENALTY: u32 = 4;
+
+/// How much of that may be outstanding while operations still run here.
+const CREDIT: Duration = Duration::from_millis(200);
+
+/// How long an operation takes where the storage is as fast as it can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As long as the kernel needs to look into its caches or to fill them.
+    Brief,
+    /// As long as it likes: it moves much, or waits for a medium or for somebody else.
+    Long,
+}
+
+/// Runs `work`: here if it can be expected to touch only memory, else where it may block.
+///
+/// Two changes of threads cost several times what most operations do. After some that were slow the
+/// next ones change threads for a while. A storage that does not answer at all never holds the last
+/// thread of a runtime that has several.
 ///
 /// # Cancel safety
 /// Dropping the future does not stop work that has begun.
 pub(crate) async fn hop<T: Send + 'static>(
+    pace: Pace,
     op: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    if pace == Pace::Brief
+        && let Some(_place) = Place::take()
+    {
+        return work();
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -19,4 +63,56 @@ pub(crate) async fn hop<T: Send + 'static>(
             Err(stopped) => Err(Error::new(ErrorKind::Io, op).because(stopped)),
         },
     }
+}
+
+/// The right to run one operation here.
+struct Place {
+    since: Instant,
+    waits: c_long,
+}
+
+impl Place {
+    fn take() -> Option<Self> {
+        let now = Instant::now();
+        if EVEN_AT.load(Ordering::Relaxed) > micros(since_start(now) + CREDIT) {
+            return None;
+        }
+        let places = Handle::current().metrics().num_workers().saturating_sub(1);
+        let taken = HERE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| {
+            (here < places.max(1)).then_some(here + 1)
+        });
+        taken.is_ok().then(|| Self {
+            since: now,
+            waits: waits(),
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        HERE.fetch_sub(1, Ordering::Relaxed);
+        let took = self.since.elapsed();
+        // On a busy machine an operation can take long without waiting for anything but its turn.
+        if took > SLOW && waits() != self.waits {
+            let now = micros(since_start(self.since) + took);
+            let more = micros(took.saturating_mul(PENALTY));
+            // Each adds its own part, whatever the others do meanwhile.
+            let _ = EVEN_AT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+                Some(at.max(now).saturating_add(more))
+            });
+        }
+    }
+}
+
+/// How often this thread has gone to sleep.
+fn waits() -> c_long {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.voluntary_context_switches())
+}
+
+fn since_start(now: Instant) -> Duration {
+    now.saturating_duration_since(*START)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Outcome;
-use crate::hop::hop;
+use crate::hop::{Pace, hop};
 use crate::names;
 use crate::root::Root;
 use crate::stat::{stat_of, through};
@@ -101,7 +101,7 @@ impl Listing for DirListing {
         let Some(open) = self.open.as_ref().map(Arc::clone) else {
             return Ok(Vec::new());
         };
-        let (batch, more) = hop("list", move || {
+        let (batch, more) = hop(Pace::Brief, "list", move || {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
             open.batch().map_err(|fault| fault.of("list", &open.path))
         })

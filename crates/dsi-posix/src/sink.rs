@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
-use crate::hop::hop;
+use crate::hop::{Pace, hop};
 use crate::part::{Part, dress, settle_size, verify};
 use crate::root::{MAX_LINKS, Target, find_target, open_local_dir};
 use crate::stat::stat_of;
@@ -74,10 +74,20 @@ impl FileSink {
     /// # Errors
     /// As the kernel refuses; [`ErrorKind::Busy`] when another upload is being continued there.
     pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
-        let path = path.to_path_buf();
-        hop("create", move || {
-            let shown = path.display().to_string();
-            Self::create_blocking(&path, how, sync, shown.clone())
+        let shown = path.display().to_string();
+        let (path, name) = (path.to_path_buf(), shown.clone());
+        let target = hop(Pace::Brief, "create", move || {
+            local_target(&path).map_err(|fault| fault.of("create", name))
+        })
+        .await?;
+        let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
+        // What is special may wait for whoever is at its other end.
+        let pace = match how {
+            Create::Whole { .. } if !special => Pace::Brief,
+            _ => Pace::Long,
+        };
+        hop(pace, "create", move || {
+            Self::at_target(target, special, how, sync, shown.clone())
                 .map_err(|fault| fault.of("create", shown))
         })
         .await
@@ -92,18 +102,13 @@ impl FileSink {
             .map_err(|fault| fault.of("create", ""))
     }
 
-    fn create_blocking(path: &Path, how: Create, sync: bool, shown: String) -> Outcome<Self> {
-        let bytes = path.as_os_str().as_bytes();
-        let cut = bytes
-            .iter()
-            .rposition(|b| *b == b'/')
-            .map_or(0, |at| at + 1);
-        let (up, name) = bytes.split_at_checked(cut).unwrap_or_default();
-        if matches!(name, b"" | b"." | b"..") {
-            return Err(Errno::ISDIR.into());
-        }
-        let target = find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)?;
-        let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
+    fn at_target(
+        target: Target,
+        special: bool,
+        how: Create,
+        sync: bool,
+        shown: String,
+    ) -> Outcome<Self> {
         match how {
             Create::InPlace { truncate } if !special => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -180,11 +185,47 @@ impl FileSink {
     }
 }
 
+/// Finds where writing to `path` of this machine ends up.
+fn local_target(path: &Path) -> Outcome<Target> {
+    let bytes = path.as_os_str().as_bytes();
+    let cut = bytes
+        .iter()
+        .rposition(|b| *b == b'/')
+        .map_or(0, |at| at + 1);
+    let (up, name) = bytes.split_at_checked(cut).unwrap_or_default();
+    if matches!(name, b"" | b"." | b"..") {
+        return Err(Errno::ISDIR.into());
+    }
+    find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)
+}
+
 fn is_regular(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 impl Inner {
+    /// What is no file of ours may be a device, which takes its time.
+    fn pace_of_write(&self) -> Pace {
+        match self.way {
+            Way::Part(_) => Pace::Brief,
+            Way::InPlace(_) | Way::InOrder(..) => Pace::Long,
+        }
+    }
+
+    /// Publishing a file that is held back is little work; checking or syncing one may be much, and
+    /// so may be the end of a large file whose place it takes.
+    fn pace_of_finish(&self, done: &Finish) -> Pace {
+        let waits = self
+            .first
+            .try_lock()
+            .is_ok_and(|first| matches!(*first, First::Waits(..)));
+        if waits && !self.sync && done.checksum.is_none() {
+            Pace::Brief
+        } else {
+            Pace::Long
+        }
+    }
+
     fn file(&self) -> BorrowedFd<'_> {
         match &self.way {
             Way::Part(part) => part.file(),
@@ -335,7 +376,7 @@ impl Sink for FileSink {
             return Ok(());
         }
         let inner = Arc::clone(&self.inner);
-        hop("write", move || {
+        hop(self.inner.pace_of_write(), "write", move || {
             inner
                 .write(offset, &data)
                 .map_err(|fault| fault.of("write", &inner.path))
@@ -345,7 +386,7 @@ impl Sink for FileSink {
 
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
-        hop("record", move || {
+        hop(Pace::Long, "record", move || {
             inner
                 .checkpoint(&held, durable)
                 .map_err(|fault| fault.of("record", &inner.path))
@@ -366,7 +407,8 @@ impl Sink for FileSink {
 
     async fn finish(self, done: Finish) -> Result<Stat> {
         let inner = self.inner;
-        hop("finish", move || {
+        let pace = inner.pace_of_finish(&done);
+        hop(pace, "finish", move || {
             inner
                 .finish(&done)
                 .map_err(|fault| fault.of("finish", &inner.path))

@@ -53,7 +53,10 @@ fn main() -> ExitCode {
     }
     let piped = flags.locations.last().is_some_and(|last| last == "-");
     let report = Arc::new(Report::new(&flags, piped));
+    // One more than can run at once, since each may have to wait a moment for the storage.
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
         .enable_all()
         .build()
     {
