@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ftp_proto::client::{ClientSession, Input, Output};
+use ftp_proto::client::{ClientSession, FailureKind, Input, Output};
 use ftp_proto::types::Ticket;
 use ftp_wire::command::Command;
+use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -129,6 +130,32 @@ impl Control {
     /// Tells that data moved.
     pub(crate) fn moved(&self) {
         let _gone = self.requests.send(Request::Moved);
+    }
+
+    /// Says whether something is at `path`, in one way or another that the server knows.
+    ///
+    /// # Errors
+    /// When it cannot tell: nothing may be overwritten then.
+    pub(crate) async fn exists(&self, path: &FtpPath) -> Result<bool, ControlError> {
+        let ask = async |command| self.send(command).finish().await;
+        let kind = |told: &Result<Reply, ControlError>| told.as_ref().err()?.kind();
+        let mut told = ask(Command::Mlst(Some(path.clone()))).await;
+        if kind(&told) == Some(FailureKind::Unsupported) {
+            told = ask(Command::Size(path.clone())).await;
+            // A directory has no size.
+            if kind(&told).is_some_and(|kind| kind != FailureKind::Unsupported) {
+                told = ask(Command::Cwd(path.clone())).await;
+            }
+        }
+        match told {
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                Some(FailureKind::NotFound | FailureKind::Failed | FailureKind::NotADirectory) => {
+                    Ok(false)
+                }
+                _ => Err(error),
+            },
+        }
     }
 
     /// `host:port`.

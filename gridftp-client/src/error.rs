@@ -7,6 +7,9 @@ use ftp_wire::reply::Reply;
 
 use crate::url::show;
 
+/// Bytes of a reply that an error repeats: no server fills a screen.
+const LONGEST_TEXT: usize = 1000;
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a server could not be used.
@@ -135,7 +138,13 @@ impl fmt::Display for ControlError {
                 command,
                 reply,
             } => {
-                write!(f, "{site}: {command}: {}{}", Text(reply), hint(reply))
+                let hint = match FailureKind::of(reply) {
+                    FailureKind::Unsupported if command.starts_with("MLSD") => {
+                        "; without it directories cannot be listed, name each file"
+                    }
+                    _ => hint(reply),
+                };
+                write!(f, "{site}: {command}: {}{hint}", Text(reply))
             }
             Self::Lost { site, command, why } => write!(f, "{site}: {command}: {why}"),
             Self::Misbehaved {
@@ -428,9 +437,10 @@ impl fmt::Display for Text<'_> {
             .iter()
             .find_map(|name| reply.field(name));
         if let Some(why) = told {
-            return f.write_str(&show(why.as_bytes()));
+            return f.write_str(cut(&show(why.as_bytes()), LONGEST_TEXT));
         }
         let mut first = true;
+        let mut room = LONGEST_TEXT;
         for line in reply.lines() {
             let line = line.trim_ascii();
             if line.is_empty()
@@ -442,10 +452,22 @@ impl fmt::Display for Text<'_> {
             if !std::mem::take(&mut first) {
                 f.write_str(": ")?;
             }
-            f.write_str(&show(line))?;
+            let line = show(line.get(..room).unwrap_or(line));
+            let line = cut(&line, room);
+            f.write_str(line)?;
+            room -= line.len();
+            if room == 0 {
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// The beginning of a text, at most so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rfind(|at| text.is_char_boundary(*at));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 /// Prints an error and what caused it on one line, each said once.

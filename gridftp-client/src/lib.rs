@@ -30,6 +30,18 @@
 //! | [`netrc`] | accounts from a `.netrc` |
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
 //!
+//! # How a broken transfer goes on
+//!
+//! | Transfer | What the next try brings |
+//! | --- | --- |
+//! | download | what is missing here: `REST` with ranges in MODE E, with an offset in MODE S |
+//! | upload in MODE E | what the server's 111 markers did not name, if the source is unchanged |
+//! | upload in MODE S | all of it: without markers nobody knows what the server holds, and its size says nothing of what is in it |
+//! | server to server | as an upload, if the source server says that its file is unchanged |
+//! | standard input or output, a FIFO | nothing: what was read or written is gone |
+//!
+//! MODE S has no mark for the end of a file, so after an upload the server is asked for its size.
+//!
 //! # What a cancelled transfer leaves
 //!
 //! Every future may be dropped. The data connections are then reset, so that no peer takes a

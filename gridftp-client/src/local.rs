@@ -51,10 +51,15 @@ impl Item {
             path,
             relative: relative.into(),
             size: meta.len(),
-            modified: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or(0)),
+            modified: modified(meta),
             mode: meta.mode() & 0o7777,
         }
     }
+}
+
+/// The modification time: seconds since 1970 and nanoseconds.
+pub(crate) fn modified(meta: &std::fs::Metadata) -> (i64, u32) {
+    (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or(0))
 }
 
 /// Walks `root` on a thread of its own; symbolic links are followed, the root itself comes first.

@@ -85,9 +85,13 @@ impl fmt::Display for UrlError {
                 )
             }
             Self::NoHost => f.write_str("url: no host; write ftp://HOST[:PORT]/PATH"),
-            Self::Port(port) => {
-                write!(f, "url: port {}: must be 1 to 65535", port.escape_default())
+            Self::Port(port) if port.bytes().all(|b| b.is_ascii_digit()) => {
+                write!(f, "url: port {port}: must be 1 to 65535")
             }
+            // It may be a piece of a password.
+            Self::Port(_) => f.write_str(
+                "url: port: must be 1 to 65535; in a password, write / : and @ as %2F, %3A and %40",
+            ),
             Self::FileHost(host) => {
                 write!(
                     f,

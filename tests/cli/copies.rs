@@ -88,6 +88,37 @@ fn trees_with_every_shape_of_name() -> Result<()> {
 }
 
 #[test]
+fn over_ipv6() -> Result<()> {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+        return Ok(());
+    }
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    let mut command = std::process::Command::new(workspace_tests::binary("gridftp-server")?);
+    command.args([
+        "--bind",
+        "::1",
+        "--port",
+        "0",
+        "--anonymous",
+        "rw",
+        "--root",
+    ]);
+    let server = Host::ours_from(command.arg(there.root()), there.root())?;
+    ensure!(server.addr().is_ipv6());
+    let file = here.file("file", 3_000_001, 1)?;
+    for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        crate::cp_in(&here, &[flags, &["file", &server.url("new/file")]].concat())?.ok()?;
+        crate::cp_in(&here, &[flags, &[&server.url("new/file"), "back"]].concat())?.ok()?;
+        ensure!(std::fs::read(&file)? == std::fs::read(here.path("back"))?);
+        let between = [&server.url("new/file"), &server.url("copy")];
+        crate::cp_in(&here, &[flags, &between.map(String::as_str)].concat())?.ok()?;
+        ensure!(std::fs::read(&file)? == std::fs::read(there.path("copy"))?);
+    }
+    Ok(())
+}
+
+#[test]
 fn from_server_to_server() -> Result<()> {
     let bed = Bed::new()?;
     let far = Tree::new()?;

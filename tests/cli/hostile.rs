@@ -27,6 +27,8 @@ struct Lies {
     end: Option<&'static str>,
     /// Digest that `CKSM` gives.
     digest: &'static str,
+    /// Whether it knows neither `MLST` nor `MLSD`.
+    plain: bool,
 }
 
 /// Serves in MODE S only, a thread each session, until the test's process ends.
@@ -63,6 +65,9 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "FEAT" => "211-features\r\n MLST type*;size*;\r\n SIZE\r\n211 end".to_owned(),
             "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
             "MODE" if rest == "S" => "200 ok".to_owned(),
+            "MLST" | "MLSD" if lies.plain => "500 command not understood".to_owned(),
+            "SIZE" if !rest.ends_with("dir") => format!("213 {}", lies.size),
+            "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
             "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
             "MLST" => format!(
                 "250-facts\r\n type=file;size={}; {rest}\r\n250 end",
@@ -289,4 +294,64 @@ fn a_listing_without_facts_is_an_error() -> Result<()> {
     };
     let (_, finished) = fetch(lies, "dir", &["-r"])?;
     fails(&finished, 1, &["list"])
+}
+
+#[test]
+fn a_server_without_machine_listings_is_told_so() -> Result<()> {
+    let lies = Lies {
+        plain: true,
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (_, finished) = fetch(lies.clone(), "dir", &["-r"])?;
+    fails(&finished, 1, &["MLSD", "name each file"])?;
+    let (tree, finished) = fetch(lies.clone(), "file", &[])?;
+    finished.ok()?;
+    ensure!(tree.names("")? == ["in/file"]);
+    // What is there is not overwritten, although MLST does not tell of it.
+    tree.file("up", 3, 1)?;
+    let url = format!("ftp://{}/file", serve(lies)?);
+    let finished = cp_in(&tree, &["-n", "-v", "up", &url])?.ok()?;
+    ensure!(
+        finished.stdout.contains("it exists"),
+        "{}",
+        finished.report()
+    );
+    Ok(())
+}
+
+#[test]
+fn modes_from_a_server_never_give_rights() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let lies = Lies {
+        listing: b"type=file;size=3;UNIX.mode=06755; tool\r\n".to_vec(),
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies, "dir", &["-r", "--preserve"])?;
+    finished.ok()?;
+    let mode = std::fs::metadata(tree.path("in/dir/tool"))?
+        .permissions()
+        .mode();
+    ensure!(mode & 0o7777 == 0o755, "{mode:o}");
+    Ok(())
+}
+
+#[test]
+fn a_reply_as_large_as_a_book_is_cut_in_errors() -> Result<()> {
+    let flood = vec![b"220-more\r\n".repeat(1000), b"220 end\r\n".to_vec()].concat();
+    let refusal = [b"421-no ".repeat(100_000), b"\r\n421 end\r\n".to_vec()].concat();
+    for greeting in [flood, refusal] {
+        let lies = Lies {
+            greeting: Some(greeting),
+            data: b"abc".to_vec(),
+            size: 4,
+            ..Lies::default()
+        };
+        let (_, finished) = fetch(lies, "file", &[])?;
+        ensure!(finished.stderr.len() < 3000, "{}", finished.stderr.len());
+    }
+    Ok(())
 }

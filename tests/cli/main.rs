@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod copies;
+mod extended;
 mod hostile;
 mod output;
 mod rules;

@@ -151,6 +151,49 @@ fn one_file_that_fails_stops_no_other() -> Result<()> {
 }
 
 #[test]
+fn what_is_in_the_way_of_some_files_stops_no_others() -> Result<()> {
+    for mode in ["stream", "extended"] {
+        let bed = Bed::new()?;
+        for n in 0..20 {
+            bed.there.file(&format!("tree/{n:02}"), 100 + n, n)?;
+            if n % 3 == 0 {
+                bed.here.dir(&format!("tree/{n:02}/in the way"))?;
+            }
+        }
+        let finished = bed.cp(&["-r", "-j", "1", "--mode", mode, &bed.url("tree"), "."])?;
+        fails(&finished, 1, &["tree/00", "tree/18"])?;
+        for n in (0..20).filter(|n| n % 3 != 0) {
+            let name = format!("tree/{n:02}");
+            bed.same(&name, &name)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn two_sources_for_one_name_are_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("a/x", 10, 1)?;
+    bed.here.file("b/x", 10, 2)?;
+    let finished = bed.cp(&["a/x", "b/x", &bed.url("to/")])?;
+    fails(&finished, 1, &["b/x", "another source"])?;
+    bed.same("a/x", "to/x")
+}
+
+#[test]
+fn standard_input_is_kept_off_existing_files_when_asked() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("a", 5, 3)?;
+    bed.here.file("empty", 0, 0)?;
+    let input = std::fs::File::open(bed.here.path("empty"))?;
+    let url = bed.url("a");
+    let mut put = crate::command(&bed.here, &["-n", "-", &url])?;
+    ensure!(put.stdin(input).status()?.success());
+    ensure!(std::fs::metadata(bed.there.path("a"))?.len() == 5);
+    Ok(())
+}
+
+#[test]
 fn a_directory_that_cannot_be_made_is_told() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("tree/empty")?;

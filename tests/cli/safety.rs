@@ -18,9 +18,9 @@ fn broken(plan: Break, flags: &[&str], up: bool) -> Result<()> {
     let relay = Relay::start(bed.server.addr(), plan)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let ends = if up { ["file", &url] } else { [&url, "file"] };
-    bed.cp(&[flags, &ends].concat())?.ok()?;
+    let said = bed.cp(&[flags, &["--debug"], &ends].concat())?.ok()?;
     ensure!(relay.broke(), "nothing broke");
-    bed.same("file", "file")?;
+    bed.same("file", "file").with_context(|| said.report())?;
     ensure!(bed.here.names("")? == ["file"], "{:?}", bed.here.names("")?);
     ensure!(
         bed.there.names("")? == ["file"],
@@ -167,6 +167,31 @@ fn a_full_disk_is_named() -> Result<()> {
         1,
         &["local: write /dev/full", "No space left"],
     )
+}
+
+#[test]
+fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
+    let bed = Bed::new()?;
+    let file = bed.here.file("file", SIZE, 3)?;
+    let other = bed.here.file("other", SIZE, 4)?;
+    // Slow enough for the server to tell what it holds.
+    let relay = Relay::paced(
+        bed.server.addr(),
+        Break::Data {
+            after: SIZE * 7 / 8,
+        },
+        1_100_000,
+    )?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let mut child = command(&bed.here, &["-q", "file", &url])?.spawn()?;
+    let begun = Instant::now();
+    while !relay.broke() {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
+        std::thread::yield_now();
+    }
+    std::fs::copy(&other, &file)?;
+    ensure!(child.wait()?.success());
+    bed.same("file", "file")
 }
 
 #[test]

@@ -96,31 +96,27 @@ async fn work(
         if !shared.queue.is_open() {
             return Ok(());
         }
-        let done = shared.totals.counts().files_done;
+        let ended = || {
+            let counts = shared.totals.counts();
+            counts.files_done + counts.files_failed
+        };
+        let before = ended();
         let error = match next_session(&shared, session.take()).await {
             Ok(session) => match Box::pin(run_session(session, &shared, task)).await {
                 Ok(()) => return Ok(()),
                 Err(Stop::Fatal(error)) => return Err(error),
-                Err(Stop::Lost(error)) => Some(error),
-                Err(_) => None,
+                Err(Stop::Lost(error)) => error,
+                // A file has failed for it, whose own tries are counted, or the mode is another now.
+                Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
             },
             Err(error) if !error.is_transient() => return Err(error.into()),
-            Err(error) => Some(error.into()),
+            Err(error) => error.into(),
         };
-        failures = if shared.totals.counts().files_done > done {
-            1
-        } else {
-            failures + 1
-        };
+        failures = if ended() > before { 1 } else { failures + 1 };
         if failures > shared.options.retries {
-            let error = error.unwrap_or_else(|| {
-                TransferError::Request("transfer: every new session failed at once".to_owned())
-            });
             return Err(error);
         }
-        if let Some(error) = error {
-            shared.note(&format!("connecting again: {error}"));
-        }
+        shared.note(&format!("connecting again: {error}"));
         tokio::time::sleep(shared.options.pause(failures)).await;
     }
 }

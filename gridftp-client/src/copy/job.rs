@@ -157,9 +157,8 @@ impl Facts {
             modified: known
                 .contains(Fact::Modify)
                 .then_some((entry.modified.seconds, entry.modified.nanos)),
-            mode: known
-                .contains(Fact::UnixMode)
-                .then_some(entry.mode & 0o7777),
+            // A server must not make us leave a program here that runs with our rights.
+            mode: known.contains(Fact::UnixMode).then_some(entry.mode & 0o777),
         }
     }
 

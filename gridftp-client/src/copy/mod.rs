@@ -54,11 +54,27 @@ impl Stop {
     }
 }
 
-/// Reads the final reply of a transfer whose data is done with, in bounded time.
-async fn settle_final(replies: &mut Replies) -> Result<(), ControlError> {
-    match tokio::time::timeout(ACCOUNT.saturating_mul(6), replies.finish()).await {
+/// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
+/// the server less to do.
+async fn settle_final(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
+    let within = if well {
+        ACCOUNT.saturating_mul(6)
+    } else {
+        ACCOUNT
+    };
+    match tokio::time::timeout(within, replies.finish()).await {
         Ok(done) => done.map(drop),
-        Err(_) => Err(replies.misbehaved("no final reply although the data is through")),
+        Err(_) => Err(replies.misbehaved("no final reply although the data has ended")),
+    }
+}
+
+/// What to do after a transfer that failed: a server that still owes its reply would keep the next
+/// command waiting.
+fn after_failure(answered: bool) -> Stop {
+    if answered {
+        Stop::Channel
+    } else {
+        Stop::Replace
     }
 }
 

@@ -1,5 +1,6 @@
 //! Works out what each source and the destination are, by the rules of rsync, and runs the copies.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -48,6 +49,7 @@ pub(crate) async fn run(
     let to_dir = sources.len() > 1 || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
     let mut worst = None;
+    let mut targets = HashSet::new();
     for group in sources.chunk_by(|a, b| site(a) == site(b)) {
         let first = group.first().and_then(site);
         let client = match &first {
@@ -66,7 +68,7 @@ pub(crate) async fn run(
         }
         let producer = shared.queue.producer();
         for source in group {
-            if let Err(error) = add(&shared, client.as_deref(), source, &to).await {
+            if let Err(error) = add(&shared, client.as_deref(), source, &to, &mut targets).await {
                 totals.found(None);
                 shared.give_up(&source.to_string(), &error);
             }
@@ -225,6 +227,7 @@ async fn add(
     client: Option<&Client>,
     source: &Location,
     to: &Destination,
+    targets: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
     let contents = source.means_contents();
     match (source, client) {
@@ -237,7 +240,7 @@ async fn add(
             if is_dir(entry.kind) {
                 return add_dir(shared, path, false, to);
             }
-            add_file(shared, path, Facts::of_entry(&entry, known), to)
+            add_file(shared, path, Facts::of_entry(&entry, known), to, targets)
         }
         (Location::Local(path), _) => {
             let bytes = path.as_os_str().as_bytes();
@@ -255,7 +258,7 @@ async fn add(
                 ));
             }
             let item = local::Item::new(path.clone(), Vec::new(), &meta);
-            add_file(shared, bytes, Facts::of_local(&item), to)
+            add_file(shared, bytes, Facts::of_local(&item), to, targets)
         }
         _ => Err(TransferError::Request(
             "usage: this source needs a file of its own".to_owned(),
@@ -268,6 +271,7 @@ fn add_file(
     from: &[u8],
     facts: Facts,
     to: &Destination,
+    targets: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
     let target = if to.dir {
         let name = names::last(from);
@@ -276,6 +280,14 @@ fn add_file(
     } else {
         to.path.clone()
     };
+    if !targets.insert(target.clone()) {
+        let what = format!(
+            "another source is copied to {} already; copy it elsewhere",
+            show(&target)
+        );
+        let path = show(from);
+        return Err(TransferError::Source { path, what });
+    }
     shared.found(FileJob::new(from.to_vec(), target).with_facts(facts));
     Ok(())
 }

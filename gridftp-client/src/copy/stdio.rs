@@ -8,15 +8,16 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Type};
 use ftp_wire::path::FtpPath;
-use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
+use gridftp_data::{Chunks, Consumer, ErrorKind as DataErrorKind, ReceivePlan, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
 
+use super::job::{Facts, FileJob};
 use super::resolve::connect;
 use super::settle_final;
 use super::shared::Shared;
-use crate::client::Client;
+use crate::client::{Client, number};
 use crate::control::{Replies, Step};
 use crate::error::{Class, ControlError, TransferError};
 use crate::options::CopyOptions;
@@ -70,6 +71,14 @@ pub(crate) async fn run(
         None,
     );
     let algorithm = shared.algorithm(&[&client])?;
+    if shared.options.no_clobber && local.is_some() && client.exists(&remote.path).await? {
+        totals.skipped();
+        observer.event(&Event::Skipped {
+            source: &from,
+            why: "it exists",
+        });
+        return Ok(None);
+    }
     observer.event(&Event::Started {
         source: &from,
         destination: &to,
@@ -193,15 +202,16 @@ async fn get(
     remote: &Remote,
     algorithm: Option<ChecksumAlgorithm>,
 ) -> Result<(u64, Option<String>), TransferError> {
-    let (entry, _) = client.stat(&remote.path).await?;
+    let (entry, known) = client.stat(&remote.path).await?;
     if super::resolve::is_dir(entry.kind) {
         let what = format!("source: {remote}: is a directory; a pipe takes one file");
         return Err(TransferError::Request(what));
     }
     let path = client.path(&remote.path)?;
     let (offset, length) = (shared.options.offset, shared.options.length);
-    let rest = entry.size.saturating_sub(offset.unwrap_or(0));
-    let expected = length.map_or(rest, |length| length.min(rest));
+    let mut job = FileJob::new(Vec::new(), Vec::new());
+    job.facts = Facts::of_entry(&entry, known);
+    let expected = shared.expected(&job);
     let out = std::io::stdout().as_fd().try_clone_to_owned();
     let out = out.map_err(|error| TransferError::local("write", "-", error))?;
     let mut pipe = Pipe::new(out.into(), algorithm, u64::MAX);
@@ -211,7 +221,8 @@ async fn get(
         (offset, _) => Command::Eret(
             Eret::Partial {
                 offset: offset.unwrap_or(0),
-                length: Some(expected),
+                // A length of −1 would end a GCT session.
+                length: Some(expected.or(length).unwrap_or(u64::MAX >> 1)),
             },
             path,
         ),
@@ -228,30 +239,19 @@ async fn get(
         channel.receive_chunks(&mut pipe, &plan, &watch),
     );
     let received = shared.watched(control, &watch, work).await?;
-    let site = control.site().to_string();
-    let data = |cause| TransferError::Data {
-        site,
-        path: show(&remote.path),
-        cause,
-    };
-    let received = received.map_err(data)?;
-    settle_final(&mut replies).await?;
-    if received.bytes != expected {
+    let site = control.site();
+    let received = settle(received, &mut replies, site, remote, ("write", "-")).await?;
+    if let Some(expected) = expected
+        && received.bytes != expected
+    {
         return Err(TransferError::Size {
             path: remote.to_string(),
             expected,
             got: received.bytes,
         });
     }
-    let digest = compare(
-        client,
-        remote,
-        algorithm,
-        offset,
-        length.map(|_| expected),
-        pipe,
-    )
-    .await?;
+    let length = length.map(|_| received.bytes);
+    let digest = compare(client, remote, algorithm, offset, length, pipe).await?;
     Ok((received.bytes, digest))
 }
 
@@ -292,17 +292,48 @@ async fn put(
     let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
     let work = unless_refused(&mut replies, channel.send_chunks(&mut pipe, &plan, &watch));
     let sent = shared.watched(control, &watch, work).await?;
-    let site = control.site().to_string();
-    let data = |cause| TransferError::Data {
-        site,
-        path: show(&remote.path),
-        cause,
-    };
-    let sent = sent.map_err(data)?;
-    settle_final(&mut replies).await?;
+    let site = control.site();
+    let from = local.to_string();
+    let sent = settle(sent, &mut replies, site, remote, ("read", &from)).await?;
+    // In MODE S a connection that was cut off looks to the server like the end of the file.
+    if offset.is_none()
+        && let Ok(reply) = client.ask(Command::Size(client.path(&remote.path)?)).await
+        && let Some(got) = number(&reply)
+        && got != sent.bytes
+    {
+        return Err(TransferError::Size {
+            path: remote.to_string(),
+            expected: sent.bytes,
+            got,
+        });
+    }
     let length = offset.map(|_| sent.bytes);
     let digest = compare(client, remote, algorithm, offset, length, pipe).await?;
     Ok((sent.bytes, digest))
+}
+
+/// Takes both ends' word on what was moved; the server's own account of a failure says more than that
+/// its connection broke.
+async fn settle<T>(
+    moved: gridftp_data::Result<T>,
+    replies: &mut Replies,
+    site: &str,
+    remote: &Remote,
+    (op, local): (&'static str, &str),
+) -> Result<T, TransferError> {
+    let end = settle_final(replies, moved.is_ok()).await;
+    match (moved, end) {
+        (Ok(moved), Ok(())) => Ok(moved),
+        (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
+            Err(TransferError::local(op, local, cause))
+        }
+        (_, Err(error @ ControlError::Refused { .. })) | (Ok(_), Err(error)) => Err(error.into()),
+        (Err(cause), _) => Err(TransferError::Data {
+            site: site.to_owned(),
+            path: show(&remote.path),
+            cause,
+        }),
+    }
 }
 
 /// Makes the directories a file is to be in; a real failure shows when the file is stored.

@@ -48,7 +48,7 @@ fn line(entry: &Entry, known: FactSet, report: &Report) {
         .then(|| format!("{:04o}", entry.mode));
     if report.is_json() {
         return report.emit(&json!({
-            "event": "entry", "name": String::from_utf8_lossy(&entry.name), "type": kind,
+            "event": "entry", "name": show(&entry.name), "type": kind,
             "size": size, "modified": modified, "mode": mode,
         }));
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ftp_wire::command::{Command, Eret, Mode, Restart};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -18,6 +19,7 @@ use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
+use crate::options::ConnectOptions;
 use crate::url::show;
 
 mod land;
@@ -141,14 +143,13 @@ async fn extended(
                 error => Stop::Lost(error.into()),
             });
         }
-        let mut patience = fresh.then_some(options.reach_within);
+        let mut mover = Mover {
+            control,
+            channel,
+            shared,
+            patience: fresh.then(|| patience(options)),
+        };
         while let Some(request) = asking.recv().await {
-            let mut mover = Mover {
-                control,
-                channel,
-                shared,
-                patience: patience.take(),
-            };
             if let Some(file) = mover.take(request).await? {
                 // The other end is gone only when this whole future is.
                 let _gone = landed.send(file).await;
@@ -171,6 +172,14 @@ async fn extended(
     // `moved` owns the sending end, so that the landing ends after it.
     let (ended, ()) = tokio::join!(moved, landed_all);
     ended
+}
+
+/// How long to wait for the server to reach us: not long, where there is another way.
+fn patience(options: &ConnectOptions) -> Duration {
+    match options.mode {
+        Some(Mode::Extended) => options.connect_within,
+        _ => options.reach_within,
+    }
 }
 
 /// Asks for a transfer; `None` when there is nothing to ask.
@@ -294,7 +303,7 @@ pub(crate) async fn list_one(
             if let Err(error) = ahead.settle().await {
                 return Err(Stop::unreachable(&error, true));
             }
-            let patience = fresh.then_some(options.reach_within);
+            let patience = fresh.then(|| patience(options));
             Mover {
                 control,
                 channel,

@@ -1,5 +1,6 @@
 //! `Mover`: takes the data of one retrieval or listing after the other, and judges what came.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::control::{Control, Step};
 use crate::copy::job::{Facts, Item};
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::shared::Shared;
-use crate::copy::{Moved, Stop, move_data, settle_final};
+use crate::copy::{Moved, Stop, after_failure, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
@@ -41,7 +42,7 @@ impl Mover<'_> {
             None => asked.replies.next().await,
         };
         match first {
-            Ok(Step::Preliminary(_)) => {}
+            Ok(Step::Preliminary(_)) => self.patience = None,
             Ok(Step::Done(_)) => {
                 let error = asked
                     .replies
@@ -77,12 +78,13 @@ impl Mover<'_> {
                 // The connections are good: what comes is thrown away.
                 let plan = ReceivePlan::new(Mode::Extended, Type::Image);
                 let thrown = self.channel.discard(&plan, &Watch::new()).await;
-                let _final = settle_final(&mut asked.replies).await;
+                let end = settle_final(&mut asked.replies, thrown.is_ok()).await;
+                let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
                 self.shared.fail(asked.taken, &error);
-                return if thrown.is_ok() {
+                return if thrown.is_ok() && answered {
                     Ok(None)
                 } else {
-                    Err(Stop::Channel)
+                    Err(after_failure(answered))
                 };
             }
         };
@@ -155,8 +157,9 @@ impl Mover<'_> {
         lines.finish();
         let end = match moved.end {
             Some(end) => end,
-            None => settle_final(&mut asked.replies).await,
+            None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
         };
+        let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
         let (own, seen) = (sorter.own, sorter.seen);
         if let Item::Dir(job) = asked.taken.item_mut() {
             job.facts = own.unwrap_or(job.facts);
@@ -164,20 +167,21 @@ impl Mover<'_> {
         }
         let error = match (moved.data, end) {
             (Some(Ok(_)), Ok(())) => {
-                if let Item::Dir(job) = asked.taken.done() {
+                if let Item::Dir(mut job) = asked.taken.done() {
+                    job.seen = HashSet::new();
                     self.shared.note_dir(*job);
                 }
                 return Ok(());
             }
-            (_, Err(error)) => error.into(),
-            (Some(Err(cause)), Ok(())) => {
+            (Some(Err(cause)), Ok(()) | Err(ControlError::Misbehaved { .. })) => {
                 let site = self.control.site().to_string();
                 TransferError::Data { site, path, cause }
             }
+            (_, Err(error)) => error.into(),
             (None, Ok(())) => asked.replies.misbehaved("the listing did not come").into(),
         };
         self.shared.fail_midway(asked.taken, &error);
-        Err(Stop::Channel)
+        Err(after_failure(answered))
     }
 
     /// Judges what came of a file.
@@ -191,8 +195,9 @@ impl Mover<'_> {
     ) -> Result<Landed, Option<Stop>> {
         let end = match moved.end {
             Some(end) => end,
-            None => settle_final(&mut asked.replies).await,
+            None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
         };
+        let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
         let Item::File(job) = asked.taken.item_mut() else {
             return Err(None);
         };
@@ -229,6 +234,6 @@ impl Mover<'_> {
         job.sink = Some(sink);
         job.changed = false;
         shared.fail_midway(asked.taken, &error);
-        Err(broken.then_some(Stop::Channel))
+        Err(broken.then(|| after_failure(answered)))
     }
 }

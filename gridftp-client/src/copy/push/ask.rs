@@ -17,6 +17,7 @@ use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
+use crate::local::modified;
 use crate::names;
 use crate::url::show;
 
@@ -47,15 +48,18 @@ pub(super) async fn ask(
         shared.fail(taken, &error);
         return None;
     };
-    if shared.options.no_clobber
-        && control
-            .send(Command::Mlst(Some(to.clone())))
-            .finish()
-            .await
-            .is_ok()
-    {
-        shared.skip(taken, "it exists");
-        return None;
+    if shared.options.no_clobber {
+        match control.exists(&to).await {
+            Ok(false) => {}
+            Ok(true) => {
+                shared.skip(taken, "it exists");
+                return None;
+            }
+            Err(error) => {
+                shared.fail(taken, &error.into());
+                return None;
+            }
+        }
     }
     let source = match FileSource::open(local(&job.from)).await {
         Ok(source) => source,
@@ -65,6 +69,16 @@ pub(super) async fn ask(
             return None;
         }
     };
+    if !job.held.is_empty() {
+        // What the server holds is of no use when the source has been written to since.
+        let path = local(&job.from).to_owned();
+        let look = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
+        let modified = look.ok().and_then(Result::ok).map(|meta| modified(&meta));
+        if modified.is_none() || modified != job.facts.modified {
+            job.forget();
+            job.facts.modified = modified;
+        }
+    }
     if job.facts.size != Some(source.size()) {
         job.forget();
         job.facts.size = Some(source.size());

@@ -9,7 +9,7 @@ use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
-use crate::client::digest;
+use crate::client::{digest, number};
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
@@ -62,6 +62,7 @@ pub(super) async fn confirm_one(
         base,
         size,
         mut replies,
+        ask_size,
         ended,
         ..
     } = sending;
@@ -95,6 +96,7 @@ pub(super) async fn confirm_one(
     let Some(to) = FtpPath::new(job.to.clone()) else {
         return Err(None);
     };
+    let stored = ask_size.then(|| control.send(Command::Size(to.clone())));
     let checksum = algorithm.map(|algorithm| {
         control.send(Command::Cksm {
             algorithm: algorithm.name().to_owned(),
@@ -116,6 +118,7 @@ pub(super) async fn confirm_one(
     Ok(Following {
         taken,
         size,
+        stored,
         checksum,
         meta,
     })
@@ -140,9 +143,26 @@ pub(super) async fn settle_following(
     let Following {
         taken,
         size,
+        stored,
         checksum,
         meta,
     } = next;
+    if let Some(mut replies) = stored {
+        match replies.finish().await.as_ref().map(number) {
+            Ok(Some(got)) if got != size => {
+                let path = shared.name_destination(file(&taken));
+                let expected = size;
+                let error = TransferError::Size {
+                    path,
+                    expected,
+                    got,
+                };
+                return shared.fail(taken, &error);
+            }
+            // A server that does not tell is believed.
+            _ => {}
+        }
+    }
     let mut verified = None;
     if let (Some(mut replies), Some(algorithm)) = (checksum, algorithm) {
         let job = file(&taken);

@@ -22,7 +22,7 @@ use crate::copy::job::{FileJob, Item};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::copy::{Stop, move_data};
+use crate::copy::{Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
@@ -58,6 +58,9 @@ struct Sending {
     base: u64,
     size: u64,
     replies: Replies,
+    /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
+    /// it like the end of the file.
+    ask_size: bool,
     /// The server's word, when it came before the data was out.
     ended: Option<Result<(), ControlError>>,
     _under_way: UnderWay,
@@ -67,6 +70,8 @@ struct Sending {
 struct Following {
     taken: Taken,
     size: u64,
+    /// How much the server has.
+    stored: Option<Replies>,
     checksum: Option<Replies>,
     /// Commands that set metadata.
     meta: Vec<Replies>,
@@ -199,18 +204,21 @@ async fn extended(
                 }
             }
             let size = request.ranges.total();
-            let plan = SendPlan::new(Mode::Extended, Type::Image, request.ranges)
+            let plan = SendPlan::new(Mode::Extended, Type::Image, request.ranges.clone())
                 .parallelism(streams)
                 .base(request.base);
             let watch = Watch::new();
             let work = Box::pin(channel.send(&request.source, &plan, &watch));
             let work = move_data(work, markers(&mut request.taken, &mut request.replies));
             let moved = shared.watched(control, &watch, work).await;
+            let mut answered = true;
             let error = match (moved.data, &moved.end) {
                 (Some(Ok(_)), _) => None,
                 (Some(Err(cause)), None) => {
                     let error = data_failed(control, &request.taken, cause);
-                    Some(refine(&mut request.taken, &mut request.replies, error).await)
+                    let (error, told) = refine(&mut request, error).await;
+                    answered = told;
+                    Some(error)
                 }
                 (Some(Err(cause)), Some(Ok(()))) => {
                     Some(data_failed(control, &request.taken, cause))
@@ -224,7 +232,7 @@ async fn extended(
                 } else {
                     shared.fail(request.taken, &error);
                 }
-                return Err(Stop::Channel);
+                return Err(after_failure(answered));
             }
             let file = Sending {
                 taken: request.taken,
@@ -232,6 +240,7 @@ async fn extended(
                 base: request.base,
                 size,
                 replies: request.replies,
+                ask_size: false,
                 ended: moved.end,
                 _under_way: request.under_way,
             };
@@ -274,14 +283,18 @@ async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), Control
     }
 }
 
-/// Waits a moment for the server's own account of a failed transfer, which says more.
-async fn refine(taken: &mut Taken, replies: &mut Replies, error: TransferError) -> TransferError {
-    if matches!(error, TransferError::Local { .. }) {
-        return error;
-    }
-    match tokio::time::timeout(crate::copy::ACCOUNT, markers(taken, replies)).await {
-        Ok(Err(refused @ ControlError::Refused { .. })) => refused.into(),
-        Ok(_) | Err(_) => error,
+/// Waits a moment for the server's own account of a failed transfer, which says more; says whether
+/// there was any.
+async fn refine(asked: &mut Asked, error: TransferError) -> (TransferError, bool) {
+    let account = markers(&mut asked.taken, &mut asked.replies);
+    match tokio::time::timeout(crate::copy::ACCOUNT, account).await {
+        Ok(Err(refused @ ControlError::Refused { .. }))
+            if !matches!(error, TransferError::Local { .. }) =>
+        {
+            (refused.into(), true)
+        }
+        Ok(_) => (error, true),
+        Err(_) => (error, false),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::copy::{Moved, Stop, move_data};
+use crate::copy::{Moved, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
 
 use super::ask::{ask, make_dir};
@@ -81,13 +81,13 @@ pub(super) async fn stream(
     };
     if let Some(Err(cause)) = moved.data {
         // Without a connection the server waits for one, and replies to nothing.
-        let unmade = !watch.is_open();
+        let mut answered = watch.is_open();
         let mut error = data_failed(control, &asked.taken, cause);
-        if !unmade && moved.end.is_none() {
-            error = refine(&mut asked.taken, &mut asked.replies, error).await;
+        if answered && moved.end.is_none() {
+            (error, answered) = refine(&mut asked, error).await;
         }
         shared.fail_midway(asked.taken, &error);
-        return Err(if unmade { Stop::Replace } else { Stop::Channel });
+        return Err(after_failure(answered));
     }
     let sending = Sending {
         taken: asked.taken,
@@ -95,6 +95,7 @@ pub(super) async fn stream(
         base: asked.base,
         size,
         replies: asked.replies,
+        ask_size: !shared.is_partial(),
         ended: moved.end,
         _under_way: asked.under_way,
     };

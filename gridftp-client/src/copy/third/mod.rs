@@ -14,11 +14,11 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
-use crate::client::Client;
+use crate::client::{Client, parse_mlst};
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
-use crate::copy::job::Item;
+use crate::copy::job::{Facts, Item};
 use crate::copy::pull;
 use crate::copy::push::{make_parents, settle_dir};
 use crate::copy::queue::{Kind, Taken};
@@ -260,16 +260,28 @@ impl Pair<'_> {
             shared.fail(taken, &error);
             return None;
         };
-        if shared.options.no_clobber
-            && self
-                .destination
-                .send(Command::Mlst(Some(to)))
-                .finish()
-                .await
-                .is_ok()
-        {
-            shared.skip(taken, "it exists");
-            return None;
+        if shared.options.no_clobber {
+            match self.destination.exists(&to).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    shared.skip(taken, "it exists");
+                    return None;
+                }
+                Err(error) => {
+                    shared.fail(taken, &error.into());
+                    return None;
+                }
+            }
+        }
+        if !job.held.is_empty() {
+            // What the destination holds is of no use when the source has been written to since.
+            let mut told = self.source.send(Command::Mlst(Some(from.clone())));
+            let now = told.finish().await.ok().as_ref().and_then(parse_mlst);
+            let now = now.map(|(entry, known)| Facts::of_entry(&entry, known));
+            if now != Some(job.facts) || job.facts.modified.is_none() {
+                job.forget();
+                job.facts = now.unwrap_or(job.facts);
+            }
         }
         if job.facts.size.is_none()
             && let Ok(reply) = self.source.send(Command::Size(from.clone())).finish().await
@@ -341,7 +353,7 @@ impl Pair<'_> {
                 return Err(Stop::Lost(error));
             }
         }
-        let Item::File(job) = asked.taken.item() else {
+        let Item::File(job) = asked.taken.item_mut() else {
             return Ok(None);
         };
         let Some(to) = FtpPath::new(job.to.clone()) else {
@@ -354,10 +366,20 @@ impl Pair<'_> {
             told,
         ));
         if !job.held.is_empty() && self.mode == Mode::Extended {
-            drop(
-                self.destination
-                    .send(Command::Rest(Restart::Ranges(job.held.clone()))),
-            );
+            let rest = Command::Rest(Restart::Ranges(job.held.clone()));
+            // The source leaves out what is held, so a destination that does not hold it must not
+            // store the rest as the whole.
+            if let Err(error) = self.destination.send(rest).finish().await {
+                job.forget();
+                let lost = matches!(error, ControlError::Lost { .. });
+                let error = error.into();
+                shared.fail_midway(asked.taken, &error);
+                return Err(if lost {
+                    Stop::Lost(error)
+                } else {
+                    Stop::Replace
+                });
+            }
         }
         let command = match shared.is_partial() {
             true => Command::Esto(
