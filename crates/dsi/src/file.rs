@@ -32,7 +32,7 @@ pub trait Source: Send + Sync + 'static {
     /// Checks that the object is still what was opened: same size, same modification time.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`](crate::error::ErrorKind::Changed) when it is not.
+    /// [`ErrorKind::Changed`] when it is not.
     fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
@@ -52,7 +52,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Called before a restart marker names those bytes, and before a partial object is left.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`](crate::error::ErrorKind::Busy) where another upload to the same name is
+    /// [`ErrorKind::Busy`] where another upload to the same name is
     /// the one that can be continued: a restart would go on behind that one's bytes. When bytes
     /// could not be made `durable`, this and all that follows on the sink fails.
     fn checkpoint(&self, held: &RangeSet, durable: bool)
@@ -69,7 +69,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Completes the object and publishes it under its name.
     ///
     /// When it fails, what was last recorded by `checkpoint` is kept for a restart, except after
-    /// [`ErrorKind::Mismatch`](crate::error::ErrorKind::Mismatch): wrong bytes are not kept.
+    /// [`ErrorKind::Mismatch`]: wrong bytes are not kept.
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send;
 
     /// Whether [`take_pipe`](Self::take_pipe) works on this object.
@@ -83,7 +83,7 @@ pub trait Sink: Send + Sync + 'static {
     /// unknown part of the bytes is left in the pipe.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at); [`Unsupported`](crate::ErrorKind::Unsupported) unless
+    /// As [`write_at`](Self::write_at); [`Unsupported`](ErrorKind::Unsupported) unless
     /// [`takes_pipes`](Self::takes_pipes).
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
         let _ = (pipe, offset, len);
@@ -109,7 +109,7 @@ pub struct Finish {
     /// Permission bits to set; `None` keeps those of a replaced object, or takes the default.
     pub mode: Option<u32>,
     /// All that is written, where the caller kept account: an object that `size` calls larger is
-    /// refused as [`ErrorKind::Incomplete`](crate::error::ErrorKind::Incomplete).
+    /// refused as [`ErrorKind::Incomplete`].
     pub held: Option<RangeSet>,
 }
 
