@@ -1,7 +1,6 @@
 //! `Abilities`: what this client makes use of, as the server's FEAT reply tells.
 
 use ftp_proto::client::Capabilities;
-use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 /// What a server can do, as far as this client cares.
@@ -21,9 +20,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Reads the reply to `FEAT`.
-    pub(crate) fn of(reply: &Reply) -> Self {
-        let known = Capabilities::from_feat(reply);
+    /// Picks what this client makes use of.
+    pub(crate) fn of(known: &Capabilities) -> Self {
         let checksums = known
             .checksums()
             .into_iter()

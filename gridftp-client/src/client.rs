@@ -1,11 +1,12 @@
 //! `Client`: connects, logs in, learns what the server can do, and works on names.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ftp_proto::client::{ClientSession, FailureKind, Settings};
-use ftp_wire::command::{Command, Mode, Secret, Site as SiteCommand, Type};
+use ftp_proto::client::{ClientSession, FailureKind, Login, LoginError, LoginStep, Settings};
+use ftp_wire::command::{Command, Mode, Secret, Site as SiteCommand};
 use ftp_wire::facts::{Entry, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
@@ -150,59 +151,54 @@ impl Client {
         Ok(client)
     }
 
-    /// Logs in with as few round trips as are safe: the banner is awaited, so that a password goes
-    /// to nothing but an FTP server; then all goes out at once.
-    async fn login(&mut self, site: &Site, mut banner: Replies) -> Result<(), ConnectError> {
-        let name = self.control.site().to_string();
-        banner.finish().await.map_err(|error| match error {
-            ControlError::Refused { site, reply, .. } => ConnectError::Busy { site, reply },
-            error => error.into(),
-        })?;
+    /// Logs in by the conversation of [`Login`].
+    async fn login(&mut self, site: &Site, banner: Replies) -> Result<(), ConnectError> {
         let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = match (&site.password, &site.user) {
             (Some(password), _) => password.clone(),
             (None, None) => Secret::new(self.options.anonymous_password.clone()),
             (None, Some(_)) => Secret::new(""),
         };
-        let mut named = self.control.send(Command::User(user.clone()));
-        let mut passed = self.control.send(Command::Pass(password));
-        let mut features = self.control.send(Command::Feat);
-        let mut image = self.control.send(Command::Type(Type::Image));
-        let extended = (self.options.mode != Some(Mode::Stream))
-            .then(|| self.control.send(Command::Mode(Mode::Extended)));
-        let refused = |error| match error {
-            ControlError::Refused { reply, .. } => ConnectError::Login {
-                site: name.clone(),
-                user: user.clone(),
-                reply,
-            },
-            error => error.into(),
+        let mut login = Login::new(&user, password, self.options.mode);
+        let mut due = VecDeque::from([banner]);
+        let done = loop {
+            match login.step() {
+                LoginStep::Send(command) => due.push_back(self.control.send(command)),
+                LoginStep::Done(done) => break done,
+                _ => {
+                    let Some(mut replies) = due.pop_front() else {
+                        unreachable!("it waits for as many replies as it has sent commands");
+                    };
+                    match replies.finish().await {
+                        Ok(reply) | Err(ControlError::Refused { reply, .. }) => login.reply(&reply),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
         };
-        let first = named.finish().await.map_err(refused)?;
-        // A server that wants no password says 230 at once, and refuses the PASS.
-        match (passed.finish().await, first.code().is_success()) {
-            (Ok(reply), false) if !reply.code().is_success() => {
-                return Err(ConnectError::Login {
-                    site: name,
-                    user,
+        let site = self.site().to_owned();
+        let session = done.map_err(|refused| match refused {
+            LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
+            LoginError::Clear(reply) => ConnectError::Security { site, reply },
+            LoginError::Setting(command, reply) => {
+                let command = command.to_string();
+                ConnectError::Control(ControlError::Refused {
+                    site,
+                    command,
                     reply,
-                });
+                })
             }
-            (Ok(_), _) | (Err(ControlError::Refused { .. }), true) => {}
-            (Err(error), _) => return Err(refused(error)),
-        }
-        match features.finish().await {
-            Ok(reply) => self.abilities = Abilities::of(&reply),
-            Err(ControlError::Refused { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        image.finish().await?;
-        if let Some(mut extended) = extended {
-            match extended.finish().await {
-                Ok(_) => self.state.mode = Mode::Extended,
-                Err(ControlError::Refused { .. }) => self.abilities.extended = false,
-                Err(error) => return Err(error.into()),
-            }
+            LoginError::Account(reply) => ConnectError::Login { site, user, reply },
+            error => ConnectError::Unreachable {
+                site,
+                cause: error.into(),
+            },
+        })?;
+        self.abilities = Abilities::of(&session.capabilities);
+        // To have done it says more than to list it.
+        self.abilities.extended = session.extended;
+        if session.extended {
+            self.state.mode = Mode::Extended;
         }
         Ok(())
     }

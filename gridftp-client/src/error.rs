@@ -35,6 +35,13 @@ pub enum ConnectError {
         /// What it said.
         reply: Reply,
     },
+    /// The server takes no login in clear text.
+    Security {
+        /// `host:port`.
+        site: String,
+        /// What it said.
+        reply: Reply,
+    },
     /// The account was refused.
     Login {
         /// `host:port`.
@@ -64,6 +71,11 @@ impl fmt::Display for ConnectError {
                     Text(reply)
                 )
             }
+            Self::Security { site, reply } => write!(
+                f,
+                "{site}: login: {}; it takes no login in clear text, use a port that does",
+                Text(reply)
+            ),
             Self::Login { site, user, reply } => write!(
                 f,
                 "{site}: login as {}: {}; check the account, or name one with --user or --netrc",
@@ -87,7 +99,7 @@ impl ConnectError {
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Stack { .. } => false,
+            Self::Stack { .. } | Self::Security { .. } => false,
             Self::Unreachable { .. } => true,
             Self::Busy { reply, .. } | Self::Login { reply, .. } => {
                 FailureKind::of(reply).is_transient()
@@ -141,6 +153,9 @@ impl fmt::Display for ControlError {
                 let hint = match FailureKind::of(reply) {
                     FailureKind::Unsupported if command.starts_with("MLSD") => {
                         "; without it directories cannot be listed, name each file"
+                    }
+                    _ if command.starts_with("MODE E") => {
+                        "; leave --mode out, or use --mode stream"
                     }
                     _ => hint(reply),
                 };
@@ -394,7 +409,9 @@ impl TransferError {
     /// Says what class of failure this is, for an exit status.
     pub fn class(&self) -> Class {
         match self {
-            Self::Connect(ConnectError::Login { .. }) => Class::Login,
+            Self::Connect(ConnectError::Login { .. } | ConnectError::Security { .. }) => {
+                Class::Login
+            }
             Self::Connect(ConnectError::Stack { .. }) | Self::Request(_) => Class::Usage,
             Self::Connect(_) => Class::Connect,
             Self::Mismatch { .. } => Class::Verify,

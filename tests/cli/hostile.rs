@@ -341,7 +341,7 @@ fn modes_from_a_server_never_give_rights() -> Result<()> {
 
 #[test]
 fn a_reply_as_large_as_a_book_is_cut_in_errors() -> Result<()> {
-    let flood = vec![b"220-more\r\n".repeat(1000), b"220 end\r\n".to_vec()].concat();
+    let flood = [b"220-more\r\n".repeat(1000), b"220 end\r\n".to_vec()].concat();
     let refusal = [b"421-no ".repeat(100_000), b"\r\n421 end\r\n".to_vec()].concat();
     for greeting in [flood, refusal] {
         let lies = Lies {
@@ -353,5 +353,18 @@ fn a_reply_as_large_as_a_book_is_cut_in_errors() -> Result<()> {
         let (_, finished) = fetch(lies, "file", &[])?;
         ensure!(finished.stderr.len() < 3000, "{}", finished.stderr.len());
     }
+    Ok(())
+}
+
+#[test]
+fn a_mode_that_was_asked_for_is_not_replaced_in_silence() -> Result<()> {
+    let lies = Lies {
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies, "file", &["--mode", "extended"])?;
+    fails(&finished, 3, &["MODE E", "--mode stream"])?;
+    ensure!(tree.names("")?.is_empty());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `PeerMisbehaved`, `PeerIncompatible`, `ApiMisuse`: whose fault it is when a session cannot go on.
+//! `PeerMisbehaved`, `ApiMisuse`: whose fault it is when a session cannot go on.
 
 use std::fmt;
 
@@ -24,8 +24,6 @@ pub enum PeerMisbehaved {
     ReplyTooLong,
     /// Replies came that no command asked for.
     Unsolicited,
-    /// A reply that must carry an address, a size or a digest carries none that can be read.
-    BadReply,
 }
 
 impl PeerMisbehaved {
@@ -34,11 +32,7 @@ impl PeerMisbehaved {
         match self {
             Self::LineTooLong | Self::QueueFull => Code::new(500),
             Self::TooManyLogins | Self::TooManyErrors => Code::new(421),
-            Self::NotFtp
-            | Self::NotAReply
-            | Self::ReplyTooLong
-            | Self::Unsolicited
-            | Self::BadReply => None,
+            Self::NotFtp | Self::NotAReply | Self::ReplyTooLong | Self::Unsolicited => None,
         }
     }
 }
@@ -54,53 +48,11 @@ impl fmt::Display for PeerMisbehaved {
             Self::NotAReply => "control channel: the server sent lines that are no reply",
             Self::ReplyTooLong => "control channel: the server sent a reply over the limit",
             Self::Unsolicited => "control channel: the server sent replies to no command",
-            Self::BadReply => "control channel: the server sent a reply that cannot be read",
         })
     }
 }
 
 impl std::error::Error for PeerMisbehaved {}
-
-/// The peer is in order but cannot do what was asked of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PeerIncompatible {
-    /// No clear-text login: it wants another security mechanism first.
-    SecurityRequired,
-    /// It has no MODE E.
-    NoExtendedMode,
-    /// It can neither listen for data nor connect to us in the way the transfer needs.
-    NoDataSetup,
-    /// It has no partial transfers.
-    NoPartial,
-    /// It cannot restart a transfer.
-    NoRestart,
-}
-
-impl PeerIncompatible {
-    /// The reply code a server uses for the same finding.
-    pub const fn code(self) -> Option<Code> {
-        match self {
-            Self::SecurityRequired => Code::new(530),
-            Self::NoExtendedMode | Self::NoPartial | Self::NoRestart => Code::new(504),
-            Self::NoDataSetup => Code::new(425),
-        }
-    }
-}
-
-impl fmt::Display for PeerIncompatible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SecurityRequired => "control channel: login: the server wants GSSAPI or TLS",
-            Self::NoExtendedMode => "control channel: set-up: the server has no MODE E",
-            Self::NoDataSetup => "control channel: set-up: no way to a data connection",
-            Self::NoPartial => "control channel: set-up: the server has no partial transfers",
-            Self::NoRestart => "control channel: set-up: the server cannot restart a transfer",
-        })
-    }
-}
-
-impl std::error::Error for PeerIncompatible {}
 
 /// The caller of a session broke its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

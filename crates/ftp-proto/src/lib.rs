@@ -46,8 +46,8 @@
 //! bounded length and bytes, `ABOR` apart, which is looked at when it comes. Every command has exactly
 //! one final reply, in order.
 //!
-//! The client's end matches replies to commands; [`client::script`] holds the conversations made of
-//! them as values that can run over any connection.
+//! The client's end matches replies to commands; [`client::Login`] is the one conversation that is the
+//! same for every client, as a value that can run over any connection.
 //!
 //! # Verbs implemented by the server
 //!

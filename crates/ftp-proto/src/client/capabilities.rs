@@ -1,18 +1,16 @@
-//! `Capabilities`: what a server says it can do, and what trying has shown.
+//! `Capabilities`: what a server says it can do.
 
 use std::collections::BTreeMap;
 
 use ftp_wire::reply::Reply;
 
-use super::failure::FailureKind;
-
 /// Whether a server can do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Support {
-    /// It says so, or has done it.
+    /// It says so.
     Yes,
-    /// It says not, or has refused.
+    /// It says not.
     No,
     /// Not known; trying will show.
     Maybe,
@@ -44,7 +42,6 @@ const MAX_LABELS: usize = 256;
 pub struct Capabilities {
     /// Label in upper case to its parameters; `None` when FEAT failed, and nothing is known.
     listed: Option<BTreeMap<String, String>>,
-    learned: BTreeMap<String, bool>,
 }
 
 impl Capabilities {
@@ -62,29 +59,16 @@ impl Capabilities {
         });
         Self {
             listed: Some(listed.collect()),
-            learned: BTreeMap::new(),
         }
     }
 
     /// Says whether the server has the feature of this label, or the command of this name.
     pub fn has(&self, label: &str) -> Support {
-        if let Some(works) = self.learned.get(label) {
-            return if *works { Support::Yes } else { Support::No };
-        }
         match &self.listed {
             None => Support::Maybe,
             Some(listed) if listed.contains_key(label) => Support::Yes,
             Some(_) if UNLISTED.contains(&label) || label.starts_with("SITE ") => Support::Maybe,
             Some(_) => Support::No,
-        }
-    }
-
-    /// Notes what the reply to the command of this name shows.
-    pub fn learn(&mut self, label: &str, reply: &Reply) {
-        if reply.code().is_success() || reply.code().is_intermediate() {
-            self.learned.insert(label.to_owned(), true);
-        } else if FailureKind::of(reply) == FailureKind::Unsupported {
-            self.learned.insert(label.to_owned(), false);
         }
     }
 
@@ -96,14 +80,6 @@ impl Capabilities {
     /// MODE E, with parallel streams.
     pub fn extended_mode(&self) -> Support {
         self.has("PARALLEL")
-    }
-
-    /// `REST` with an offset in MODE S.
-    pub fn stream_restart(&self) -> Support {
-        match self.parameters("REST") {
-            Some(text) if text.to_ascii_uppercase().contains("STREAM") => Support::Yes,
-            _ => self.has("REST"),
-        }
     }
 
     /// Files' data may be sent right behind `STOR` (ours).
@@ -159,7 +135,7 @@ mod tests {
             "REST STREAM",
             "PASV AllowDelayed;",
         ]);
-        assert!(caps.extended_mode().is_yes() && caps.stream_restart().is_yes());
+        assert!(caps.extended_mode().is_yes());
         assert_eq!(caps.checksums()[0], ("ADLER32".to_owned(), 9));
         assert_eq!(caps.has("EPSV"), Support::Maybe);
         assert_eq!(caps.has("ESTO"), Support::No);
@@ -168,14 +144,8 @@ mod tests {
 
     #[test]
     fn a_failed_feat_leaves_everything_open_but_eager_stores() {
-        let mut caps = Capabilities::from_feat(&Reply::of::<500>("?"));
+        let caps = Capabilities::from_feat(&Reply::of::<500>("?"));
         assert_eq!(caps.extended_mode(), Support::Maybe);
         assert_eq!(caps.eager_stores(), Support::No);
-        caps.learn("MLSD", &Reply::of::<500>("Command not supported."));
-        assert_eq!(caps.has("MLSD"), Support::No);
-        caps.learn("SIZE", &Reply::of::<213>("1"));
-        assert!(caps.has("SIZE").is_yes());
-        caps.learn("RNFR", &Reply::of::<500>("x : No such file or directory"));
-        assert_eq!(caps.has("RNFR"), Support::Maybe);
     }
 }

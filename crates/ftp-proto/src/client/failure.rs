@@ -1,6 +1,4 @@
-//! `Failure`: what a refusing reply means, whatever the server's habits.
-
-use std::fmt;
+//! `FailureKind`: what a refusing reply means, whatever the server's habits.
 
 use ftp_wire::reply::{Code, Reply};
 
@@ -113,45 +111,6 @@ const WORDS: &[(&str, FailureKind)] = &[
     ("an end of file occurred", FailureKind::DataChannel),
 ];
 
-/// A command that a server refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The command's verb.
-    pub verb: &'static str,
-    /// What went wrong.
-    pub kind: FailureKind,
-    /// The whole reply.
-    pub reply: Reply,
-}
-
-impl Failure {
-    /// Reads the reply that refused the command of this verb.
-    pub fn new(verb: &'static str, reply: &Reply) -> Self {
-        Self {
-            verb,
-            kind: FailureKind::of(reply),
-            reply: reply.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = self.reply.code();
-        // One line: GCT spreads a message over many, the closing "End." says nothing.
-        let text = self.reply.text();
-        let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let lines: Vec<&str> = lines
-            .into_iter()
-            .filter(|line| !line.is_empty() && !matches!(*line, "End." | "End"))
-            .collect();
-        write!(f, "server: {}: {code} {}", self.verb, lines.join(" | "))
-    }
-}
-
-impl std::error::Error for Failure {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,12 +145,6 @@ mod tests {
             "End.",
         ]);
         assert_eq!(FailureKind::of(&reply), FailureKind::NotFound);
-        let shown = Failure::new("RETR", &reply).to_string();
-        assert!(
-            shown.starts_with("server: RETR: 500 Command failed."),
-            "{shown}"
-        );
-        assert!(!shown.contains('\n') && !shown.contains("End."), "{shown}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod capabilities;
 mod failure;
-pub mod script;
+mod login;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,8 @@ use ftp_wire::reply::Reply;
 use ftp_wire::reply_parser::ReplyParser;
 
 pub use self::capabilities::{Capabilities, Support};
-pub use self::failure::{Failure, FailureKind};
+pub use self::failure::FailureKind;
+pub use self::login::{LoggedIn, Login, LoginError, LoginStep};
 use crate::error::{ApiMisuse, PeerMisbehaved};
 use crate::types::Ticket;
 

@@ -5,7 +5,6 @@ mod operations;
 mod pair;
 mod replies;
 mod server;
-mod third_party;
 mod transfers;
 
 use std::collections::{BTreeMap, VecDeque};

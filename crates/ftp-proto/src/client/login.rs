@@ -1,0 +1,297 @@
+//! `Login`: from the greeting to a session whose abilities are known, in two flights.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use ftp_wire::command::{Command, Mode, Secret, Type};
+use ftp_wire::reply::Reply;
+
+use super::capabilities::Capabilities;
+
+/// Logs in, asks for the features, and sets TYPE I and the mode; a value that does no I/O.
+///
+/// After the greeting everything goes out at once: a server that lets the name in without a password
+/// answers 503 or 202 to `PASS`, and one that refuses the login answers 530 to what follows, all of
+/// which is put up with. Before the greeting nothing is sent, least of all a password.
+///
+/// ```
+/// use ftp_proto::client::{Login, LoginStep};
+/// use ftp_wire::command::Secret;
+/// use ftp_wire::reply::Reply;
+///
+/// let mut login = Login::new("anonymous", Secret::new("guest@"), None);
+/// let mut replies = [
+///     Reply::of::<220>("ready"),
+///     Reply::of::<331>("password?"),
+///     Reply::of::<230>("welcome"),
+///     Reply::of::<500>("FEAT? what is that?"),
+///     Reply::of::<200>("TYPE I"),
+///     Reply::of::<200>("MODE E"),
+/// ]
+/// .into_iter();
+/// let mut sent = 0;
+/// let session = loop {
+///     match login.step() {
+///         LoginStep::Send(_command) => sent += 1,
+///         LoginStep::Wait => login.reply(&replies.next().unwrap()),
+///         LoginStep::Done(result) => break result.unwrap(),
+///         _ => unreachable!(),
+///     }
+/// };
+/// assert_eq!(sent, 5);
+/// assert!(session.extended);
+/// ```
+#[derive(Debug)]
+pub struct Login {
+    /// What is still to be sent.
+    to_send: VecDeque<(Due, Command)>,
+    /// What the replies to come answer.
+    due: VecDeque<Due>,
+    /// Whether the greeting has come.
+    greeted: bool,
+    logged_in: bool,
+    must_extend: bool,
+    error: Option<LoginError>,
+    found: LoggedIn,
+}
+
+/// What a login wants next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoginStep {
+    /// Send this command, and ask again.
+    Send(Command),
+    /// Nothing until the next final reply.
+    Wait,
+    /// It is over, and every reply to its commands has come.
+    Done(Result<LoggedIn, LoginError>),
+}
+
+/// What login found out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LoggedIn {
+    /// What the server can do.
+    pub capabilities: Capabilities,
+    /// Whether MODE E is in force; otherwise MODE S is.
+    pub extended: bool,
+}
+
+/// What a server refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// Any session at all.
+    Greeting(Reply),
+    /// This account.
+    Account(Reply),
+    /// A login in clear text: it wants another security mechanism first.
+    Clear(Reply),
+    /// A setting without which nothing can be copied as was asked.
+    Setting(Command, Reply),
+}
+
+impl fmt::Display for LoginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, reply) = match self {
+            Self::Greeting(reply) => ("greeting".to_owned(), reply),
+            Self::Account(reply) => ("login".to_owned(), reply),
+            Self::Clear(reply) => ("login in clear text".to_owned(), reply),
+            Self::Setting(command, reply) => (command.to_string(), reply),
+        };
+        write!(f, "server: {what}: {} {}", reply.code(), reply.text())
+    }
+}
+
+impl std::error::Error for LoginError {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Greeting,
+    User,
+    Pass,
+    Feat,
+    Type,
+    Mode,
+}
+
+impl Login {
+    /// Logs in with this name and password; without a `mode`, MODE E is taken where the server has it.
+    pub fn new(user: &str, password: Secret, mode: Option<Mode>) -> Self {
+        let mut to_send = VecDeque::from([
+            (Due::User, Command::User(user.to_owned())),
+            (Due::Pass, Command::Pass(password)),
+            (Due::Feat, Command::Feat),
+            (Due::Type, Command::Type(Type::Image)),
+        ]);
+        if mode != Some(Mode::Stream) {
+            to_send.push_back((Due::Mode, Command::Mode(Mode::Extended)));
+        }
+        Self {
+            to_send,
+            due: VecDeque::from([Due::Greeting]),
+            greeted: false,
+            logged_in: false,
+            must_extend: mode == Some(Mode::Extended),
+            error: None,
+            found: LoggedIn::default(),
+        }
+    }
+
+    /// The next thing to do; asked again after every [`LoginStep::Send`] and every reply.
+    pub fn step(&mut self) -> LoginStep {
+        if self.greeted
+            && let Some((due, command)) = self.to_send.pop_front()
+        {
+            self.due.push_back(due);
+            return LoginStep::Send(command);
+        }
+        if !self.due.is_empty() {
+            return LoginStep::Wait;
+        }
+        LoginStep::Done(match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut self.found)),
+        })
+    }
+
+    /// Takes the final reply to the oldest of the commands that has none yet; the first is the
+    /// greeting.
+    pub fn reply(&mut self, reply: &Reply) {
+        let well = reply.code().is_success();
+        let refused = |make: fn(Reply) -> LoginError| Some(make(reply.clone()));
+        let error = match self.due.pop_front() {
+            // Nothing is sent to a server that does not greet.
+            Some(Due::Greeting) => {
+                self.greeted = well;
+                (!well).then(|| LoginError::Greeting(reply.clone()))
+            }
+            Some(Due::User | Due::Pass) if well => {
+                self.logged_in = true;
+                None
+            }
+            Some(Due::User) if reply.code().number() == 331 => None,
+            Some(Due::User) if wants_more(reply) => refused(LoginError::Clear),
+            Some(Due::Pass) if self.logged_in => None,
+            // 332: an account is wanted, which nobody has any more.
+            Some(Due::User | Due::Pass) => refused(LoginError::Account),
+            Some(Due::Feat) => {
+                self.found.capabilities = Capabilities::from_feat(reply);
+                None
+            }
+            Some(Due::Type) if !well => {
+                let command = Command::Type(Type::Image);
+                Some(LoginError::Setting(command, reply.clone()))
+            }
+            Some(Due::Mode) if !well && self.must_extend => {
+                let command = Command::Mode(Mode::Extended);
+                Some(LoginError::Setting(command, reply.clone()))
+            }
+            Some(Due::Mode) => {
+                self.found.extended = well;
+                None
+            }
+            Some(Due::Type) | None => None,
+        };
+        if self.error.is_none() {
+            self.error = error;
+        }
+    }
+}
+
+/// Says whether the refusal names a security mechanism.
+fn wants_more(reply: &Reply) -> bool {
+    let text = reply.text().to_ascii_uppercase();
+    ["GSSAPI", "AUTH ", "TLS", "SSL"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(mut login: Login, replies: &[Reply]) -> (Vec<String>, Result<LoggedIn, LoginError>) {
+        let mut replies = replies.iter();
+        let mut sent = Vec::new();
+        loop {
+            match login.step() {
+                LoginStep::Send(command) => sent.push(command.verb().to_owned()),
+                LoginStep::Wait => login.reply(replies.next().expect("no reply is left")),
+                LoginStep::Done(result) => {
+                    assert!(replies.next().is_none(), "a reply is left over");
+                    return (sent, result);
+                }
+            }
+        }
+    }
+
+    fn ann(mode: Option<Mode>) -> Login {
+        Login::new("ann", Secret::new("secret"), mode)
+    }
+
+    #[test]
+    fn nothing_is_sent_before_a_greeting_that_welcomes() {
+        assert!(matches!(ann(None).step(), LoginStep::Wait));
+        let busy = Reply::of::<421>("Service busy");
+        let (sent, result) = run(ann(None), std::slice::from_ref(&busy));
+        assert!(sent.is_empty());
+        assert_eq!(result, Err(LoginError::Greeting(busy)));
+    }
+
+    #[test]
+    fn a_login_without_a_password_is_put_up_with() {
+        let replies = [
+            Reply::of::<220>("hi"),
+            Reply::of::<230>("come in"),
+            Reply::of::<503>("You are already logged in."),
+            Reply::of::<500>("FEAT?"),
+            Reply::of::<200>("I"),
+        ];
+        let (sent, result) = run(ann(Some(Mode::Stream)), &replies);
+        assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE"]);
+        assert!(!result.unwrap().extended);
+    }
+
+    #[test]
+    fn the_first_refusal_is_told() {
+        let replies = [
+            Reply::of::<220>("hi"),
+            Reply::of::<331>("Password required for ann."),
+            Reply::of::<530>("Login incorrect."),
+            Reply::of::<211>("End."),
+            Reply::of::<530>("Please login."),
+            Reply::of::<530>("Please login."),
+        ];
+        let (_, result) = run(ann(Some(Mode::Extended)), &replies);
+        assert_eq!(result, Err(LoginError::Account(replies[2].clone())));
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "server: login: 530 Login incorrect."
+        );
+    }
+
+    #[test]
+    fn a_server_that_wants_gssapi_is_told_apart() {
+        let want = Reply::of::<530>("Must perform GSSAPI authentication.");
+        let mut replies = vec![want.clone(); 6];
+        replies[0] = Reply::of::<220>("hi");
+        let (_, result) = run(ann(None), &replies);
+        assert_eq!(result, Err(LoginError::Clear(want)));
+    }
+
+    #[test]
+    fn mode_e_is_done_without_unless_it_was_asked_for() {
+        let replies = [
+            Reply::of::<220>("hi"),
+            Reply::of::<331>("?"),
+            Reply::of::<230>("in"),
+            Reply::of::<500>("FEAT?"),
+            Reply::of::<200>("I"),
+            Reply::of::<504>("E?"),
+        ];
+        assert!(!run(ann(None), &replies).1.unwrap().extended);
+        let error = run(ann(Some(Mode::Extended)), &replies).1.unwrap_err();
+        assert!(matches!(error, LoginError::Setting(..)), "{error}");
+    }
+}
