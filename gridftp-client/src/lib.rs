@@ -23,7 +23,7 @@
 //! | [`url`] | what may be named, and how its text is read |
 //! | [`options`] | what a caller may choose |
 //! | [`client`] | one session: login, features, names |
-//! | [`list`] | listings |
+//! | [`list`], [`glob`] | listings, and wildcards matched against them |
 //! | [`copy`](mod@copy) | many files over several sessions |
 //! | [`progress`] | events and counts |
 //! | [`error`] | which side, which operation, which path, what to try |
@@ -55,6 +55,7 @@ pub mod client;
 mod control;
 pub mod copy;
 pub mod error;
+pub mod glob;
 pub mod list;
 pub mod local;
 pub mod names;
@@ -62,6 +63,7 @@ pub mod netrc;
 pub mod options;
 pub mod progress;
 mod setup;
+mod text;
 pub mod url;
 pub mod verify;
 

@@ -31,6 +31,8 @@ pub struct Remote {
     pub site: Site,
     /// The path, percent-decoded: absolute, or beginning with `~`.
     pub path: Vec<u8>,
+    /// The last component as a pattern of [`glob`](crate::glob), when it was written with wildcards.
+    pub pattern: Option<Vec<u8>>,
 }
 
 /// A server and an account on it.
@@ -194,6 +196,7 @@ impl Remote {
         Self {
             site,
             path: path.into(),
+            pattern: None,
         }
     }
 
@@ -215,6 +218,7 @@ impl Remote {
             },
             None => (None, None),
         };
+        let pattern = path.rsplit('/').next().and_then(crate::glob::pattern);
         let mut path = decode(path);
         if path.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
             return Err(UrlError::ControlByte);
@@ -235,6 +239,7 @@ impl Remote {
                 password,
             },
             path,
+            pattern,
         })
     }
 }

@@ -171,6 +171,44 @@ fn what_is_in_the_way_of_some_files_stops_no_others() -> Result<()> {
 }
 
 #[test]
+fn wildcards_name_what_is_there() -> Result<()> {
+    let bed = Bed::new()?;
+    for (seed, name) in (1..).zip(["a1.dat", "a2.dat", "b1.dat", "a*.dat", ".a.dat"]) {
+        bed.there.file(&format!("dir/{name}"), seed * 10, seed)?;
+    }
+    bed.there.file("dir/asub.dat/in", 3, 1)?;
+    let dir = bed.url("dir/");
+    bed.cp(&[&format!("{dir}a?.dat"), "to"])?.ok()?;
+    ensure!(bed.here.names("to")? == ["a*.dat", "a1.dat", "a2.dat"]);
+    bed.same("to/a2.dat", "dir/a2.dat")?;
+    bed.cp(&[&format!("{dir}a%2A.dat"), "one"])?.ok()?;
+    bed.same("one", "dir/a*.dat")?;
+    let said = bed.cp(&["-v", &format!("{dir}*b*"), "dirs/"])?.ok()?;
+    ensure!(
+        said.stdout.contains("it is a directory"),
+        "{}",
+        said.report()
+    );
+    bed.cp(&["-r", &format!("{dir}*.dat"), "all"])?.ok()?;
+    ensure!(
+        bed.here.names("all")? == ["a*.dat", "a1.dat", "a2.dat", "asub.dat/in", "b1.dat"],
+        "{:?}",
+        bed.here.names("all")?
+    );
+    fails(
+        &bed.cp(&[&format!("{dir}nothing*"), "to"])?,
+        1,
+        &["nothing*", "no name there matches"],
+    )?;
+    let said = bed.cp(&["--list", &format!("{dir}b*")])?.ok()?.stdout;
+    ensure!(
+        said.lines().count() == 1 && said.contains("b1.dat"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
 fn two_sources_for_one_name_are_told() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("a/x", 10, 1)?;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ftp_wire::facts::EntryKind;
+use ftp_wire::facts::{Entry, EntryKind};
 
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts, FileJob, Item};
@@ -14,10 +14,11 @@ use super::shared::Shared;
 use super::{dirs, stdio};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, TransferError};
+use crate::glob;
 use crate::local::{self, Found};
 use crate::names;
 use crate::options::CopyOptions;
-use crate::progress::{Observer, Totals};
+use crate::progress::{Event, Observer, Totals};
 use crate::url::{Location, Remote, Site, show};
 
 /// Where everything goes.
@@ -46,13 +47,14 @@ pub(crate) async fn run(
     {
         return stdio::run(sources, destination, options, observer, totals).await;
     }
-    let to_dir = sources.len() > 1 || destination.means_contents();
+    let many = |source: &Location| pattern(source).is_some();
+    let to_dir = sources.len() > 1 || destination.means_contents() || sources.iter().any(many);
     let mut to = look(destination, to_dir, &options, observer).await?;
     let mut worst = None;
     let mut targets = HashSet::new();
     for group in sources.chunk_by(|a, b| site(a) == site(b)) {
         let first = group.first().and_then(site);
-        let client = match &first {
+        let mut client = match &first {
             Some(site) => Some(connect(site, &options, observer).await?),
             None => None,
         };
@@ -68,7 +70,8 @@ pub(crate) async fn run(
         }
         let producer = shared.queue.producer();
         for source in group {
-            if let Err(error) = add(&shared, client.as_deref(), source, &to, &mut targets).await {
+            if let Err(error) = add(&shared, client.as_deref_mut(), source, &to, &mut targets).await
+            {
                 totals.found(None);
                 shared.give_up(&source.to_string(), &error);
             }
@@ -112,6 +115,9 @@ fn check(
     if sources.len() > 1 && (sources.contains(&Location::Stdio) || *destination == Location::Stdio)
     {
         return refuse("usage: standard input or output takes exactly one source");
+    }
+    if *destination == Location::Stdio && sources.iter().any(|source| pattern(source).is_some()) {
+        return refuse("usage: standard output takes one file, not a pattern");
     }
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
         return refuse("usage: --offset and --length copy a part of a file, not of a tree");
@@ -224,7 +230,7 @@ pub(super) fn is_dir(kind: EntryKind) -> bool {
 /// Adds one source to the work.
 async fn add(
     shared: &Arc<Shared>,
-    client: Option<&Client>,
+    client: Option<&mut Client>,
     source: &Location,
     to: &Destination,
     targets: &mut HashSet<Vec<u8>>,
@@ -232,6 +238,9 @@ async fn add(
     let contents = source.means_contents();
     match (source, client) {
         (Location::Remote(remote), Some(client)) => {
+            if let Some(pattern) = &remote.pattern {
+                return add_matches(shared, client, remote, pattern, to, targets).await;
+            }
             let path = names::trim_slashes(&remote.path);
             if contents || path == b"/" || path == b"~" {
                 return add_dir(shared, path, true, to);
@@ -263,6 +272,62 @@ async fn add(
         _ => Err(TransferError::Request(
             "usage: this source needs a file of its own".to_owned(),
         )),
+    }
+}
+
+/// Adds what matches the wildcards of a source.
+async fn add_matches(
+    shared: &Arc<Shared>,
+    client: &mut Client,
+    remote: &Remote,
+    pattern: &[u8],
+    to: &Destination,
+    targets: &mut HashSet<Vec<u8>>,
+) -> Result<(), TransferError> {
+    let dir = names::parent(&remote.path);
+    let mut found = Vec::new();
+    let take = |entry: Entry, known| {
+        if glob::matches(pattern, &entry.name) {
+            found.push((entry, known));
+        }
+    };
+    client.list(dir, take).await?;
+    if found.is_empty() {
+        return Err(TransferError::Source {
+            path: remote.to_string(),
+            what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
+                .to_owned(),
+        });
+    }
+    for (entry, known) in found {
+        let path = names::join(dir, &entry.name);
+        let added = match names::check(&entry.name) {
+            Err(error) => Err(error),
+            Ok(()) if is_dir(entry.kind) && shared.options.recursive => {
+                add_dir(shared, &path, false, to)
+            }
+            Ok(()) if is_dir(entry.kind) => {
+                shared.totals.skipped();
+                shared.observer.event(&Event::Skipped {
+                    source: &shared.describe_source(&path),
+                    why: "it is a directory, and --recursive was not given",
+                });
+                Ok(())
+            }
+            Ok(()) => add_file(shared, &path, Facts::of_entry(&entry, known), to, targets),
+        };
+        if let Err(error) = added {
+            shared.totals.found(None);
+            shared.give_up(&shared.describe_source(&path), &error);
+        }
+    }
+    Ok(())
+}
+
+fn pattern(location: &Location) -> Option<&[u8]> {
+    match location {
+        Location::Remote(remote) => remote.pattern.as_deref(),
+        Location::Local(_) | Location::Stdio => None,
     }
 }
 

@@ -18,7 +18,8 @@ Copies files to, from and between GridFTP servers.
 A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a file: URL, a plain \
 path, or - for standard input or output. A directory source that ends in / means its contents; \
 without the slash the directory itself is copied into the destination. Missing destination \
-directories are made. A path /~/x of a URL is relative to the home directory of the account.
+directories are made. The last component of a source URL may have wildcards (* ? [a-z]), which are \
+matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is relative to the home directory of the account.
 
 A download lands under a temporary name beside its target and is renamed when it is complete \
 and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
@@ -110,7 +111,8 @@ pub(crate) struct Flags {
           value_hint = ValueHint::FilePath)]
     pub(crate) netrc: Option<Option<PathBuf>>,
 
-    /// Longest wait for a connection, a reply, or more data, in seconds
+    /// Longest wait for a connection, a reply, or more data, in seconds; a server that works in
+    /// silence, on a checksum or on fetching a file, has at least 600
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400),
           default_value_t = 120)]
     pub(crate) timeout: u64,

@@ -6,6 +6,7 @@ use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
 use gridftp_client::Client;
 use gridftp_client::error::TransferError;
 use gridftp_client::url::{Location, show};
+use gridftp_client::{glob, names};
 use serde_json::json;
 
 use crate::flags::Flags;
@@ -25,9 +26,22 @@ pub(crate) async fn run(
     let options = Arc::new(flags.connect_options());
     let observer = Arc::clone(report) as Arc<_>;
     let mut client = Client::connect_with(&remote.site, options, observer).await?;
-    client
-        .list(&remote.path, |entry, known| line(&entry, known, report))
-        .await?;
+    match &remote.pattern {
+        None => {
+            client
+                .list(&remote.path, |entry, known| line(&entry, known, report))
+                .await?;
+        }
+        Some(pattern) => {
+            client
+                .list(names::parent(&remote.path), |entry, known| {
+                    if glob::matches(pattern, &entry.name) {
+                        line(&entry, known, report);
+                    }
+                })
+                .await?;
+        }
+    }
     client.close().await;
     Ok(())
 }
