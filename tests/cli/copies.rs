@@ -157,6 +157,20 @@ fn from_server_to_server() -> Result<()> {
 }
 
 #[test]
+fn a_source_that_cannot_be_listed_between_servers_is_an_end() -> Result<()> {
+    let (near, far) = (Tree::new()?, Tree::new()?);
+    near.file("tree/file", 10, 1)?;
+    // Listing takes a session of its own, which this server does not give.
+    let source = Host::ours_with(near.root(), &["--max-sessions", "1"])?;
+    let other = Host::ours(far.root())?;
+    let finished = crate::cp_in(
+        &near,
+        &["-r", "--retries", "0", &source.url("tree"), &other.url("")],
+    )?;
+    fails(&finished, 3, &["/tree", "421"])
+}
+
+#[test]
 fn a_file_that_fails_between_servers_shifts_no_other() -> Result<()> {
     let bed = Bed::new()?;
     let far = Tree::new()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::job::Item;
+use super::queue::Kind;
 use super::shared::Shared;
 use super::{Stop, pull, push, third};
 use crate::client::Client;
@@ -38,9 +39,9 @@ enum Task {
 pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.options.recursive {
-        workers.spawn(work(Arc::clone(shared), None, Task::List));
+        workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
-    workers.spawn(work(Arc::clone(shared), Some(session), Task::Copy));
+    workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
     let limit = shared.options.concurrency.unwrap_or(CONNECTIONS);
     let each = if shared.options.concurrency.is_some() {
         0
@@ -48,26 +49,39 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
         WAITING
     };
     let mut started: u32 = 1;
+    let mut copying: u32 = 1;
     let mut failure = None;
     loop {
         let depth = each.saturating_mul(started as usize);
         tokio::select! {
             joined = workers.join_next() => match joined {
                 None => break,
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(error))) => {
-                    if !workers.is_empty() {
-                        shared.note(&format!("one connection less: {error}"));
+                Some(Ok((task, done))) => {
+                    copying -= u32::from(task == Task::Copy);
+                    if let Err(error) = done {
+                        if !workers.is_empty() {
+                            shared.note(&format!("one connection less: {error}"));
+                        }
+                        if task == Task::List {
+                            workers.spawn(list_no_more(Arc::clone(shared), error));
+                        } else {
+                            failure = Some(error);
+                        }
                     }
-                    failure = Some(error);
+                    if copying == 0 {
+                        // Nobody takes any more what a lister finds.
+                        workers.shutdown().await;
+                        break;
+                    }
                 }
                 Some(Err(panicked)) if panicked.is_panic() => std::panic::resume_unwind(panicked.into_panic()),
                 Some(Err(_)) => {}
             },
             deeper = shared.queue.deeper_than(depth), if started < limit => {
                 if deeper {
-                    workers.spawn(work(Arc::clone(shared), None, Task::Copy));
+                    workers.spawn(worker(Arc::clone(shared), None, Task::Copy));
                     started += 1;
+                    copying += 1;
                 } else {
                     started = limit;
                 }
@@ -83,6 +97,29 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
         let left = TransferError::Request("transfer: no connection is left to copy it".to_owned());
         shared.give_up(&name, error.as_ref().unwrap_or(&left));
     }
+}
+
+async fn worker(
+    shared: Arc<Shared>,
+    session: Option<Session>,
+    task: Task,
+) -> (Task, Result<(), TransferError>) {
+    (task, work(shared, session, task).await)
+}
+
+/// Gives up every directory, now that nobody can list them: the copying of files must not wait for
+/// what will not come.
+async fn list_no_more(
+    shared: Arc<Shared>,
+    error: TransferError,
+) -> (Task, Result<(), TransferError>) {
+    while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
+        if let Item::Dir(job) = taken.done() {
+            shared.totals.found(None);
+            shared.give_up(&shared.describe_source(&job.from), &error);
+        }
+    }
+    (Task::List, Ok(()))
 }
 
 /// One worker: connects, works, and connects again when the session is lost.

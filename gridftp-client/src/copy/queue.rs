@@ -25,7 +25,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Directories to list or make: they bring more work, so they go first.
+    /// Directories to list or make: they bring more work, so they go first while files are few, the
+    /// latest before the others, so that a tree without end costs no more than its depth.
     first: VecDeque<Item>,
     files: VecDeque<Item>,
     /// Items queued or taken, and producers at work: at zero nothing can come any more.
@@ -223,30 +224,32 @@ impl Queue {
 
 impl State {
     fn put(&mut self, item: Item, back: bool) {
-        let line = if matches!(item, Item::Dir(_)) {
-            &mut self.first
-        } else {
-            &mut self.files
-        };
-        if back {
-            line.push_front(item);
-        } else {
-            line.push_back(item);
+        match item {
+            Item::Dir(_) => self.first.push_back(item),
+            Item::File(_) if back => self.files.push_front(item),
+            Item::File(_) => self.files.push_back(item),
         }
+    }
+
+    /// Whether files go before directories, which would only bring more of them.
+    fn is_full(&self) -> bool {
+        self.files.len() >= ENOUGH
     }
 
     fn peek(&self, kind: Kind) -> Option<&Item> {
         match kind {
-            Kind::Any => self.first.front().or_else(|| self.files.front()),
-            Kind::Dirs => self.first.front(),
+            Kind::Any if self.is_full() => self.files.front(),
+            Kind::Any => self.first.back().or_else(|| self.files.front()),
+            Kind::Dirs => self.first.back(),
             Kind::Files => self.files.front(),
         }
     }
 
     fn take(&mut self, kind: Kind) -> Option<Item> {
         match kind {
-            Kind::Any => self.first.pop_front().or_else(|| self.files.pop_front()),
-            Kind::Dirs => self.first.pop_front(),
+            Kind::Any if self.is_full() => self.files.pop_front(),
+            Kind::Any => self.first.pop_back().or_else(|| self.files.pop_front()),
+            Kind::Dirs => self.first.pop_back(),
             Kind::Files => self.files.pop_front(),
         }
     }
@@ -378,5 +381,30 @@ mod tests {
         assert!(!waiter.await.unwrap());
         sleeper.await.unwrap();
         assert!(queue.next(|_| true).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tree_without_end_is_not_listed_further_while_files_wait() {
+        let queue = Queue::default();
+        let dir = |name: &str| {
+            let job = crate::copy::job::DirJob::new(name.as_bytes().to_vec(), Vec::new());
+            Item::Dir(Box::new(job))
+        };
+        queue.push(dir("a"));
+        queue.push(dir("b"));
+        let next = |kind| {
+            let queue = queue.clone();
+            async move { queue.next_of(kind, |_| true).await.unwrap() }
+        };
+        let latest = next(Kind::Any).await;
+        assert!(matches!(latest.item(), Item::Dir(job) if job.from == b"b"));
+        for n in 0..ENOUGH {
+            queue.push(file(&n.to_string()));
+        }
+        assert_eq!(name(next(Kind::Any).await.item()), "0");
+        drop(latest);
+        let done = next(Kind::Any).await.done();
+        assert_eq!(name(&done), "0", "what comes back is the first again");
+        assert!(matches!(next(Kind::Any).await.item(), Item::Dir(_)));
     }
 }

@@ -103,6 +103,7 @@ pub(crate) async fn list(
 ) -> Result<(), Stop> {
     let mut told = HashSet::new();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
+        shared.queue.room().await;
         let made = match taken.item() {
             Item::Dir(job) if !shared.options.dry_run => {
                 let dir = names::trim_slashes(&job.to);
