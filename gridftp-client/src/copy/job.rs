@@ -14,6 +14,9 @@ use crate::local::Item as LocalItem;
 /// Deepest nesting of directories that is followed.
 const DEEPEST: usize = 512;
 
+/// Pieces of a file that a restart may leave out.
+const MOST_RANGES: usize = 65_536;
+
 /// One piece of work.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -106,6 +109,14 @@ impl FileJob {
         *self.started.get_or_insert(now)
     }
 
+    /// Notes what the server says it holds; of pieces beyond number nothing is noted, and they are
+    /// sent again.
+    pub(crate) fn hold(&mut self, ranges: &RangeSet) {
+        if self.held.len() < MOST_RANGES {
+            self.held.extend(ranges);
+        }
+    }
+
     /// Forgets what earlier attempts brought over.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
@@ -180,6 +191,8 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    use byte_ranges::Range64;
+
     use super::*;
 
     #[test]
@@ -192,6 +205,16 @@ mod tests {
         }
         assert!(dir.descend(Some((1, 1))).is_none());
         assert!(dir.descend(Some((2, 1))).is_some());
+    }
+
+    #[test]
+    fn a_server_cannot_make_us_note_pieces_without_number() {
+        let mut job = FileJob::new(b"/a".to_vec(), Vec::new());
+        for n in 0..100 {
+            let pieces = (n * 4096..(n + 1) * 4096).filter_map(|at| Range64::from_len(2 * at, 1));
+            job.hold(&pieces.collect());
+        }
+        assert!(job.held.len() < MOST_RANGES + 4096);
     }
 
     #[test]

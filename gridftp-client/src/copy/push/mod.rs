@@ -276,7 +276,7 @@ async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), Control
                 if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
                     (Marker::from_reply(&reply), taken.item_mut())
                 {
-                    job.held.extend(&ranges);
+                    job.hold(&ranges);
                 }
             }
         }

@@ -94,7 +94,7 @@ impl Pair<'_> {
             match Marker::from_reply(&reply) {
                 Some(Ok(Marker::Restart(ranges))) => {
                     if let Item::File(job) = taken.item_mut() {
-                        job.held.extend(&ranges);
+                        job.hold(&ranges);
                     }
                 }
                 Some(Ok(Marker::Perf(perf))) => {
