@@ -195,6 +195,7 @@ impl Client {
             },
         })?;
         self.abilities = Abilities::of(&session.capabilities);
+        self.control.ascii_only = session.ascii_only;
         // To have done it says more than to list it.
         self.abilities.extended = session.extended;
         if session.extended {
@@ -240,11 +241,17 @@ impl Client {
 
     /// Makes a path of bytes that came from a URL or a listing.
     pub(crate) fn path(&self, path: &[u8]) -> Result<FtpPath, ControlError> {
-        FtpPath::new(path.to_vec()).ok_or_else(|| ControlError::Misbehaved {
-            site: self.site().to_owned(),
-            command: crate::url::show(path),
-            what: "the path is empty or holds NUL or a line end".to_owned(),
-        })
+        self.control
+            .path(path)
+            .ok_or_else(|| ControlError::Misbehaved {
+                site: self.site().to_owned(),
+                command: crate::url::show(path),
+                what: if self.control.ascii_only {
+                    "this server takes names of ASCII only".to_owned()
+                } else {
+                    "the path is empty or holds NUL or a line end".to_owned()
+                },
+            })
     }
 
     /// What the server says of one object, and which facts it said.

@@ -34,6 +34,8 @@ pub(crate) struct Control {
     local: IpAddr,
     peer: IpAddr,
     round_trip: Duration,
+    /// Whether the server drops all bytes of names that are no printable ASCII.
+    pub(crate) ascii_only: bool,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl Control {
             local: local.ip(),
             peer: peer.ip().to_canonical(),
             round_trip,
+            ascii_only: false,
         };
         Ok((control, replies))
     }
@@ -130,6 +133,14 @@ impl Control {
     /// Tells that data moved.
     pub(crate) fn moved(&self) {
         let _gone = self.requests.send(Request::Moved);
+    }
+
+    /// Makes a path for a command; `None` when no command to this server can carry it.
+    pub(crate) fn path(&self, path: &[u8]) -> Option<FtpPath> {
+        if self.ascii_only && path.iter().any(|byte| *byte >= 0x7f) {
+            return None;
+        }
+        FtpPath::new(path.to_vec())
     }
 
     /// Says whether something is at `path`, in one way or another that the server knows.

@@ -368,3 +368,26 @@ fn a_mode_that_was_asked_for_is_not_replaced_in_silence() -> Result<()> {
     ensure!(tree.names("")?.is_empty());
     Ok(())
 }
+
+#[test]
+fn names_that_a_server_would_maim_are_refused() -> Result<()> {
+    let greeting = "220 vm GridFTP Server 13.24 (gcc64, 1) [Grid Community Toolkit 6.2] ready.\r\n";
+    let lies = Lies {
+        greeting: Some(greeting.into()),
+        listing: "type=file;size=3; ü\r\ntype=file;size=3; u\r\ntype=dir; é\r\n".into(),
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies.clone(), "dir", &["-r"])?;
+    fails(&finished, 1, &["ü", "é", "no command to this server"])?;
+    ensure!(tree.names("")? == ["in/dir/u"], "{:?}", tree.names("")?);
+    tree.file("up/ä", 3, 1)?;
+    tree.dir("empty/ö")?;
+    for name in ["up", "empty"] {
+        let url = format!("ftp://{}/dir", serve(lies.clone())?);
+        let finished = cp_in(&tree, &["-r", name, &url])?;
+        fails(&finished, 1, &["no command to this server"])?;
+    }
+    Ok(())
+}

@@ -75,6 +75,9 @@ pub struct LoggedIn {
     pub capabilities: Capabilities,
     /// Whether MODE E is in force; otherwise MODE S is.
     pub extended: bool,
+    /// Whether its greeting is that of a server of the Grid Community Toolkit or its ancestor. These
+    /// drop every byte from 0x7f on of what they are told in clear text: a name would become another.
+    pub ascii_only: bool,
 }
 
 /// What a server refused.
@@ -164,6 +167,10 @@ impl Login {
             // Nothing is sent to a server that does not greet.
             Some(Due::Greeting) => {
                 self.greeted = well;
+                let text = reply.text();
+                self.found.ascii_only = ["[Grid Community Toolkit", "[Globus Toolkit"]
+                    .iter()
+                    .any(|name| text.contains(name));
                 (!well).then(|| LoginError::Greeting(reply.clone()))
             }
             Some(Due::User | Due::Pass) if well => {
@@ -251,6 +258,21 @@ mod tests {
         let (sent, result) = run(ann(Some(Mode::Stream)), &replies);
         assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE"]);
         assert!(!result.unwrap().extended);
+    }
+
+    #[test]
+    fn servers_that_drop_bytes_of_names_are_known_by_their_greeting() {
+        for (greeting, drops) in [
+            (
+                "vm GridFTP Server 13.24 (gcc64, 1) [Grid Community Toolkit 6.2] ready.",
+                true,
+            ),
+            ("vm GridFTP Server 0.1.0 ready.", false),
+        ] {
+            let mut replies = vec![Reply::of::<200>("ok"); 6];
+            replies[0] = Reply::of::<220>(greeting);
+            assert_eq!(run(ann(None), &replies).1.unwrap().ascii_only, drops);
+        }
     }
 
     #[test]

@@ -191,9 +191,20 @@ fn ask(
     mode: Mode,
     window: &Window,
 ) -> Option<Asked> {
-    let path = |bytes: &[u8]| ftp_wire::path::FtpPath::new(bytes.to_vec());
+    let path = |bytes: &[u8]| control.path(bytes);
     let (command, again, rest, checksum, bytes) = match taken.item_mut() {
-        Item::Dir(job) => (Command::Mlsd(path(&job.from)), None, None, None, 0),
+        Item::Dir(job) => {
+            let Some(from) = path(&job.from) else {
+                let error = TransferError::BadName {
+                    name: show(&job.from),
+                    why: "no command to this server can carry it",
+                };
+                shared.totals.found(None);
+                shared.fail(taken, &error);
+                return None;
+            };
+            (Command::Mlsd(Some(from)), None, None, None, 0)
+        }
         Item::File(job) => {
             if shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
                 shared.skip(taken, "it exists");
@@ -207,7 +218,7 @@ fn ask(
             let Some(from) = path(&job.from) else {
                 let error = TransferError::BadName {
                     name: show(&job.from),
-                    why: "no command can carry it",
+                    why: "no command to this server can carry it",
                 };
                 shared.fail(taken, &error);
                 return None;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Esto, Mode, Restart};
-use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::FileSource;
 
@@ -40,10 +39,10 @@ pub(super) async fn ask(
         return None;
     };
     shared.start(job);
-    let Some(to) = FtpPath::new(job.to.clone()) else {
+    let Some(to) = control.path(&job.to) else {
         let error = TransferError::BadName {
             name: show(&job.to),
-            why: "no command can carry it",
+            why: "no command to this server can carry it",
         };
         shared.fail(taken, &error);
         return None;
@@ -142,7 +141,9 @@ pub(crate) fn make_parents(
     }
     let mut last = None;
     for dir in missing.into_iter().rev() {
-        last = FtpPath::new(dir.to_vec()).map(|path| control.send(Command::Mkd(path)));
+        last = control
+            .path(dir)
+            .map(|path| control.send(Command::Mkd(path)));
         told.insert(dir.to_vec());
     }
     last
@@ -185,6 +186,14 @@ pub(super) fn make_dir(
     // After a failure it may be known as told although it was never made.
     if job.failures > 0 {
         told.remove(dir);
+    }
+    if control.path(dir).is_none() {
+        let error = TransferError::BadName {
+            name: show(dir),
+            why: "no command to this server can carry it",
+        };
+        shared.totals.found(None);
+        return shared.fail(taken, &error);
     }
     let made = match shared.options.dry_run {
         true => None,

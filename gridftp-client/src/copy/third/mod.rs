@@ -252,11 +252,11 @@ impl Pair<'_> {
             return None;
         };
         shared.start(job);
-        let (Some(from), Some(to)) = (FtpPath::new(job.from.clone()), FtpPath::new(job.to.clone()))
+        let (Some(from), Some(to)) = (self.source.path(&job.from), self.destination.path(&job.to))
         else {
             let error = TransferError::BadName {
                 name: show(&job.from),
-                why: "no command can carry it",
+                why: "no command to this server can carry it",
             };
             shared.fail(taken, &error);
             return None;
