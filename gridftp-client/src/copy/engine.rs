@@ -7,14 +7,17 @@ use tokio::task::JoinSet;
 use super::job::Item;
 use super::queue::Kind;
 use super::shared::Shared;
+use super::window::COMMANDS;
 use super::{Stop, pull, push, third};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 
 /// Connections at most when the caller does not say.
 const CONNECTIONS: u32 = 4;
-/// Files that wait, for each connection there is, before one more is made.
-const WAITING: usize = 48;
+/// Files that wait, for each connection there is, before one more is made: what one has under way at
+/// a time, twice. A new one needs six round trips and starts slowly, in which a distant one that is
+/// there moves hundreds of small files.
+const WAITING: usize = 2 * COMMANDS;
 
 /// The sessions that one connection's worth of work needs.
 #[derive(Debug)]
