@@ -7,10 +7,12 @@ mod pump;
 use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gridftp_dsi::Error as StorageError;
 use mode_e::GatherError;
+use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 pub use order::Consumer;
@@ -75,6 +77,7 @@ where
         active: Vec::new(),
         done: Vec::new(),
         turn: 0,
+        short: None,
     };
     for (conn, reused) in conns {
         pumps.add(conn, reused, &job)?;
@@ -83,8 +86,22 @@ where
     let seen = Seen::new(job.direct);
     // Over all steps, so that those who come and go without a word keep nothing alive.
     let (mut alone, mut busy) = (Stall::new(options.open_within), Stall::new(options.stall));
+    let mut late = None;
     loop {
         let room = pumps.active.len() + pumps.done.len() < most;
+        if let Some(short) = pumps.short.take() {
+            let late = *late.get_or_insert_with(|| Instant::now() + LATE);
+            let came = match &mut door {
+                Some(door) if room => timeout_at(late, door.next()).await,
+                _ => return Err(short),
+            };
+            let Ok(Ok(stream)) = came else {
+                return Err(short);
+            };
+            watch.connected(1);
+            pumps.add(Conn::new(stream, options.limits()), false, &job)?;
+            continue;
+        }
         // With nothing left to read from, the wait is one for a peer that does not connect.
         let lonely = pumps.active.is_empty();
         let stall = if lonely { &mut alone } else { &mut busy };
@@ -134,6 +151,10 @@ where
     }
     pumps.kept()
 }
+
+/// How long connections that bring missing end-of-data marks may still be on their way, once all
+/// that came are closed: a sender may close one before the next is let in.
+const LATE: Duration = Duration::from_secs(3);
 
 enum Step {
     /// All has come and is written.
@@ -198,6 +219,8 @@ struct Pumps<F> {
     active: Vec<Pump<F>>,
     /// Those whose part is over, with what they are kept as.
     done: Vec<Conn>,
+    /// All connections that came are closed, and marks are missing.
+    short: Option<Error>,
     /// Who is served first; it changes, so that a fast connection starves nobody.
     turn: usize,
 }
@@ -245,7 +268,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             if end == End::Kept {
                 self.done.push(pump.conn);
             } else {
-                arrived.closed()?;
+                self.short = arrived.closed().err().map(Error::from);
                 pump.conn.retire();
             }
         }
@@ -260,12 +283,12 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         while let Some(conn) = self.done.get_mut(at) {
             if conn.poll_gone(cx).is_ready() {
                 drop(self.done.swap_remove(at));
-                job.watch.arrived().closed()?;
+                self.short = job.watch.arrived().closed().err().map(Error::from);
             } else {
                 at += 1;
             }
         }
-        if known {
+        if known && self.short.is_none() {
             Poll::Pending
         } else {
             Poll::Ready(Ok(false))

@@ -87,15 +87,41 @@ async fn two_counts_that_differ_are_an_error() {
     assert_eq!(differ.kind(), ErrorKind::Protocol);
 }
 
-#[tokio::test]
-async fn marks_that_are_missing_when_all_have_closed_end_it_at_once() {
-    // No deadline is near: these return because the connections are gone.
+#[tokio::test(start_paused = true)]
+async fn marks_that_are_missing_when_all_have_closed_end_it_soon() {
+    // Long before any deadline of a peer: these return because the connections are gone.
     let short = error(&[(wire(&[Header::data(0, 10), Header::eof(2)]), true)]).await;
     assert_eq!(short.kind(), ErrorKind::Closed);
     let none = error(&[(wire(&[Header::data(0, 10), Header::eod()]), true)]).await;
     assert_eq!(none.kind(), ErrorKind::Closed);
     let unmarked = error(&[(wire(&[Header::data(0, 10)]), true)]).await;
     assert_eq!(unmarked.kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn a_stream_may_come_after_the_one_before_it_was_closed() {
+    let mut to = channel();
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let sender = async {
+        let first = wire(&[
+            Header::data(0, 10),
+            Header::new(Flags::EOD.with(Flags::CLOSE), 0, 0),
+        ]);
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&first).await.unwrap();
+        drop(stream);
+        while watch.bytes() < 10 {
+            tokio::task::yield_now().await;
+        }
+        let second = wire(&[Header::data(10, 5), Header::eof(2)]);
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&second).await.unwrap();
+        stream
+    };
+    let plan = incoming(Mode::Extended);
+    let (got, _stream) = tokio::join!(to.receive(&sink, &plan, &watch), sender);
+    assert_eq!(got.unwrap().ranges, RangeSet::up_to(15));
 }
 
 #[tokio::test(start_paused = true)]
