@@ -21,8 +21,8 @@ const SEND_FILE_STEP: usize = 512 * 1024;
 
 /// An open TCP connection.
 ///
-/// Dropping it without `shutdown` resets the connection: a FIN would read as a clean end, and to
-/// a peer in FTP's stream mode that means a complete file.
+/// Dropping it without `shutdown` resets the connection, as does the end of the process: a FIN
+/// would read as a clean end, and to a peer in FTP's stream mode that means a complete file.
 pub struct TcpHandle {
     socket: TcpStream,
     /// Who the peer is, as learnt when it came; the kernel forgets when the connection breaks.
@@ -31,7 +31,10 @@ pub struct TcpHandle {
 }
 
 impl TcpHandle {
-    pub(crate) const fn new(socket: TcpStream, peer: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(socket: TcpStream, peer: Option<SocketAddr>) -> Self {
+        // From the first byte on, so that a peer of a process that is killed sees a reset as well.
+        // With zero linger the kernel resets; if it refuses, closing is all that is left.
+        let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
         Self {
             socket,
             peer,
@@ -135,6 +138,7 @@ impl AsyncWrite for TcpHandle {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.shut {
+            let _ = SockRef::from(&self.socket).set_linger(None);
             ready!(blame(
                 Pin::new(&mut self.socket).poll_shutdown(cx),
                 Operation::Shutdown
@@ -214,17 +218,27 @@ impl Stream for TcpHandle {
     }
 }
 
-impl Drop for TcpHandle {
-    fn drop(&mut self) {
-        if !self.shut {
-            // With zero linger the kernel resets; if it refuses, closing is all that is left.
-            let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
-        }
-    }
-}
-
 impl fmt::Debug for TcpHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.info())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_dies_resets_until_the_stream_was_shut_down() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let mut handle = TcpHandle::from(socket.unwrap());
+        let linger = |handle: &TcpHandle| SockRef::from(handle.socket()).linger().unwrap();
+        assert_eq!(linger(&handle), Some(Duration::ZERO));
+        handle.shutdown().await.unwrap();
+        assert_eq!(linger(&handle), None);
     }
 }
