@@ -1,0 +1,146 @@
+//! Processes that die and disks that are full: what needs other processes to be shown.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use gridftp_dsi::{Create, Dsi, ErrorKind, Finish, Sink};
+use gridftp_dsi_posix::Posix;
+use support::{RESUME, Tree, WHOLE, path};
+use tokio::sync::Mutex;
+
+/// A process that is being started has our descriptors, and the locks on them, until it is another
+/// program: no test here may count on a lock while one is.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+fn set(start: u64, end: u64) -> RangeSet {
+    Range64::new(start, end).into_iter().collect()
+}
+
+/// The other half of the next test: dies between its record and its end.
+#[tokio::test]
+async fn child_that_dies() {
+    let Some(root) = std::env::var_os("DIE_UPLOADING_INTO") else {
+        return;
+    };
+    let posix = Posix::open(root.as_ref()).unwrap();
+    let user = gridftp_dsi::User::new("u", gridftp_dsi::DsiPath::root(), true);
+    let sink = posix.write(&user, &path("/file"), WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from_static(b"held back at first, then recorded"))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 33), false).await.unwrap();
+    sink.write_at(33, Bytes::from(vec![b'x'; 100_000]))
+        .await
+        .unwrap();
+    std::process::abort();
+}
+
+#[tokio::test]
+async fn what_a_killed_process_recorded_is_held() {
+    let _alone = ALONE.lock().await;
+    let tree = Tree::new();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_dies", "--test-threads=1"])
+        .env("DIE_UPLOADING_INTO", tree.real(""))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    assert_eq!(
+        tree.everything(),
+        [".file.gridftp-held", ".file.gridftp-part"]
+    );
+    let sink = tree.open("/file", RESUME).await.unwrap();
+    assert_eq!(sink.held(), set(0, 33));
+    sink.finish(Finish::whole(33)).await.unwrap();
+    assert_eq!(
+        tree.read("/file").await.unwrap(),
+        b"held back at first, then recorded"
+    );
+}
+
+/// A file system of a few bytes in the directory `small` of a tree; needs root.
+struct SmallDisk<'a>(&'a Tree);
+
+impl<'a> SmallDisk<'a> {
+    #[expect(clippy::print_stdout, reason = "a test that did not run says so")]
+    fn mount(tree: &'a Tree, size: &str) -> Option<Self> {
+        let small = tree.real("small");
+        std::fs::create_dir(&small).unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&small)
+            .status();
+        let mounted = mounted.is_ok_and(|status| status.success());
+        if !mounted {
+            println!("SKIPPED a test of full disks: may not mount a small tmpfs");
+        }
+        mounted.then_some(Self(tree))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount")
+            .arg(self.0.real("small"))
+            .status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_the_name_stays_free() {
+    let _alone = ALONE.lock().await;
+    let tree = Tree::new();
+    let Some(disk) = SmallDisk::mount(&tree, "1m") else {
+        return;
+    };
+    let sink = tree.open("/small/file", WHOLE).await.unwrap();
+    let block = Bytes::from(vec![7; 256 * 1024]);
+    let mut failed = None;
+    let mut held = 0;
+    while failed.is_none() && held < 8 << 20 {
+        match sink.write_at(held, block.clone()).await {
+            Ok(()) => held += 256 * 1024,
+            Err(error) => failed = Some(error.kind()),
+        }
+    }
+    assert_eq!(failed, Some(ErrorKind::NoSpace));
+    // A record needs room as well; what it cannot say is not claimed later.
+    if let Err(error) = sink.checkpoint(&set(0, held), false).await {
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+    drop(sink);
+    let again = tree.open("/small/file", RESUME).await.unwrap();
+    assert!(again.held().is_empty() || again.held() == set(0, held));
+    assert!(
+        !tree.real("small/file").exists(),
+        "what is not whole has the name"
+    );
+    drop((again, disk));
+}
+
+#[tokio::test]
+async fn what_a_partial_takes_counts_as_room_for_the_rest() {
+    let _alone = ALONE.lock().await;
+    let tree = Tree::new();
+    let Some(disk) = SmallDisk::mount(&tree, "4m") else {
+        return;
+    };
+    let sink = tree.open("/small/file", WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from(vec![7; 2 << 20]))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 2 << 20), false).await.unwrap();
+    drop(sink);
+    for (size, fits) in [(3 << 20, true), (5 << 20, false)] {
+        let size = Some(size);
+        let again = tree.open("/small/file", Create::Resume { size }).await;
+        assert_eq!(again.is_ok(), fits, "{again:?}");
+    }
+    drop(disk);
+}
