@@ -289,8 +289,93 @@ impl<S: Sink> Sink for Draining<S> {
         }
     }
 
+    fn takes_pipes(&self) -> bool {
+        self.inner.takes_pipes()
+    }
+
+    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> gridftp_dsi::Result<()> {
+        if self.failed().is_none() {
+            match self.inner.take_pipe(pipe, offset, len) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.failed().get_or_insert(error),
+            };
+        }
+        empty(pipe)
+            .map_err(|error| gridftp_dsi::Error::new(ErrorKind::Io, "discard").because(error))
+    }
+
     /// None: writing around `write_at` would miss the failure.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+/// Takes what waits in `pipe` out of it.
+fn empty(pipe: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let mut block = vec![0; 64 << 10];
+    while rustix::io::ioctl_fionread(pipe)? > 0 {
+        rustix::io::retry_on_intr(|| rustix::io::read(pipe, block.as_mut_slice()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Takes the first bytes of a pipe, and then is full.
+    struct Full;
+
+    impl Sink for Full {
+        async fn write_at(&self, _: u64, _: Bytes) -> gridftp_dsi::Result<()> {
+            Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
+        }
+
+        async fn checkpoint(&self, _: &RangeSet, _: bool) -> gridftp_dsi::Result<()> {
+            Ok(())
+        }
+
+        fn held(&self) -> RangeSet {
+            RangeSet::new()
+        }
+
+        fn takes_pipes(&self) -> bool {
+            true
+        }
+
+        fn take_pipe(&self, pipe: BorrowedFd<'_>, _: u64, _: usize) -> gridftp_dsi::Result<()> {
+            let mut some = [0; 1000];
+            rustix::io::read(pipe, &mut some).unwrap();
+            Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
+        }
+
+        async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
+            panic!("what failed is not finished")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pipe_is_empty_again_when_the_disk_is_full() {
+        let sink = Draining {
+            inner: Full,
+            failed: Mutex::new(None),
+        };
+        assert!(sink.takes_pipes());
+        let (mut from, mut into) = std::io::pipe().unwrap();
+        for offset in [0, 5000] {
+            into.write_all(&[7; 5000]).unwrap();
+            sink.take_pipe(from.as_fd(), offset, 5000).unwrap();
+        }
+        into.write_all(b"next").unwrap();
+        drop(into);
+        let mut rest = Vec::new();
+        from.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"next");
+        assert!(sink.checkpoint(&RangeSet::new(), false).await.is_err());
+        let failed = sink.finish(Finish::as_is()).await.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::NoSpace);
     }
 }
