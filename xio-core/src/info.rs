@@ -5,6 +5,39 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What a driver knows of the path to the peer, as an extra of [`Info`]; `None` where it does not.
+///
+/// Packets are counted since the handle was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathStats {
+    /// Smoothed round-trip time.
+    pub round_trip: Option<Duration>,
+    /// How much the round-trip time varies.
+    pub round_trip_variation: Option<Duration>,
+    /// Data packets sent, those sent again included.
+    pub sent: Option<u64>,
+    /// Data packets sent again.
+    pub retransmitted: Option<u64>,
+    /// Data packets that the peer reported lost.
+    pub lost: Option<u64>,
+}
+
+impl PathStats {
+    /// Knows nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            round_trip: None,
+            round_trip_variation: None,
+            sent: None,
+            retransmitted: None,
+            lost: None,
+        }
+    }
+}
 
 /// What a handle says of itself, filled by each layer in turn, the lowest first.
 #[derive(Default, Clone)]

@@ -56,7 +56,7 @@ pub use copy::{Positional, copy, copy_file};
 pub use datagram::{Bind, BoxDatagram, Datagram, Received, Transmit};
 pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
 pub use error::{Error, ErrorKind, Operation, Result, at_layer};
-pub use info::Info;
+pub use info::{Info, PathStats};
 pub use plan::{Entry, Opt, OptionText, Plan};
 pub use pool::{Block, Pool};
 pub use registry::{Driver, Registry};
