@@ -425,11 +425,4 @@ impl Sink for FileSink {
             .take_pipe(pipe, offset, len)
             .map_err(|fault| fault.of("write", &self.inner.path))
     }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match self.inner.way {
-            Way::InOrder(..) => None,
-            Way::Part(_) | Way::InPlace(_) => Some(self.inner.file()),
-        }
-    }
 }

@@ -307,7 +307,6 @@ async fn local_devices_and_fifos_are_written_directly() {
     });
     let sink = FileSink::create(&fifo, WHOLE, false).await.unwrap();
     assert_eq!(sink.order(), WriteModel::Sequential);
-    assert!(sink.descriptor().is_none());
     sink.write_at(0, Bytes::from_static(b"in ")).await.unwrap();
     assert_eq!(
         sink.write_at(9, Bytes::from_static(b"x"))

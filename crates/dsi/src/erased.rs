@@ -346,7 +346,6 @@ trait DynSink: Send + Sync {
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>>;
     fn takes_pipes_dyn(&self) -> bool;
     fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()>;
-    fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
 }
 
 impl<S: Sink> DynSink for S {
@@ -380,10 +379,6 @@ impl<S: Sink> DynSink for S {
 
     fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
         self.take_pipe(pipe, offset, len)
-    }
-
-    fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>> {
-        self.descriptor()
     }
 }
 
@@ -421,10 +416,6 @@ impl Sink for BoxSink {
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
         self.0.take_pipe_dyn(pipe, offset, len)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.descriptor_dyn()
     }
 }
 

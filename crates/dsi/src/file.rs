@@ -89,11 +89,6 @@ pub trait Sink: Send + Sync + 'static {
         let _ = (pipe, offset, len);
         Err(Error::new(ErrorKind::Unsupported, "write"))
     }
-
-    /// A descriptor to write to directly.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
 }
 
 /// What is known of a stored object when it is complete.

@@ -303,11 +303,6 @@ impl<S: Sink> Sink for Draining<S> {
         empty(pipe)
             .map_err(|error| gridftp_dsi::Error::new(ErrorKind::Io, "discard").because(error))
     }
-
-    /// None: writing around `write_at` would miss the failure.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
 }
 
 /// Takes what waits in `pipe` out of it.
