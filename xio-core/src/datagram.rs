@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 use crate::error::Result;
@@ -20,6 +20,8 @@ pub struct Transmit<'a> {
     pub payload: &'a [u8],
     /// Size in bytes of each message when `payload` holds several; the last may be shorter.
     pub segment: Option<usize>,
+    /// Local address to send from, on a socket that has several; the system's choice by default.
+    pub from: Option<IpAddr>,
 }
 
 impl<'a> Transmit<'a> {
@@ -30,6 +32,7 @@ impl<'a> Transmit<'a> {
             to: None,
             payload,
             segment: None,
+            from: None,
         }
     }
 
@@ -37,6 +40,13 @@ impl<'a> Transmit<'a> {
     #[must_use]
     pub fn to(mut self, peer: SocketAddr) -> Self {
         self.to = Some(peer);
+        self
+    }
+
+    /// Names the local address, so that an answer leaves from where the question came to.
+    #[must_use]
+    pub fn from(mut self, local: IpAddr) -> Self {
+        self.from = Some(local);
         self
     }
 
@@ -57,7 +67,11 @@ pub struct Received {
     /// How many bytes of the buffer are filled.
     pub len: usize,
     /// Size in bytes of each message when the buffer holds several; equals `len` for one.
+    ///
+    /// The last of several may be shorter.
     pub segment: usize,
+    /// Local address that it was sent to, where the socket knows.
+    pub to: Option<IpAddr>,
 }
 
 impl Received {
@@ -68,7 +82,15 @@ impl Received {
             from,
             len,
             segment: len,
+            to: None,
         }
+    }
+
+    /// Says which local address it was sent to.
+    #[must_use]
+    pub fn to(mut self, local: IpAddr) -> Self {
+        self.to = Some(local);
+        self
     }
 
     /// Says that the buffer holds several messages of `size` bytes.
@@ -78,6 +100,9 @@ impl Received {
         self
     }
 }
+
+/// Most bytes of a batch, all its messages together: what one UDP datagram over IPv6 can hold.
+pub const BATCH_BYTES: usize = 65_487;
 
 /// A socket that keeps message boundaries, shared by those who send and the one who receives.
 #[diagnostic::on_unimplemented(
@@ -90,13 +115,19 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
 
     /// Sends one message, or one batch of one size, whole.
     ///
+    /// A batch holds at most [`max_batch`](Self::max_batch) messages and [`BATCH_BYTES`] bytes.
+    /// Several tasks may send; each is woken when it waited.
+    ///
     /// # Errors
-    /// Those of the socket; a message is never sent in part.
+    /// Those of the socket; a message is never sent in part. An error may be the late answer of
+    /// the network to an earlier message, as when nobody listens at the peer.
     fn poll_send(&self, cx: &mut Context<'_>, message: &Transmit<'_>) -> Poll<io::Result<()>>;
 
     /// Receives into as many of `bufs` as are ready and gives their number, at least one.
     ///
-    /// `received` has the length of `bufs`; a message longer than its buffer is cut off.
+    /// `received` has the length of `bufs`. A message longer than its buffer is cut off; a socket
+    /// that joins messages of one size into one buffer needs [`max_joined`](Self::max_joined) times
+    /// the longest to cut none. Only one task may receive.
     ///
     /// # Errors
     /// Those of the socket.
@@ -107,8 +138,13 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
         received: &mut [Option<Received>],
     ) -> Poll<io::Result<usize>>;
 
-    /// How many messages [`poll_send`](Self::poll_send) takes in one batch.
+    /// How many messages [`poll_send`](Self::poll_send) takes in one batch; this may fall with time.
     fn max_batch(&self) -> usize {
+        1
+    }
+
+    /// How many messages [`poll_recv`](Self::poll_recv) may join in one buffer.
+    fn max_joined(&self) -> usize {
         1
     }
 
@@ -143,6 +179,10 @@ impl<D: Datagram + ?Sized> Datagram for Box<D> {
 
     fn max_batch(&self) -> usize {
         (**self).max_batch()
+    }
+
+    fn max_joined(&self) -> usize {
+        (**self).max_joined()
     }
 }
 

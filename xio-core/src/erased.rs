@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::datagram::{Bind, BoxDatagram};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::info::Info;
+use crate::plan::Entry;
 use crate::stream::{BoxStream, Stream};
 use crate::target::Target;
 use crate::transform::Transform;
@@ -299,10 +300,25 @@ impl DynBind {
         }
     }
 
-    /// The driver and its options as a string.
+    /// The driver and its options as a string; empty when the driver above brought it along.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The stack string with `entry` on top, as its writer put it.
+    #[must_use]
+    pub fn under(&self, entry: &Entry) -> String {
+        match self.text() {
+            "" => entry.to_string(),
+            below => format!("{below},{entry}"),
+        }
+    }
+
+    /// The same, of which the stack string says nothing.
+    pub(crate) fn unsaid(self) -> Self {
+        let text = "".into();
+        Self { text, ..self }
     }
 }
 

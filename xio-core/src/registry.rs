@@ -33,6 +33,8 @@ pub struct Driver {
     about: &'static str,
     options: &'static [Opt],
     kind: Kind,
+    /// The socket that it brings along where a stack begins with it.
+    brings: Option<Arc<Self>>,
 }
 
 impl Driver {
@@ -49,6 +51,7 @@ impl Driver {
             about,
             options,
             kind,
+            brings: None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Driver {
             about,
             options,
             kind,
+            brings: None,
         }
     }
 
@@ -81,6 +85,7 @@ impl Driver {
             about,
             options,
             kind,
+            brings: None,
         }
     }
 
@@ -97,6 +102,7 @@ impl Driver {
             about,
             options,
             kind,
+            brings: None,
         }
     }
 
@@ -113,7 +119,15 @@ impl Driver {
             about,
             options,
             kind,
+            brings: None,
         }
+    }
+
+    /// Lets a stack begin with it: `socket`, without options, is then put below it.
+    #[must_use]
+    pub fn brings(mut self, socket: Self) -> Self {
+        self.brings = Some(Arc::new(socket));
+        self
     }
 
     /// Its name in a stack string.
@@ -137,7 +151,7 @@ impl Driver {
     /// Whether a stack can begin with it.
     #[must_use]
     pub fn is_base(&self) -> bool {
-        matches!(self.kind, Kind::Base(_) | Kind::Socket(_))
+        matches!(self.kind, Kind::Base(_) | Kind::Socket(_)) || self.brings.is_some()
     }
 }
 
@@ -268,6 +282,16 @@ impl From<Error> for Misfit {
 /// Puts one driver on what is built below it.
 fn place(driver: &Driver, entry: &Entry, below: Built) -> std::result::Result<Built, Misfit> {
     let text = entry.to_string();
+    let below = match (below, &driver.brings) {
+        (Built::Nothing, Some(socket)) => {
+            let plain = Entry::new(socket.name)?;
+            match place(socket, &plain, Built::Nothing)? {
+                Built::Socket(socket) => Built::Socket(socket.unsaid()),
+                other => other,
+            }
+        }
+        (below, _) => below,
+    };
     Ok(match (&driver.kind, below) {
         (Kind::Base(make), Built::Nothing) => Built::Stream(make(entry)?),
         (Kind::Socket(make), Built::Nothing) => Built::Socket(make(entry)?),

@@ -76,6 +76,8 @@ pub struct SocketHints {
     pub connect_timeout: Option<Duration>,
     /// How many peers may wait to be accepted.
     pub backlog: Option<u32>,
+    /// The one peer that a datagram socket is for; it then hears of nobody else.
+    pub peer: Option<SocketAddr>,
 }
 
 impl SocketHints {
@@ -89,6 +91,7 @@ impl SocketHints {
             source: None,
             connect_timeout: None,
             backlog: None,
+            peer: None,
         }
     }
 
@@ -125,6 +128,13 @@ impl SocketHints {
     #[must_use]
     pub const fn backlog(mut self, backlog: u32) -> Self {
         self.backlog = Some(backlog);
+        self
+    }
+
+    /// Asks for a datagram socket that serves one peer, whose refusals it then learns of.
+    #[must_use]
+    pub const fn peer(mut self, peer: SocketAddr) -> Self {
+        self.peer = Some(peer);
         self
     }
 }

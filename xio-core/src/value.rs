@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A number of bytes, written `4M` or, in bits, `8k`.
@@ -106,9 +107,14 @@ impl PortRange {
         self.low <= port && port <= self.high
     }
 
-    /// Every port once, beginning with the one that `start` falls on, so that users of one range
-    /// do not all try the same ports first.
-    pub fn from_start(self, start: usize) -> impl Iterator<Item = u16> {
+    /// Every port once, beginning elsewhere each time, so that users of one range do not all try
+    /// the same ports first.
+    pub fn spread(self) -> impl Iterator<Item = u16> {
+        static START: AtomicUsize = AtomicUsize::new(0);
+        self.starting_at(START.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn starting_at(self, start: usize) -> impl Iterator<Item = u16> {
         let skip = start % (usize::from(self.high - self.low) + 1);
         let all = self.low..=self.high;
         all.clone().skip(skip).chain(all.take(skip))
@@ -298,12 +304,12 @@ mod tests {
             assert_eq!(text.parse::<PortRange>(), Err(BadValue), "{text}");
         }
         let range = PortRange { low: 5, high: 8 };
-        assert_eq!(range.from_start(6).collect::<Vec<_>>(), [7, 8, 5, 6]);
+        assert_eq!(range.starting_at(6).collect::<Vec<_>>(), [7, 8, 5, 6]);
         let all = PortRange {
             low: 1,
             high: 65535,
         };
-        assert_eq!(all.from_start(70_000).count(), 65535);
+        assert_eq!(all.starting_at(70_000).count(), 65535);
     }
 
     #[test]

@@ -3,13 +3,12 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sys::socket::SetSockOpt;
 use nix::{setsockopt_impl, sockopt_impl};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target};
+use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
 
 use crate::options::TcpOptions;
 
@@ -25,12 +24,6 @@ sockopt_impl!(
 fn fail(error: io::Error, op: Operation, what: &str) -> Error {
     let kind = Error::from_io(error, "tcp", op);
     Error::new(kind.kind(), "tcp", op, format!("{what}: {}", kind.fact())).with_source(kind)
-}
-
-/// Where to begin in a port range, so that listeners do not all try its first ports.
-fn next_start() -> usize {
-    static START: AtomicUsize = AtomicUsize::new(0);
-    START.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Sets what an open socket can be set to; the buffers are set before connecting or listening.
@@ -90,44 +83,14 @@ fn socket_for(address: SocketAddr, options: &TcpOptions, op: Operation) -> Resul
 }
 
 /// The addresses that a target stands for, in the resolver's order.
-async fn resolve(
+async fn addresses(
     to: &Target,
     port: Option<u16>,
     options: &TcpOptions,
     op: Operation,
 ) -> Result<Vec<SocketAddr>> {
-    let bad = |fact: String| Error::new(ErrorKind::BadTarget, "tcp", op, fact);
-    let host = to
-        .host
-        .as_deref()
-        .ok_or_else(|| bad(format!("`{to:?}` names no host; write host:port")))?;
-    let port = port.ok_or_else(|| bad(format!("`{to:?}` names no port; write host:port")))?;
-    let mut found: Vec<SocketAddr> = match to.address() {
-        Some(mut address) => {
-            address.set_port(port);
-            vec![address]
-        }
-        None => lookup_host((host, port))
-            .await
-            .map_err(|e| {
-                Error::new(
-                    ErrorKind::Unreachable,
-                    "tcp",
-                    op,
-                    format!("no address for host {host}: {e}"),
-                )
-                .with_source(e)
-            })?
-            .collect(),
-    };
-    if options.no_ipv6 {
-        found.retain(SocketAddr::is_ipv4);
-    }
-    if found.is_empty() {
-        let fact = format!("host {host} has no address of a family that may be used");
-        return Err(Error::new(ErrorKind::Unreachable, "tcp", op, fact));
-    }
-    Ok(found)
+    let lookup = |host, port| async move { lookup_host((host as String, port)).await };
+    resolve(to, port, options.no_ipv6, ("tcp", op), lookup).await
 }
 
 /// Connects to the first address that answers, within the time of the options.
@@ -135,13 +98,14 @@ pub(crate) async fn connect(to: &Target, options: &TcpOptions) -> Result<TcpStre
     let options = options.hinted(to.hint::<SocketHints>());
     let attempt = async {
         let mut last = None;
-        for address in resolve(to, to.port.or(options.port), &options, Operation::Connect).await? {
+        for address in addresses(to, to.port.or(options.port), &options, Operation::Connect).await?
+        {
             match connect_one(address, &options).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.expect("resolve gives at least one address"))
+        Err(last.expect("resolving gives at least one address"))
     };
     match tokio::time::timeout(options.connect_timeout, attempt).await {
         Ok(done) => done,
@@ -176,7 +140,7 @@ async fn connect_one(to: SocketAddr, options: &TcpOptions) -> Result<TcpStream> 
         }
         return socket.connect(to).await.map_err(blame);
     };
-    for port in range.from_start(next_start()) {
+    for port in range.spread() {
         let socket = socket_for(to, options, op)?;
         // A port that an ended connection holds will do, towards another peer.
         socket.set_reuseaddr(true).map_err(blame)?;
@@ -207,7 +171,7 @@ pub(crate) async fn listen(at: &Target, options: &TcpOptions) -> Result<TcpListe
     let port = at.port.or(options.port).unwrap_or(0);
     let everywhere: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let places: Vec<SocketAddr> = match (&at.host, options.interface) {
-        (Some(_), _) => resolve(at, Some(port), &options, Operation::Listen).await?,
+        (Some(_), _) => addresses(at, Some(port), &options, Operation::Listen).await?,
         (None, Some(ip)) => vec![(ip, port).into()],
         (None, None) => everywhere
             .into_iter()
@@ -239,7 +203,7 @@ fn listen_one(at: SocketAddr, options: &TcpOptions) -> Result<TcpListener> {
         Some(range) if at.port() == 0 => range,
         _ => return attempt(at),
     };
-    for port in range.from_start(next_start()) {
+    for port in range.spread() {
         match attempt(SocketAddr::new(at.ip(), port)) {
             Err(error) if error.kind() == ErrorKind::AddressInUse => {}
             done => return done,

@@ -75,6 +75,33 @@ fn registry() -> Registry {
     registry
 }
 
+#[test]
+fn a_driver_that_brings_its_socket_may_stand_at_the_bottom() {
+    let mut registry = registry();
+    let udp = registry.get("udp").unwrap().clone();
+    let udt = Driver::over_socket("udt", "", &[], |entry, below| {
+        Ok(DynStack::active(Named("udt"), &below.under(entry)))
+    });
+    assert!(!udt.is_base());
+    let udt = udt.brings(udp);
+    assert!(udt.is_base());
+    registry.register(udt);
+    // A smaller registry that names the upper driver alone still builds it.
+    for registry in [registry.clone(), registry.restrict(&["udt", "mode_e"])] {
+        for text in ["udt", "udt:a=b%2C", "udt,mode_e"] {
+            assert_eq!(registry.stack(text).unwrap().text(), text);
+        }
+    }
+    assert_eq!(registry.stack("udp:a=b,udt").unwrap().text(), "udp:a=b,udt");
+    let error = registry.restrict(&["udt"]).stack("udp,udt").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownDriver);
+    let error = registry.stack("tcp,udt").unwrap_err().to_string();
+    assert!(
+        error.contains("needs a datagram socket below it"),
+        "{error}"
+    );
+}
+
 fn refused(text: &str) -> String {
     registry().stack(text).unwrap_err().to_string()
 }
