@@ -36,6 +36,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/timeout", 2, Plugin),
     ("crates/data", 3, Other),
     ("crates/xio", 3, Other),
+    ("crates/xio-perf", 4, Other),
     ("gridftp-client", 4, Other),
     ("gridftp-server", 4, Other),
     // The suites' library drives programs, so chores and benches stand above it.

@@ -1,0 +1,231 @@
+//! The two ends: one waits for sessions, the other makes one.
+
+use std::future::{Future, poll_fn};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
+use xio::{BoxIncoming, BoxStream, Incoming, Listener, Passive, Stream, Transport};
+
+use crate::flags::{Run, Serve, Shape};
+use crate::flow::{Part, Work};
+use crate::goal::Goal;
+use crate::payload::Payload;
+use crate::report::{self, Report};
+use crate::tally::Tally;
+
+/// How long the handshakes of a connection may take, both ends.
+const OPENING: Duration = Duration::from_secs(30);
+/// How long a run goes on when nothing says so.
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
+
+/// What became of one connection.
+type Ended = anyhow::Result<()>;
+
+/// Makes one session: connects, plays, reports.
+pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
+    let shape = &flags.shape;
+    let streams = usize::try_from(flags.streams).unwrap_or(usize::MAX);
+    refuse_shared_file(shape, streams)?;
+    let stack = xio::registry().stack(&shape.stack)?;
+    // All are open before the first byte, so that the other end knows them as one session.
+    let mut opened = Vec::new();
+    for _ in 0..streams {
+        let opening = timeout(OPENING, stack.connect(&flags.connect));
+        opened.push(opening.await.context("connecting took over 30 s")??);
+    }
+    let part = match (shape.reverse, shape.both, shape.ping) {
+        (true, ..) => Part::Receive,
+        (_, true, _) => Part::Both,
+        (.., true) => Part::Ping,
+        _ => Part::Send,
+    };
+    let unlimited = shape.bytes.is_none() && shape.file.is_none();
+    let time = shape.time.or_else(|| unlimited.then_some(DEFAULT_TIME));
+    // What runs sends the file, unless it is turned round.
+    let files = turned(shape.reverse, (shape.file.clone(), None));
+    let work = Arc::new(work(shape, part, files, time));
+    let mut report = Report::begin("run", shape, opened.first().map(Stream::info));
+    let mut playing = JoinSet::new();
+    for stream in opened {
+        let work = Arc::clone(&work);
+        playing.spawn(async move { work.play(stream).await.map_err(Into::into) });
+    }
+    let mut outcome = Ok(());
+    while let Some(ended) = report.watch(&work.tally, playing.join_next()).await {
+        outcome = outcome.and_then(|()| flatten(ended));
+        if outcome.is_err() {
+            playing.abort_all();
+        }
+    }
+    report.end(&work.tally, &outcome);
+    outcome
+}
+
+/// Waits for sessions and plays the other part in them.
+pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
+    let shape = &flags.shape;
+    let stack = xio::registry().stack(&shape.stack)?;
+    let mut listener = stack.listen(&flags.listen).await?;
+    match listener.info().local {
+        Some(local) => println!("listening on {local}"),
+        None => println!("listening on {}", flags.listen),
+    }
+    let mut served = 0;
+    while flags.sessions == 0 || served < flags.sessions {
+        let outcome = session(shape, &mut listener).await;
+        match outcome {
+            Ok(0) => {}
+            Ok(_) => served += 1,
+            Err(error) if flags.sessions == 1 => return Err(error),
+            Err(error) => {
+                served += 1;
+                eprintln!("xio-perf: {}", report::chain(&error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Plays with all connections that overlap, and gives how many bytes passed.
+async fn session<L>(shape: &Shape, listener: &mut L) -> anyhow::Result<u64>
+where
+    L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
+{
+    let part = match (shape.reverse, shape.both, shape.ping) {
+        (true, ..) => Part::Send,
+        (_, true, _) => Part::Both,
+        (.., true) => Part::Echo,
+        _ => Part::Receive,
+    };
+    let first = listener.accept().await?;
+    let files = turned(shape.reverse, (None, shape.file.clone()));
+    let work = Arc::new(work(shape, part, files, shape.time));
+    let mut report = Report::begin("serve", shape, Some(first.info()));
+    let mut playing = JoinSet::new();
+    playing.spawn(join(first, Arc::clone(&work)));
+    let mut outcome = Ok(());
+    let mut streams = 1;
+    loop {
+        let event = report
+            .watch(&work.tally, next(listener, &mut playing))
+            .await;
+        match event {
+            Event::Joined(incoming) => {
+                streams += 1;
+                if let Err(error) = refuse_shared_file(shape, streams) {
+                    outcome = outcome.and(Err(error));
+                    playing.abort_all();
+                } else {
+                    playing.spawn(join(incoming?, Arc::clone(&work)));
+                }
+            }
+            Event::Ended(ended) => {
+                outcome = outcome.and_then(|()| flatten(ended));
+                if outcome.is_err() {
+                    playing.abort_all();
+                }
+            }
+            Event::Over => break,
+        }
+    }
+    let bytes = work.tally.sent() + work.tally.received();
+    if bytes > 0 || work.tally.streams() > 0 && outcome.is_err() {
+        report.end(&work.tally, &outcome);
+    } else if let Err(error) = &outcome {
+        // Whoever knocked without knowing the stack does not end what others came for.
+        eprintln!("xio-perf: turned away: {}", report::chain(error));
+        return Ok(0);
+    }
+    outcome.map(|()| bytes)
+}
+
+/// What happens next in a session that is served.
+enum Event {
+    Joined(xio::Result<BoxIncoming>),
+    Ended(Result<Ended, JoinError>),
+    Over,
+}
+
+/// Waits for the next event; a peer that is already there is taken before the session ends.
+///
+/// # Cancel safety
+/// That of accepting and joining: nothing is lost.
+async fn next<L>(listener: &mut L, playing: &mut JoinSet<Ended>) -> Event
+where
+    L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
+{
+    let mut accepting = pin!(listener.accept());
+    poll_fn(|cx| {
+        if let Poll::Ready(incoming) = accepting.as_mut().poll(cx) {
+            return Poll::Ready(Event::Joined(incoming));
+        }
+        playing.poll_join_next(cx).map(|ended| match ended {
+            Some(ended) => Event::Ended(ended),
+            None => Event::Over,
+        })
+    })
+    .await
+}
+
+async fn join(incoming: BoxIncoming, work: Arc<Work>) -> Ended {
+    let opening = timeout(OPENING, incoming.open());
+    let stream = opening.await.context("the peer took over 30 s to open")??;
+    work.play(stream).await?;
+    Ok(())
+}
+
+/// What is sent and what is written.
+type Files = (Option<PathBuf>, Option<PathBuf>);
+
+fn turned(reverse: bool, (source, sink): Files) -> Files {
+    if reverse {
+        (sink, source)
+    } else {
+        (source, sink)
+    }
+}
+
+fn work(shape: &Shape, part: Part, (source, sink): Files, time: Option<Duration>) -> Work {
+    let turn = if shape.ping { 1 } else { 64 << 10 };
+    let block = shape
+        .block_size
+        .map_or(turn, xio::ByteSize::in_memory)
+        .max(1);
+    let payload = Payload::new(shape.data, block);
+    Work {
+        part,
+        block,
+        payload,
+        source,
+        sink,
+        goal: Goal::new(
+            shape.bytes.map(xio::ByteSize::bytes),
+            // Counted from here, when the payload is ready.
+            time.map(|time| Instant::now() + time),
+        ),
+        tally: Tally::new(),
+    }
+}
+
+/// Several connections have no order among their bytes, so one file cannot be made of them.
+fn refuse_shared_file(shape: &Shape, streams: usize) -> anyhow::Result<()> {
+    if shape.file.is_some() && streams > 1 {
+        bail!("--file takes one connection, and there are {streams}");
+    }
+    Ok(())
+}
+
+fn flatten(ended: Result<Ended, JoinError>) -> Ended {
+    match ended {
+        Ok(ended) => ended,
+        // The failure that made the others stop is told instead.
+        Err(stopped) if stopped.is_cancelled() => Ok(()),
+        Err(panicked) => Err(panicked.into()),
+    }
+}

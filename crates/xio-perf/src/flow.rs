@@ -1,0 +1,355 @@
+//! What one end does on one connection: send, receive, both, ping or echo.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+use xio::file::{File, FileHandle, FileOptions, Flags};
+use xio::{BoxStream, Pool, Stream, Target, Transport, copy_file};
+
+use crate::goal::Goal;
+use crate::payload::Payload;
+use crate::tally::{Tally, no_turns};
+
+/// How long a peer may neither take nor give a byte.
+const STALL: Duration = Duration::from_secs(30);
+/// How long the end of a peer that sent all that was asked for may take.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+/// Bytes of a file that go out between two looks at the clock.
+const FILE_TURN: usize = 1 << 20;
+
+/// What this end does on each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Send,
+    Receive,
+    Both,
+    Ping,
+    Echo,
+}
+
+/// What all connections of a session have in common.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) part: Part,
+    pub(crate) block: usize,
+    /// What is sent when there is no file.
+    pub(crate) payload: Payload,
+    /// What a sender sends.
+    pub(crate) source: Option<PathBuf>,
+    /// What a receiver writes.
+    pub(crate) sink: Option<PathBuf>,
+    pub(crate) goal: Goal,
+    pub(crate) tally: Tally,
+}
+
+impl Work {
+    /// Does this end's part on `stream`, to its end.
+    ///
+    /// # Errors
+    /// Those of the stream and of the files, and a peer that plays another part than it should.
+    pub(crate) async fn play(&self, mut stream: BoxStream) -> io::Result<()> {
+        self.tally.add_stream();
+        let outcome = match self.part {
+            Part::Send => self.send(&mut stream).await,
+            Part::Receive => self.receive(&mut stream).await,
+            Part::Both => {
+                let (mut reader, mut writer) = tokio::io::split(stream);
+                let outcome = self.both(&mut reader, &mut writer).await;
+                stream = reader.unsplit(writer);
+                outcome
+            }
+            Part::Ping => self.ping(&mut stream).await,
+            Part::Echo => self.echo(&mut stream).await,
+        };
+        self.tally.add_path(&stream.info());
+        outcome
+    }
+
+    async fn send(&self, stream: &mut BoxStream) -> io::Result<()> {
+        let pushed = match &self.source {
+            Some(path) => self.push_file(path, stream).await,
+            None => self.push(stream).await,
+        };
+        match pushed {
+            Err(error) if self.goal.is_endless() && self.source.is_none() && is_gone(&error) => {
+                return Ok(());
+            }
+            other => other?,
+        }
+        stalled(stream.shutdown()).await?;
+        wait_for_end(stream).await
+    }
+
+    async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
+        if self.pull(stream, &self.goal).await? == Ended::ByPeer {
+            stalled(stream.shutdown()).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is asked for while it receives what the peer has; an end that was not told how
+    /// much to send stops when the peer does.
+    async fn both<R, W>(&self, reader: &mut R, writer: &mut W) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let endless = self.goal.is_endless() && self.source.is_none();
+        let pushing = async {
+            if endless {
+                tokio::select! {
+                    biased;
+                    _ = stopped => {}
+                    pushed = self.push(writer) => pushed?,
+                }
+            } else {
+                self.push(writer).await?;
+            }
+            stalled(writer.shutdown()).await
+        };
+        let pulling = async {
+            // What is on its way when the time is over still counts, if it does not take for ever.
+            let until = self.goal.until().map(|until| until + STALL);
+            let pulled = self.pull(reader, &Goal::new(None, until)).await;
+            drop(stop);
+            pulled
+        };
+        tokio::try_join!(pushing, pulling).map(|_| ())
+    }
+
+    /// Sends what is asked for from the source, through memory.
+    async fn push<W: AsyncWrite + Unpin>(&self, to: &mut W) -> io::Result<()> {
+        let mut source = match &self.source {
+            Some(path) => Source::File(open(path, Flags::Read).await?, vec![0; self.block]),
+            None => Source::Made(self.payload.clone()),
+        };
+        loop {
+            let want = self.goal.take(self.block);
+            let mut turn = source.next(want).await?;
+            self.goal.give_back(want - turn.len());
+            if turn.is_empty() {
+                return Ok(());
+            }
+            while !turn.is_empty() {
+                let Some(n) = in_time(&self.goal, to.write(turn)).await? else {
+                    return Ok(());
+                };
+                if n == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                self.tally.add_sent(n);
+                turn = turn.get(n..).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Sends a file by the cheapest means that the stack allows.
+    async fn push_file(&self, path: &Path, to: &mut BoxStream) -> io::Result<()> {
+        if !tokio::fs::metadata(path).await?.is_file() {
+            return self.push(to).await;
+        }
+        let file = open(path, Flags::Read).await?;
+        let pool = Pool::new(self.block, 2);
+        let mut offset = 0;
+        loop {
+            let want = self.goal.take(FILE_TURN);
+            let sent = stalled(copy_file(&file, offset, want as u64, to, &pool)).await?;
+            if sent == 0 {
+                return Ok(());
+            }
+            offset += sent;
+            self.tally
+                .add_sent(usize::try_from(sent).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// Receives until the peer ends or enough has come.
+    async fn pull<R: AsyncRead + Unpin>(&self, from: &mut R, goal: &Goal) -> io::Result<Ended> {
+        let mut file = match &self.sink {
+            Some(path) => Some(open(path, Flags::Write).await?),
+            None => None,
+        };
+        let mut block = vec![0; self.block];
+        let ended = loop {
+            let want = goal.left(self.block);
+            let room = block.get_mut(..want).unwrap_or_default();
+            if room.is_empty() {
+                // A peer that sends just as much ends now; one that sends more is not waited for.
+                break match timeout(AFTERWARDS, from.read(&mut [0])).await {
+                    Ok(Ok(0)) => Ended::ByPeer,
+                    _ => Ended::Enough,
+                };
+            }
+            let Some(n) = in_time(goal, from.read(room)).await? else {
+                break Ended::Enough;
+            };
+            if n == 0 {
+                break Ended::ByPeer;
+            }
+            goal.take(n);
+            self.tally.add_received(n);
+            if let Some(file) = &mut file {
+                stalled(file.write_all(room.get(..n).unwrap_or_default())).await?;
+            }
+        };
+        if let Some(file) = &mut file {
+            stalled(file.shutdown()).await?;
+        }
+        Ok(ended)
+    }
+
+    async fn ping(&self, stream: &mut BoxStream) -> io::Result<()> {
+        let mut payload = self.payload.clone();
+        let mut answer = vec![0; self.block];
+        let mut turns = no_turns();
+        let outcome = async {
+            loop {
+                let question = payload.next(self.goal.take(self.block));
+                let Some(room) = answer.get_mut(..question.len()) else {
+                    return Ok(());
+                };
+                if question.is_empty() {
+                    return Ok(());
+                }
+                let asked = Instant::now();
+                stalled(async {
+                    stream.write_all(question).await?;
+                    stream.flush().await?;
+                    stream.read_exact(room).await
+                })
+                .await?;
+                turns.saturating_record(nanoseconds(asked.elapsed()));
+                if room != question {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the answer differs from what was sent: does the other end serve --ping?",
+                    ));
+                }
+                self.tally.add_sent(question.len());
+                self.tally.add_received(question.len());
+            }
+        }
+        .await;
+        self.tally.add_turns(&turns);
+        outcome?;
+        stalled(stream.shutdown()).await?;
+        wait_for_end(stream).await
+    }
+
+    async fn echo(&self, stream: &mut BoxStream) -> io::Result<()> {
+        let mut block = vec![0; self.block];
+        loop {
+            let n = stalled(stream.read(&mut block)).await?;
+            if n == 0 {
+                return stalled(stream.shutdown()).await;
+            }
+            self.tally.add_received(n);
+            stalled(async {
+                stream.write_all(block.get(..n).unwrap_or_default()).await?;
+                stream.flush().await
+            })
+            .await?;
+            self.tally.add_sent(n);
+        }
+    }
+}
+
+/// Waits for one read or write; `None` when the time is over.
+///
+/// # Cancel safety
+/// That of the operation: a write that was given up took nothing.
+async fn in_time<T>(
+    goal: &Goal,
+    operation: impl Future<Output = io::Result<T>>,
+) -> io::Result<Option<T>> {
+    match goal.until() {
+        Some(until) => match timeout_at(until, stalled(operation)).await {
+            Ok(outcome) => outcome.map(Some),
+            Err(_) => Ok(None),
+        },
+        None => stalled(operation).await.map(Some),
+    }
+}
+
+/// Why receiving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    ByPeer,
+    Enough,
+}
+
+/// Where a sender takes its bytes.
+enum Source {
+    Made(Payload),
+    File(FileHandle, Vec<u8>),
+}
+
+impl Source {
+    /// The next bytes, at most `want`; none at the end.
+    async fn next(&mut self, want: usize) -> io::Result<&[u8]> {
+        match self {
+            Self::Made(payload) => Ok(payload.next(want)),
+            Self::File(file, block) => {
+                let n = file.read(block.get_mut(..want).unwrap_or_default()).await?;
+                Ok(block.get(..n).unwrap_or_default())
+            }
+        }
+    }
+}
+
+async fn open(path: &Path, flags: Flags) -> io::Result<FileHandle> {
+    let name = path.to_str().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, "file: the name is not UTF-8")
+    })?;
+    let mut options = FileOptions::default();
+    options.flags = flags;
+    let opened = File::new(options).connect(&Target::file(name)).await;
+    opened.map_err(io::Error::other)
+}
+
+/// The peer ends when it has read everything, which is what the sender's time counts to.
+async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
+    match stalled(stream.read(&mut [0])).await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the peer sends as well: give --both to both ends",
+        )),
+        // What went before was taken; how the peer leaves is its affair, but for a reset, which
+        // says that it left before it had read everything.
+        Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::TimedOut => Err(error),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether the peer went away in the middle.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+    )
+}
+
+async fn stalled<T>(operation: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(STALL, operation).await.unwrap_or_else(|_| {
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!(
+                "the peer neither gave nor took a byte for {} s",
+                STALL.as_secs()
+            ),
+        ))
+    })
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

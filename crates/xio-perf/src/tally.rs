@@ -1,0 +1,112 @@
+//! `Tally`: what passed so far, counted by all connections of a session.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use xio::{Info, PathStats};
+
+/// What passed so far; connections add to it, reports read it.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    sent: AtomicU64,
+    received: AtomicU64,
+    streams: AtomicU64,
+    /// Of `--ping`: nanoseconds a turn.
+    turns: Mutex<Histogram<u64>>,
+    path: Mutex<PathStats>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            streams: AtomicU64::new(0),
+            turns: Mutex::new(no_turns()),
+            path: Mutex::new(PathStats::new()),
+        }
+    }
+
+    pub(crate) fn add_sent(&self, n: usize) {
+        self.sent.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_received(&self, n: usize) {
+        self.received.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    /// One more connection was opened.
+    pub(crate) fn add_stream(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds the turns that one connection timed.
+    pub(crate) fn add_turns(&self, turns: &Histogram<u64>) {
+        let mut all = lock(&self.turns);
+        // Both have the same bounds, which is all that can differ.
+        let _fits = all.add(turns);
+    }
+
+    /// Adds what a connection's drivers know of the path: counts add up, of times the last stands.
+    pub(crate) fn add_path(&self, info: &Info) {
+        let mut path = lock(&self.path);
+        for stats in info.all::<PathStats>() {
+            path.round_trip = stats.round_trip.or(path.round_trip);
+            path.round_trip_variation = stats.round_trip_variation.or(path.round_trip_variation);
+            path.sent = sum(path.sent, stats.sent);
+            path.retransmitted = sum(path.retransmitted, stats.retransmitted);
+            path.lost = sum(path.lost, stats.lost);
+        }
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn turns(&self) -> Histogram<u64> {
+        lock(&self.turns).clone()
+    }
+
+    pub(crate) fn path(&self) -> PathStats {
+        *lock(&self.path)
+    }
+}
+
+/// An empty histogram of nanoseconds up to a minute, three digits exact.
+pub(crate) fn no_turns() -> Histogram<u64> {
+    Histogram::new_with_max(60_000_000_000, 3).expect("bounds and digits are within what it takes")
+}
+
+/// Processor time that this process used so far.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanoseconds)
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// A poisoned lock still guards plain numbers.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
