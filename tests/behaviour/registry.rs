@@ -13,7 +13,7 @@ fn an_unknown_driver_lists_the_known_ones() {
         refused("tcp,bogus"),
         (
             ErrorKind::UnknownDriver,
-            "stack: plan: no driver `bogus`; available drivers: count, file, log, tcp, timeout"
+            "stack: plan: no driver `bogus`; available drivers: count, file, log, tcp, timeout, udp"
                 .to_owned()
         )
     );

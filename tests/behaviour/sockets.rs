@@ -24,7 +24,7 @@ async fn pair(tcp: &Tcp) -> (TcpHandle, TcpHandle) {
 
 /// A range of a few free ports, below those that the kernel hands out, so that nobody who asks
 /// for any port gets one of them in the meantime.
-fn some_ports(count: u16) -> PortRange {
+pub(crate) fn some_ports(count: u16) -> PortRange {
     let free = |port| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     loop {
         // Each state is drawn anew by the standard library, so no two tests begin alike.

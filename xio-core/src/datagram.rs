@@ -72,6 +72,8 @@ pub struct Received {
     pub segment: usize,
     /// Local address that it was sent to, where the socket knows.
     pub to: Option<IpAddr>,
+    /// Whether the buffer is full to its last byte, so that more may have been cut off.
+    pub cut: bool,
 }
 
 impl Received {
@@ -83,6 +85,7 @@ impl Received {
             len,
             segment: len,
             to: None,
+            cut: false,
         }
     }
 
@@ -90,6 +93,13 @@ impl Received {
     #[must_use]
     pub fn to(mut self, local: IpAddr) -> Self {
         self.to = Some(local);
+        self
+    }
+
+    /// Says that more may have been cut off.
+    #[must_use]
+    pub fn cut(mut self, cut: bool) -> Self {
+        self.cut = cut;
         self
     }
 
@@ -125,9 +135,10 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
 
     /// Receives into as many of `bufs` as are ready and gives their number, at least one.
     ///
-    /// `received` has the length of `bufs`. A message longer than its buffer is cut off; a socket
-    /// that joins messages of one size into one buffer needs [`max_joined`](Self::max_joined) times
-    /// the longest to cut none. Only one task may receive.
+    /// `received` has the length of `bufs`. A message longer than its buffer is cut off, and
+    /// [`Received::cut`] says so; a socket that joins messages of one size into one buffer needs
+    /// [`max_joined`](Self::max_joined) times the longest, up to 64 KiB, to cut none. Only one task
+    /// may receive.
     ///
     /// # Errors
     /// Those of the socket.

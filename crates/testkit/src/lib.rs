@@ -5,11 +5,13 @@
 //! | [`Mem`] | connections in memory whose reads and writes are as short as one likes |
 //! | [`Fault`] | a layer that delays, breaks, cuts off or corrupts, by a seed |
 //! | [`Random`] | numbers and bytes that a seed fixes |
-//! | [`driver_suite`] | what every driver must do |
+//! | [`driver_suite`] | what every driver of byte streams must do |
+//! | [`datagram_suite`] | what every datagram socket must do |
 //! | [`dsi_suite`] | what every storage backend must do |
 
 #![forbid(unsafe_code)]
 
+pub mod datagram_suite;
 pub mod driver_suite;
 pub mod dsi_suite;
 mod fault;

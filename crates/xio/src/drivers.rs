@@ -19,5 +19,7 @@ pub fn registry() -> Registry {
     registry.register(xio_tcp::driver());
     #[cfg(feature = "timeout")]
     registry.register(xio_timeout::driver());
+    #[cfg(feature = "udp")]
+    registry.register(xio_udp::driver());
     registry
 }

@@ -96,6 +96,8 @@ pub use xio_log as log;
 pub use xio_tcp as tcp;
 #[cfg(feature = "timeout")]
 pub use xio_timeout as timeout;
+#[cfg(feature = "udp")]
+pub use xio_udp as udp;
 
 /// The examples of the workspace's README, compiled.
 #[cfg(doctest)]

@@ -1,0 +1,339 @@
+//! `UdpHandle`: a socket that sends and receives in batches, with or without help of the kernel.
+
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use quinn_udp::{RecvMeta, UdpSocketState};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use xio_core::{Datagram, Info, Operation, Received, Result, Transmit, at_layer};
+
+use crate::socket::fail;
+
+/// Most buffers that one call of `poll_recv` fills.
+pub const RECEIVE_BATCH: usize = quinn_udp::BATCH_SIZE;
+
+/// More than this the kernel does not cut up in one go (`UDP_MAX_SEGMENTS`).
+const MAX_SEGMENTS: usize = 64;
+
+/// An open UDP socket.
+pub struct UdpHandle {
+    socket: Arc<UdpSocket>,
+    state: UdpSocketState,
+    /// The only peer, once connected.
+    peer: Option<SocketAddr>,
+    ipv6: bool,
+    /// Whether the kernel still cuts up batches; it may refuse at any time, and then for good.
+    cuts: AtomicBool,
+    senders: Arc<Senders>,
+    refusals: Mutex<Option<Waiting>>,
+}
+
+/// Ends when the network has something to say against an earlier message.
+type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The tasks that wait to send: the runtime remembers one per socket, and there may be several.
+#[derive(Default)]
+struct Senders(Mutex<Vec<Waker>>);
+
+impl Senders {
+    fn wait(&self, waker: &Waker) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+}
+
+impl Wake for Senders {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl UdpHandle {
+    pub(crate) fn new(socket: UdpSocket, offload: bool) -> io::Result<Self> {
+        Ok(Self {
+            state: UdpSocketState::new((&socket).into())?,
+            peer: None,
+            ipv6: socket.local_addr()?.is_ipv6(),
+            cuts: AtomicBool::new(offload),
+            senders: Arc::default(),
+            refusals: Mutex::default(),
+            socket: Arc::new(socket),
+        })
+    }
+
+    /// The same for one peer.
+    pub(crate) fn connected(mut self, peer: SocketAddr, op: Operation) -> Result<Self> {
+        SockRef::from(&*self.socket)
+            .connect(&self.outward(peer).into())
+            .map_err(|e| fail(e, op, &peer.to_string()))?;
+        self.peer = Some(peer);
+        Ok(self)
+    }
+
+    /// The socket, for what this interface does not offer.
+    #[must_use]
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// An address as this socket takes it: IPv4 travels mapped on a socket of IPv6.
+    fn outward(&self, to: SocketAddr) -> SocketAddr {
+        match to {
+            SocketAddr::V4(v4) if self.ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            _ => to,
+        }
+    }
+
+    fn outward_ip(&self, ip: IpAddr) -> IpAddr {
+        match ip {
+            IpAddr::V4(v4) if self.ipv6 => v4.to_ipv6_mapped().into(),
+            _ => ip,
+        }
+    }
+
+    fn send(&self, to: SocketAddr, message: &Transmit<'_>) -> io::Result<()> {
+        let mut one = quinn_udp::Transmit {
+            destination: to,
+            ecn: None,
+            contents: message.payload,
+            segment_size: message.segment,
+            src_ip: message.from.map(|ip| self.outward_ip(ip)),
+        };
+        let size = message.segment.unwrap_or(usize::MAX).max(1);
+        if size >= message.payload.len() {
+            one.segment_size = None;
+            return self.state.try_send((&*self.socket).into(), &one);
+        }
+        if self.max_batch() > 1 {
+            match self.state.try_send((&*self.socket).into(), &one) {
+                Err(e) if refuses_to_cut(&e) => self.cuts.store(false, Ordering::Relaxed),
+                done => return done,
+            }
+        }
+        // When the socket is full in the middle of it, the beginning is sent twice: that can
+        // happen to a batch once in the life of a socket, and to datagrams at any time.
+        for part in message.payload.chunks(size) {
+            one.contents = part;
+            one.segment_size = None;
+            self.state.try_send((&*self.socket).into(), &one)?;
+        }
+        Ok(())
+    }
+
+    /// What the network has said against an earlier message: nobody is there, or no way leads there.
+    ///
+    /// The runtime wakes a reader for messages only, so errors are waited for on their own.
+    fn poll_refused(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let waiting = refusals.get_or_insert_with(|| {
+                let socket = Arc::clone(&self.socket);
+                Box::pin(async move {
+                    let _ = socket.ready(Interest::ERROR).await;
+                })
+            });
+            ready!(waiting.as_mut().poll(cx));
+            *refusals = None;
+            // Says to the runtime that this one is dealt with.
+            let again = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = self.socket.try_io(Interest::ERROR, again);
+            if let Ok(Some(error)) = self.socket.take_error() {
+                return Poll::Ready(error);
+            }
+        }
+    }
+
+    fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.senders.wait(cx.waker());
+        let all = Waker::from(Arc::clone(&self.senders));
+        self.socket.poll_send_ready(&mut Context::from_waker(&all))
+    }
+}
+
+/// Whether the kernel, or the device, will not cut up a batch: no checksums by hardware, or
+/// messages that do not fit the path and would have to be cut up once more.
+fn refuses_to_cut(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)
+    )
+}
+
+/// IPv4 that came over a socket of IPv6 is IPv4.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => (v4, v6.port()).into(),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+impl Datagram for UdpHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer("udp");
+        info.local = self.socket.local_addr().ok().map(plain);
+        info.peer = self.peer;
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, message: &Transmit<'_>) -> Poll<io::Result<()>> {
+        let Some(to) = message.to.or(self.peer) else {
+            let fact = "this socket serves any peer, so every message must name one";
+            let error = io::Error::new(io::ErrorKind::NotConnected, fact);
+            return Poll::Ready(Err(at_layer(error, "udp", Operation::Write)));
+        };
+        let to = self.outward(to);
+        for _ in 0..2 {
+            let sent = self
+                .socket
+                .try_io(Interest::WRITABLE, || self.send(to, message));
+            match sent {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_writable(cx))?;
+                }
+                done => {
+                    return Poll::Ready(done.map_err(|e| at_layer(e, "udp", Operation::Write)));
+                }
+            }
+        }
+        // Once a peer has refused, the runtime takes the socket to be writable for good.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        received: &mut [Option<Received>],
+    ) -> Poll<io::Result<usize>> {
+        let mut met = [RecvMeta::default(); RECEIVE_BATCH];
+        let count = bufs.len().min(received.len()).min(RECEIVE_BATCH);
+        let bufs = bufs.get_mut(..count).unwrap_or_default();
+        let filled = loop {
+            let filled = self.socket.try_io(Interest::READABLE, || {
+                self.state.recv((&*self.socket).into(), bufs, &mut met)
+            });
+            match filled {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    match self.socket.poll_recv_ready(cx) {
+                        Poll::Pending if self.peer.is_some() => {
+                            let error = ready!(self.poll_refused(cx));
+                            return Poll::Ready(Err(at_layer(error, "udp", Operation::Read)));
+                        }
+                        ready => ready!(ready)?,
+                    }
+                }
+                done => break done.map_err(|e| at_layer(e, "udp", Operation::Read))?,
+            }
+        };
+        for ((place, met), buf) in received.iter_mut().zip(&met).zip(&*bufs).take(filled) {
+            let mut one = Received::new(plain(met.addr), met.len)
+                .segmented(met.stride.min(met.len))
+                .cut(met.len == buf.len());
+            one.to = met.dst_ip.map(|ip| ip.to_canonical());
+            *place = Some(one);
+        }
+        Poll::Ready(Ok(filled))
+    }
+
+    fn max_batch(&self) -> usize {
+        match self.cuts.load(Ordering::Relaxed) {
+            true => self.state.max_gso_segments().min(MAX_SEGMENTS),
+            false => 1,
+        }
+    }
+
+    fn max_joined(&self) -> usize {
+        self.state.gro_segments()
+    }
+}
+
+impl fmt::Debug for UdpHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::AtomicUsize;
+
+    use nix::sys::socket::SetSockOpt;
+    use nix::{setsockopt_impl, sockopt_impl};
+    use xio_core::{Bind, Target};
+
+    use super::*;
+    use crate::Udp;
+
+    sockopt_impl!(
+        /// Messages without checksums, which the kernel does not cut up.
+        NoCheck,
+        SetOnly,
+        libc::SOL_SOCKET,
+        libc::SO_NO_CHECK,
+        bool
+    );
+
+    #[tokio::test]
+    async fn a_batch_that_is_not_cut_up_is_sent_message_by_message() {
+        let at: Target = "127.0.0.1:0".parse().unwrap();
+        let near = Udp::default().bind(&at).await.unwrap();
+        let far = Udp::default().bind(&at).await.unwrap();
+        if near.max_batch() == 1 {
+            return; // This kernel cuts up nothing, so there is nothing to refuse.
+        }
+        NoCheck.set(near.socket(), &true).unwrap();
+        let bytes: Vec<u8> = (0..250).collect();
+        for round in 0..2 {
+            let to = far.info().local.unwrap();
+            let batch = Transmit::new(&bytes).to(to).segmented(100);
+            poll_fn(|cx| near.poll_send(cx, &batch)).await.unwrap();
+            assert_eq!(near.max_batch(), 1, "in round {round}");
+            for part in bytes.chunks(100) {
+                let (mut room, mut met) = ([0; 1000], [None]);
+                let mut bufs = [IoSliceMut::new(&mut room)];
+                poll_fn(|cx| far.poll_recv(cx, &mut bufs, &mut met))
+                    .await
+                    .unwrap();
+                let met = met[0].unwrap();
+                assert_eq!((&room[..met.len], met.segment), (part, part.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn every_task_that_waits_is_woken_once() {
+        struct Count(AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let counts = [(); 3].map(|()| Arc::new(Count(AtomicUsize::new(0))));
+        let wakers = counts
+            .each_ref()
+            .map(|count| Waker::from(Arc::clone(count)));
+        let senders = Arc::new(Senders::default());
+        for _ in 0..2 {
+            wakers.iter().for_each(|waker| senders.wait(waker));
+        }
+        Waker::from(Arc::clone(&senders)).wake_by_ref();
+        Waker::from(senders).wake();
+        for count in counts {
+            assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! UDP sockets: the bottom of stacks that bring their own reliability.
+//!
+//! # What it does
+//!
+//! Opens datagram sockets over IPv4 and IPv6, for one peer ([`Transport`]) or for any ([`Bind`]).
+//! A batch of messages of one size goes to the kernel in one call and is cut up there (GSO); what
+//! arrives in a row from one peer comes up in one buffer (GRO). Where the kernel or the device
+//! refuses that, the batch is sent again message by message, and so are all after it. Every message
+//! says who sent it and to which of our addresses, so that the answer can leave from there.
+//!
+//! # When not to use it
+//!
+//! Alone, for bytes that must arrive: messages are lost, doubled and swapped, and nothing slows the
+//! sender down. `udt` makes byte streams of it.
+//!
+//! # String form
+//!
+//! `udp` or `udp:key=value;key=value`, below a driver that needs a datagram socket, as in `udp,udt`.
+//! Sizes are bytes (`4M`) or bits (`8k` is 1024 bytes).
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `dontfrag` | whether a message larger than the path takes is refused and not cut up on its way | no |
+//! | `iface` | local IP address to bind to; with `multicast`, the interface that has it | any |
+//! | `listen_range` | local ports to take one of when none is named | any |
+//! | `multicast` | group to join: an IP address | none |
+//! | `multicast_ttl` | how many routers a message to a group may pass | 1 |
+//! | `noipv6` | whether IPv6 addresses are left out | no |
+//! | `offload` | whether the kernel cuts up and joins batches | yes |
+//! | `port` | local port to bind to when none is named | any |
+//! | `rcvbuf` | receive buffer; the kernel caps it | the system's |
+//! | `reuse` | whether several sockets may have the port, as receivers of a group do | no |
+//! | `sndbuf` | send buffer; the kernel caps it | the system's |
+//!
+//! A caller may ask for some of these per open with [`SocketHints`], and
+//! there name the peer when it binds: the socket is then connected to it, and learns of refusals.
+//!
+//! # Cost
+//!
+//! One system call per batch of at most 64 messages and 64 KiB to send, and one for up to
+//! [`RECEIVE_BATCH`] buffers, each with up to 64 messages, to receive. Nothing is copied or
+//! allocated here.
+//!
+//! # Example
+//!
+//! ```
+//! use std::future::poll_fn;
+//! use std::io::IoSliceMut;
+//! use xio_core::{Bind, Datagram, Target, Transmit, Transport};
+//! use xio_udp::Udp;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let udp = Udp::default();
+//! let anyone = udp.bind(&"127.0.0.1:0".parse()?).await?;
+//! let place = anyone.info().local.expect("a socket has an address");
+//! let one = udp.connect(&Target::from(place)).await?;
+//!
+//! // Three messages of four bytes in one call.
+//! let batch = Transmit::new(b"one two six ").segmented(4);
+//! poll_fn(|cx| one.poll_send(cx, &batch)).await?;
+//!
+//! let mut arrived = Vec::new();
+//! while arrived.len() < 3 {
+//!     let (mut room, mut met) = ([0; 64], [None]);
+//!     let mut bufs = [IoSliceMut::new(&mut room)];
+//!     poll_fn(|cx| anyone.poll_recv(cx, &mut bufs, &mut met)).await?;
+//!     let met = met[0].expect("one buffer was filled");
+//!     assert_eq!(Some(met.from), one.info().local);
+//!     arrived.extend(room[..met.len].chunks(met.segment).map(<[u8]>::to_vec));
+//! }
+//! assert_eq!(arrived, [b"one ", b"two ", b"six "]);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod handle;
+mod options;
+mod socket;
+
+use std::fmt;
+
+use tokio::net::UdpSocket;
+use xio_core::{Bind, Driver, DynBind, Operation, Result, SocketHints, Target, Transport};
+
+pub use handle::{RECEIVE_BATCH, UdpHandle};
+pub use options::UdpOptions;
+
+/// The transport: opens sockets with its options.
+#[derive(Clone, Default)]
+pub struct Udp {
+    options: UdpOptions,
+}
+
+impl Udp {
+    /// A transport with these options.
+    #[must_use]
+    pub const fn new(options: UdpOptions) -> Self {
+        Self { options }
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &UdpOptions {
+        &self.options
+    }
+}
+
+/// Opens a socket for one peer.
+impl Transport for Udp {
+    type Handle = UdpHandle;
+
+    async fn connect(&self, to: &Target) -> Result<UdpHandle> {
+        let hints = to.hint::<SocketHints>();
+        let options = self.options.hinted(hints);
+        let peers = socket::addresses(to, to.port, &options, Operation::Connect).await?;
+        let mut last = None;
+        for peer in peers {
+            match socket::open_for(peer, &options) {
+                Ok(handle) => return Ok(handle),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("resolving gives at least one address"))
+    }
+}
+
+/// Opens a socket at a local address, for any peer or for the one that the hints name.
+impl Bind for Udp {
+    type Socket = UdpHandle;
+
+    async fn bind(&self, at: &Target) -> Result<UdpHandle> {
+        let hints = at.hint::<SocketHints>();
+        let options = self.options.hinted(hints);
+        match hints.and_then(|hints| hints.peer) {
+            Some(peer) if at.host.is_none() => {
+                let port = at.port.or(options.port);
+                socket::open_for(peer, &UdpOptions { port, ..options })
+            }
+            peer => {
+                let handle = socket::open(at, &options).await?;
+                match peer {
+                    Some(peer) => handle.connected(peer, Operation::Listen),
+                    None => Ok(handle),
+                }
+            }
+        }
+    }
+}
+
+/// A socket of which the interface here says too little.
+impl AsRef<UdpSocket> for UdpHandle {
+    fn as_ref(&self) -> &UdpSocket {
+        self.socket()
+    }
+}
+
+impl fmt::Debug for Udp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str("udp"),
+            options => write!(f, "udp:{options}"),
+        }
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::socket("udp", "UDP sockets", options::OPTIONS, |entry| {
+        let udp = Udp::new(UdpOptions::from_entry(entry)?);
+        Ok(DynBind::new(udp, &entry.to_string()))
+    })
+}
