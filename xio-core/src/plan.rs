@@ -43,13 +43,29 @@ pub struct Opt {
     pub takes: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
+    /// Whether it names something of this machine, which a peer's string may not set.
+    pub local: bool,
 }
 
 impl Opt {
     /// Describes an option.
     #[must_use]
     pub const fn new(name: &'static str, takes: &'static str, about: &'static str) -> Self {
-        Self { name, takes, about }
+        Self {
+            name,
+            takes,
+            about,
+            local: false,
+        }
+    }
+
+    /// Marks it as naming something of this machine: a file, a port, a program.
+    ///
+    /// [`Registry::restrict`](crate::Registry::restrict) keeps such options from peers.
+    #[must_use]
+    pub const fn local(mut self) -> Self {
+        self.local = true;
+        self
     }
 }
 
@@ -67,6 +83,20 @@ impl Plan {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The plan less the options that `leave_out` names.
+    pub(crate) fn without(&self, leave_out: impl Fn(&Entry, &str) -> Result<bool>) -> Result<Self> {
+        let mut plan = self.clone();
+        for (entry, whole) in plan.entries.iter_mut().zip(&self.entries) {
+            entry.options.clear();
+            for (key, value) in &whole.options {
+                if !leave_out(whole, key)? {
+                    entry.options.push((key.clone(), value.clone()));
+                }
+            }
+        }
+        Ok(plan)
     }
 }
 
@@ -161,6 +191,34 @@ impl Entry {
             .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
+    /// This entry with the options of `fixed` put before its own.
+    ///
+    /// # Errors
+    /// When this entry sets one of them as well.
+    pub(crate) fn with_fixed(&self, fixed: &Self) -> Result<Self> {
+        let clash = |key: &str| fixed.options().any(|(known, _)| known == key);
+        if let Some((key, _)) = self.options().find(|(key, _)| clash(key)) {
+            return Err(self.blame(format!("option {key} is fixed here; leave it out")));
+        }
+        let mut entry = fixed.clone();
+        entry.options.extend(self.options.iter().cloned());
+        Ok(entry)
+    }
+
+    /// Says that no option of this entry is `local` to this machine.
+    ///
+    /// # Errors
+    /// Names the first that is.
+    pub(crate) fn is_from_peer(&self, known: &[Opt]) -> Result<()> {
+        let local = |key: &str| known.iter().any(|opt| opt.local && opt.name == key);
+        match self.options().find(|(key, _)| local(key)) {
+            None => Ok(()),
+            Some((key, _)) => Err(self.blame(format!(
+                "option {key} is this end's own business; leave it out"
+            ))),
+        }
+    }
+
     /// Reads every option into `options` through `set`, which is called with keys of `known` only.
     ///
     /// # Errors
@@ -191,7 +249,7 @@ impl Entry {
         Ok(())
     }
 
-    fn blame(&self, fact: String) -> Error {
+    pub(crate) fn blame(&self, fact: String) -> Error {
         Error::new(
             ErrorKind::BadOption,
             self.driver.clone(),

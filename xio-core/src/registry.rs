@@ -172,6 +172,10 @@ enum Built {
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     drivers: BTreeMap<&'static str, Driver>,
+    /// Options that this end sets, by driver.
+    fixed: BTreeMap<String, Entry>,
+    /// Whether strings come from peers, which may not set options that are local to this machine.
+    for_peers: bool,
 }
 
 impl Registry {
@@ -188,13 +192,37 @@ impl Registry {
     }
 
     /// A registry with those of these drivers that this one holds: what a peer's string may name.
+    ///
+    /// Its strings may not set options that name something of this machine ([`Opt::local`]).
     #[must_use]
     pub fn restrict<S: AsRef<str>>(&self, allowed: &[S]) -> Self {
         let mut smaller = self.clone();
         smaller
             .drivers
             .retain(|name, _| allowed.iter().any(|a| a.as_ref() == *name));
+        smaller.for_peers = true;
         smaller
+    }
+
+    /// Sets the options of `entry` for its driver in every stack made here; a string that sets one
+    /// of them too is refused.
+    pub fn fix(&mut self, entry: Entry) -> &mut Self {
+        self.fixed.insert(entry.driver().to_owned(), entry);
+        self
+    }
+
+    /// The plan as the other end of a connection is to be told it: without options that name
+    /// something of this machine.
+    ///
+    /// # Errors
+    /// [`UnknownDriver`](ErrorKind::UnknownDriver).
+    pub fn for_peer(&self, plan: &Plan) -> Result<Plan> {
+        plan.without(|entry, key| {
+            let driver = self
+                .get(entry.driver())
+                .ok_or_else(|| self.unknown(entry.driver()))?;
+            Ok(driver.options.iter().any(|o| o.local && o.name == key))
+        })
     }
 
     /// The drivers, by name.
@@ -228,15 +256,23 @@ impl Registry {
             let driver = self
                 .get(entry.driver())
                 .ok_or_else(|| self.unknown(entry.driver()))?;
-            built = place(driver, entry, built).map_err(|misfit| match misfit {
-                Misfit::Made(error) => error,
-                Misfit::Order(why) => Error::new(
-                    ErrorKind::BadPlan,
-                    plan.to_string(),
-                    Operation::Plan,
-                    format!("`{}` {}", driver.name, why.replace("{below}", below)),
-                ),
-            })?;
+            if self.for_peers {
+                entry.is_from_peer(driver.options)?;
+            }
+            let fixed = self.fixed.get(driver.name);
+            let whole = fixed.map(|fixed| entry.with_fixed(fixed)).transpose()?;
+            built =
+                place(driver, whole.as_ref().unwrap_or(entry), built).map_err(
+                    |misfit| match misfit {
+                        Misfit::Made(error) => error,
+                        Misfit::Order(why) => Error::new(
+                            ErrorKind::BadPlan,
+                            plan.to_string(),
+                            Operation::Plan,
+                            format!("`{}` {}", driver.name, why.replace("{below}", below)),
+                        ),
+                    },
+                )?;
             below = driver.name;
         }
         match built {

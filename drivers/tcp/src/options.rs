@@ -16,7 +16,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "backlog",
         "a number of peers",
         "how many may wait to be accepted",
-    ),
+    )
+    .local(),
     Opt::new(
         "cc",
         "a name, as bbr",
@@ -26,7 +27,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "connect_range",
         "ports, as 50000-51000",
         "local ports to connect from",
-    ),
+    )
+    .local(),
     Opt::new(
         "connect_timeout",
         "seconds, as 2.5",
@@ -36,13 +38,15 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "iface",
         "an IP address",
         "local address to listen at and connect from",
-    ),
+    )
+    .local(),
     Opt::new("keepalive", "yes or no", "probe an idle peer"),
     Opt::new(
         "listen_range",
         "ports, as 50000-51000",
         "ports to listen at when none is named",
-    ),
+    )
+    .local(),
     Opt::new("nodelay", "yes or no", "send small writes at once"),
     Opt::new("noipv6", "yes or no", "use IPv4 addresses only"),
     Opt::new(
@@ -54,13 +58,15 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "port",
         "a port",
         "port to listen at or connect to when none is named",
-    ),
+    )
+    .local(),
     Opt::new("rcvbuf", "bytes, as 4M", "receive buffer of the socket"),
     Opt::new(
         "reuse",
         "yes or no",
         "listen although old connections hold the port",
-    ),
+    )
+    .local(),
     Opt::new("sndbuf", "bytes, as 4M", "send buffer of the socket"),
 ];
 

@@ -156,3 +156,36 @@ fn an_erased_socket_is_the_socket() {
     assert_eq!(socket.max_batch(), 1);
     assert!(socket.poll_send(&mut cx, &Transmit::new(b"x")).is_ready());
 }
+
+#[test]
+fn what_is_local_to_a_machine_is_no_business_of_peers() {
+    const OPTIONS: &[Opt] = &[
+        Opt::new("port", "a port", "").local(),
+        Opt::new("size", "bytes", ""),
+    ];
+    let mut registry = Registry::new();
+    registry.register(Driver::base("tcp", "", OPTIONS, |entry| {
+        Ok(DynStack::active(Named("tcp"), &entry.to_string()))
+    }));
+    let text = "tcp:port=5;size=7";
+    assert_eq!(registry.stack(text).unwrap().text(), text);
+    let told = registry.for_peer(&text.parse().unwrap()).unwrap();
+    assert_eq!(told.to_string(), "tcp:size=7");
+    let restricted = registry.restrict(&["tcp"]);
+    assert_eq!(
+        restricted.stack(text).unwrap_err().to_string(),
+        "tcp: plan: option port is this end's own business; leave it out"
+    );
+    assert!(restricted.stack("tcp:size=7").is_ok());
+}
+
+#[test]
+fn options_that_are_fixed_go_with_every_stack_and_cannot_be_changed() {
+    let mut registry = registry();
+    registry.fix("tcp:a=1;b=2".parse().unwrap());
+    assert_eq!(registry.stack("tcp:c=3").unwrap().text(), "tcp:a=1;b=2;c=3");
+    assert_eq!(
+        registry.stack("tcp:b=3").unwrap_err().to_string(),
+        "tcp: plan: option b is fixed here; leave it out"
+    );
+}
