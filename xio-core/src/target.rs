@@ -349,7 +349,7 @@ impl fmt::Display for Target {
             && self
                 .host
                 .as_deref()
-                .is_some_and(|h| !h.contains(['/', '\\', '%']));
+                .is_none_or(|h| !h.contains(['/', '\\']));
         if !bare {
             write!(f, "{}://", self.scheme.as_deref().unwrap_or("xio"))?;
         }

@@ -123,6 +123,15 @@ fn host() -> impl Strategy<Value = String> {
     ]
 }
 
+#[test]
+fn a_port_alone_reads_back() {
+    let target = read(":2");
+    assert_eq!((target.host.as_deref(), target.port), (None, Some(2)));
+    assert_eq!(target.to_string(), ":2");
+    // Outside the form with a scheme a % is a character like any other.
+    assert_eq!(read("%:2").to_string(), "%:2");
+}
+
 proptest! {
     #[test]
     fn a_printed_target_reads_back(
