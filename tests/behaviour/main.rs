@@ -14,6 +14,7 @@ mod deadlines;
 mod faults;
 mod plans;
 mod registry;
+mod secured;
 mod sockets;
 
 use xio_core::{Registry, Target};
@@ -60,6 +61,12 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         &["tcp", "count", "log", "timeout", "count"],
         Bottom::Tcp,
     ),
+    ("tcp,tls:OWN", &["tcp", "tls"], Bottom::Mem),
+    (
+        "tcp:nodelay=0;sndbuf=16K;rcvbuf=16K,count,tls:OWN;client_cert=required;resume=no,count",
+        &["tcp", "count", "tls", "count"],
+        Bottom::Mem,
+    ),
     (
         "tcp,fault:short=1;pending=30;seed=1",
         &["tcp", "fault"],
@@ -67,6 +74,16 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
     ),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
+    (
+        "mem:chunk=100;seed=5,tls:OWN,tls:OWN;min=1.3",
+        &["mem", "tls", "tls"],
+        Bottom::Mem,
+    ),
+    (
+        "tcp,fault:short=1;pending=30;seed=6,tls:OWN",
+        &["tcp", "fault", "tls"],
+        Bottom::Mem,
+    ),
     (
         "mem:capacity=1000,count,timeout:all=60",
         &["mem", "count", "timeout"],
@@ -81,7 +98,7 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
 
 fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
     let stack = everything()
-        .stack(text)
+        .stack(&secured::fill_in(text))
         .expect("the string names what there is");
     let subject = Subject::new(stack, loopback(), chain);
     match bottom {

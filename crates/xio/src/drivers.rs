@@ -21,5 +21,7 @@ pub fn registry() -> Registry {
     registry.register(xio_timeout::driver());
     #[cfg(feature = "udp")]
     registry.register(xio_udp::driver());
+    #[cfg(feature = "tls")]
+    registry.register(xio_tls::driver());
     registry
 }

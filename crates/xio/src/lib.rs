@@ -96,6 +96,8 @@ pub use xio_log as log;
 pub use xio_tcp as tcp;
 #[cfg(feature = "timeout")]
 pub use xio_timeout as timeout;
+#[cfg(feature = "tls")]
+pub use xio_tls as tls;
 #[cfg(feature = "udp")]
 pub use xio_udp as udp;
 

@@ -35,6 +35,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/tcp", 2, Plugin),
     ("drivers/timeout", 2, Plugin),
     ("drivers/udp", 2, Plugin),
+    ("drivers/tls", 2, Plugin),
     ("crates/data", 3, Other),
     ("crates/xio", 3, Other),
     ("crates/xio-perf", 4, Other),

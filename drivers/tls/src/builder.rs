@@ -1,0 +1,287 @@
+//! `TlsBuilder`: a layer put together step by step, with the steps that its ends can use.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::ServerName;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion, version};
+use xio_core::{ErrorKind, Result};
+
+use crate::credentials::{Identity, Roots, refused};
+use crate::options::{DEFAULT_HANDSHAKE_TIMEOUT, MinVersion};
+use crate::{Active, Tls};
+
+/// Marks a layer that shakes hands as the end that connected.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Client {}
+
+/// Marks a layer that shakes hands as the end that listened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Server {}
+
+/// Marks a layer that does either, as data channels of two equal servers need it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Both {}
+
+/// A role that connects, and so believes authorities.
+pub trait Initiates {}
+impl Initiates for Client {}
+impl Initiates for Both {}
+
+/// A role that is connected to, and so has a certificate.
+pub trait Responds {}
+impl Responds for Server {}
+impl Responds for Both {}
+
+/// Puts a [`Tls`] together; which steps there are depends on the ends it serves.
+///
+/// ```compile_fail,E0599
+/// # let identity: xio_tls::Identity = unimplemented!();
+/// // A server has no name of a peer to expect.
+/// xio_tls::Tls::server(identity).server_name("dtn.example.org");
+/// ```
+#[derive(Debug)]
+#[must_use = "it becomes a layer with `build`"]
+pub struct TlsBuilder<Role> {
+    roots: Option<Roots>,
+    name: Option<String>,
+    /// What this end shows as the one that connected.
+    own: Option<Identity>,
+    identity: Option<Identity>,
+    clients: Option<(Roots, bool)>,
+    shared: Shared,
+    role: PhantomData<fn() -> Role>,
+}
+
+/// What both ends have.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) alpn: Vec<String>,
+    pub(crate) min: MinVersion,
+    pub(crate) resume: bool,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) unmarked_end: bool,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            alpn: Vec::new(),
+            min: MinVersion::default(),
+            resume: true,
+            handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+            unmarked_end: false,
+        }
+    }
+}
+
+impl<Role> TlsBuilder<Role> {
+    pub(crate) fn new(roots: Option<Roots>, identity: Option<Identity>) -> Self {
+        Self {
+            roots,
+            name: None,
+            own: None,
+            identity,
+            clients: None,
+            shared: Shared::default(),
+            role: PhantomData,
+        }
+    }
+
+    pub(crate) fn shared(mut self, shared: Shared) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    /// Names the application protocols spoken here, the preferred first (RFC 7301).
+    pub fn alpn<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.shared.alpn = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Refuses versions below this one.
+    pub fn min_version(mut self, min: MinVersion) -> Self {
+        self.shared.min = min;
+        self
+    }
+
+    /// Whether an earlier session may go on without showing certificates again; yes by default.
+    pub fn resume(mut self, resume: bool) -> Self {
+        self.shared.resume = resume;
+        self
+    }
+
+    /// How long the handshake as a whole may take; 30 seconds by default.
+    pub fn handshake_timeout(mut self, time: Duration) -> Self {
+        self.shared.handshake_timeout = time;
+        self
+    }
+
+    /// Takes an end of the stream below for a proper end, for peers known not to send close-notify.
+    ///
+    /// Whoever can cut the connection can then shorten what arrives without being noticed.
+    pub fn close_notify_optional(mut self) -> Self {
+        self.shared.unmarked_end = true;
+        self
+    }
+
+    /// Makes the layer.
+    ///
+    /// # Errors
+    /// When a key does not belong to its certificate, or a name is none.
+    pub fn build(self) -> Result<Tls> {
+        let passive = match self.identity.clone() {
+            Some(identity) => Some(responder(identity, self.clients, &self.shared)?),
+            None => None,
+        };
+        let active = match self.roots {
+            None => None,
+            Some(roots) => {
+                let name = self.name.map(server_name).transpose()?;
+                let active = Active {
+                    roots,
+                    // Who has one certificate shows it at either end.
+                    identity: self.own.or(self.identity),
+                    shared: self.shared.clone(),
+                    name,
+                    config: OnceLock::new(),
+                };
+                if !active.roots.is_system() {
+                    active.config()?;
+                }
+                Some(active)
+            }
+        };
+        Ok(Tls {
+            active,
+            passive,
+            handshake_timeout: self.shared.handshake_timeout,
+            unmarked_end: self.shared.unmarked_end,
+        })
+    }
+}
+
+impl<Role: Initiates> TlsBuilder<Role> {
+    /// The name that the peer's certificate must be for, where it is not the target's host.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The certificate to show to peers that ask for one.
+    pub fn client_identity(mut self, identity: Identity) -> Self {
+        self.own = Some(identity);
+        self
+    }
+}
+
+impl<Role: Responds> TlsBuilder<Role> {
+    /// Turns peers away that have no certificate of these authorities.
+    pub fn require_client_certificates(mut self, of: Roots) -> Self {
+        self.clients = Some((of, true));
+        self
+    }
+
+    /// Asks peers for a certificate of these authorities, and serves those who have none as well.
+    pub fn request_client_certificates(mut self, of: Roots) -> Self {
+        self.clients = Some((of, false));
+        self
+    }
+}
+
+/// Reads a host name or address.
+pub(crate) fn server_name(name: String) -> Result<ServerName<'static>> {
+    ServerName::try_from(name.clone()).map_err(|_| {
+        refused(format!(
+            "{name:?} is neither a host name nor an address that a certificate is for"
+        ))
+    })
+}
+
+fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
+    static ONLY_13: [&SupportedProtocolVersion; 1] = [&version::TLS13];
+    match min {
+        MinVersion::Tls12 => rustls::ALL_VERSIONS,
+        MinVersion::Tls13 => &ONLY_13,
+    }
+}
+
+fn unfit(error: &rustls::Error) -> xio_core::Error {
+    refused(format!("certificate and key: {error}"))
+}
+
+fn names(alpn: &[String]) -> Vec<Vec<u8>> {
+    alpn.iter().map(|name| name.as_bytes().to_vec()).collect()
+}
+
+/// The library's settings for the end that connects.
+pub(crate) fn initiator(
+    roots: &Roots,
+    identity: Option<Identity>,
+    shared: &Shared,
+) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions(shared.min))
+        .map_err(|e| unfit(&e))?
+        .with_root_certificates(roots.store()?);
+    let mut config = match identity {
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain, identity.key)
+            .map_err(|e| unfit(&e))?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = names(&shared.alpn);
+    if !shared.resume {
+        config.resumption = Resumption::disabled();
+    }
+    Ok(Arc::new(config))
+}
+
+/// The library's settings for the end that is connected to.
+fn responder(
+    identity: Identity,
+    clients: Option<(Roots, bool)>,
+    shared: &Shared,
+) -> Result<Arc<ServerConfig>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(shared.min))
+        .map_err(|e| unfit(&e))?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some((roots, required)) => {
+            let mut verifier =
+                WebPkiClientVerifier::builder_with_provider(roots.store()?, provider);
+            if !required {
+                verifier = verifier.allow_unauthenticated();
+            }
+            builder.with_client_cert_verifier(verifier.build().map_err(|e| refused(e.to_string()))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(identity.chain, identity.key)
+        .map_err(|e| unfit(&e))?;
+    config.alpn_protocols = names(&shared.alpn);
+    if shared.resume {
+        config.ticketer = aws_lc_rs::Ticketer::new().map_err(|e| {
+            xio_core::Error::new(
+                ErrorKind::Exhausted,
+                crate::error::LAYER,
+                xio_core::Operation::Plan,
+                e.to_string(),
+            )
+        })?;
+    } else {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}

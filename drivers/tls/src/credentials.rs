@@ -1,0 +1,183 @@
+//! `Identity` and `Roots`: who this end is, and whom it believes.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use xio_core::{Error, ErrorKind, Operation, Result};
+
+use crate::error::LAYER;
+
+/// A certificate with those that lead to its authority, and the private key that belongs to it.
+pub struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads the chain, the own certificate first, and the key from PEM text.
+    ///
+    /// # Errors
+    /// When the one holds no certificate, or the other no key that is not encrypted.
+    pub fn pem(certificates: &[u8], key: &[u8]) -> Result<Self> {
+        let chain = CertificateDer::pem_slice_iter(certificates).collect();
+        Self::new(
+            "the certificates",
+            chain,
+            "the key",
+            PrivateKeyDer::from_pem_slice(key),
+        )
+    }
+
+    /// Reads the chain, the own certificate first, and the key from PEM files, or from one file.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or does not hold what it should.
+    pub fn pem_files(certificates: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self> {
+        let (certificates, key) = (certificates.as_ref(), key.as_ref());
+        let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect);
+        Self::new(
+            &certificates.display().to_string(),
+            chain,
+            &key.display().to_string(),
+            PrivateKeyDer::from_pem_file(key),
+        )
+    }
+
+    fn new(
+        chain_from: &str,
+        chain: Result<Vec<CertificateDer<'static>>, pem::Error>,
+        key_from: &str,
+        key: Result<PrivateKeyDer<'static>, pem::Error>,
+    ) -> Result<Self> {
+        let chain = chain.map_err(|e| unreadable(chain_from, "no certificate", e))?;
+        if chain.is_empty() {
+            return Err(unreadable(
+                chain_from,
+                "no certificate",
+                pem::Error::NoItemsFound,
+            ));
+        }
+        let key = key.map_err(|e| unreadable(key_from, "no private key without a password", e))?;
+        Ok(Self { chain, key })
+    }
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
+/// Says how long the chain is, and nothing of the key.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({} certificates)", self.chain.len())
+    }
+}
+
+/// The authorities whose certificates are believed.
+#[derive(Debug, Clone)]
+pub struct Roots(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    System,
+    Given(Arc<RootCertStore>),
+}
+
+impl Roots {
+    /// Those that this system trusts; read when they are first needed.
+    ///
+    /// The environment's `SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured.
+    #[must_use]
+    pub const fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// Those of PEM text.
+    ///
+    /// # Errors
+    /// When there is none in it.
+    pub fn pem(text: &[u8]) -> Result<Self> {
+        Self::given("the text", CertificateDer::pem_slice_iter(text).collect())
+    }
+
+    /// Those of a PEM file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or holds none.
+    pub fn pem_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+        Self::given(&path.display().to_string(), read)
+    }
+
+    fn given(from: &str, read: Result<Vec<CertificateDer<'static>>, pem::Error>) -> Result<Self> {
+        let certificates = read.map_err(|e| unreadable(from, "no authority", e))?;
+        let mut store = RootCertStore::empty();
+        let (added, _) = store.add_parsable_certificates(certificates);
+        if added == 0 {
+            return Err(unreadable(from, "no authority", pem::Error::NoItemsFound));
+        }
+        Ok(Self(Source::Given(Arc::new(store))))
+    }
+
+    /// Whether they are still to be read.
+    pub(crate) const fn is_system(&self) -> bool {
+        matches!(self.0, Source::System)
+    }
+
+    /// The authorities themselves.
+    pub(crate) fn store(&self) -> Result<Arc<RootCertStore>> {
+        // They are hundreds, and the same for every stack of the process.
+        static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+        match &self.0 {
+            Source::Given(store) => Ok(Arc::clone(store)),
+            Source::System => {
+                if let Some(store) = SYSTEM.get() {
+                    return Ok(Arc::clone(store));
+                }
+                let found = rustls_native_certs::load_native_certs();
+                let mut store = RootCertStore::empty();
+                let (added, _) = store.add_parsable_certificates(found.certs);
+                if added == 0 {
+                    let why = found.errors.first().map(ToString::to_string);
+                    return Err(refused(format!(
+                        "this system trusts no authority{}; name one in the option ca",
+                        why.map(|why| format!(" ({why})")).unwrap_or_default()
+                    )));
+                }
+                Ok(Arc::clone(SYSTEM.get_or_init(|| Arc::new(store))))
+            }
+        }
+    }
+}
+
+/// An option that cannot be.
+pub(crate) fn refused(fact: impl Into<String>) -> Error {
+    Error::new(ErrorKind::BadOption, LAYER, Operation::Plan, fact)
+}
+
+fn unreadable(from: &str, lacks: &str, why: pem::Error) -> Error {
+    let (kind, fact) = match &why {
+        pem::Error::Io(error) => (error.kind(), error.to_string()),
+        pem::Error::NoItemsFound => (
+            io::ErrorKind::InvalidInput,
+            format!("holds {lacks} in PEM form"),
+        ),
+        other => (io::ErrorKind::InvalidInput, other.to_string()),
+    };
+    let kind = match kind {
+        io::ErrorKind::InvalidInput => ErrorKind::BadOption,
+        other => other.into(),
+    };
+    Error::new(kind, LAYER, Operation::Plan, format!("{from}: {fact}")).with_source(why)
+}

@@ -1,0 +1,479 @@
+//! `TlsHandle`: a session over a stream; close-notify is its end mark.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use rustls::ProtocolVersion;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{Error, ErrorKind, Info, Operation, Result, Stream, at_layer};
+
+use crate::buffer::Buffer;
+use crate::error::{LAYER, blame, truncated};
+use crate::info::TlsInfo;
+use crate::session::{Intent, RECORD, Session, Step};
+
+/// Payload that is encrypted before the layer below is asked to take it: some records at once, so
+/// that a system call moves them together, and few enough to stay in a core's cache.
+const BATCH: usize = 8 * RECORD;
+/// Reads begin with this much room, enough for most handshakes.
+const FIRST_READ: usize = 8 * 1024;
+/// Room that reads grow to while the layer below fills it. A handshake message is assembled in it
+/// as well, so this bounds the longest one.
+const MOST_READ: usize = 16 * RECORD;
+
+/// How far this end is from having ended its way of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    Open,
+    /// The end mark is among the outgoing bytes.
+    Marked,
+    /// The layer below was shut down.
+    Shut,
+}
+
+/// A TLS connection over a stream.
+///
+/// Reading ends with 0 bytes when the peer's close-notify was seen. Where the stream below ends
+/// without it, that is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+pub struct TlsHandle<S> {
+    below: S,
+    session: Box<Session>,
+    /// What came from below and was not decrypted.
+    incoming: Buffer,
+    /// What was decrypted and not read.
+    plain: Buffer,
+    /// What was encrypted and not taken below.
+    outgoing: Buffer,
+    /// Room that the next read from below gets.
+    read_size: usize,
+    /// What waits in `outgoing` is of no hurry: it goes with what is written next.
+    lazy: bool,
+    ending: Ending,
+    peer_closed: bool,
+    /// An end of the stream below without close-notify counts as one with it.
+    unmarked_end: bool,
+    /// Why the connection cannot go on.
+    fault: Option<rustls::Error>,
+    /// Who waits until the layer below takes more. It polls that by itself, and a layer below
+    /// remembers one waker for each direction, so a reader must leave writing alone meanwhile.
+    writer: Option<Waker>,
+    /// Whether somebody waits for bytes; a writer must leave reading alone meanwhile.
+    reader_waits: bool,
+    info: Arc<TlsInfo>,
+}
+
+#[cfg(test)]
+impl<S> TlsHandle<S> {
+    /// The stream below, to put on it what TLS would not.
+    pub(crate) const fn below_mut(&mut self) -> &mut S {
+        &mut self.below
+    }
+}
+
+impl<S: Stream> TlsHandle<S> {
+    /// Shakes hands over `below`.
+    pub(crate) async fn open(
+        below: S,
+        session: Session,
+        unmarked_end: bool,
+        op: Operation,
+    ) -> Result<Self> {
+        let mut handle = Self {
+            below,
+            session: Box::new(session),
+            incoming: Buffer::default(),
+            plain: Buffer::default(),
+            outgoing: Buffer::default(),
+            read_size: FIRST_READ,
+            lazy: false,
+            ending: Ending::Open,
+            peer_closed: false,
+            unmarked_end,
+            fault: None,
+            writer: None,
+            reader_waits: false,
+            info: Arc::default(),
+        };
+        std::future::poll_fn(|cx| handle.poll_handshake(cx, op)).await?;
+        handle.info = Arc::new(TlsInfo::of(&handle.session));
+        Ok(handle)
+    }
+
+    fn poll_handshake(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<Result<()>> {
+        loop {
+            match self.step(Intent::Look) {
+                Ok(Step::Starved | Step::Done) => {}
+                // The peer may have sent payload, and its end mark, with the last of the handshake.
+                Ok(Step::Again | Step::Payload | Step::PeerClosed) => continue,
+                Err(fault) => {
+                    let error = blame(&fault, op);
+                    self.fail(cx, fault);
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if !self.session.is_handshaking() {
+                break;
+            }
+            let sent = ready!(self.poll_send(cx));
+            sent.map_err(|e| Error::from_io(e, LAYER, op))?;
+            match ready!(self.poll_fetch(cx)) {
+                Ok(0) => {
+                    return Poll::Ready(Err(truncated(
+                        op,
+                        "the peer ended in the middle of the handshake; \
+                         it may speak no TLS, or refuse what this end offers",
+                    )));
+                }
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(Error::from_io(error, LAYER, op))),
+            }
+        }
+        // What a responder of TLS 1.3 still holds are tickets. A peer that only sends may never read
+        // them, and closing a socket with bytes unread destroys what is under way the other way.
+        // So they go with the first bytes that this end writes.
+        self.lazy = matches!(*self.session, Session::Responder(_))
+            && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        if self.lazy {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_send(cx).map_err(|e| Error::from_io(e, LAYER, op))
+    }
+
+    /// Takes a step, and keeps the payload that comes to light.
+    ///
+    /// That is no more than what was fetched already.
+    fn step(&mut self, intent: Intent<'_>) -> std::result::Result<Step, rustls::Error> {
+        let plain = &mut self.plain;
+        let step = self.session.step(
+            &mut self.incoming,
+            &mut self.outgoing,
+            intent,
+            &mut |bytes| plain.extend(bytes),
+        )?;
+        self.peer_closed |= step == Step::PeerClosed;
+        Ok(step)
+    }
+
+    /// Gives the connection up, and tells the peer why as far as that works at once.
+    #[cold]
+    fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
+        self.fault = Some(fault);
+        // The alert is the last of what is still there to be sent. Beyond it nothing may be asked
+        // of the session.
+        while self.session.wants_write() && self.step(Intent::Look).is_ok() {}
+        self.lazy = false;
+        match self.writer.take() {
+            Some(writer) => writer.wake(),
+            None => {
+                let _ = self.poll_send(cx);
+            }
+        }
+    }
+
+    /// The error that ended the connection, for another operation.
+    fn check(&self, op: Operation) -> io::Result<()> {
+        match &self.fault {
+            Some(fault) => Err(blame(fault, op).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads from below; gives 0 at its end.
+    fn poll_fetch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let waiting = self.incoming.len();
+        if waiting >= MOST_READ {
+            // Whole records are taken out before, so this is a handshake message without an end.
+            let error = Error::new(
+                ErrorKind::Protocol,
+                LAYER,
+                Operation::Read,
+                format!("the peer sent a handshake message of more than {MOST_READ} bytes"),
+            );
+            return Poll::Ready(Err(error.into()));
+        }
+        self.incoming.shrink(self.read_size);
+        let least = self.read_size.min(MOST_READ - waiting);
+        let mut room = ReadBuf::new(self.incoming.room(least));
+        ready!(Pin::new(&mut self.below).poll_read(cx, &mut room))?;
+        let n = room.filled().len();
+        // Grows while it is filled, and shrinks when most of it was for nothing.
+        if room.remaining() == 0 {
+            self.read_size = (self.read_size * 2).min(MOST_READ);
+        } else if n < self.read_size / 8 {
+            self.read_size = (self.read_size / 2).max(FIRST_READ);
+        }
+        self.incoming.fill(n);
+        Poll::Ready(Ok(n))
+    }
+
+    /// Hands what is encrypted to the layer below, until nothing is left.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.lazy = false;
+        while !self.outgoing.is_empty() {
+            let n = ready!(Pin::new(&mut self.below).poll_write(cx, self.outgoing.filled()))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing.consume(n);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// As [`poll_send`](Self::poll_send), for someone who waits until it is done.
+    fn poll_drain(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
+        let sent = self.poll_send(cx);
+        self.writer = sent.is_pending().then(|| cx.waker().clone());
+        sent.map_err(|error| at_layer(error, LAYER, op))
+    }
+
+    /// Carries an intent out, after whatever the library wants done before.
+    fn carry_out(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        intent: Intent<'_>,
+    ) -> io::Result<()> {
+        loop {
+            match self.step(intent) {
+                Ok(Step::Done | Step::Starved) => return Ok(()),
+                Ok(Step::Again | Step::Payload | Step::PeerClosed) => {}
+                Err(fault) => {
+                    let error = blame(&fault, op);
+                    self.fail(cx, fault);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Encrypts as much of `bufs` as there is room for, and gives how much that is.
+    ///
+    /// Short slices are put together, so that a header does not become a record of its own.
+    fn encrypt(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let room = BATCH - self.outgoing.len();
+        let mut left = room;
+        let mut together = Vec::new();
+        for (i, buf) in bufs.iter().enumerate() {
+            let mut part = buf.get(..left).unwrap_or(buf);
+            left -= part.len();
+            let alone = i + 1 == bufs.len() || left == 0;
+            if !together.is_empty() || (part.len() < RECORD && !alone) {
+                let (head, rest) = part.split_at(part.len().min(RECORD - together.len()));
+                together.extend_from_slice(head);
+                part = rest;
+                if together.len() == RECORD {
+                    self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
+                    together.clear();
+                }
+            }
+            if part.len() < RECORD && !alone {
+                together.extend_from_slice(part);
+            } else if !part.is_empty() {
+                self.carry_out(cx, Operation::Write, Intent::Encrypt(part))?;
+            }
+        }
+        if !together.is_empty() {
+            self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
+        }
+        Ok(room - left)
+    }
+
+    fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+        more_follows: bool,
+    ) -> Poll<io::Result<usize>> {
+        self.check(Operation::Write)?;
+        if self.ending != Ending::Open {
+            let error = Error::new(
+                ErrorKind::Reset,
+                LAYER,
+                Operation::Write,
+                "this end was shut down before",
+            );
+            return Poll::Ready(Err(error.into()));
+        }
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        let full = self.outgoing.len() + RECORD > BATCH;
+        if !self.outgoing.is_empty() && (full || !self.lazy) {
+            let sent = self.poll_drain(cx, Operation::Write)?;
+            if sent.is_pending() && self.outgoing.len() + RECORD > BATCH {
+                return Poll::Pending;
+            }
+        }
+        let nothing_before = self.outgoing.is_empty();
+        let n = self.encrypt(cx, bufs)?;
+        if more_follows {
+            self.lazy |= nothing_before;
+        } else {
+            // What does not go now goes with the next write, with flushing or with shutdown.
+            let _ = self
+                .poll_send(cx)
+                .map_err(|error| at_layer(error, LAYER, Operation::Write))?;
+        }
+        self.writer = None;
+        Poll::Ready(Ok(n))
+    }
+
+    /// Sends the end mark and leaves the layer below open.
+    pub(crate) fn poll_mark(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ending == Ending::Open {
+            self.check(Operation::Shutdown)?;
+            self.carry_out(cx, Operation::Shutdown, Intent::Close)?;
+            self.ending = Ending::Marked;
+        }
+        self.poll_drain(cx, Operation::Shutdown)
+    }
+
+    /// Copies what was decrypted before.
+    fn take_plain(&mut self, buf: &mut ReadBuf<'_>) {
+        let n = self.plain.len().min(buf.remaining());
+        buf.put_slice(self.plain.filled().get(..n).unwrap_or_default());
+        self.plain.consume(n);
+        self.plain.shrink(RECORD);
+    }
+
+    fn poll_payload(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        if !self.plain.is_empty() {
+            self.take_plain(buf);
+        }
+        while buf.remaining() > 0 && !self.peer_closed {
+            if self.fault.is_some() {
+                if buf.filled().len() > before {
+                    break;
+                }
+                self.check(Operation::Read)?;
+            }
+            let plain = &mut self.plain;
+            let step = self.session.step(
+                &mut self.incoming,
+                &mut self.outgoing,
+                Intent::Look,
+                &mut |bytes| {
+                    let (now, later) = bytes.split_at(bytes.len().min(buf.remaining()));
+                    buf.put_slice(now);
+                    plain.extend(later);
+                },
+            );
+            match step {
+                Ok(Step::Again | Step::Payload | Step::Done) => {}
+                Ok(Step::PeerClosed) => self.peer_closed = true,
+                Ok(Step::Starved) if buf.filled().len() > before => break,
+                Ok(Step::Starved) => match ready!(self.poll_fetch(cx)) {
+                    Ok(0) if self.unmarked_end && self.incoming.is_empty() => {
+                        self.peer_closed = true;
+                    }
+                    Ok(0) => {
+                        let fact = "the peer ended without close-notify; \
+                                    what arrived may not be all there is";
+                        return Poll::Ready(Err(truncated(Operation::Read, fact).into()));
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        return Poll::Ready(Err(at_layer(error, LAYER, Operation::Read)));
+                    }
+                },
+                Err(fault) => self.fail(cx, fault),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> AsyncRead for TlsHandle<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let answer = this.poll_payload(cx, buf);
+        this.reader_waits = answer.is_pending();
+        if this.reader_waits && !this.lazy && this.writer.is_none() {
+            // The peer may wait for what is left here before it says anything. What goes wrong is
+            // for the next write to say.
+            let _ = this.poll_send(cx);
+        }
+        answer
+    }
+}
+
+impl<S: Stream> AsyncWrite for TlsHandle<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_take(cx, &[IoSlice::new(buf)], false)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_take(cx, bufs, false)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.check(Operation::Flush)?;
+        ready!(this.poll_drain(cx, Operation::Flush))?;
+        this.outgoing.shrink(FIRST_READ);
+        Pin::new(&mut this.below).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ending != Ending::Shut {
+            ready!(this.poll_mark(cx))?;
+            // Tickets that nobody read would make a socket that is closed now reset the connection,
+            // and with it what is still on its way to the peer.
+            if !this.reader_waits && this.incoming.is_empty() {
+                let _ = this.poll_fetch(cx);
+            }
+            ready!(Pin::new(&mut this.below).poll_shutdown(cx))
+                .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;
+            this.ending = Ending::Shut;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> Stream for TlsHandle<S> {
+    fn describe(&self, info: &mut Info) {
+        self.below.describe(info);
+        info.layer(LAYER);
+        info.security = Some(self.info.to_string());
+        info.insert(TlsInfo::clone(&self.info));
+    }
+
+    fn poll_write_more(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_take(cx, &[IoSlice::new(buf)], true)
+    }
+}
+
+impl<S: Stream> fmt::Debug for TlsHandle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}

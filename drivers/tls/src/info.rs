@@ -1,0 +1,72 @@
+//! `TlsInfo`: what was agreed, and who the peer proved to be.
+
+use std::fmt;
+
+use rustls::pki_types::CertificateDer;
+use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// What a TLS connection agreed on; a layer's fact in [`Info`](xio_core::Info).
+///
+/// Prints as `TLS 1.3 TLS13_AES_256_GCM_SHA384`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsInfo {
+    /// The version, as `TLS 1.3`.
+    pub version: &'static str,
+    /// The cipher suite by its standard name.
+    pub cipher: String,
+    /// The application protocol, where one was agreed on.
+    pub alpn: Option<String>,
+    /// Subject of the certificate that the peer proved to be its own, as `CN=host, O=Grid`.
+    pub peer_subject: Option<String>,
+    /// That certificate and those it came with, the peer's own first, in DER.
+    pub peer_certificates: Vec<Vec<u8>>,
+    /// Whether an earlier session went on, without certificates being shown again.
+    pub resumed: bool,
+}
+
+impl TlsInfo {
+    pub(crate) fn of(session: &CommonState) -> Self {
+        let certificates = session.peer_certificates().unwrap_or_default();
+        let suite = session.negotiated_cipher_suite();
+        Self {
+            version: match session.protocol_version() {
+                Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
+                Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
+                _ => "TLS",
+            },
+            cipher: suite
+                .and_then(|suite| suite.suite().as_str())
+                .unwrap_or("unknown cipher")
+                .to_owned(),
+            alpn: session
+                .alpn_protocol()
+                .map(|name| String::from_utf8_lossy(name).into_owned()),
+            peer_subject: certificates.first().and_then(subject),
+            peer_certificates: certificates.iter().map(|cert| cert.to_vec()).collect(),
+            resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+}
+
+/// The subject of a certificate that was verified before.
+fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    // An authority may have signed anything; what is printed stays on one line.
+    let printable = |c: char| if c.is_control() { '?' } else { c };
+    Some(
+        parsed
+            .subject()
+            .to_string()
+            .chars()
+            .map(printable)
+            .collect(),
+    )
+}
+
+impl fmt::Display for TlsInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.version, self.cipher)
+    }
+}

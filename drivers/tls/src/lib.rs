@@ -1,0 +1,259 @@
+//! TLS 1.2 and 1.3 on any byte stream.
+//!
+//! # What it does
+//!
+//! Protects a stream against reading and changing by others, and proves to the end that connects,
+//! and on demand to the other, who its peer is. It is [rustls] with the cryptography of
+//! AWS-LC, so there is authenticated encryption with forward secrecy and nothing else; no
+//! renegotiation, no compression, no early data.
+//!
+//! The end mark is *close-notify* (RFC 8446 §6.1): `shutdown` sends it, and a stream below that ends
+//! without it is an error, since somebody may have cut it. One way can end while the other goes on.
+//!
+//! There is no option that leaves certificates unverified. For tests and measurements, make an
+//! authority and name it in `ca`.
+//!
+//! # When not to use it
+//!
+//! Against peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link
+//! that is protected already.
+//!
+//! # String form
+//!
+//! `tls` or `tls:key=value;key=value`. Values with `,` `;` `:` or `%` are `%HH`-encoded.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `alpn` | application protocols, as `ftp` or `#h2#http/1.1` | none |
+//! | `ca` | PEM file of the authorities to believe | the system's |
+//! | `cert` | PEM file of the own certificate and those that lead to its authority | none |
+//! | `client_cert` | whether peers that connect must show a certificate of `ca`: `none`, `optional`, `required` | `none` |
+//! | `close_notify` | `optional` for peers known to end without it; whoever can cut the connection can then shorten what arrives | `required` |
+//! | `handshake_timeout` | seconds that the handshake may take as a whole | 30 |
+//! | `key` | PEM file of the private key | that of `cert` |
+//! | `min` | lowest version accepted, `1.2` or `1.3` | `1.2` |
+//! | `name` | what the peer's certificate must be for | subject or host of the target |
+//! | `resume` | whether earlier sessions may go on | yes |
+//!
+//! A stack with `cert` can listen; one without can only connect, and says so. The files are read
+//! when the stack is made, so a string that a peer may choose must not name this driver's options.
+//!
+//! # Cost
+//!
+//! One pass of encryption each way, two copies of the payload beside it, and one system call for up
+//! to 128 KiB. Buffers grow to 256 KiB with the stream's speed. The handshake takes a round trip
+//! (two in TLS 1.2) and a signature; a resumed one no signature.
+//!
+//! # Why not tokio-rustls
+//!
+//! It drives rustls through the library's own buffers, which read 4 KiB at a time, and it sends a
+//! responder's tickets at once, which a peer that only sends never reads (see `handle.rs` for the harm).
+//! Driving the library over our buffers gives large reads, several records per write, and an error
+//! that names the layer for every way in which a connection can break.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_testkit::Mem;
+//! use xio_tls::{Identity, Roots, Tls};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let own = rcgen::generate_simple_self_signed(["dtn.example.org".to_owned()])?;
+//! let (cert, key) = (own.cert.pem(), own.signing_key.serialize_pem());
+//! let tls = Tls::both(
+//!     Roots::pem(cert.as_bytes())?,
+//!     Identity::pem(cert.as_bytes(), key.as_bytes())?,
+//! );
+//!
+//! let stack = Mem::new().push(tls.build()?);
+//! let at = "dtn.example.org:2811".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let (near, far) = tokio::join!(stack.connect(&at), async {
+//!     listener.accept().await?.open().await
+//! });
+//! let (mut near, mut far) = (near?, far?);
+//!
+//! near.write_all(b"hello").await?;
+//! near.shutdown().await?;
+//! let mut text = String::new();
+//! far.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod builder;
+mod credentials;
+mod error;
+mod handle;
+mod info;
+mod options;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+use xio_core::{
+    Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transform,
+};
+
+use crate::builder::Shared;
+use crate::error::{LAYER, blame};
+use crate::session::Session;
+
+pub use builder::{Both, Client, Initiates, Responds, Server, TlsBuilder};
+pub use credentials::{Identity, Roots};
+pub use handle::TlsHandle;
+pub use info::TlsInfo;
+pub use options::{ClientCertificates, MinVersion, TlsOptions};
+
+/// The layer: shakes hands as one end, or as either, depending on what it was given.
+pub struct Tls {
+    active: Option<Active>,
+    passive: Option<Arc<ServerConfig>>,
+    handshake_timeout: Duration,
+    unmarked_end: bool,
+}
+
+/// What it takes to be the end that connects.
+struct Active {
+    roots: Roots,
+    identity: Option<Identity>,
+    shared: Shared,
+    name: Option<ServerName<'static>>,
+    /// Made when it is first needed, where the roots are the system's.
+    config: OnceLock<Arc<ClientConfig>>,
+}
+
+impl Active {
+    fn config(&self) -> Result<Arc<ClientConfig>> {
+        if let Some(config) = self.config.get() {
+            return Ok(Arc::clone(config));
+        }
+        let made = builder::initiator(&self.roots, self.identity.clone(), &self.shared)?;
+        Ok(Arc::clone(self.config.get_or_init(|| made)))
+    }
+
+    /// Whom to expect at the other end.
+    fn expected(&self, to: &Target) -> Result<ServerName<'static>> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let told = to.subject.as_deref().or(to.host.as_deref());
+        let name = told.and_then(|name| ServerName::try_from(name.to_owned()).ok());
+        name.ok_or_else(|| {
+            let told = told.map_or_else(
+                || "the target has no host".to_owned(),
+                |name| format!("{name:?} is no host name that a certificate is for"),
+            );
+            Error::new(
+                ErrorKind::BadTarget,
+                LAYER,
+                Operation::Connect,
+                format!("{told}; say in the option name whom to expect"),
+            )
+        })
+    }
+}
+
+impl Tls {
+    /// A layer for the end that connects, which believes these authorities.
+    pub fn client(roots: Roots) -> TlsBuilder<Client> {
+        TlsBuilder::new(Some(roots), None)
+    }
+
+    /// A layer for the end that is connected to, which shows this certificate.
+    pub fn server(identity: Identity) -> TlsBuilder<Server> {
+        TlsBuilder::new(None, Some(identity))
+    }
+
+    /// A layer for either end.
+    pub fn both(roots: Roots, identity: Identity) -> TlsBuilder<Both> {
+        TlsBuilder::new(Some(roots), Some(identity))
+    }
+
+    /// Runs a handshake in the time it is given.
+    async fn within<T>(
+        &self,
+        op: Operation,
+        handshake: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.handshake_timeout, handshake).await {
+            Ok(done) => done,
+            Err(_) => Err(Error::new(
+                ErrorKind::TimedOut,
+                LAYER,
+                op,
+                format!(
+                    "the handshake was not done in {} s; the peer may speak no TLS",
+                    self.handshake_timeout.as_secs_f64()
+                ),
+            )),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Tls {
+    type Handle = TlsHandle<S>;
+
+    async fn initiate(&self, inner: S, to: &Target) -> Result<TlsHandle<S>> {
+        let op = Operation::Connect;
+        let active = self.active.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                LAYER,
+                op,
+                "this layer was made for the end that is connected to; it believes no authority",
+            )
+        })?;
+        let name = active.expected(to)?;
+        let session = Session::initiate(active.config()?, name).map_err(|e| blame(&e, op))?;
+        self.within(op, TlsHandle::open(inner, session, self.unmarked_end, op))
+            .await
+    }
+
+    async fn respond(&self, inner: S) -> Result<TlsHandle<S>> {
+        let op = Operation::Open;
+        let config = self.passive.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                LAYER,
+                op,
+                "the end that is connected to needs a certificate; give it in the option cert",
+            )
+        })?;
+        let session = Session::respond(Arc::clone(config)).map_err(|e| blame(&e, op))?;
+        self.within(op, TlsHandle::open(inner, session, self.unmarked_end, op))
+            .await
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LAYER)
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(LAYER, "TLS 1.2 and 1.3", options::OPTIONS, |entry| {
+        Ok(DynLayer::new(TlsOptions::from_entry(entry)?.build()?))
+    })
+}

@@ -1,0 +1,188 @@
+//! `Session`: one end of the protocol, as steps over bytes; it knows neither stream nor clock.
+
+use std::sync::Arc;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{ClientConfig, CommonState, Error, ServerConfig};
+
+use crate::buffer::Buffer;
+
+/// Largest payload of a record (RFC 8446 §5.1).
+pub(crate) const RECORD: usize = 16 * 1024;
+/// More than header, nonce, content type and tag of a record come to in any suite we have.
+const RECORD_EXTRA: usize = 64;
+
+/// One end of the protocol.
+pub(crate) enum Session {
+    Initiator(UnbufferedClientConnection),
+    Responder(UnbufferedServerConnection),
+}
+
+/// What to do once the protocol has nothing more urgent.
+#[derive(Clone, Copy)]
+pub(crate) enum Intent<'a> {
+    /// Nothing: only what came is looked at.
+    Look,
+    /// Encrypt these bytes.
+    Encrypt(&'a [u8]),
+    /// Write the end mark.
+    Close,
+}
+
+/// What one step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was done; there may be more to do.
+    Again,
+    /// A record of payload went into the sink.
+    Payload,
+    /// The peer's end mark was seen. Said once.
+    PeerClosed,
+    /// The intent was carried out.
+    Done,
+    /// Nothing can be done until more bytes arrive.
+    Starved,
+}
+
+impl Session {
+    pub(crate) fn initiate(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, Error> {
+        UnbufferedClientConnection::new(config, name).map(Self::Initiator)
+    }
+
+    pub(crate) fn respond(config: Arc<ServerConfig>) -> Result<Self, Error> {
+        UnbufferedServerConnection::new(config).map(Self::Responder)
+    }
+
+    /// Takes one step: looks at what came in `incoming`, gives payload to `sink`, puts what must be
+    /// sent into `outgoing`.
+    ///
+    /// `incoming` must be handed in whole every time, since records are assembled in place there.
+    pub(crate) fn step(
+        &mut self,
+        incoming: &mut Buffer,
+        outgoing: &mut Buffer,
+        intent: Intent<'_>,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<Step, Error> {
+        let (seen, step) = match self {
+            Self::Initiator(conn) => {
+                let status = conn.process_tls_records(incoming.filled_mut());
+                settle(status, outgoing, intent, sink)
+            }
+            Self::Responder(conn) => {
+                let status = conn.process_tls_records(incoming.filled_mut());
+                settle(status, outgoing, intent, sink)
+            }
+        };
+        incoming.consume(seen);
+        step
+    }
+}
+
+impl std::ops::Deref for Session {
+    type Target = CommonState;
+
+    fn deref(&self) -> &CommonState {
+        match self {
+            Self::Initiator(conn) => conn,
+            Self::Responder(conn) => conn,
+        }
+    }
+}
+
+/// Acts on the state that the library is in; gives how much of the input may go, and the step.
+fn settle<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    outgoing: &mut Buffer,
+    intent: Intent<'_>,
+    sink: &mut dyn FnMut(&[u8]),
+) -> (usize, Result<Step, Error>) {
+    let mut seen = status.discard;
+    let state = match status.state {
+        Ok(state) => state,
+        Err(error) => return (seen, Err(error)),
+    };
+    let step = match state {
+        ConnectionState::ReadTraffic(mut traffic) => {
+            while let Some(record) = traffic.next_record() {
+                match record {
+                    Ok(record) => {
+                        seen += record.discard;
+                        sink(record.payload);
+                    }
+                    Err(error) => return (seen, Err(error)),
+                }
+            }
+            Ok(Step::Payload)
+        }
+        ConnectionState::EncodeTlsData(mut message) => fit(outgoing, RECORD_EXTRA, |room| {
+            message.encode(room).map_err(|error| match error {
+                EncodeError::InsufficientSize(short) => Misfit::Short(short.required_size),
+                EncodeError::AlreadyEncoded => Misfit::Failed(Error::EncryptError),
+            })
+        })
+        .map(|()| Step::Again),
+        ConnectionState::TransmitTlsData(transmit) => {
+            // Whoever owns `outgoing` sends it; the library need not wait for that.
+            transmit.done();
+            Ok(Step::Again)
+        }
+        ConnectionState::WriteTraffic(mut traffic) => {
+            let misfit = |error| match error {
+                EncryptError::InsufficientSize(short) => Misfit::Short(short.required_size),
+                EncryptError::EncryptExhausted => Misfit::Failed(Error::EncryptError),
+            };
+            match intent {
+                Intent::Look => return (seen, Ok(Step::Starved)),
+                Intent::Encrypt(bytes) => {
+                    let records = bytes.len().div_ceil(RECORD);
+                    fit(outgoing, bytes.len() + records * RECORD_EXTRA, |room| {
+                        traffic.encrypt(bytes, room).map_err(misfit)
+                    })
+                }
+                Intent::Close => fit(outgoing, RECORD_EXTRA, |room| {
+                    traffic.queue_close_notify(room).map_err(misfit)
+                }),
+            }
+            .map(|()| Step::Done)
+        }
+        ConnectionState::PeerClosed => Ok(Step::PeerClosed),
+        // Early data is never switched on, and both ways being closed leaves nothing to do.
+        _ => Ok(Step::Starved),
+    };
+    (seen, step)
+}
+
+/// Why a message did not go into the room it was given.
+enum Misfit {
+    /// It needs so many bytes.
+    Short(usize),
+    Failed(Error),
+}
+
+/// Writes a message behind what is in `outgoing`, with more room where `guess` was too small.
+fn fit(
+    outgoing: &mut Buffer,
+    guess: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, Misfit>,
+) -> Result<(), Error> {
+    let mut least = guess;
+    // What was asked for is enough, so the second try is the last.
+    for _ in 0..2 {
+        match write(outgoing.room(least)) {
+            Ok(n) => {
+                outgoing.fill(n);
+                return Ok(());
+            }
+            Err(Misfit::Short(needed)) => least = needed,
+            Err(Misfit::Failed(error)) => return Err(error),
+        }
+    }
+    Err(Error::EncryptError)
+}

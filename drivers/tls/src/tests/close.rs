@@ -1,0 +1,189 @@
+//! How a stream ends: marked, cut at every byte, half, and with something behind the mark.
+
+use std::io::ErrorKind;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use xio_core::{Error, Transform as _};
+use xio_testkit::{Authority, FaultOptions, Faulty, Mem};
+
+use super::{HOST, drain, identity, open, plain, roots, shake};
+use crate::Tls;
+
+fn cut_after(bytes: u64) -> FaultOptions {
+    let mut options = FaultOptions::default();
+    options.truncate = Some(bytes);
+    options
+}
+
+#[tokio::test]
+async fn a_cut_at_any_byte_is_never_a_clean_end() {
+    let tls = plain();
+    let payload = [7; 300];
+    let mut clean = 0;
+    let mut cut = 0;
+    // The whole exchange is some two thousand bytes each way; every 13th cut, and every one near the end.
+    for bytes in (0..4000).filter(|n| n % 13 == 0 || (1500..1900).contains(n)) {
+        let (near, far) = Mem::new().pair();
+        let near = Faulty::new(near, cut_after(bytes));
+        let (near, far) = shake(&tls, &tls, near, far).await;
+        let (Ok(mut near), Ok(mut far)) = (near, far) else {
+            cut += 1;
+            continue;
+        };
+        let _ = far.write_all(&payload).await;
+        let _ = far.shutdown().await;
+        match drain(&mut near).await {
+            (got, Ok(())) => {
+                assert_eq!(got, payload, "a clean end after a cut at {bytes}");
+                clean += 1;
+            }
+            (got, Err(error)) => {
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof,
+                    "cut at {bytes}: {error}"
+                );
+                assert_eq!(Error::layer_of(&error).unwrap().layer(), "tls");
+                assert!(payload.starts_with(&got), "cut at {bytes}");
+                cut += 1;
+            }
+        }
+    }
+    assert!(clean > 10 && cut > 100, "{clean} clean and {cut} cut");
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_cut_says_so() {
+    let tls = plain();
+    let (near, far) = Mem::new().pair();
+    let near = Faulty::new(near, cut_after(40));
+    let (near, _) = shake(&tls, &tls, near, far).await;
+    let error = near.unwrap_err();
+    assert_eq!(error.kind(), xio_core::ErrorKind::UnexpectedEof);
+    assert!(
+        error.to_string().contains("middle of the handshake"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn peers_that_are_known_to_leave_out_the_mark_may() {
+    let authority = Authority::new("test authority");
+    let own = identity(&authority.issue("server", &[HOST]));
+    let lenient = Tls::client(roots(&authority))
+        .close_notify_optional()
+        .build()
+        .unwrap();
+    let server = Tls::server(own).build().unwrap();
+    let (near, far) = Mem::new().pair();
+    let (near, far) = shake(&lenient, &server, near, far).await;
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    far.write_all(b"all there is").await.unwrap();
+    far.flush().await.unwrap();
+    far.below_mut().shutdown().await.unwrap();
+    let (bytes, ended) = drain(&mut near).await;
+    ended.unwrap();
+    assert_eq!(bytes, b"all there is");
+
+    // Half a record is no end in anybody's book.
+    let (near, far) = Mem::new().pair();
+    let (near, far) = shake(&lenient, &server, near, far).await;
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    far.write_all(b"first").await.unwrap();
+    far.below_mut()
+        .write_all(&[23, 3, 3, 0, 100, 1, 2, 3])
+        .await
+        .unwrap();
+    far.below_mut().shutdown().await.unwrap();
+    let (bytes, ended) = drain(&mut near).await;
+    assert_eq!(bytes, b"first");
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn what_follows_the_end_mark_is_not_there() {
+    let tls = plain();
+    let (mut near, mut far) = open(&tls, &tls).await;
+    far.write_all(b"before").await.unwrap();
+    let marked = std::future::poll_fn(|cx| far.poll_mark(cx)).await;
+    marked.unwrap();
+    far.below_mut()
+        .write_all(b"plain text, and then garbage")
+        .await
+        .unwrap();
+    far.below_mut().shutdown().await.unwrap();
+    let (bytes, ended) = drain(&mut near).await;
+    ended.unwrap();
+    assert_eq!(bytes, b"before");
+    for _ in 0..3 {
+        assert_eq!(near.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+    // The other way goes on.
+    near.write_all(b"answer").await.unwrap();
+    near.shutdown().await.unwrap();
+    let (bytes, ended) = drain(&mut far).await;
+    ended.unwrap();
+    assert_eq!(bytes, b"answer");
+}
+
+#[tokio::test]
+async fn payload_that_comes_with_the_handshake_is_kept() {
+    let tls = plain();
+    for size in [5, 40_000] {
+        let (near, far) = Mem::new().pair();
+        let to = super::target();
+        let early = async {
+            let mut near = tls.initiate(near, &to).await.unwrap();
+            near.write_all(&vec![3; size]).await.unwrap();
+            near.shutdown().await.unwrap();
+            near
+        };
+        // The far end sees the last of the handshake together with everything behind it.
+        let (_near, far) = tokio::join!(early, tls.respond(far));
+        let (bytes, ended) = drain(&mut far.unwrap()).await;
+        ended.unwrap();
+        assert_eq!(bytes, vec![3; size]);
+    }
+}
+
+#[tokio::test]
+async fn writing_after_shutdown_is_refused() {
+    let tls = plain();
+    let (mut near, _far) = open(&tls, &tls).await;
+    near.shutdown().await.unwrap();
+    let error = near.write_all(b"x").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "tls: write: this end was shut down before"
+    );
+}
+
+#[tokio::test]
+async fn a_writer_in_another_task_goes_on_when_the_peer_takes_again() {
+    // The peer neither reads nor writes for a while, so both tasks of this end wait at once.
+    let tls = plain();
+    let mem = Mem::new().capacity(1000);
+    let (near, far) = mem.pair();
+    let (near, far) = shake(&tls, &tls, near, far).await;
+    let (mut near_in, mut near_out) = tokio::io::split(near.unwrap());
+    let mut far = far.unwrap();
+    let bytes = vec![9; 500_000];
+    let reader = tokio::spawn(async move {
+        let mut got = Vec::new();
+        near_in.read_to_end(&mut got).await.map(|_| got)
+    });
+    let writer = tokio::spawn(async move {
+        near_out.write_all(&bytes).await?;
+        near_out.shutdown().await
+    });
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let (got, ended) = drain(&mut far).await;
+    ended.unwrap();
+    assert_eq!(got.len(), 500_000);
+    far.write_all(b"thanks").await.unwrap();
+    far.shutdown().await.unwrap();
+    writer.await.unwrap().unwrap();
+    assert_eq!(reader.await.unwrap().unwrap(), b"thanks");
+}

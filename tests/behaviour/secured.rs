@@ -1,0 +1,28 @@
+//! Certificates for the stacks of the table that need some, made for this run.
+
+use std::sync::OnceLock;
+
+use xio_testkit::Authority;
+
+struct Files {
+    ca: String,
+    host: String,
+    // The files live as long as it does.
+    _folder: tempfile::TempDir,
+}
+
+/// Replaces `OWN` in a stack string by options that name an authority and a certificate for loopback.
+pub(crate) fn fill_in(text: &str) -> String {
+    static FILES: OnceLock<Files> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let authority = Authority::new("behaviour suite");
+        let host = authority.issue("host", &["localhost", "127.0.0.1", "::1"]);
+        Files {
+            ca: authority.write(folder.path()).display().to_string(),
+            host: host.write(folder.path(), "host").display().to_string(),
+            _folder: folder,
+        }
+    });
+    text.replace("OWN", &format!("ca={};cert={}", files.ca, files.host))
+}
