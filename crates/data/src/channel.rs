@@ -1,11 +1,9 @@
 //! `DataChannel`: the data connections of one session end, set up by one command and used by the next.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 
-use bytes::Bytes;
 use ftp_wire::command::{Mode, Type};
-use gridftp_dsi::{Error as StorageError, Sink, Source, WriteModel};
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, Source, WriteModel};
 use mode_e::Gather;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
@@ -14,7 +12,7 @@ use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
-use crate::receive::{self, Consumer, Drain, InOrder, Job, TextInto, may_block};
+use crate::receive::{self, Consumer, InOrder, Job, Payload, TextInto, Way};
 use crate::send::{self, Chunks, Feed, TextOf};
 use crate::setup::{Direction, Idle, Setup, Used};
 use crate::wait::{Look, Stall};
@@ -224,12 +222,17 @@ impl DataChannel {
             received.end = into.end_offset();
             return Ok(received);
         }
-        let write = |offset: u64, data| sink.write_at(offset.saturating_add(plan.base), data);
-        let drain = |pipe: BorrowedFd<'_>, offset: u64, len| {
-            sink.take_pipe(pipe, offset.saturating_add(plan.base), len)
+        let write = |offset: u64, payload| async move {
+            let at = offset.saturating_add(plan.base);
+            match payload {
+                Payload::Block(data) => sink.write_at(at, data).await,
+                Payload::Pipe(pipe, len) => sink.take_pipe(pipe, at, len).await,
+            }
         };
-        let drain: Option<Drain<'_>> = (sink.takes_pipes() && may_block()).then_some(&drain);
-        self.receive_with(write, drain, true, plan, watch).await?;
+        let way = Way::Direct {
+            pipes: sink.takes_pipes(),
+        };
+        self.receive_with(write, way, plan, watch).await?;
         Ok(received(plan, watch))
     }
 
@@ -254,15 +257,14 @@ impl DataChannel {
         let order = InOrder::new(start);
         let stall = self.options.stall;
         let moved = async {
-            let done = self
-                .receive_with(
-                    |offset, data| order.write(offset, data),
-                    None,
-                    false,
-                    plan,
-                    watch,
-                )
-                .await;
+            let order = &order;
+            let write = |offset, payload| async move {
+                match payload {
+                    Payload::Block(data) => order.write(offset, data).await,
+                    Payload::Pipe(..) => Err(StorageError::new(StorageKind::Unsupported, "write")),
+                }
+            };
+            let done = self.receive_with(write, Way::Queued, plan, watch).await;
             order.complete();
             done
         };
@@ -283,34 +285,27 @@ impl DataChannel {
     /// # Cancel safety
     /// As the type says.
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
-        self.receive_with(|_, _| std::future::ready(Ok(())), None, true, plan, watch)
-            .await?;
+        let forget = |_, _| std::future::ready(Ok(()));
+        let way = Way::Direct { pipes: false };
+        self.receive_with(forget, way, plan, watch).await?;
         Ok(received(plan, watch))
     }
 
     async fn receive_with<W, F>(
         &mut self,
         write: W,
-        drain: Option<Drain<'_>>,
-        direct: bool,
+        way: Way,
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<()>
     where
-        W: Fn(u64, Bytes) -> F,
+        W: Fn(u64, Payload) -> F,
         F: Future<Output = Result<(), StorageError>>,
     {
         let extended = plan.mode == Mode::Extended;
         *watch.arrived() = Gather::new(self.options.limits());
         let pool = self.pool.clone();
-        let job = Job {
-            write,
-            pool: &pool,
-            watch,
-            direct,
-            drain,
-            read: 0,
-        };
+        let job = Job::new(write, way, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
         if extended {
             let reused = used.idle.served.is_some();

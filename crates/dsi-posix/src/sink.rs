@@ -283,6 +283,17 @@ impl Inner {
         Ok(())
     }
 
+    /// Refuses what would end where no file can.
+    fn must_end_in_range(&self, offset: u64, len: usize) -> Result<()> {
+        let end = u64::try_from(len)
+            .ok()
+            .and_then(|len| offset.checked_add(len));
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Error::new(ErrorKind::TooLarge, "write").at(&self.path));
+        }
+        Ok(())
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Outcome<()> {
         let _open = self.enter()?;
         if let Way::InOrder(file, taken) = &self.way {
@@ -366,12 +377,7 @@ impl Sink for FileSink {
         if data.is_empty() {
             return Ok(());
         }
-        let end = u64::try_from(data.len())
-            .ok()
-            .and_then(|len| offset.checked_add(len));
-        if end.is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(Error::new(ErrorKind::TooLarge, "write").at(&self.inner.path));
-        }
+        self.inner.must_end_in_range(offset, data.len())?;
         if self.inner.keep_back(offset, &data) {
             return Ok(());
         }
@@ -420,9 +426,14 @@ impl Sink for FileSink {
         matches!(self.inner.way, Way::Part(_))
     }
 
-    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
-        self.inner
-            .take_pipe(pipe, offset, len)
-            .map_err(|fault| fault.of("write", &self.inner.path))
+    async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {
+        self.inner.must_end_in_range(offset, len)?;
+        let inner = Arc::clone(&self.inner);
+        hop(self.inner.pace_of_write(), "write", move || {
+            inner
+                .take_pipe(pipe.as_fd(), offset, len)
+                .map_err(|fault| fault.of("write", &inner.path))
+        })
+        .await
     }
 }

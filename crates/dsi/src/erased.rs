@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -345,7 +345,12 @@ trait DynSink: Send + Sync {
     fn order_dyn(&self) -> WriteModel;
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>>;
     fn takes_pipes_dyn(&self) -> bool;
-    fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()>;
+    fn take_pipe_dyn(
+        &self,
+        pipe: Arc<OwnedFd>,
+        offset: u64,
+        len: usize,
+    ) -> BoxFuture<'_, Result<()>>;
 }
 
 impl<S: Sink> DynSink for S {
@@ -377,8 +382,13 @@ impl<S: Sink> DynSink for S {
         self.takes_pipes()
     }
 
-    fn take_pipe_dyn(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
-        self.take_pipe(pipe, offset, len)
+    fn take_pipe_dyn(
+        &self,
+        pipe: Arc<OwnedFd>,
+        offset: u64,
+        len: usize,
+    ) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.take_pipe(pipe, offset, len))
     }
 }
 
@@ -414,7 +424,12 @@ impl Sink for BoxSink {
         self.0.takes_pipes_dyn()
     }
 
-    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+    fn take_pipe(
+        &self,
+        pipe: Arc<OwnedFd>,
+        offset: u64,
+        len: usize,
+    ) -> impl Future<Output = Result<()>> + Send {
         self.0.take_pipe_dyn(pipe, offset, len)
     }
 }

@@ -1,7 +1,8 @@
 //! `Source`, `Sink` and `Listing`: open objects, positional, shared by `&self`, so that N connections need no lock.
 
 use std::future::Future;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
@@ -79,15 +80,20 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Writes the `len` bytes that wait in `pipe` at `offset`, inside the kernel where it can.
     ///
-    /// It blocks as long as the storage does: call it where a thread may block. After an error an
-    /// unknown part of the bytes is left in the pipe.
+    /// It keeps the pipe until it is done with it, and takes all `len` bytes or fails. After an
+    /// error, or once the future is dropped, an unknown part of them is left in the pipe.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at); [`Unsupported`](ErrorKind::Unsupported) unless
     /// [`takes_pipes`](Self::takes_pipes).
-    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Result<()> {
+    fn take_pipe(
+        &self,
+        pipe: Arc<OwnedFd>,
+        offset: u64,
+        len: usize,
+    ) -> impl Future<Output = Result<()>> + Send {
         let _ = (pipe, offset, len);
-        Err(Error::new(ErrorKind::Unsupported, "write"))
+        async { Err(Error::new(ErrorKind::Unsupported, "write")) }
     }
 }
 

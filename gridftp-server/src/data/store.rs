@@ -9,8 +9,8 @@ use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{
     ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User, WriteModel,
 };
-use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::marks::Onlooker;
 use super::{Buffers, DataSide};
@@ -293,14 +293,19 @@ impl<S: Sink> Sink for Draining<S> {
         self.inner.takes_pipes()
     }
 
-    fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> gridftp_dsi::Result<()> {
+    async fn take_pipe(
+        &self,
+        pipe: Arc<OwnedFd>,
+        offset: u64,
+        len: usize,
+    ) -> gridftp_dsi::Result<()> {
         if self.failed().is_none() {
-            match self.inner.take_pipe(pipe, offset, len) {
+            match self.inner.take_pipe(Arc::clone(&pipe), offset, len).await {
                 Ok(()) => return Ok(()),
                 Err(error) => self.failed().get_or_insert(error),
             };
         }
-        empty(pipe)
+        empty(pipe.as_fd())
             .map_err(|error| gridftp_dsi::Error::new(ErrorKind::Io, "discard").because(error))
     }
 }
@@ -317,7 +322,6 @@ fn empty(pipe: BorrowedFd<'_>) -> rustix::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
 
     use super::*;
 
@@ -341,7 +345,12 @@ mod tests {
             true
         }
 
-        fn take_pipe(&self, pipe: BorrowedFd<'_>, _: u64, _: usize) -> gridftp_dsi::Result<()> {
+        async fn take_pipe(
+            &self,
+            pipe: Arc<OwnedFd>,
+            _: u64,
+            _: usize,
+        ) -> gridftp_dsi::Result<()> {
             let mut some = [0; 1000];
             rustix::io::read(pipe, &mut some).unwrap();
             Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
@@ -359,15 +368,20 @@ mod tests {
             failed: Mutex::new(None),
         };
         assert!(sink.takes_pipes());
-        let (mut from, mut into) = std::io::pipe().unwrap();
+        let (from, mut into) = std::io::pipe().unwrap();
+        let from = Arc::new(OwnedFd::from(from));
         for offset in [0, 5000] {
             into.write_all(&[7; 5000]).unwrap();
-            sink.take_pipe(from.as_fd(), offset, 5000).unwrap();
+            sink.take_pipe(Arc::clone(&from), offset, 5000)
+                .await
+                .unwrap();
         }
         into.write_all(b"next").unwrap();
         drop(into);
         let mut rest = Vec::new();
-        from.read_to_end(&mut rest).unwrap();
+        std::fs::File::from(Arc::into_inner(from).unwrap())
+            .read_to_end(&mut rest)
+            .unwrap();
         assert_eq!(rest, b"next");
         assert!(sink.checkpoint(&RangeSet::new(), false).await.is_err());
         let failed = sink.finish(Finish::as_is()).await.unwrap_err();

@@ -1,5 +1,6 @@
 //! Receives one file over any number of connections, which may come at any time.
 
+mod job;
 mod order;
 mod pipe;
 mod pump;
@@ -9,17 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use gridftp_dsi::Error as StorageError;
 use mode_e::GatherError;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
+pub(crate) use job::{Job, Payload, Way};
 pub use order::Consumer;
 pub(crate) use order::{InOrder, TextInto};
-use pipe::here;
-pub(crate) use pipe::{Drain, may_block};
-pub(crate) use pump::Job;
 use pump::{End, Pump};
 
 use crate::conn::Conn;
@@ -39,14 +37,14 @@ pub(crate) async fn plain<W, F>(
     options: &Options,
 ) -> Result<()>
 where
-    W: Fn(u64, Bytes) -> F,
+    W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
     let mut pump = Pump::plain(conn, start);
-    let seen = Seen::new(job.direct);
+    let seen = Seen::new(job.is_direct());
     let (watch, moved) = (job.watch, &seen);
     let work = poll_fn(|cx| {
-        let done = here(pump.may_block(), || pump.poll(cx, &mut job));
+        let done = pump.poll(cx, &mut job);
         seen.note(job.read, pump.is_writing());
         done
     });
@@ -69,7 +67,7 @@ pub(crate) async fn extended<W, F>(
     options: &Options,
 ) -> Result<Vec<Conn>>
 where
-    W: Fn(u64, Bytes) -> F,
+    W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
     let watch = job.watch;
@@ -83,7 +81,7 @@ where
         pumps.add(conn, reused, &job)?;
     }
     let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
-    let seen = Seen::new(job.direct);
+    let seen = Seen::new(job.is_direct());
     // Over all steps, so that those who come and go without a word keep nothing alive.
     let (mut alone, mut busy) = (Stall::new(options.open_within), Stall::new(options.stall));
     let mut late = None;
@@ -109,7 +107,7 @@ where
             tokio::select! {
                 biased;
                 done = poll_fn(|cx| {
-                    let done = here(pumps.may_block(), || pumps.poll(cx, &mut job, lonely));
+                    let done = pumps.poll(cx, &mut job, lonely);
                     seen.note(job.read, pumps.is_writing());
                     done
                 }) => done.map(|whole| if whole { Step::Complete } else { Step::Lonely }),
@@ -236,10 +234,6 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         self.active.iter().any(Pump::is_writing)
     }
 
-    fn may_block(&self) -> bool {
-        self.active.iter().any(Pump::may_block)
-    }
-
     /// Moves bytes on every connection; `Ready` says whether all has come, or else that no
     /// connection is left to bring it, unless that is `known`.
     fn poll<W>(
@@ -249,7 +243,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         known: bool,
     ) -> Poll<Result<bool>>
     where
-        W: Fn(u64, Bytes) -> F,
+        W: Fn(u64, Payload) -> F,
     {
         let mut at = 0;
         self.turn = self.turn.wrapping_add(1);

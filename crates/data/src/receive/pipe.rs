@@ -1,10 +1,9 @@
 //! `Pipe`: carries bytes from a connection to a file inside the kernel, so that they are copied once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use gridftp_dsi::Error as StorageError;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Payload that has to be on its way before a pipe pays, in bytes.
 pub(crate) const WORTH: u64 = 256 << 10;
@@ -14,14 +13,11 @@ pub(crate) const WORTH: u64 = 256 << 10;
 pub(crate) const SIZE: usize = 1 << 20;
 const LEAST: usize = 256 << 10;
 
-/// Where a pipe's bytes go: writes so many of them at a wire offset, and blocks meanwhile.
-pub(crate) type Drain<'a> =
-    &'a (dyn Fn(BorrowedFd<'_>, u64, usize) -> Result<(), StorageError> + Sync);
-
 /// A pipe that is empty between two uses.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    from: OwnedFd,
+    /// Shared with the write that empties it, which may outlive the transfer.
+    from: Arc<OwnedFd>,
     into: OwnedFd,
 }
 
@@ -29,8 +25,11 @@ impl Pipe {
     /// Makes one; `None` where the kernel gives none that is worth it.
     pub(crate) fn new() -> Option<Self> {
         let (from, into) = pipe_with(PipeFlags::CLOEXEC).ok()?;
-        let size = fcntl_setpipe_size(&into, SIZE).ok()?;
-        (size >= LEAST).then_some(Self { from, into })
+        let size = fcntl_setpipe_size(&into, SIZE).or_else(|_| fcntl_setpipe_size(&into, LEAST));
+        (size.ok()? >= LEAST).then(|| Self {
+            from: Arc::new(from),
+            into,
+        })
     }
 
     /// The end that a connection fills.
@@ -39,22 +38,7 @@ impl Pipe {
     }
 
     /// The end that a file empties.
-    pub(crate) fn from(&self) -> BorrowedFd<'_> {
-        self.from.as_fd()
-    }
-}
-
-/// Whether this thread's work can be handed to another one while it blocks.
-pub(crate) fn may_block() -> bool {
-    Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
-
-/// Runs `work` here, where its bytes are warm; other tasks go on elsewhere when `block` says that
-/// it may take long.
-pub(crate) fn here<T>(block: bool, work: impl FnOnce() -> T) -> T {
-    if block {
-        tokio::task::block_in_place(work)
-    } else {
-        work()
+    pub(crate) fn from(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.from)
     }
 }

@@ -13,27 +13,11 @@ use xio_core::{Block, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::receive::pipe::{self, Drain, Pipe, WORTH};
-use crate::watch::Watch;
+use crate::receive::job::{Job, Payload};
+use crate::receive::pipe::{self, Pipe, WORTH};
 
 /// Reads after which a connection lets the others have their turn.
 const TURN: u32 = 16;
-
-/// What all pumps of one transfer share.
-pub(crate) struct Job<'a, W> {
-    /// Writes bytes at a wire offset.
-    pub(crate) write: W,
-    pub(crate) pool: &'a Pool,
-    pub(crate) watch: &'a Watch,
-    /// Whether a write that is done has left the bytes where they belong; else it has queued them
-    /// for their turn. Then whoever takes them keeps account, and no connection reads ahead: those
-    /// whose turn it is must get the blocks.
-    pub(crate) direct: bool,
-    /// Takes bytes out of a pipe, where the storage can and this thread may block.
-    pub(crate) drain: Option<Drain<'a>>,
-    /// Payload bytes read so far.
-    pub(crate) read: u64,
-}
 
 /// How a connection is cut into pieces that know their place.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +57,7 @@ pub(crate) struct Pump<F> {
     write: Pin<Box<Option<F>>>,
     /// Wire offset and length of the write in flight.
     writing: Option<(u64, u64)>,
-    /// What carries the payload of large blocks to the storage.
+    /// What carries large payload to the storage; empty unless `writing`.
     pipe: Option<Pipe>,
     /// Our place in the queue for blocks, while the pool has none.
     queue: Option<Pin<Box<dyn Future<Output = Block> + Send>>>,
@@ -131,11 +115,6 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         self.writing.is_some()
     }
 
-    /// Whether it may block when it is polled.
-    pub(crate) fn may_block(&self) -> bool {
-        self.pipe.is_some()
-    }
-
     /// Moves bytes until there are none, or the connection's part is over and all of it is written.
     pub(crate) fn poll<W>(
         &mut self,
@@ -143,7 +122,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         job: &mut Job<'_, W>,
     ) -> Poll<Result<End>>
     where
-        W: Fn(u64, Bytes) -> F,
+        W: Fn(u64, Payload) -> F,
     {
         let mut reads = 0;
         loop {
@@ -152,7 +131,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             let read = match self.end {
                 Some(end) if idle && self.block.is_none() => return Poll::Ready(Ok(end)),
                 Some(_) => Read::Full,
-                None if !idle && !job.direct => Read::Full,
+                None if !idle && !job.is_direct() => Read::Full,
                 None => self.read(cx, job)?,
             };
             match read {
@@ -185,7 +164,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         self.write.set(None);
         self.writing = None;
         done.map_err(|error| Error::storage("receive", error))?;
-        if job.direct {
+        if job.is_direct() {
             job.watch.arrived().record(offset, len)?;
         }
         job.watch.moved(len);
@@ -194,18 +173,20 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
 
     fn start_write<W>(&mut self, job: &Job<'_, W>)
     where
-        W: Fn(u64, Bytes) -> F,
+        W: Fn(u64, Payload) -> F,
     {
-        let Some(block) = self.block.take() else {
-            return;
-        };
-        self.writing = Some((self.at, block.len() as u64));
-        self.write
-            .set(Some((job.write)(self.at, Bytes::from(block))));
+        if let Some(block) = self.block.take() {
+            self.writing = Some((self.at, block.len() as u64));
+            let payload = Payload::Block(Bytes::from(block));
+            self.write.set(Some((job.write)(self.at, payload)));
+        }
     }
 
     /// Reads once, as much as belongs together.
-    fn read<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<Read> {
+    fn read<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<Read>
+    where
+        W: Fn(u64, Payload) -> F,
+    {
         let (offset, len) = match self.framing {
             Framing::Plain(next) => (next, u64::MAX - next),
             Framing::Extended => {
@@ -228,20 +209,24 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 }
             }
         };
-        match job.drain {
-            Some(drain) if self.is_large(offset, len) => self.splice(cx, job, drain, offset, len),
-            _ => self.read_payload(cx, job, offset, len),
+        if self.is_large(job, offset, len) {
+            self.splice(cx, job, offset, len)
+        } else {
+            self.read_payload(cx, job, offset, len)
         }
     }
 
     /// Whether so much payload is on its way that a pipe pays. How much a connection without blocks
     /// brings is not known: enough for a pipe when it filled a block.
-    fn is_large(&mut self, offset: u64, len: u64) -> bool {
-        if self.block.is_some() || !self.conn.stream.is_splice() {
+    fn is_large<W>(&mut self, job: &mut Job<'_, W>, offset: u64, len: u64) -> bool {
+        if self.block.is_some() {
             return false;
         }
         if self.pipe.is_some() {
             return true;
+        }
+        if job.pipes == 0 || !self.conn.stream.is_splice() {
+            return false;
         }
         let worth = match self.framing {
             Framing::Plain(_) => offset.saturating_sub(self.start) >= WORTH,
@@ -249,6 +234,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         };
         if worth {
             self.pipe = Pipe::new();
+            // Where the kernel refuses one, the next would be refused as well.
+            job.pipes = self.pipe.as_ref().map_or(0, |_| job.pipes - 1);
         }
         self.pipe.is_some()
     }
@@ -258,12 +245,14 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         &mut self,
         cx: &mut Context<'_>,
         job: &mut Job<'_, W>,
-        drain: Drain<'_>,
         offset: u64,
         len: u64,
-    ) -> Result<Read> {
-        let Some(pipe) = &self.pipe else {
-            return Ok(Read::Wait);
+    ) -> Result<Read>
+    where
+        W: Fn(u64, Payload) -> F,
+    {
+        let Some(pipe) = self.pipe.as_ref().filter(|_| self.writing.is_none()) else {
+            return Ok(Read::Full);
         };
         let want = usize::try_from(len).unwrap_or(usize::MAX).min(pipe::SIZE);
         let stream = Pin::new(&mut self.conn.stream);
@@ -274,13 +263,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             Poll::Ready(Err(error)) => return Err(Error::broken("receive", error)),
         };
         job.read += n as u64;
-        drain(pipe.from(), offset, n).map_err(|error| Error::storage("receive", error))?;
+        self.writing = Some((offset, n as u64));
+        let payload = Payload::Pipe(pipe.from(), n);
+        self.write.set(Some((job.write)(offset, payload)));
         match &mut self.framing {
             Framing::Plain(next) => *next += n as u64,
             Framing::Extended => self.conn.deframer.moved(n as u64),
         }
-        job.watch.arrived().record(offset, n as u64)?;
-        job.watch.moved(n as u64);
         Ok(Read::Some)
     }
 

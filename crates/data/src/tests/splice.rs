@@ -1,10 +1,15 @@
 //! Large payload goes through a pipe where storage takes one, and arrives the same.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mode_e::Header;
+use tokio::io::AsyncWriteExt as _;
+
 use super::*;
-use crate::ErrorKind;
+use crate::{ErrorKind, Wait};
 
 /// A file that takes pipes, up to a size.
 struct Piped {
@@ -12,6 +17,10 @@ struct Piped {
     full_at: u64,
     /// Bytes that came by pipe.
     piped: AtomicU64,
+    /// Times each pipe lets others run first.
+    slow: u32,
+    /// Never ends with a pipe.
+    hangs: bool,
 }
 
 impl Piped {
@@ -20,6 +29,8 @@ impl Piped {
             file: tempfile::tempfile().unwrap(),
             full_at: u64::MAX,
             piped: AtomicU64::new(0),
+            slow: 0,
+            hangs: false,
         }
     }
 
@@ -55,16 +66,24 @@ impl Sink for Piped {
         true
     }
 
-    fn take_pipe(
+    async fn take_pipe(
         &self,
-        pipe: BorrowedFd<'_>,
+        pipe: Arc<OwnedFd>,
         mut offset: u64,
         len: usize,
     ) -> Result<(), StorageError> {
+        for _ in 0..self.slow {
+            tokio::task::yield_now().await;
+        }
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        let waiting = rustix::io::ioctl_fionread(&pipe).unwrap();
+        assert_eq!(waiting, len as u64, "the pipe holds something else");
         let mut data = vec![0; len];
         let mut got = 0;
         while got < len {
-            got += rustix::io::read(pipe, &mut data[got..]).unwrap();
+            got += rustix::io::read(&pipe, &mut data[got..]).unwrap();
         }
         self.put(offset, &data)?;
         offset += len as u64;
@@ -84,13 +103,18 @@ const SIZE: usize = 9_000_001;
 async fn both_modes_bring_large_files_through_pipes() {
     let content = bytes(SIZE);
     let source = Disk::new(&content);
-    for (mode, streams, base) in [
-        (Mode::Stream, 1, 0),
-        (Mode::Extended, 1, 0),
-        (Mode::Extended, 4, 12_345),
+    for (mode, streams, base, slow) in [
+        (Mode::Stream, 1, 0, 0),
+        (Mode::Extended, 1, 0, 0),
+        (Mode::Extended, 4, 12_345, 0),
+        (Mode::Stream, 1, 0, 3),
+        (Mode::Extended, 4, 0, 3),
     ] {
         let (mut from, mut to) = pair().await;
-        let sink = Piped::new();
+        let sink = Piped {
+            slow,
+            ..Piped::new()
+        };
         let plan = whole(mode, SIZE as u64).parallelism(streams);
         let taken = incoming(mode).base(base);
         let (sending, receiving) = (Watch::new(), Watch::new());
@@ -135,8 +159,50 @@ async fn storage_that_is_full_in_mid_pipe_is_to_blame_and_claims_nothing_more() 
     }
 }
 
+/// A receiving channel, and what sends it a block of `announced` bytes of which `content` comes.
+async fn cut_block(announced: u64, content: &[u8]) -> (DataChannel, TcpStream) {
+    let (to, mut streams) = bare(1).await;
+    let mut stream = streams.pop().unwrap();
+    let header = Header::data(0, announced).to_bytes();
+    stream.write_all(&header).await.unwrap();
+    stream.write_all(content).await.unwrap();
+    (to, stream)
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_hangs_in_mid_pipe_is_told_and_nothing_is_claimed() {
+    let (mut to, _open) = cut_block(1 << 20, &bytes(10_000)).await;
+    let sink = Piped {
+        hangs: true,
+        ..Piped::new()
+    };
+    let (plan, watch) = (incoming(Mode::Extended), Watch::new());
+    let receiving = to.receive(&sink, &plan, &watch);
+    let ended = tokio::time::timeout(Duration::from_secs(3600), receiving).await;
+    let error = ended.expect("no deadline holds").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout(Wait::Storage), "{error}");
+    assert!(watch.received().is_empty() && watch.bytes() == 0);
+}
+
 #[tokio::test]
-async fn a_runtime_of_one_thread_does_without() {
+async fn a_peer_that_ends_in_mid_payload_leaves_what_came_and_no_whole_file() {
+    let content = bytes(10_000);
+    let (mut to, mut stream) = cut_block(1 << 20, &content).await;
+    stream.shutdown().await.unwrap();
+    let sink = Piped {
+        slow: 1,
+        ..Piped::new()
+    };
+    let (plan, watch) = (incoming(Mode::Extended), Watch::new());
+    let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::Storage, "{error}");
+    let got = usize::try_from(watch.received().total()).unwrap();
+    assert!(got > 0 && watch.bytes() == got as u64);
+    assert!(sink.content()[..got] == content[..got]);
+}
+
+#[tokio::test]
+async fn one_thread_is_enough() {
     let content = bytes(SIZE);
     let (mut from, mut to) = pair().await;
     let (source, sink) = (Memory(content.clone()), Piped::new());
@@ -149,5 +215,5 @@ async fn a_runtime_of_one_thread_does_without() {
     )
     .unwrap();
     assert!(sink.content() == content);
-    assert_eq!(sink.piped.load(Ordering::Relaxed), 0);
+    assert!(sink.piped.load(Ordering::Relaxed) > SIZE as u64 / 2);
 }
