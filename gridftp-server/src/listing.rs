@@ -12,8 +12,11 @@ use gridftp_dsi::{Dsi, DsiPath, Error, ErrorKind, Kind, Listing, Result, Stat, U
 use crate::glob;
 use crate::owners::Owners;
 
-/// Bytes of directory paths that a recursive listing may hold back; beyond it the listing fails.
+/// Bytes that a recursive listing may remember of directories; beyond it the listing fails.
 const BACKLOG: usize = 16 << 20;
+
+/// What a directory seen takes of that, roughly.
+const SEEN: usize = 32;
 
 /// A listing being produced.
 pub(crate) struct Lister<'a, D: Dsi> {
@@ -227,10 +230,12 @@ impl<'a, D: Dsi> Lister<'a, D> {
                     prefix: entry.name.clone(),
                 };
                 self.backlog_bytes += pending.cost();
-                if self.backlog_bytes > BACKLOG {
-                    return Err(Error::new(ErrorKind::TooLarge, "list").at(&open.path).because(
-                        "too many directories beside each other for a recursive listing, list them one by one",
-                    ));
+                if self.backlog_bytes + self.seen.len() * SEEN > BACKLOG {
+                    return Err(Error::new(ErrorKind::TooLarge, "list")
+                        .at(&open.path)
+                        .because(
+                            "too many directories for one recursive listing, list them one by one",
+                        ));
                 }
                 self.backlog.push(pending);
             }

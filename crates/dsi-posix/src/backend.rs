@@ -217,9 +217,15 @@ impl Dsi for Posix {
         .await
     }
 
+    /// Removes entry by entry on another thread.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work at its next entry; what is removed is removed.
     async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Pace::Long, "remove tree", path, |root, path| {
-            remove::tree(root, path)
+        let stop = Arc::new(AtomicBool::new(false));
+        let _guard = StopOnDrop(Arc::clone(&stop));
+        self.change(user, Pace::Long, "remove tree", path, move |root, path| {
+            remove::tree(root, path, &stop)
         })
         .await
     }

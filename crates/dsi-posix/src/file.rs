@@ -171,11 +171,15 @@ impl Source for FileSource {
         }
     }
 
-    // One look at an inode in memory: not worth a hop.
     async fn unchanged(&self) -> Result<()> {
+        let inner = Arc::clone(&self.0);
+        // On a network file system even this may have to wait for the other end.
+        let now = hop(Pace::Brief, "look again at", move || {
+            rustix::fs::fstat(&inner.file)
+                .map_err(|errno| Fault::from(errno).of("look again at", &inner.path))
+        })
+        .await?;
         let inner = &self.0;
-        let now =
-            rustix::fs::fstat(&inner.file).map_err(|errno| self.error("look again at", errno))?;
         let what = if u64::try_from(now.st_size).unwrap_or(0) != inner.size {
             "its size is another than when it was opened"
         } else if modified(&now) != inner.modified {

@@ -1,6 +1,7 @@
 //! Removes trees without following a link, with few descriptors, and partials that nobody continues.
 
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridftp_dsi::{DsiPath, ErrorKind};
@@ -35,12 +36,12 @@ struct Level {
     waiting: Vec<CString>,
 }
 
-/// Removes `path` and all below it.
+/// Removes `path` and all below it, until `stop` is raised.
 ///
 /// Only the directory being emptied is open, whatever the depth. The way back up is `..`, and is
 /// taken only if it leads to the directory we came from: a tree that someone moves meanwhile makes
 /// the removal fail, never go astray.
-pub(crate) fn tree(root: &Root, path: &DsiPath) -> Outcome<()> {
+pub(crate) fn tree(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<()> {
     let (parent, name) = root.parent(path)?;
     if names::is_reserved(name) {
         return Err(Errno::NOENT.into());
@@ -57,7 +58,7 @@ pub(crate) fn tree(root: &Root, path: &DsiPath) -> Outcome<()> {
     loop {
         if waiting.is_empty() {
             let room = MAX_WAITING.saturating_sub(known).clamp(1, MAX_LEVEL);
-            waiting = clear(here.as_fd(), room)?;
+            waiting = clear(here.as_fd(), room, stop)?;
             known += waiting.len();
         }
         if let Some(next) = waiting.pop() {
@@ -104,9 +105,12 @@ fn identity(dir: BorrowedFd<'_>) -> Outcome<Identity> {
 }
 
 /// Removes from `dir` what is no directory, and names up to `room` directories that are in it.
-fn clear(dir: BorrowedFd<'_>, room: usize) -> Outcome<Vec<CString>> {
+fn clear(dir: BorrowedFd<'_>, room: usize, stop: &AtomicBool) -> Outcome<Vec<CString>> {
     let mut inner = Vec::new();
     for entry in Dir::read_from(dir)? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Errno::CANCELED.into());
+        }
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
@@ -229,4 +233,23 @@ fn expire_in(dir: &OwnedFd, path: &[u8], before: (i64, u32), pending: &mut Vec<V
         }
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_that_nobody_waits_for_stops() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("tree/inner")).unwrap();
+        std::fs::write(dir.path().join("tree/file"), "x").unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let path = DsiPath::new(b"/tree").unwrap();
+        let stopped = tree(&root, &path, &AtomicBool::new(true));
+        assert!(matches!(stopped, Err(Fault::Os(Errno::CANCELED))));
+        assert!(dir.path().join("tree/file").exists());
+        tree(&root, &path, &AtomicBool::new(false)).unwrap();
+        assert!(!dir.path().join("tree").exists());
+    }
 }

@@ -42,6 +42,8 @@ struct Inner {
     /// Whether the medium lost bytes: the kernel tells so once, and the next sync succeeds.
     lost: AtomicBool,
     first: Mutex<First>,
+    /// Held while a record is written.
+    recording: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -179,6 +181,7 @@ impl FileSink {
                 closed,
                 lost,
                 first,
+                recording: Mutex::new(()),
             }),
             held,
         }
@@ -333,6 +336,8 @@ impl Inner {
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         let _open = self.enter()?;
+        // One whose future was dropped may still be at work, and both would write the same record.
+        let _turn = self.recording.lock();
         self.catch_up()?;
         if durable
             && !matches!(self.way, Way::InOrder(..))

@@ -80,10 +80,15 @@ impl Onlooker {
                         biased;
                         saved = &mut saving => { self.received(saved, new).await; None }
                         result = &mut work => {
-                            let saved = saving.await;
+                            let saved = tokio::select! {
+                                biased;
+                                saved = saving => saved,
+                                _ = &mut self.cancel => return Err(Error::Aborted),
+                            };
                             self.received(saved, new).await;
                             Some(result)
                         }
+                        _ = &mut self.cancel => return Err(Error::Aborted),
                     };
                     if let Some(result) = ended {
                         return result.map_err(Into::into);
@@ -118,7 +123,7 @@ impl Onlooker {
         self.cancel.try_recv().is_ok()
     }
 
-    /// Runs `work` without telling anybody of it.
+    /// Runs `work` without telling anybody of it, as long as the session does not cancel.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -31,7 +31,7 @@ pub(crate) async fn retrieve<D: Dsi>(
     watch: &Watch,
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
-    let source = dsi.read(user, path).await?;
+    let source = onlooker.run_quietly(dsi.read(user, path)).await?;
     let size = source.size();
     let (base, length) = match region {
         None => (0, size),
@@ -82,7 +82,9 @@ pub(crate) async fn list<D: Dsi>(
     watch: &Watch,
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
-    let mut lister = Lister::open(dsi, user, owners, path, form).await?;
+    let mut lister = onlooker
+        .run_quietly(Lister::open(dsi, user, owners, path, form))
+        .await?;
     side.settle(Buffers::from(how))?;
     // The lines end in CRLF already, so TYPE A has nothing to change in them.
     let plan = SendPlan::new(how.mode, ftp_wire::command::Type::Image, RangeSet::new())

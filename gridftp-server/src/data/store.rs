@@ -11,10 +11,17 @@ use gridftp_dsi::{
 };
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::marks::Onlooker;
 use super::{Buffers, DataSide};
 use crate::error::{Error, Forbidden};
+
+/// Longest wait for a failed upload to be recorded before the client hears of the failure; the
+/// storage goes on with it.
+const KEEPING: Duration = Duration::from_secs(60);
 
 /// What is to be stored, and how this server stores.
 #[derive(Debug)]
@@ -49,7 +56,7 @@ pub(crate) async fn store<D: Dsi>(
     watch: &Watch,
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
-    let opened = match store.open(dsi, user).await {
+    let opened = match onlooker.run_quietly(store.open(dsi, user)).await {
         Ok(opened) => side.settle(Buffers::from(how)).map(|()| opened),
         Err(error) => Err(error),
     };
@@ -70,7 +77,8 @@ pub(crate) async fn store<D: Dsi>(
                 .await
         }
         Err(error) => {
-            if store.eager {
+            // What was aborted loses its data connections anyway.
+            if store.eager && !matches!(error, Error::Aborted) {
                 let plan = ReceivePlan::new(how.mode, how.ty);
                 let unseen = Watch::new();
                 onlooker
@@ -233,8 +241,14 @@ impl Store<'_> {
             return;
         }
         let here = here.shift_up(base).unwrap_or_default();
-        if let Err(error) = sink.checkpoint(&here, self.durable).await {
-            tracing::warn!(path = %self.path, %error, "what came of a failed upload could not be kept");
+        match timeout(KEEPING, sink.checkpoint(&here, self.durable)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(path = %self.path, %error, "what came of a failed upload could not be kept");
+            }
+            Err(_) => {
+                tracing::warn!(path = %self.path, "the storage takes long to keep what came of a failed upload");
+            }
         }
     }
 }
@@ -345,12 +359,7 @@ mod tests {
             true
         }
 
-        async fn take_pipe(
-            &self,
-            pipe: Arc<OwnedFd>,
-            _: u64,
-            _: usize,
-        ) -> gridftp_dsi::Result<()> {
+        async fn take_pipe(&self, pipe: Arc<OwnedFd>, _: u64, _: usize) -> gridftp_dsi::Result<()> {
             let mut some = [0; 1000];
             rustix::io::read(pipe, &mut some).unwrap();
             Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
@@ -386,5 +395,46 @@ mod tests {
         assert!(sink.checkpoint(&RangeSet::new(), false).await.is_err());
         let failed = sink.finish(Finish::as_is()).await.unwrap_err();
         assert_eq!(failed.kind(), ErrorKind::NoSpace);
+    }
+
+    /// Takes bytes and never records them.
+    struct Endless;
+
+    impl Sink for Endless {
+        async fn write_at(&self, _: u64, _: Bytes) -> gridftp_dsi::Result<()> {
+            Ok(())
+        }
+
+        async fn checkpoint(&self, _: &RangeSet, _: bool) -> gridftp_dsi::Result<()> {
+            std::future::pending().await
+        }
+
+        fn held(&self) -> RangeSet {
+            RangeSet::new()
+        }
+
+        async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
+            panic!("what failed is not finished")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_although_the_disk_does_not_answer() {
+        let path = DsiPath::new(b"/f").unwrap();
+        let store = Store {
+            path: &path,
+            into: Placement::Whole,
+            held: RangeSet::up_to(10),
+            size: None,
+            modified: None,
+            checksum: None,
+            eager: false,
+            in_place: false,
+            durable: true,
+        };
+        let watch = Watch::new();
+        let keeping = store.keep(&Endless, 0, &watch);
+        let told = timeout(Duration::from_secs(3600), keeping).await;
+        assert!(told.is_ok(), "no deadline holds");
     }
 }

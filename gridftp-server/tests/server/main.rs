@@ -14,5 +14,6 @@ mod mode_e;
 mod narrowed;
 mod process;
 mod restart;
+mod stuck;
 mod support;
 mod tree;

@@ -25,7 +25,7 @@ use self::login::Faults;
 use self::out::{Cx, Out};
 use self::queue::{Queue, Queued};
 pub use self::settings::{Limits, Settings};
-use self::state::{Activity, Job, State, Trigger};
+use self::state::{Activity, State, Trigger};
 use crate::error::PeerMisbehaved;
 use crate::types::{Action, Event, Outcome, Ticket};
 
@@ -416,9 +416,9 @@ fn abort(activity: &mut Activity, out: &mut Out) {
         Activity::Working {
             ticket,
             aborting,
-            job: Job::Names(names::NameJob::Checksum) | Job::DelayedListen(..),
-        }
-        | Activity::Opening {
+            job,
+        } if job.can_stop() => (*ticket, aborting),
+        Activity::Opening {
             ticket, aborting, ..
         }
         | Activity::Moving {

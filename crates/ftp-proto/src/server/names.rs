@@ -23,6 +23,8 @@ pub(super) enum NameJob {
     Made(FtpPath),
     /// 250 and no more.
     Plain,
+    /// `SITE RDEL`: the same, after any time.
+    Tree,
     /// `RNFR`: what is to be renamed.
     From(FtpPath),
     Size,
@@ -34,6 +36,14 @@ pub(super) enum NameJob {
     /// `MLSC`: the path as requested.
     Contents(FtpPath),
     Checksum,
+}
+
+impl NameJob {
+    /// Says whether an abort stops it: what only looks, and what goes on step by step. A single change
+    /// is over sooner than anybody could be told that it did not happen.
+    pub(super) const fn can_stop(&self) -> bool {
+        !matches!(self, Self::Made(_) | Self::Plain)
+    }
 }
 
 impl LoggedIn {
@@ -126,7 +136,7 @@ impl LoggedIn {
                 if place.shown.as_bytes() == b"/" {
                     return cx.out.say::<550>("The root cannot be removed.");
                 }
-                self.work(Names::RemoveTree(place.real), NameJob::Plain, cx);
+                self.work(Names::RemoveTree(place.real), NameJob::Tree, cx);
             }
             Site::Symlink(target, link) => {
                 if self.may_link(cx) {
@@ -282,7 +292,7 @@ impl LoggedIn {
                 text.extend_from_slice(b" created successfully.");
                 cx.out.say::<257>(text);
             }
-            (NameJob::Plain, Outcome::Done) => cx.out.say::<250>("OK."),
+            (NameJob::Plain | NameJob::Tree, Outcome::Done) => cx.out.say::<250>("OK."),
             (NameJob::Size, Outcome::Stat(entry)) => cx.out.say::<213>(entry.size.to_string()),
             (NameJob::Modified, Outcome::Stat(entry)) => {
                 // Whole seconds, as every client of MDTM expects them (RFC 3659 §3.1 allows both).

@@ -70,6 +70,17 @@ pub(super) enum Job {
     Connect,
 }
 
+impl Job {
+    /// Says whether an abort stops it.
+    pub(super) const fn can_stop(&self) -> bool {
+        match self {
+            Self::Names(job) => job.can_stop(),
+            Self::DelayedListen(..) => true,
+            Self::Listen(_) | Self::Connect => false,
+        }
+    }
+}
+
 /// Which command asked for a listener, for the form of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PassiveForm {

@@ -480,3 +480,30 @@ fn checksums_report_and_can_be_aborted() {
         "426 Command aborted.\r\n226 Abort successful\r\n"
     );
 }
+
+#[test]
+fn what_looks_or_goes_step_by_step_can_be_aborted_and_a_change_cannot() {
+    for (line, stops) in [
+        ("STAT d", true),
+        ("MLSC d", true),
+        ("SIZE f", true),
+        ("SITE RDEL d", true),
+        ("DELE f", false),
+        ("MKD d", false),
+    ] {
+        let mut rig = Rig::logged_in();
+        rig.line(line);
+        let (ticket, _) = rig.action();
+        rig.take();
+        rig.line("ABOR");
+        let asked = rig.wanted.pop_front().map(|(_, action)| action);
+        assert_eq!(asked, stops.then_some(Action::Abort(ticket)), "{line}");
+        if stops {
+            rig.input(Input::Done(ticket, refused::<426>("x")));
+            assert_eq!(
+                rig.take(),
+                "426 Command aborted.\r\n226 Abort successful\r\n"
+            );
+        }
+    }
+}
