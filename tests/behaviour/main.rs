@@ -72,6 +72,42 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         &["tcp", "fault"],
         Bottom::Plain,
     ),
+    ("tcp,compress", &["tcp", "compress"], Bottom::Plain),
+    (
+        "tcp,compress:codec=zlib;level=1;block=4K;threads=3",
+        &["tcp", "compress"],
+        Bottom::Plain,
+    ),
+    (
+        "tcp,compress:codec=lzo",
+        &["tcp", "compress"],
+        Bottom::Plain,
+    ),
+    (
+        "tcp,compress:codec=lz4;block=256;smallest=0;gain=0",
+        &["tcp", "compress"],
+        Bottom::Plain,
+    ),
+    (
+        "tcp,compress:codec=stored;block=1M",
+        &["tcp", "compress"],
+        Bottom::Plain,
+    ),
+    (
+        "tcp,compress:strategy=auto;threads=2",
+        &["tcp", "compress"],
+        Bottom::Plain,
+    ),
+    (
+        "mem:chunk=3000;seed=5,fault:short=1;pending=40;seed=6,compress:codec=zstd;level=9;threads=4,count",
+        &["mem", "fault", "compress", "count"],
+        Bottom::Plain,
+    ),
+    (
+        "mem:chunk=70;seed=7;capacity=100,compress:codec=stored;block=5000,compress:block=300",
+        &["mem", "compress", "compress"],
+        Bottom::Plain,
+    ),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
     (

@@ -11,6 +11,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 
+use xio_compress::{Compress, CompressHandle};
 use xio_core::{
     Block, BoxDatagram, BoxIncoming, BoxListener, BoxStream, DynBind, DynLayer, DynStack, Error,
     Info, Passive, Plan, Pool, Registry, Stack, Stream, Tap, Target, Transport,
@@ -39,6 +40,7 @@ fn values_travel_between_threads() {
     is_plain::<Pool>();
     is_plain::<Counts>();
     is_plain::<Tcp>();
+    is_plain::<Compress>();
     is_shared::<Block>();
     is_error::<Error>();
     is_send::<BoxStream>();
@@ -59,6 +61,8 @@ fn a_boxed_stream_is_a_stream_and_a_stack_a_transport() {
     is_passive::<Tcp>();
     is_passive::<DynStack>();
     is_passive::<Stack<Stack<Tcp, Count>, Log>>();
+    is_stream::<CompressHandle<BoxStream>>();
+    is_passive::<Stack<Stack<Tcp, Compress>, Count>>();
     is_passive::<Timeout<Stack<DynStack, Count>>>();
     is_passive::<Stack<Timeout<Tcp>, Count>>();
 }

@@ -9,6 +9,8 @@ use xio_core::Registry;
 pub fn registry() -> Registry {
     #[allow(unused_mut, reason = "a build without drivers registers none")]
     let mut registry = Registry::new();
+    #[cfg(feature = "compress")]
+    registry.register(xio_compress::driver());
     #[cfg(feature = "count")]
     registry.register(xio_count::driver());
     #[cfg(feature = "file")]

@@ -1,5 +1,8 @@
 //! Which licences the crates of others may have.
 
+use anyhow::{Context, Result};
+
+use crate::cargo;
 use crate::metadata::Metadata;
 
 /// As in `.deny.toml`, for those who have no cargo-deny.
@@ -22,11 +25,16 @@ const ALLOWED: &[&str] = &[
 /// Crates that end a build for other reasons.
 const BANNED: &[&str] = &["openssl-sys", "native-tls"];
 
+/// Crates of other licences that tests and benches use, and that no program or library has unless asked.
+const ASIDE: &[&str] = &["lzo1x"];
+
 /// Reports every crate that may not be linked.
-pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
+pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
     for package in &metadata.packages {
         let licence = package.license.as_deref().unwrap_or("no licence");
-        if !permitted(licence) {
+        if ASIDE.contains(&package.name.as_str()) {
+            check_aside(&package.name, findings)?;
+        } else if !permitted(licence) {
             findings.push(format!(
                 "{} {}: its licence is {licence}",
                 package.name, package.version
@@ -36,6 +44,30 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
             findings.push(format!("{} {}: banned", package.name, package.version));
         }
     }
+    Ok(())
+}
+
+/// Reports a crate that what cargo builds for users has, dev-dependencies left out as it does then.
+fn check_aside(name: &str, findings: &mut Vec<String>) -> Result<()> {
+    let words = [
+        "tree",
+        "--workspace",
+        "--locked",
+        "--edges",
+        "normal,build",
+        "--invert",
+    ];
+    let output = cargo()
+        .args(words)
+        .arg(name)
+        .output()
+        .context("run cargo tree")?;
+    let users = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() || !users.trim().is_empty() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        findings.push(format!("{name}: ordinary builds have it: {users}{error}"));
+    }
+    Ok(())
 }
 
 /// Returns whether an expression can be met: every part of an AND, any part of an OR.

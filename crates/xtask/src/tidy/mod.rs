@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<()> {
     let mut findings = Vec::new();
     ranks::check(&metadata, &mut findings);
     manifests::check(&metadata, &mut findings)?;
-    licences::check(&metadata, &mut findings);
+    licences::check(&metadata, &mut findings)?;
     files::check(&metadata, &mut findings)?;
     check_map(&metadata, &mut findings)?;
     if findings.is_empty() {

@@ -29,6 +29,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ftp-proto", 2, Pure),
     ("crates/dsi-null", 2, Plugin),
     ("crates/dsi-posix", 2, Plugin),
+    ("drivers/compress", 2, Plugin),
     ("drivers/count", 2, Plugin),
     ("drivers/file", 2, Plugin),
     ("drivers/log", 2, Plugin),

@@ -1,0 +1,125 @@
+//! Compresses what passes through a stack, block by block.
+//!
+//! # What it does
+//!
+//! Collects what is written to blocks, packs each by a codec, and sends it with its lengths and a
+//! checksum ([`frame`] draws the bytes). What moves blocks knows nothing of what packs them: a
+//! [codec](codec::Codec) is one small trait. Every block says what packed it, so a reader needs no
+//! options, and a block that does not shrink travels as it is.
+//!
+//! | Codec | What it is | Levels |
+//! | --- | --- | --- |
+//! | `zstd` | Zstandard: smaller than `zlib`, at several times its speed; the default | -7 to 19, 3 |
+//! | `zlib` | deflate, as the compression driver of Globus XIO has it | 1 to 9, 6 |
+//! | `lz4` | little work for a little less; unpacks at gigabytes a second | none |
+//! | `lzo` | LZO1X, the other codec of that driver; **only in builds with the feature `lzo`** | 1 to 9, 3 |
+//! | `stored` | nothing; measures what the layer itself costs | none |
+//!
+//! The library behind `lzo` is under the **GPL, version 2**. Nothing has it unless asked:
+//! `--features xio-compress/lzo` builds it in, and what is built so falls under that licence as a
+//! whole.
+//!
+//! **Flushing.** Bytes wait until a block is full. A flush sends what there is at once, as a block
+//! of its own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.
+//!
+//! **Reading.** A block is handed out when its checksum agrees, but for stored blocks of 4 KiB and
+//! more: those go straight to the reader's memory, and that they do not agree is said after their
+//! last byte. The end is reported only when every block agreed and the end mark was read.
+//!
+//! **Choosing.** `strategy=auto` watches the link, and chooses the codec for each block: none on a
+//! link that is faster than any codec or on data that does not shrink, the one that moves most
+//! otherwise. It takes a moment of the stream to find out, so it is for transfers, not messages.
+//!
+//! # When not to use it
+//!
+//! Below an encrypting layer: what is encrypted does not shrink; use `tcp,tls,compress`. On secrets
+//! next to text that others choose, over an encrypting layer: lengths then tell about the secret.
+//! On a link that is faster than the codec, unless `strategy=auto` chooses.
+//!
+//! # String form
+//!
+//! `compress`, with any of these, as in `compress:codec=zlib;level=1;threads=4`. They rule what
+//! this end sends.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `block` | most bytes that are packed at once, 256 to 1M | 64K |
+//! | `codec` | `stored`, `zlib`, `lzo`, `zstd`, `lz4`; not with `strategy=auto` | `zstd` |
+//! | `gain` | percent; a block that shrinks by less travels as it is | 1 |
+//! | `level` | how hard to try; not with `strategy=auto` | the codec's own |
+//! | `smallest` | bytes; a smaller block travels as it is | 64 |
+//! | `strategy` | `fixed`, or `auto` to choose the codec while data flow | `fixed` |
+//! | `threads` | blocks of one stream that are worked on at once, 1 to 64 | 1 |
+//!
+//! # Cost
+//!
+//! A processor's time as the codec needs it: 64 KiB of a program take about 1.3 ms with `zlib`, 0.4
+//! with `zstd`, 0.1 with `lz4`. Work of more than 2 ms, and with `threads` above 1 all work
+//! worth a thread, is done on the runtime's threads for blocking work. Wire: up to 11 bytes a
+//! block, 8 and 5 a stream. Memory: while bytes are on their way, four blocks for each thread and
+//! direction at most; none while a stream is idle or flushed. Tables are shared by all streams.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_compress::{Compress, Compression};
+//! use xio_core::{Incoming, Listener, Passive, Stream, Transport};
+//! use xio_testkit::Mem;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stack = Mem::new().push(Compress::new("codec=zlib;level=9".parse()?)?);
+//! let at = "somewhere:1".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let mut near = stack.connect(&at).await?;
+//! let mut far = listener.accept().await?.open().await?;
+//!
+//! near.write_all(&[b'a'; 100_000]).await?;
+//! near.shutdown().await?;
+//! let mut arrived = Vec::new();
+//! far.read_to_end(&mut arrived).await?;
+//! assert_eq!(arrived, [b'a'; 100_000]);
+//!
+//! let info = near.info();
+//! let moved = info.get::<Compression>().expect("the layer says what it moved");
+//! assert!(moved.written == 100_000 && moved.sent < 500);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod auto;
+pub mod codec;
+pub mod frame;
+mod options;
+mod outgoing;
+mod parallel;
+mod read;
+mod shop;
+mod stream;
+mod write;
+
+use xio_core::{Driver, DynLayer};
+
+pub use codec::Algorithm;
+pub use options::{CompressOptions, Strategy};
+pub use stream::{Compress, CompressHandle, Compression};
+
+const LAYER: &str = "compress";
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        LAYER,
+        "compresses what passes, block by block",
+        options::OPTIONS,
+        |entry| {
+            Ok(DynLayer::new(Compress::new(CompressOptions::from_entry(
+                entry,
+            )?)?))
+        },
+    )
+}

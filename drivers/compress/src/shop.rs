@@ -1,0 +1,214 @@
+//! `Shop`: the codecs that all streams of a layer share, so that a stream which waits holds no tables.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::codec::{self, Algorithm, Codec, Corrupt, room_for};
+use crate::frame::{BadFrame, Head, Header};
+use crate::options::Rules;
+
+/// Sets of codecs that are kept when nobody uses them; more are made and thrown away.
+const KEPT: usize = 16;
+
+/// An algorithm at a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) level: i32,
+}
+
+impl Choice {
+    pub(crate) const STORED: Self = Self {
+        algorithm: Algorithm::Stored,
+        level: 0,
+    };
+
+    /// About how long it takes to pack `len` bytes, so that long work can be done elsewhere.
+    pub(crate) fn time(self, len: usize) -> Duration {
+        let nanoseconds_a_byte = match (self.algorithm, self.level) {
+            (Algorithm::Stored, _) => 0,
+            (Algorithm::Lz4, _) => 2,
+            (Algorithm::Lzo, ..=4) => 3,
+            (Algorithm::Lzo, _) => 40,
+            (Algorithm::Zlib, ..=3) => 10,
+            (Algorithm::Zlib, ..=6) => 25,
+            (Algorithm::Zlib, _) => 50,
+            (Algorithm::Zstd, ..=3) => 6,
+            (Algorithm::Zstd, ..=9) => 25,
+            (Algorithm::Zstd, _) => 200,
+        };
+        Duration::from_nanos(nanoseconds_a_byte * len as u64)
+    }
+}
+
+/// About how long it takes to unpack to `len` bytes.
+pub(crate) fn unpacking_time(algorithm: Algorithm, len: usize) -> Duration {
+    let nanoseconds_a_byte = match algorithm {
+        Algorithm::Stored => 0,
+        Algorithm::Lz4 => 1,
+        Algorithm::Zlib | Algorithm::Lzo | Algorithm::Zstd => 2,
+    };
+    Duration::from_nanos(nanoseconds_a_byte * len as u64)
+}
+
+/// A codec and how it was made.
+struct Tool {
+    choice: Choice,
+    codec: Box<dyn Codec>,
+}
+
+/// The codecs of one worker, made when they are first needed.
+#[derive(Default)]
+struct Bench(Vec<Tool>);
+
+impl Bench {
+    fn codec(&mut self, choice: Choice) -> &mut dyn Codec {
+        let at = self
+            .0
+            .iter()
+            .position(|tool| tool.choice == choice)
+            .unwrap_or_else(|| {
+                let codec = codec::make(choice.algorithm, choice.level);
+                self.0.push(Tool { choice, codec });
+                self.0.len() - 1
+            });
+        &mut *self
+            .0
+            .get_mut(at)
+            .expect("found or pushed just above")
+            .codec
+    }
+}
+
+/// Where workers get their codecs. Clones share the stock.
+#[derive(Clone, Default)]
+pub(crate) struct Shop(Arc<Mutex<Vec<Bench>>>);
+
+impl fmt::Debug for Shop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("shop")
+    }
+}
+
+/// A block that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    pub(crate) head: Head,
+    /// What follows the head: `payload_len` bytes.
+    pub(crate) payload: Vec<u8>,
+    pub(crate) payload_len: usize,
+    /// The memory of the block, where it is not the payload.
+    pub(crate) spare: Vec<u8>,
+    pub(crate) outcome: Outcome,
+}
+
+/// What packing a block brought and cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) choice: Choice,
+    pub(crate) original: usize,
+    /// What it came to, though it be sent as it is.
+    pub(crate) packed: usize,
+    pub(crate) time: Duration,
+}
+
+impl Shop {
+    fn stock(&self) -> MutexGuard<'_, Vec<Bench>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, choice: Choice, work: impl FnOnce(&mut dyn Codec) -> T) -> T {
+        let mut bench = self.stock().pop().unwrap_or_default();
+        let done = work(bench.codec(choice));
+        let mut stock = self.stock();
+        if stock.len() < KEPT {
+            stock.push(bench);
+        }
+        done
+    }
+
+    /// Packs a block, and leaves it as it is where the rules or its contents say so.
+    ///
+    /// `room` is memory that may be used.
+    pub(crate) fn pack(
+        &self,
+        choice: Choice,
+        rules: Rules,
+        number: u64,
+        block: Vec<u8>,
+        mut room: Vec<u8>,
+    ) -> Packed {
+        let original = block.len();
+        let mut outcome = Outcome {
+            choice,
+            original,
+            packed: original,
+            time: Duration::ZERO,
+        };
+        if choice.algorithm != Algorithm::Stored && rules.allow(original) {
+            let began = Instant::now();
+            if room.len() < room_for(original) {
+                room.resize(room_for(original), 0);
+            }
+            let packed = self.with(choice, |codec| codec.compress(&block, &mut room));
+            outcome.packed = packed.unwrap_or(original);
+            outcome.time = began.elapsed();
+            if rules.accept(original, outcome.packed) {
+                let head = Head::new(number, choice.algorithm, &block, outcome.packed);
+                return Packed {
+                    head,
+                    payload: room,
+                    payload_len: outcome.packed,
+                    spare: block,
+                    outcome,
+                };
+            }
+        }
+        let head = Head::new(number, Algorithm::Stored, &block, original);
+        Packed {
+            head,
+            payload: block,
+            payload_len: original,
+            spare: room,
+            outcome,
+        }
+    }
+
+    /// Says which share of a sample is left when it is packed quickly.
+    pub(crate) fn sample(&self, choice: Choice, sample: &[u8]) -> f64 {
+        let mut room = vec![0; room_for(sample.len())];
+        let packed = self.with(choice, |codec| codec.compress(sample, &mut room));
+        let share = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+        packed.map_or(1.0, |packed| share(packed) / share(sample.len().max(1)))
+    }
+
+    /// Unpacks block `number` and compares its checksum.
+    pub(crate) fn unpack(
+        &self,
+        header: Header,
+        number: u64,
+        packed: &[u8],
+        mut block: Vec<u8>,
+    ) -> Result<Vec<u8>, BadFrame> {
+        block.resize(header.original, 0);
+        let Header {
+            algorithm,
+            checksum,
+            ..
+        } = header;
+        let choice = Choice {
+            algorithm,
+            level: algorithm.default_level(),
+        };
+        self.with(choice, |codec| codec.decompress(packed, &mut block))
+            .map_err(|Corrupt| BadFrame::Corrupt(algorithm))?;
+        let mut found = header.verify(number);
+        found.add(&block);
+        if found.finish() == checksum {
+            Ok(block)
+        } else {
+            Err(BadFrame::Checksum)
+        }
+    }
+}

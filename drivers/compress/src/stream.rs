@@ -1,0 +1,156 @@
+//! `Compress` and `CompressHandle`: the layer, and an open stream with a writer and a reader.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{Info, Result, Stream, Target, Transform};
+
+use crate::LAYER;
+use crate::auto::Auto;
+use crate::codec::Algorithm;
+use crate::options::{CompressOptions, Strategy};
+use crate::read::Reader;
+use crate::shop::{Choice, Shop};
+use crate::write::{Chooser, Writer};
+
+/// The layer; its streams share the tables of the codecs.
+#[derive(Clone, Default)]
+pub struct Compress {
+    options: CompressOptions,
+    shop: Shop,
+}
+
+impl Compress {
+    /// A layer of these options.
+    ///
+    /// # Errors
+    /// Options that are out of range, that do not go together, or that this build lacks.
+    pub fn new(options: CompressOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self {
+            options,
+            shop: Shop::default(),
+        })
+    }
+
+    fn chooser(&self) -> Chooser {
+        let options = &self.options;
+        if options.strategy == Strategy::Auto {
+            let auto = Auto::new(options.thread_count(), options.rules().most());
+            return Chooser::Auto(Box::new(auto));
+        }
+        let algorithm = options.codec.unwrap_or_default();
+        let level = options.level.unwrap_or_else(|| algorithm.default_level());
+        Chooser::Fixed(Choice { algorithm, level })
+    }
+}
+
+impl fmt::Debug for Compress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Compress {
+    type Handle = CompressHandle<S>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        let options = &self.options;
+        let threads = options.thread_count();
+        let (rules, block) = (options.rules(), options.block_len());
+        Ok(CompressHandle {
+            writer: Writer::new(self.shop.clone(), rules, block, threads, self.chooser()),
+            reader: Reader::new(self.shop.clone(), threads),
+            inner,
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+/// What a stream has moved so far, as [`Info::get`] gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compression {
+    /// Bytes that were written to the stream.
+    pub written: u64,
+    /// Bytes that this made for the layer below, as far as it took them.
+    pub sent: u64,
+    /// Bytes that were read from the stream.
+    pub read: u64,
+    /// Bytes of the layer below that these came in, whole blocks only.
+    pub received: u64,
+    /// What the blocks that are written now are packed with.
+    pub algorithm: Algorithm,
+    /// At which level.
+    pub level: i32,
+}
+
+/// An open stream whose bytes travel compressed.
+#[derive(Debug)]
+pub struct CompressHandle<S> {
+    inner: S,
+    writer: Writer,
+    reader: Reader,
+}
+
+impl<S: Stream> AsyncRead for CompressHandle<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.reader.poll_read(cx, &mut this.inner, buf)
+    }
+}
+
+impl<S: Stream> AsyncWrite for CompressHandle<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.writer.poll_write(cx, &mut this.inner, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.writer.poll_flush(cx, &mut this.inner)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.writer.poll_shutdown(cx, &mut this.inner)
+    }
+}
+
+impl<S: Stream> Stream for CompressHandle<S> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        info.layer(LAYER);
+        let (out, back) = (self.writer.moved(), self.reader.moved());
+        let Choice { algorithm, level } = self.writer.choice();
+        info.insert(Compression {
+            written: out.original,
+            sent: out.wire,
+            read: back.original,
+            received: back.wire,
+            algorithm,
+            level,
+        });
+    }
+}

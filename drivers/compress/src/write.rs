@@ -1,0 +1,430 @@
+//! `Writer`: collects bytes to blocks, has them packed in order, and sends them on.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use tokio::io::AsyncWrite;
+use xio_core::{Error, ErrorKind, Operation};
+
+use crate::LAYER;
+use crate::auto::{Auto, Next};
+use crate::codec::Algorithm;
+use crate::frame::{Head, Preamble};
+use crate::options::Rules;
+use crate::outgoing::{Outgoing, SMALL};
+use crate::parallel::Line;
+use crate::shop::{Choice, Packed, Shop};
+
+/// One call takes no more blocks when it has taken so many bytes.
+const AT_ONCE: usize = 64 << 10;
+/// Bytes of a block that stand for all of it when a sample is taken.
+const SAMPLE: usize = 4 << 10;
+
+/// Who chooses how the next block is packed.
+#[derive(Debug)]
+pub(crate) enum Chooser {
+    Fixed(Choice),
+    Auto(Box<Auto>),
+}
+
+/// What a direction has moved so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moved {
+    pub(crate) original: u64,
+    pub(crate) wire: u64,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shop: Shop,
+    rules: Rules,
+    block: usize,
+    chooser: Chooser,
+    /// What was chosen for the next block, until that is packed.
+    next: Option<Choice>,
+    /// The block that is being collected.
+    fill: Vec<u8>,
+    line: Line<Packed>,
+    out: Outgoing,
+    /// Memory of blocks that have been sent, for those to come.
+    spare: Vec<Vec<u8>>,
+    spares: usize,
+    /// Blocks that have been given to `line` or sent.
+    number: u64,
+    stage: Stage,
+    original: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    Fresh,
+    Open,
+    /// The end mark was written.
+    Ended,
+    Failed(io::ErrorKind),
+}
+
+impl Writer {
+    pub(crate) fn new(
+        shop: Shop,
+        rules: Rules,
+        block: usize,
+        threads: usize,
+        chooser: Chooser,
+    ) -> Self {
+        Self {
+            shop,
+            rules,
+            block,
+            chooser,
+            next: None,
+            fill: Vec::new(),
+            line: Line::new(threads),
+            out: Outgoing::default(),
+            spare: Vec::new(),
+            spares: threads + 1,
+            number: 0,
+            stage: Stage::Fresh,
+            original: 0,
+        }
+    }
+
+    pub(crate) fn moved(&self) -> Moved {
+        Moved {
+            original: self.original,
+            wire: self.out.sent_before,
+        }
+    }
+
+    pub(crate) fn choice(&self) -> Choice {
+        match &self.chooser {
+            Chooser::Fixed(choice) => *choice,
+            Chooser::Auto(auto) => auto.current(),
+        }
+    }
+
+    pub(crate) fn poll_write<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.begin(Operation::Write)?;
+        let mut taken = 0;
+        // Several small blocks in one call, but not so many that others wait for long.
+        while taken < buf.len() && taken < AT_ONCE {
+            let rest = buf.get(taken..).unwrap_or_default();
+            let answer = self.poll_take(cx, below, rest);
+            match self.settle(answer) {
+                Poll::Ready(n) => taken += n?,
+                Poll::Pending if taken > 0 => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    pub(crate) fn poll_flush<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        if let Stage::Failed(_) = self.stage {
+            self.begin(Operation::Flush)?;
+        }
+        let answer = self.poll_empty(cx, below);
+        ready!(self.settle(answer))?;
+        Pin::new(below).poll_flush(cx)
+    }
+
+    pub(crate) fn poll_shutdown<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        if self.stage != Stage::Ended {
+            self.begin(Operation::Shutdown)?;
+            let answer = self.poll_empty(cx, below);
+            ready!(self.settle(answer))?;
+            self.out.add_head(&Head::end(self.number));
+            self.stage = Stage::Ended;
+        }
+        let answer = self.poll_empty(cx, below);
+        ready!(self.settle(answer))?;
+        Pin::new(below).poll_shutdown(cx)
+    }
+
+    /// Writes the preamble when nothing was written yet, and refuses what comes too late.
+    fn begin(&mut self, op: Operation) -> io::Result<()> {
+        let fact = match self.stage {
+            Stage::Open => return Ok(()),
+            Stage::Fresh => {
+                self.out
+                    .bytes
+                    .extend_from_slice(&Preamble::new(self.block).write());
+                self.stage = Stage::Open;
+                return Ok(());
+            }
+            Stage::Ended => "the end mark was sent already",
+            Stage::Failed(kind) => {
+                let error = Error::new(ErrorKind::Reset, LAYER, op, "an earlier write failed");
+                return Err(io::Error::new(kind, error));
+            }
+        };
+        Err(Error::new(ErrorKind::Reset, LAYER, op, fact).into())
+    }
+
+    /// Remembers that the stream below has a hole now when something failed.
+    fn settle<T>(&mut self, answer: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &answer {
+            self.stage = Stage::Failed(error.kind());
+        }
+        answer
+    }
+
+    fn poll_take<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.fill.len() >= self.block {
+            ready!(self.poll_seal(cx, below))?;
+        }
+        if self.fill.is_empty()
+            && self.block > SMALL
+            && let Some(block) = buf.get(..self.block)
+            && let Some(taken) = ready!(self.poll_pass(cx, below, block))?
+        {
+            return Poll::Ready(Ok(taken));
+        }
+        if self.fill.capacity() == 0 {
+            self.fill = self.spare.pop().unwrap_or_default();
+            self.fill.clear();
+            self.fill
+                .reserve_exact(self.block.min(buf.len().next_power_of_two()));
+        }
+        let n = buf.len().min(self.block - self.fill.len());
+        self.fill
+            .extend_from_slice(buf.get(..n).unwrap_or_default());
+        self.original += n as u64;
+        // What is full goes on its way now; that it has to wait there is no matter of this call.
+        if self.fill.len() == self.block
+            && let Poll::Ready(Err(error)) = self.poll_progress(cx, below)
+        {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Gives the full block to be packed, and sends what is ready and worth a call.
+    fn poll_progress<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_seal(cx, below))?;
+        while !self.line.is_empty() {
+            ready!(self.poll_step(cx, below))?;
+        }
+        if self.out.has_room() {
+            Poll::Ready(Ok(()))
+        } else {
+            self.poll_out(cx, below)
+        }
+    }
+
+    /// Sends a whole block that is not to be compressed straight from the caller's memory.
+    fn poll_pass<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+        block: &[u8],
+    ) -> Poll<io::Result<Option<usize>>> {
+        if !self.line.is_empty() || self.choose(block) != Choice::STORED {
+            return Poll::Ready(Ok(None));
+        }
+        if !self.out.has_room() {
+            ready!(self.poll_out(cx, below))?;
+        }
+        let head = Head::new(self.number, Algorithm::Stored, block, block.len());
+        self.out.add_head(&head);
+        let first = self.out.bytes.get(self.out.sent..).unwrap_or_default();
+        let slices = [IoSlice::new(first), IoSlice::new(block)];
+        let ahead = first.len();
+        let sent = match Pin::new(below).poll_write_vectored(cx, &slices) {
+            Poll::Ready(sent) => sent?,
+            Poll::Pending => 0,
+        };
+        // What the layer below did not take is held here, since the head promises it.
+        let rest = sent.saturating_sub(ahead);
+        self.out.advance(sent - rest);
+        let mut tail = self.spare.pop().unwrap_or_default();
+        tail.clear();
+        tail.extend_from_slice(block.get(rest..).unwrap_or_default());
+        self.out.sent_before += rest as u64;
+        if tail.is_empty() {
+            self.keep(tail);
+        } else {
+            self.out.tail_len = tail.len();
+            self.out.tail = tail;
+        }
+        self.number += 1;
+        self.next = None;
+        self.original += block.len() as u64;
+        match sent {
+            0 => self.full(),
+            _ => self.wrote(),
+        }
+        Poll::Ready(Ok(Some(block.len())))
+    }
+
+    /// Gives the collected block to be packed, once there is room for that.
+    fn poll_seal<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        while !self.line.has_room() {
+            ready!(self.poll_step(cx, below))?;
+        }
+        let block = std::mem::take(&mut self.fill);
+        let choice = self.choose(&block);
+        self.next = None;
+        let room = self.spare.pop().unwrap_or_default();
+        let (shop, rules, number) = (self.shop.clone(), self.rules, self.number);
+        self.number += 1;
+        let time = choice.time(block.len());
+        self.line
+            .push(time, move || shop.pack(choice, rules, number, block, room));
+        Poll::Ready(Ok(()))
+    }
+
+    fn choose(&mut self, block: &[u8]) -> Choice {
+        let auto = match &mut self.chooser {
+            Chooser::Fixed(choice) => return *choice,
+            Chooser::Auto(auto) => auto,
+        };
+        if !self.rules.allow(block.len()) {
+            return Choice::STORED;
+        }
+        if let Some(choice) = self.next {
+            return choice;
+        }
+        let choice = match auto.choose(Instant::now()) {
+            Next::Pack(choice) => choice,
+            Next::Sample(choice) => {
+                let from = block.len().saturating_sub(SAMPLE) / 2;
+                let sample = block.get(from..).unwrap_or_default();
+                let sample = sample.get(..SAMPLE).unwrap_or(sample);
+                auto.sampled(self.shop.sample(choice, sample))
+            }
+        };
+        self.next = Some(choice);
+        choice
+    }
+
+    /// Sends everything that was written.
+    fn poll_empty<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        if !self.fill.is_empty() {
+            ready!(self.poll_seal(cx, below))?;
+        }
+        while !self.line.is_empty() {
+            ready!(self.poll_step(cx, below))?;
+        }
+        ready!(self.poll_out(cx, below))?;
+        // Who waits from here on holds no memory.
+        self.fill = Vec::new();
+        self.spare.clear();
+        self.out.release();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves the oldest block from the line to what is sent, and sends as much as is due before.
+    fn poll_step<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        if !self.out.has_room() {
+            ready!(self.poll_out(cx, below))?;
+        }
+        let next = ready!(self.line.poll_next(cx));
+        let next = next.map_err(|error| Error::from_io(error, LAYER, Operation::Write))?;
+        if let Some(packed) = next {
+            if let Chooser::Auto(auto) = &mut self.chooser {
+                auto.packed(Instant::now(), &packed.outcome);
+            }
+            self.keep(packed.spare);
+            if let Some(unused) = self
+                .out
+                .add(&packed.head, packed.payload, packed.payload_len)
+            {
+                self.keep(unused);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends all that is packed.
+    fn poll_out<S: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let slices = self.out.slices();
+            let Poll::Ready(sent) = Pin::new(&mut *below).poll_write_vectored(cx, &slices) else {
+                self.full();
+                return Poll::Pending;
+            };
+            let sent = sent?;
+            if sent == 0 {
+                let fact = "the layer below takes no bytes";
+                return Poll::Ready(Err(Error::new(
+                    ErrorKind::Io,
+                    LAYER,
+                    Operation::Write,
+                    fact,
+                )
+                .into()));
+            }
+            self.out.advance(sent);
+            self.wrote();
+        }
+        if let Some(tail) = self.out.take_tail() {
+            self.keep(tail);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells the chooser how far things are.
+    fn wrote(&mut self) {
+        if let Chooser::Auto(auto) = &mut self.chooser {
+            auto.moved(self.out.sent_before, self.original);
+            if auto.is_full() {
+                auto.free(Instant::now());
+            }
+        }
+    }
+
+    /// Tells the chooser that the layer below takes no more for now.
+    fn full(&mut self) {
+        if let Chooser::Auto(auto) = &mut self.chooser {
+            auto.full(Instant::now());
+        }
+    }
+
+    fn keep(&mut self, memory: Vec<u8>) {
+        if memory.capacity() > 0 && self.spare.len() < self.spares {
+            self.spare.push(memory);
+        }
+    }
+}
