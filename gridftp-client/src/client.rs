@@ -19,6 +19,7 @@ use crate::control::{Control, Replies};
 use crate::error::{ConnectError, ControlError};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
+use crate::stacks;
 use crate::url::Site;
 
 /// Size of the blocks that data passes through, in bytes.
@@ -110,7 +111,7 @@ impl Client {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, ConnectError> {
         let name: Arc<str> = site.to_string().into();
-        let stack = stack(&options)?;
+        let stack = stacks::of_data(&options)?;
         let limit = options.connect_within;
         let (stream, round_trip) = reach(site, &name, limit).await?;
         let session = ClientSession::new(Instant::now(), settings(&options));
@@ -135,7 +136,11 @@ impl Client {
             state: ChannelState::default(),
             observer,
         };
-        match tokio::time::timeout(limit, client.login(site, banner)).await {
+        let entering = async {
+            client.login(site, banner).await?;
+            stacks::tell(&client.control, &client.options).await
+        };
+        match tokio::time::timeout(limit, entering).await {
             Ok(done) => done?,
             Err(_) => {
                 return Err(ConnectError::Unreachable {
@@ -449,15 +454,6 @@ fn settings(options: &ConnectOptions) -> Settings {
 pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
     SocketHints::new().buffers(bytes, bytes)
-}
-
-/// The stack of data connections.
-fn stack(options: &ConnectOptions) -> Result<DynStack, ConnectError> {
-    xio::registry()
-        .stack(&options.stack)
-        .map_err(|error| ConnectError::Stack {
-            cause: error.into(),
-        })
 }
 
 /// The digest in the reply to `CKSM`.

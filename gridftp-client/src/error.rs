@@ -49,6 +49,15 @@ pub enum ConnectError {
         /// What the server said.
         reply: Reply,
     },
+    /// The server does not build the stack that was asked for.
+    StackRefused {
+        /// `host:port`.
+        site: String,
+        /// The stack, as the server was told it.
+        stack: String,
+        /// What it said.
+        reply: Reply,
+    },
     /// The control connection failed before the login was over.
     Control(ControlError),
 }
@@ -61,6 +70,12 @@ impl fmt::Display for ConnectError {
                 f,
                 "{site}: connect: {}; check host and port, and that the server runs",
                 Chain(cause.as_ref())
+            ),
+            Self::StackRefused { site, stack, reply } => write!(
+                f,
+                "{site}: stack {stack}: {}; the server must allow its drivers (net-stacks and \
+                 disk-stacks, or -dc-whitelist and -fs-whitelist of a Globus server)",
+                Text(reply)
             ),
             Self::Busy { site, reply } => {
                 write!(
@@ -97,7 +112,7 @@ impl ConnectError {
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Stack { .. } | Self::Security { .. } => false,
+            Self::Stack { .. } | Self::StackRefused { .. } | Self::Security { .. } => false,
             Self::Unreachable { .. } => true,
             Self::Busy { reply, .. } | Self::Login { reply, .. } => {
                 FailureKind::of(reply).is_transient()

@@ -63,6 +63,7 @@ pub mod netrc;
 pub mod options;
 pub mod progress;
 mod setup;
+mod stacks;
 mod text;
 pub mod url;
 pub mod verify;

@@ -23,8 +23,11 @@ pub struct ConnectOptions {
     pub tcp_buffer: Option<u64>,
     /// Size of the blocks that are sent in MODE E, in bytes.
     pub block_size: Option<u64>,
-    /// Stack of the data connections, bottom first.
+    /// Stack of the data connections, bottom first; servers are told it unless it is `tcp` alone, whose
+    /// options are those of our end.
     pub stack: String,
+    /// Stack that servers put over their files, `file` at its bottom; `None` for plain files.
+    pub disk_stack: Option<String>,
     /// Whether the address in a PASV reply is used although it is not that of the server's control
     /// connection. Off, such an address is replaced: a server must not aim us at third parties.
     pub trust_pasv: bool,
@@ -43,6 +46,7 @@ impl Default for ConnectOptions {
             tcp_buffer: None,
             block_size: None,
             stack: "tcp".to_owned(),
+            disk_stack: None,
             trust_pasv: false,
             anonymous_password: "gridftp-cp@".to_owned(),
         }

@@ -82,6 +82,16 @@ impl<D: Dsi> Desk<D> {
                 };
                 Box::pin(std::future::ready(finished))
             }
+            Action::Stack(of, stack) => {
+                let mut side = self.side();
+                let set = side.set_stack(of, stack.as_deref());
+                let finished = Finished {
+                    outcome: outcome(set.map(|()| Outcome::Done)),
+                    side: Some(side),
+                    who: None,
+                };
+                Box::pin(std::future::ready(finished))
+            }
             Action::Transfer(transfer) => {
                 let onlooker = Onlooker::new(sender, cancelled, &transfer);
                 self.transfer(*transfer, onlooker)

@@ -18,8 +18,6 @@ pub(crate) enum Error {
     Storage(gridftp_dsi::error::Error),
     /// The data channel failed.
     Data(gridftp_data::Error),
-    /// No data listener could be opened.
-    Listen(xio::Error),
     /// The policy forbids it.
     Forbidden(Forbidden),
     /// The peer claims to continue what is not here.
@@ -54,6 +52,10 @@ pub(crate) enum Error {
     Aborted,
     /// This server's storage has no such checksum.
     NoSuchChecksum,
+    /// The client's stack names what it may not, or makes no sense.
+    Stack(xio::Error),
+    /// A file behind layers can only be moved whole.
+    NotThroughLayers,
 }
 
 /// What a policy of this server forbids.
@@ -109,7 +111,6 @@ impl fmt::Display for Error {
             Self::NotLoggedIn => f.write_str("session: nobody is logged in"),
             Self::Storage(error) => error.fmt(f),
             Self::Data(error) => error.fmt(f),
-            Self::Listen(error) => error.fmt(f),
             Self::Forbidden(what) => what.fmt(f),
             Self::NothingToResume { missing } => write!(
                 f,
@@ -139,6 +140,16 @@ impl fmt::Display for Error {
                 )
             }
             Self::Aborted => f.write_str("transfer: aborted by the client"),
+            Self::Stack(error) => {
+                let hint = match error.kind() {
+                    xio::ErrorKind::UnknownDriver => ": not whitelisted",
+                    _ => "",
+                };
+                write!(f, "{error}{hint}")
+            }
+            Self::NotThroughLayers => f.write_str(
+                "transfer: a file behind a disk stack is moved whole: no restart, no region, no digest ahead",
+            ),
             Self::NoSuchChecksum => {
                 f.write_str("checksum: unknown algorithm, FEAT lists those offered")
             }
@@ -165,7 +176,7 @@ impl std::error::Error for Error {
         match self {
             Self::Storage(error) => error.source(),
             Self::Data(error) => error.source(),
-            Self::Listen(error) => error.source(),
+            Self::Stack(error) => error.source(),
             Self::Login(_)
             | Self::NotLoggedIn
             | Self::Forbidden(_)
@@ -176,7 +187,8 @@ impl std::error::Error for Error {
             | Self::Holes { .. }
             | Self::TooManyLines(_)
             | Self::Aborted
-            | Self::NoSuchChecksum => None,
+            | Self::NoSuchChecksum
+            | Self::NotThroughLayers => None,
         }
     }
 }

@@ -65,12 +65,12 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             // The compiler wants this arm for the enum of another crate, which may grow.
             _ => (Code::of::<451>(), Some("INTERNAL_ERROR")),
         },
-        Error::Listen(_) => (Code::of::<425>(), None),
         Error::Forbidden(Forbidden::Family) => (Code::of::<522>(), None),
         Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        Error::NoSuchPlacement => (Code::of::<504>(), None),
+        Error::NoSuchPlacement | Error::NotThroughLayers => (Code::of::<504>(), None),
+        Error::Stack(_) => (Code::of::<500>(), None),
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
         Error::TooManyLines(_) => (Code::of::<550>(), None),

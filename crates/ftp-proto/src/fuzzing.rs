@@ -98,6 +98,8 @@ pub const LINES: &[&str] = &[
     "",
     "RETR",
     "GET / HTTP/1.1",
+    "SITE SETNETSTACK udt,gsi",
+    "SITE SETDISKSTACK default",
 ];
 
 /// Lines that servers send.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Family, Mode, Secret, Type};
+use ftp_wire::command::{Family, Mode, Secret, StackSide, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
@@ -59,6 +59,12 @@ pub enum Action {
     DropData,
     /// Anything on names. Answered as the variant says.
     Names(Names),
+    /// Build data connections or files with this stack from now on; `None` for this server's own
+    /// choice. Answered by [`Outcome::Done`], or by [`Outcome::Failed`] when the stack is not allowed or
+    /// makes no sense, and then all stays as it was.
+    ///
+    /// The session has closed whatever data side there was before.
+    Stack(StackSide, Option<String>),
     /// Follow no symbolic link from now on, and make none. Not answered.
     ///
     /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it keeps by the text of

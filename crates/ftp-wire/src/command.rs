@@ -185,6 +185,9 @@ pub enum Site {
     TaskId(String),
     /// `SITE STORATTR k=v;…`.
     StorAttr(StorAttr),
+    /// `SITE SETNETSTACK` or `SITE SETDISKSTACK`: the drivers of data connections or of files, bottom
+    /// first; `None` for `default`.
+    Stack(StackSide, Option<String>),
     /// `SITE RESTRICT paths`.
     Restrict(String),
     /// `SITE CHROOT path`.
@@ -199,6 +202,16 @@ pub struct StorAttr {
     pub modified: Option<TimeVal>,
     /// Algorithm and digest the file must have (`x.checksum.<alg>=`).
     pub checksum: Option<(String, String)>,
+}
+
+/// What a stack of `SITE SETNETSTACK` or `SITE SETDISKSTACK` stands under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StackSide {
+    /// Data connections.
+    Net,
+    /// Files.
+    Disk,
 }
 
 /// Which socket buffer a `SITE` buffer command names.

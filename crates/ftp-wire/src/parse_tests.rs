@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::{BufferSide, Family, Site, StorAttr};
+use crate::command::{BufferSide, Family, Site, StackSide, StorAttr};
 use crate::facts::TimeVal;
 use crate::path::FtpPath;
 use crate::reply::Code;
@@ -379,4 +379,22 @@ proptest! {
             prop_assert_eq!(again, command);
         }
     }
+}
+
+#[test]
+fn stacks_are_named_or_the_default() {
+    let net = |text: Option<&str>| Site::Stack(StackSide::Net, text.map(str::to_owned));
+    for (line, site) in [
+        (&b"SITE SETNETSTACK udt,gsi"[..], net(Some("udt,gsi"))),
+        (b"site setnetstack  udt ", net(Some("udt"))),
+        (b"SITE SETNETSTACK Default", net(None)),
+        (
+            b"SITE SETDISKSTACK file,compress:codec=zlib",
+            Site::Stack(StackSide::Disk, Some("file,compress:codec=zlib".to_owned())),
+        ),
+    ] {
+        assert_eq!(parse(line), Command::Site(site));
+    }
+    assert!(Command::parse(b"SITE SETNETSTACK").is_err());
+    assert!(Command::parse(b"SITE SETDISKSTACK ").is_err());
 }

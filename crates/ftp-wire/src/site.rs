@@ -1,7 +1,7 @@
 //! `SITE`: its table of subcommands and how to read their arguments (GFD.20, GCT).
 
 use crate::args::{Args, digest};
-use crate::command::{BufferSide, Site, StorAttr};
+use crate::command::{BufferSide, Site, StackSide, StorAttr};
 use crate::error::BadCommandKind;
 use crate::facts::TimeVal;
 use crate::parse::Parsed;
@@ -80,6 +80,16 @@ const VERBS: &[(&str, &str, Parser)] = &[
         "SITE STORATTR <sp> modify=time;x.checksum.alg=digest;",
         |a| stor_attr(a).map(Site::StorAttr),
     ),
+    (
+        "SITE SETNETSTACK",
+        "SITE SETNETSTACK <sp> default|driver[:option=value;...],...",
+        |a| stack(a, StackSide::Net),
+    ),
+    (
+        "SITE SETDISKSTACK",
+        "SITE SETDISKSTACK <sp> default|driver[:option=value;...],...",
+        |a| stack(a, StackSide::Disk),
+    ),
     ("SITE RESTRICT", "SITE RESTRICT <sp> paths", |a| {
         a.text("paths").map(Site::Restrict)
     }),
@@ -116,6 +126,13 @@ pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Site> {
 fn buffer(args: &mut Args<'_>, side: BufferSide) -> Parsed<Site> {
     args.number("buffer size")
         .map(|bytes| Site::Buffer(side, bytes))
+}
+
+fn stack(args: &mut Args<'_>, side: StackSide) -> Parsed<Site> {
+    let text = args.text("stack")?;
+    let text = text.trim_ascii();
+    let named = !text.eq_ignore_ascii_case("default");
+    Ok(Site::Stack(side, named.then(|| text.to_owned())))
 }
 
 /// The form GCT's client library sends and GCT's server lacks; neither name can hold a blank, except

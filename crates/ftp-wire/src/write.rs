@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use crate::addr;
 use crate::command::{
-    BufferSide, Command, Dcau, Epsv, Eret, Esto, Event, Family, Mode, Restart, Site, Type,
+    BufferSide, Command, Dcau, Epsv, Eret, Esto, Event, Family, Mode, Restart, Site, StackSide,
+    Type,
 };
 use crate::path::FtpPath;
 
@@ -234,6 +235,14 @@ impl Site {
                     line.append(";");
                 }
             }
+            Self::Stack(side, stack) => line.show(format_args!(
+                "{} {}",
+                match side {
+                    StackSide::Net => "SETNETSTACK",
+                    StackSide::Disk => "SETDISKSTACK",
+                },
+                stack.as_deref().unwrap_or("default")
+            )),
             Self::Restrict(paths) => line.show(format_args!("RESTRICT {paths}")),
             Self::Chroot(path) => line.on_path("CHROOT", path),
         }

@@ -37,6 +37,27 @@ pub struct Options {
     #[arg(long, value_name = "WHO", help_heading = "Network")]
     pub third_party: Option<ThirdParty>,
 
+    /// Drivers that a client may name for data connections with SITE SETNETSTACK, for example
+    /// tcp,udt,compress; options given here belong to this server, and no client can change them
+    /// [default: tcp].
+    #[arg(
+        long,
+        value_name = "DRIVERS",
+        value_delimiter = ',',
+        help_heading = "Network"
+    )]
+    pub net_stacks: Option<Vec<String>>,
+
+    /// Drivers that a client may name over files with SITE SETDISKSTACK, for example
+    /// file,compress [default: file].
+    #[arg(
+        long,
+        value_name = "DRIVERS",
+        value_delimiter = ',',
+        help_heading = "Storage"
+    )]
+    pub disk_stacks: Option<Vec<String>>,
+
     /// Directory to serve; nothing outside it can be reached.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub root: Option<PathBuf>,
@@ -201,6 +222,8 @@ impl Options {
             bind: self.bind.or(file.bind),
             port: self.port.or(file.port),
             data_ports: self.data_ports.or(file.data_ports),
+            net_stacks: self.net_stacks.or(file.net_stacks),
+            disk_stacks: self.disk_stacks.or(file.disk_stacks),
             advertise: self.advertise.or(file.advertise),
             third_party: self.third_party.or(file.third_party),
             root: self.root.or(file.root),

@@ -1,6 +1,7 @@
 //! `Config`: checked once, immutable afterwards.
 
 mod low;
+mod stacks;
 mod values;
 
 use std::fmt;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 pub use self::low::{Access, Backend, LogFormat, LogLevel, Options, ThirdParty};
 pub use self::values::{PortRange, Size};
+use xio::Entry;
+
 use crate::auth::Users;
 
 /// The port that GridFTP servers listen on.
@@ -37,6 +40,10 @@ pub struct Config {
     pub partial_expiry: Option<Duration>,
     /// Ports of data connections; `None` for any.
     pub data_ports: Option<PortRange>,
+    /// Drivers that clients may name for data connections, with the options that are ours to set.
+    pub net_stacks: Vec<Entry>,
+    /// Drivers that clients may name over files, `file` among them.
+    pub disk_stacks: Vec<Entry>,
     /// The address clients are told for data, when it is not the control connection's.
     pub advertise: Option<IpAddr>,
     /// Who may use other hosts as the far end of data connections.
@@ -91,6 +98,13 @@ pub enum BadConfig {
     Parse(PathBuf, Box<toml::de::Error>),
     /// The users file does not parse.
     Users(PathBuf, crate::auth::BadUsers),
+    /// A list of drivers for clients names what they cannot be allowed.
+    Stack {
+        /// The option.
+        key: &'static str,
+        /// What is wrong with it.
+        why: xio::Error,
+    },
     /// A value is out of its range.
     Range {
         /// The option.
@@ -112,6 +126,7 @@ impl fmt::Display for BadConfig {
                 error.to_string().trim_end()
             ),
             Self::Users(path, error) => write!(f, "config: users file {}: {error}", path.display()),
+            Self::Stack { key, why } => write!(f, "config: {key}: {why}"),
             Self::Range { key, accepts } => write!(f, "config: {key} must be {accepts}"),
         }
     }
@@ -167,6 +182,8 @@ impl Config {
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
             data_ports: options.data_ports,
+            net_stacks: stacks::net(options.net_stacks.as_deref())?,
+            disk_stacks: stacks::disk(options.disk_stacks.as_deref())?,
             advertise: options.advertise,
             third_party: options.third_party.unwrap_or_default(),
             drain_timeout: seconds(options.drain_timeout, 30),

@@ -1,77 +1,31 @@
 //! `DataSide`: one session's data channel, its listeners and the hosts it may deal with.
 
+mod disk;
 mod marks;
 mod retrieve;
+mod stacks;
 mod store;
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ftp_proto::types::Channel;
-use ftp_wire::command::Family;
+use ftp_wire::command::{Family, StackSide};
 use gridftp_data::{DataChannel, Options, Peers};
-use xio::{DynStack, Pool, Registry, Target};
+use xio::{DynStack, Pool, Target};
 
+use self::disk::DiskStack;
 pub(crate) use self::marks::{Onlooker, every, tenths, tick};
 pub(crate) use self::retrieve::{list, retrieve};
+pub(crate) use self::stacks::Stacks;
 pub(crate) use self::store::{Store, store};
-use crate::config::{Config, PortRange};
 use crate::error::{Error, Forbidden};
-
-/// Stacks for data connections, made from strings once for each choice of buffers.
-#[derive(Debug)]
-pub(crate) struct Stacks {
-    registry: Registry,
-    ports: Option<PortRange>,
-    made: Mutex<HashMap<Buffers, DynStack>>,
-}
 
 /// TCP buffers in bytes; 0 for the kernel's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Buffers {
     send: u64,
     receive: u64,
-}
-
-/// Different choices of buffers whose stacks are kept; a client picks the numbers, so they are bounded.
-const KEPT: usize = 64;
-
-impl Stacks {
-    /// Makes the source of data stacks.
-    pub(crate) fn new(config: &Config) -> Self {
-        Self {
-            registry: xio::registry(),
-            ports: config.data_ports,
-            made: Mutex::new(HashMap::new()),
-        }
-    }
-
-    /// The stack for these buffers.
-    fn get(&self, buffers: Buffers) -> Result<DynStack, Error> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stack) = made.get(&buffers) {
-            return Ok(stack.clone());
-        }
-        let mut options = vec!["nodelay=1".to_owned()];
-        if let Some(ports) = self.ports {
-            options.push(format!("listen_range={ports}"));
-        }
-        if buffers.send > 0 {
-            options.push(format!("sndbuf={}", buffers.send));
-        }
-        if buffers.receive > 0 {
-            options.push(format!("rcvbuf={}", buffers.receive));
-        }
-        let stack = self
-            .registry
-            .stack(&format!("tcp:{}", options.join(";")))
-            .map_err(Error::Listen)?;
-        if made.len() < KEPT {
-            made.insert(buffers, stack.clone());
-        }
-        Ok(stack)
-    }
 }
 
 impl From<&Channel> for Buffers {
@@ -106,8 +60,10 @@ pub(crate) struct Ends {
 pub(crate) struct DataSide {
     pub(crate) channel: DataChannel,
     stacks: Arc<Stacks>,
-    /// Addresses of `PORT` or `SPOR` that no transfer has used yet: their stack depends on the buffers in force then.
-    pending: Option<Vec<SocketAddr>>,
+    /// The stack of data connections.
+    net: DynStack,
+    /// Layers over the files, where the client chose some.
+    disk: Option<DiskStack>,
     /// Whether a port of ours was told to the client last.
     listens: bool,
 }
@@ -116,8 +72,9 @@ impl DataSide {
     pub(crate) fn new(stacks: Arc<Stacks>, options: Options, pool: Pool) -> Self {
         Self {
             channel: DataChannel::new(options, pool),
+            net: stacks.default_net(),
             stacks,
-            pending: None,
+            disk: None,
             listens: false,
         }
     }
@@ -137,17 +94,14 @@ impl DataSide {
         if !is_of(told, family) {
             return Err(Forbidden::Family.into());
         }
-        (self.pending, self.listens) = (None, false);
+        self.listens = false;
         let peers = if third_party {
             Peers::Any
         } else {
             Peers::Only(ends.peer)
         };
-        let at = Target::from(SocketAddr::new(ends.local, 0));
-        let bound = self
-            .channel
-            .listen(&self.stacks.get(buffers)?, &at, peers)
-            .await?;
+        let at = Target::from(SocketAddr::new(ends.local, 0)).with(self.stacks.hints(buffers));
+        let bound = self.channel.listen(&self.net, &at, peers).await?;
         self.listens = true;
         Ok(SocketAddr::new(told, bound.port()))
     }
@@ -168,21 +122,38 @@ impl DataSide {
             }
         }
         self.drop_data();
-        self.pending = Some(to);
+        self.channel.connect_to(self.net.clone(), to);
         Ok(())
     }
 
-    /// Sets up what `connect_to` remembered, with the buffers now in force.
-    fn settle(&mut self, buffers: Buffers) -> Result<(), Error> {
-        if let Some(to) = self.pending.take() {
-            self.channel.connect_to(self.stacks.get(buffers)?, to);
+    /// Builds data connections or files with this stack from now on; `None` for our own choice.
+    pub(crate) fn set_stack(&mut self, side: StackSide, text: Option<&str>) -> Result<(), Error> {
+        match side {
+            StackSide::Net => {
+                let chosen = text.map(|text| self.stacks.net(text)).transpose()?;
+                self.net = chosen.unwrap_or_else(|| self.stacks.default_net());
+                self.drop_data();
+            }
+            StackSide::Disk => {
+                let chosen = text.map(|text| self.stacks.disk(text)).transpose()?;
+                self.disk = chosen.flatten();
+            }
+            _ => return Err(Error::NoSuchPlacement),
         }
         Ok(())
     }
 
+    /// Has connections from here on made with these buffers.
+    fn settle(&mut self, buffers: Buffers) {
+        // Ports are chosen by who listens.
+        let mut hints = self.stacks.hints(buffers);
+        hints.ports = None;
+        self.channel.options_mut().socket = hints;
+    }
+
     /// Closes everything.
     pub(crate) fn drop_data(&mut self) {
-        (self.pending, self.listens) = (None, false);
+        self.listens = false;
         self.channel.reset();
     }
 

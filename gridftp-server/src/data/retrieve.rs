@@ -2,7 +2,8 @@
 
 use byte_ranges::RangeSet;
 use ftp_proto::types::{Channel, ListForm};
-use gridftp_data::{SendPlan, Watch};
+use ftp_wire::command::Type;
+use gridftp_data::{Chunks, SendPlan, Watch};
 use gridftp_dsi::{Dsi, DsiPath, Source as _, User};
 
 use super::marks::Onlooker;
@@ -32,6 +33,13 @@ pub(crate) async fn retrieve<D: Dsi>(
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
     let source = onlooker.run_quietly(dsi.read(user, path)).await?;
+    if let Some(disk) = &side.disk {
+        if region.is_some() || !held.is_empty() || how.ty == Type::Ascii {
+            return Err(Error::NotThroughLayers);
+        }
+        let mut chunks = onlooker.run_quietly(disk.read(source)).await?;
+        return send_all(&mut chunks, side, how, watch, onlooker).await;
+    }
     let size = source.size();
     let (base, length) = match region {
         None => (0, size),
@@ -51,7 +59,7 @@ pub(crate) async fn retrieve<D: Dsi>(
         // The region lies within the file, so moving its ranges to their place cannot overflow.
         ranges = ranges.shift_up(base).unwrap_or_default();
     }
-    side.settle(Buffers::from(how))?;
+    side.settle(Buffers::from(how));
     let plan = SendPlan::new(how.mode, how.ty, ranges)
         .parallelism(how.parallelism)
         .base(base);
@@ -85,11 +93,22 @@ pub(crate) async fn list<D: Dsi>(
     let mut lister = onlooker
         .run_quietly(Lister::open(dsi, user, owners, path, form))
         .await?;
-    side.settle(Buffers::from(how))?;
-    // The lines end in CRLF already, so TYPE A has nothing to change in them.
-    let plan = SendPlan::new(how.mode, ftp_wire::command::Type::Image, RangeSet::new())
-        .parallelism(how.parallelism);
-    let sending = side.channel.send_chunks(&mut lister, &plan, watch);
+    send_all(&mut lister, side, how, watch, onlooker).await
+}
+
+/// Sends bytes whose number is not known before; gives how many there were.
+///
+/// They go as they are: lines of a listing end in CRLF already, and what layers make of a file is no text.
+async fn send_all<C: Chunks>(
+    chunks: &mut C,
+    side: &mut DataSide,
+    how: &Channel,
+    watch: &Watch,
+    onlooker: &mut Onlooker,
+) -> Result<u64, Error> {
+    side.settle(Buffers::from(how));
+    let plan = SendPlan::new(how.mode, Type::Image, RangeSet::new()).parallelism(how.parallelism);
+    let sending = side.channel.send_chunks(chunks, &plan, watch);
     let sent = onlooker
         .run(watch, sending, |_| std::future::ready(Ok(())))
         .await?;

@@ -56,41 +56,64 @@ pub(crate) async fn store<D: Dsi>(
     watch: &Watch,
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
-    let opened = match onlooker.run_quietly(store.open(dsi, user)).await {
-        Ok(opened) => side.settle(Buffers::from(how)).map(|()| opened),
-        Err(error) => Err(error),
-    };
-    match opened {
-        Ok((sink, base, finish)) if store.eager => {
-            // Data of the next file comes right behind this one's, so all of this one's is taken whatever happens.
-            let sink = Draining {
-                inner: sink,
-                failed: Mutex::new(None),
+    match side.disk.clone() {
+        None => {
+            let opening = store.open(dsi, user);
+            store.run(opening, side, how, watch, onlooker).await
+        }
+        Some(disk) => {
+            let opening = async {
+                if store.into != Placement::Whole || !store.held.is_empty() || store.checksum.is_some() {
+                    return Err(Error::NotThroughLayers);
+                }
+                let (sink, base, finish) = store.open(dsi, user).await?;
+                Ok((disk.write(sink).await?, base, finish))
             };
-            store
-                .receive(sink, base, finish, side, how, watch, onlooker)
-                .await
-        }
-        Ok((sink, base, finish)) => {
-            store
-                .receive(sink, base, finish, side, how, watch, onlooker)
-                .await
-        }
-        Err(error) => {
-            // What was aborted loses its data connections anyway.
-            if store.eager && !matches!(error, Error::Aborted) {
-                let plan = ReceivePlan::new(how.mode, how.ty);
-                let unseen = Watch::new();
-                onlooker
-                    .run_quietly(side.channel.discard(&plan, &unseen))
-                    .await?;
-            }
-            Err(error)
+            store.run(opening, side, how, watch, onlooker).await
         }
     }
 }
 
 impl Store<'_> {
+    /// Opens, takes the data and completes; data that comes in any case is taken in any case.
+    async fn run<S: Sink>(
+        &self,
+        opening: impl Future<Output = Result<(S, u64, Finish), Error>>,
+        side: &mut DataSide,
+        how: &Channel,
+        watch: &Watch,
+        onlooker: &mut Onlooker,
+    ) -> Result<u64, Error> {
+        let opened = onlooker.run_quietly(opening).await;
+        side.settle(Buffers::from(how));
+        match opened {
+            Ok((sink, base, finish)) if self.eager => {
+                // Data of the next file comes right behind this one's, so all of this one's is taken whatever happens.
+                let sink = Draining {
+                    inner: sink,
+                    failed: Mutex::new(None),
+                };
+                self.receive(sink, base, finish, side, how, watch, onlooker)
+                    .await
+            }
+            Ok((sink, base, finish)) => {
+                self.receive(sink, base, finish, side, how, watch, onlooker)
+                    .await
+            }
+            Err(error) => {
+                // What was aborted loses its data connections anyway.
+                if self.eager && !matches!(error, Error::Aborted) {
+                    let plan = ReceivePlan::new(how.mode, how.ty);
+                    let unseen = Watch::new();
+                    onlooker
+                        .run_quietly(side.channel.discard(&plan, &unseen))
+                        .await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Opens the sink, and finds out where wire offset 0 lies in it and how it is to be finished.
     async fn open<D: Dsi>(&self, dsi: &D, user: &User) -> Result<(D::Sink, u64, Finish), Error> {
         if !user.may_write {

@@ -68,6 +68,8 @@ pub(super) enum Job {
     DelayedListen(PassiveForm, Box<Transfer>),
     /// Addresses to connect to were given.
     Connect,
+    /// A stack was named.
+    Stack,
 }
 
 impl Job {

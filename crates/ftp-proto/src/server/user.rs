@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ftp_wire::command::{Command, Dcau, Site};
+use ftp_wire::command::{Command, Dcau, Site, StackSide};
 use ftp_wire::facts::FactSet;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -210,6 +210,13 @@ impl LoggedIn {
                         self.shift(Trigger::Worked, Activity::Ready);
                         self.connected(outcome, cx);
                     }
+                    Job::Stack => {
+                        self.shift(Trigger::Worked, Activity::Ready);
+                        match outcome {
+                            Outcome::Done => cx.out.say::<250>("OK."),
+                            other => super::unexpected(other, cx),
+                        }
+                    }
                 }
             }
             Activity::Opening { kind, aborting, .. } | Activity::Moving { kind, aborting, .. } => {
@@ -233,6 +240,23 @@ impl LoggedIn {
             Site::ClientInfo(value) => annotate("clientinfo", value, cx),
             Site::TaskId(value) => annotate("taskid", value, cx),
             Site::StorAttr(attributes) => self.store_attributes(attributes, cx),
+            Site::Stack(side, stack) => {
+                // What was set up, and what is kept open, is of the old stack.
+                if side == StackSide::Net {
+                    self.data.drop_all(cx);
+                }
+                let ticket = cx.out.action(Action::Stack(side, stack));
+                let job = Job::Stack;
+                let aborting = false;
+                self.shift(
+                    Trigger::Work,
+                    Activity::Working {
+                        ticket,
+                        job,
+                        aborting,
+                    },
+                );
+            }
             Site::Restrict(list) => {
                 if self.view.is_restricted() {
                     cx.out

@@ -238,6 +238,10 @@ impl Tree {
                 let outcome = Outcome::Transferred { bytes: 6 };
                 return (vec![Event::Opened { reused }], Some(outcome));
             }
+            Action::Stack(_, Some(stack)) if stack == "gopher" => {
+                refused::<500>("stack: no driver `gopher`")
+            }
+            Action::Stack(..) => Outcome::Done,
             Action::DropData => {
                 self.cached = false;
                 return (vec![], None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ftp_wire::command::Secret;
+use ftp_wire::command::{Secret, StackSide};
 use ftp_wire::error::BadLine;
 use ftp_wire::facts::EntryKind;
 
@@ -390,4 +390,33 @@ fn outcomes_of_other_tickets_are_ignored() {
     rig.line("SIZE f");
     rig.input(Input::Done(first, listening()));
     assert!(rig.session.is_busy());
+}
+
+#[test]
+fn a_named_stack_replaces_what_was_set_up() {
+    let mut rig = Rig::logged_in();
+    rig.passive();
+    assert_eq!(rig.ask("SITE SETNETSTACK udt"), "");
+    let wanted: Vec<_> = rig
+        .wanted
+        .iter()
+        .map(|(_, action)| action.clone())
+        .collect();
+    let stack = Some("udt".to_owned());
+    let built = Action::Stack(StackSide::Net, stack);
+    assert_eq!(wanted.as_slice(), [Action::DropData, built]);
+    rig.done(Outcome::Done);
+    assert_eq!(rig.take(), "250 OK.\r\n");
+    assert!(
+        rig.ask("RETR x").starts_with("425 "),
+        "the port of PASV is gone"
+    );
+    // One of files leaves data connections alone, and a refusal is told.
+    rig.ask("SITE SETDISKSTACK gopher");
+    let stack = Some("gopher".to_owned());
+    let (_, asked) = rig.wanted.back().expect("an action");
+    assert_eq!(*asked, Action::Stack(StackSide::Disk, stack));
+    rig.done(refused::<500>("stack: no driver `gopher`"));
+    assert_eq!(rig.take(), "500 stack: no driver `gopher`\r\n");
+    assert!(rig.ask("SITE SETNETSTACK").starts_with("501 "));
 }

@@ -65,9 +65,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) tcp_buffer: Option<u64>,
 
-    /// Stack of the data connections, bottom first
+    /// Stack of the data connections at both ends, bottom first, as udt,compress:codec=zlib; the
+    /// server must allow its drivers
     #[arg(long, value_name = "STRING", default_value = "tcp")]
     pub(crate) stack: String,
+
+    /// Stack that servers put over their files, as file,compress:codec=zlib; the server must allow
+    /// its drivers
+    #[arg(long, value_name = "STRING",
+          conflicts_with_all = ["offset", "length", "verify"])]
+    pub(crate) disk_stack: Option<String>,
 
     /// First byte to copy; K, M and G are accepted
     #[arg(long, value_name = "BYTES", value_parser = size)]
@@ -170,6 +177,7 @@ impl Flags {
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
         options.stack.clone_from(&self.stack);
+        options.disk_stack.clone_from(&self.disk_stack);
         options.trust_pasv = self.trust_pasv_address;
         options
     }

@@ -1,0 +1,91 @@
+//! Which stack data connections are made with, and what the server is told of it.
+
+use ftp_wire::command::{Command, Site, StackSide};
+use xio_core::{DynStack, Plan};
+
+use crate::control::Control;
+use crate::error::{ConnectError, ControlError};
+use crate::options::ConnectOptions;
+
+/// The stack of data connections.
+///
+/// # Errors
+/// [`ConnectError::Stack`] for a string that names none.
+pub(crate) fn of_data(options: &ConnectOptions) -> Result<DynStack, ConnectError> {
+    xio::registry().stack(&options.stack).map_err(bad)
+}
+
+/// Tells the server which stacks to build, where they are not its own choice.
+///
+/// # Errors
+/// [`ConnectError::StackRefused`] when it does not build such a stack.
+pub(crate) async fn tell(control: &Control, options: &ConnectOptions) -> Result<(), ConnectError> {
+    let sent: Vec<_> = to_tell(options)?
+        .into_iter()
+        .map(|(side, stack)| {
+            let command = Command::Site(Site::Stack(side, Some(stack.clone())));
+            (stack, control.send(command))
+        })
+        .collect();
+    for (stack, mut replies) in sent {
+        match replies.finish().await {
+            Ok(_) => {}
+            Err(ControlError::Refused { site, reply, .. }) => {
+                return Err(ConnectError::StackRefused { site, stack, reply });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What the server has to be told, less the options that are our end's business.
+fn to_tell(options: &ConnectOptions) -> Result<Vec<(StackSide, String)>, ConnectError> {
+    let net: Plan = options.stack.parse().map_err(bad)?;
+    let mut stacks = Vec::new();
+    // What TCP is set to matters to one end alone, and it is every server's own choice.
+    if !matches!(net.entries(), [only] if only.driver() == "tcp") {
+        let told = xio::registry().for_peer(&net).map_err(bad)?;
+        stacks.push((StackSide::Net, told.to_string()));
+    }
+    if let Some(disk) = &options.disk_stack {
+        let disk: Plan = disk.parse().map_err(bad)?;
+        stacks.push((StackSide::Disk, disk.to_string()));
+    }
+    Ok(stacks)
+}
+
+fn bad(error: xio_core::Error) -> ConnectError {
+    ConnectError::Stack {
+        cause: error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn told(stack: &str, disk: Option<&str>) -> Vec<(StackSide, String)> {
+        let mut options = ConnectOptions::default();
+        options.stack = stack.to_owned();
+        options.disk_stack = disk.map(str::to_owned);
+        to_tell(&options).unwrap()
+    }
+
+    #[test]
+    fn a_server_hears_of_every_stack_but_plain_tcp() {
+        assert!(told("tcp", None).is_empty());
+        assert!(told("tcp:nodelay=1;sndbuf=4M", None).is_empty());
+        assert_eq!(
+            told("tcp:port=4;sndbuf=4M,count", Some("file,count")),
+            [
+                (StackSide::Net, "tcp:sndbuf=4M,count".to_owned()),
+                (StackSide::Disk, "file,count".to_owned())
+            ]
+        );
+        let mut options = ConnectOptions::default();
+        options.stack = "tcp,nonsense".to_owned();
+        assert!(matches!(to_tell(&options), Err(ConnectError::Stack { .. })));
+    }
+}

@@ -1,0 +1,326 @@
+//! `DiskStack`: a file behind the layers that a client chose with `SITE SETDISKSTACK`.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex as Slot, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use byte_ranges::RangeSet;
+use bytes::{Bytes, BytesMut};
+use gridftp_data::Chunks;
+use gridftp_dsi::{Error as StorageError, ErrorKind, Finish, Sink, Source, Stat, WriteModel};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::sync::Mutex;
+use xio::{BoxStream, Driver, DynStack, Info, Plan, Registry, Result, Stream, Target, Transport};
+
+/// Bytes that one read or write of the storage moves.
+const BLOCK: usize = 256 << 10;
+
+/// Layers over a file of the storage, which stands at the bottom under the name `file`.
+///
+/// Such a file is read and written from its start to its end, since a layer may change how long it is:
+/// no restarts, no regions, no digests given ahead.
+#[derive(Debug, Clone)]
+pub(crate) struct DiskStack {
+    layers: Registry,
+    plan: Plan,
+}
+
+impl DiskStack {
+    /// The layers that `text` names over `file`; `None` when it names none.
+    ///
+    /// # Errors
+    /// What [`Registry::build`] has to say, and `file` not at the bottom.
+    pub(super) fn new(layers: &Registry, text: &str) -> Result<Option<Self>> {
+        let plan: Plan = text.parse()?;
+        let stack = Self {
+            layers: layers.clone(),
+            plan,
+        };
+        // Built once around nothing, to say now what is wrong with it.
+        stack.around(None)?;
+        Ok((stack.plan.entries().len() > 1).then_some(stack))
+    }
+
+    /// The stack whose one handle, to be taken once, is `file`.
+    fn around(&self, file: Option<Box<dyn Stream>>) -> Result<DynStack> {
+        let file = Arc::new(Slot::new(file));
+        let mut registry = self.layers.clone();
+        registry.register(Driver::base(
+            "file",
+            "the file that is transferred",
+            &[],
+            move |entry| {
+                entry.apply(&[], &mut (), |(), _, _| Ok(()))?;
+                Ok(DynStack::active(Once(Arc::clone(&file)), "file"))
+            },
+        ));
+        registry.build(&self.plan)
+    }
+
+    /// Puts the layers on an object that is open.
+    async fn open(&self, file: impl Stream) -> Result<BoxStream, StorageError> {
+        let opening = async {
+            let stack = self.around(Some(Box::new(file)))?;
+            stack.connect(&Target::default()).await
+        };
+        opening.await.map_err(|e| layer_error("open", e))
+    }
+
+    /// The object's bytes as the layers give them.
+    ///
+    /// # Errors
+    /// Those of opening the layers.
+    pub(super) async fn read<S: Source>(&self, source: S) -> Result<Reading, StorageError> {
+        let stream = self.open(FileOut::new(source)).await?;
+        Ok(Reading(stream))
+    }
+
+    /// A sink whose bytes reach `sink` through the layers.
+    ///
+    /// # Errors
+    /// Those of opening the layers.
+    pub(super) async fn write<K: Sink>(&self, sink: K) -> Result<Layered<K>, StorageError> {
+        let sink = Arc::new(sink);
+        let written = Arc::new(Slot::new(0));
+        let file = FileIn {
+            sink: Arc::clone(&sink),
+            written: Arc::clone(&written),
+            busy: None,
+        };
+        let stream = self.open(file).await?;
+        Ok(Layered {
+            stream: Mutex::new(stream),
+            sink,
+            written,
+        })
+    }
+}
+
+fn layer_error(
+    op: &'static str,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StorageError {
+    StorageError::new(ErrorKind::Io, op).because(error)
+}
+
+/// Hands out one handle.
+struct Once(Arc<Slot<Option<BoxStream>>>);
+
+impl Transport for Once {
+    type Handle = BoxStream;
+
+    async fn connect(&self, _: &Target) -> Result<BoxStream> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or_else(|| {
+            xio::Error::new(
+                xio::ErrorKind::Unsupported,
+                "file",
+                xio::Operation::Connect,
+                "a layer opens the file more than once",
+            )
+        })
+    }
+}
+
+/// What is read of a file through layers.
+pub(super) struct Reading(BoxStream);
+
+impl Chunks for Reading {
+    async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
+        let mut block = BytesMut::with_capacity(BLOCK);
+        let n = self.0.read_buf(&mut block).await;
+        let n = n.map_err(|e| layer_error("read", e))?;
+        Ok((n > 0).then(|| block.freeze()))
+    }
+
+    fn is_patient(&self) -> bool {
+        false
+    }
+}
+
+/// A sink with layers above it, which takes bytes in order.
+pub(super) struct Layered<K> {
+    stream: Mutex<BoxStream>,
+    sink: Arc<K>,
+    /// Bytes that the layers made.
+    written: Arc<Slot<u64>>,
+}
+
+impl<K: Sink> Sink for Layered<K> {
+    async fn write_at(&self, _: u64, data: Bytes) -> Result<(), StorageError> {
+        let written = self.stream.lock().await.write_all(&data).await;
+        written.map_err(|e| storage_error("write", e))
+    }
+
+    /// Nothing of it can be continued: what a layer holds is not in the file yet.
+    async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
+        Err(StorageError::new(ErrorKind::Unsupported, "checkpoint"))
+    }
+
+    fn held(&self) -> RangeSet {
+        RangeSet::new()
+    }
+
+    fn order(&self) -> WriteModel {
+        WriteModel::Sequential
+    }
+
+    async fn finish(self, mut done: Finish) -> Result<Stat, StorageError> {
+        let mut stream = self.stream.into_inner();
+        let ended = stream.shutdown().await;
+        ended.map_err(|e| storage_error("write", e))?;
+        drop(stream);
+        // The length and the ranges of what came are not those of what the layers made.
+        done.size = Some(*self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        done.held = None;
+        match Arc::into_inner(self.sink) {
+            Some(sink) => sink.finish(done).await,
+            None => Err(layer_error("finish", "a layer still holds the file")),
+        }
+    }
+}
+
+/// The storage's own error where a layer only passed it on.
+fn storage_error(op: &'static str, error: io::Error) -> StorageError {
+    error
+        .downcast::<StorageError>()
+        .unwrap_or_else(|error| layer_error(op, error))
+}
+
+type Busy<T> = Pin<Box<dyn Future<Output = Result<T, StorageError>> + Send>>;
+
+/// An object that is read in order.
+struct FileOut<S> {
+    source: Arc<S>,
+    offset: u64,
+    /// What was read and not yet given.
+    block: BytesMut,
+    busy: Option<Busy<BytesMut>>,
+}
+
+impl<S: Source> FileOut<S> {
+    fn new(source: S) -> Self {
+        Self {
+            source: Arc::new(source),
+            offset: 0,
+            block: BytesMut::new(),
+            busy: None,
+        }
+    }
+}
+
+impl<S: Source> AsyncRead for FileOut<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.block.is_empty() {
+            let (source, offset) = (&this.source, this.offset);
+            let busy = this.busy.get_or_insert_with(|| {
+                let source = Arc::clone(source);
+                Box::pin(
+                    async move { source.read_at(offset, BytesMut::with_capacity(BLOCK)).await },
+                )
+            });
+            let read = ready!(busy.as_mut().poll(cx));
+            this.busy = None;
+            this.block = read.map_err(io::Error::other)?;
+            this.offset += this.block.len() as u64;
+        }
+        let n = this.block.len().min(buf.remaining());
+        buf.put_slice(&this.block.split_to(n));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Source> AsyncWrite for FileOut<S> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Source> Stream for FileOut<S> {
+    fn describe(&self, info: &mut Info) {
+        info.layer("file");
+    }
+}
+
+/// An object that is written in order.
+struct FileIn<K> {
+    sink: Arc<K>,
+    written: Arc<Slot<u64>>,
+    busy: Option<Busy<u64>>,
+}
+
+impl<K: Sink> FileIn<K> {
+    /// Waits for the write that is under way, and accounts for it.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(busy) = &mut self.busy {
+            let done = ready!(busy.as_mut().poll(cx));
+            self.busy = None;
+            let n = done.map_err(io::Error::other)?;
+            *self.written.lock().unwrap_or_else(PoisonError::into_inner) += n;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<K: Sink> AsyncRead for FileIn<K> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+}
+
+impl<K: Sink> AsyncWrite for FileIn<K> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_idle(cx))?;
+        let taken = buf.get(..BLOCK).unwrap_or(buf);
+        let data = Bytes::copy_from_slice(taken);
+        let n = taken.len();
+        let offset = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = Arc::clone(&self.sink);
+        self.busy = Some(Box::pin(async move {
+            sink.write_at(offset, data).await?;
+            Ok(n as u64)
+        }));
+        // Begun now; the next call waits for it.
+        match self.poll_idle(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(n)),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_idle(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_idle(cx)
+    }
+}
+
+impl<K: Sink> Stream for FileIn<K> {
+    fn describe(&self, info: &mut Info) {
+        info.layer("file");
+    }
+}
