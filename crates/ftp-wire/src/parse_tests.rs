@@ -393,7 +393,7 @@ fn stacks_are_named_or_the_default() {
             Site::Stack(StackSide::Disk, Some("file,compress:codec=zlib".to_owned())),
         ),
     ] {
-        assert_eq!(parse(line), Command::Site(site));
+        assert_eq!(Command::parse(line).unwrap(), Command::Site(site));
     }
     assert!(Command::parse(b"SITE SETNETSTACK").is_err());
     assert!(Command::parse(b"SITE SETDISKSTACK ").is_err());
