@@ -67,9 +67,11 @@ mod tests {
 
     #[track_caller]
     fn told(stack: &str, disk: Option<&str>) -> Vec<(StackSide, String)> {
-        let mut options = ConnectOptions::default();
-        options.stack = stack.to_owned();
-        options.disk_stack = disk.map(str::to_owned);
+        let options = ConnectOptions {
+            stack: stack.to_owned(),
+            disk_stack: disk.map(str::to_owned),
+            ..ConnectOptions::default()
+        };
         to_tell(&options).unwrap()
     }
 
@@ -84,8 +86,10 @@ mod tests {
                 (StackSide::Disk, "file,count".to_owned())
             ]
         );
-        let mut options = ConnectOptions::default();
-        options.stack = "tcp,nonsense".to_owned();
+        let options = ConnectOptions {
+            stack: "tcp,nonsense".to_owned(),
+            ..ConnectOptions::default()
+        };
         assert!(matches!(to_tell(&options), Err(ConnectError::Stack { .. })));
     }
 }

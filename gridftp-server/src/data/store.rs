@@ -63,7 +63,10 @@ pub(crate) async fn store<D: Dsi>(
         }
         Some(disk) => {
             let opening = async {
-                if store.into != Placement::Whole || !store.held.is_empty() || store.checksum.is_some() {
+                if store.into != Placement::Whole
+                    || !store.held.is_empty()
+                    || store.checksum.is_some()
+                {
                     return Err(Error::NotThroughLayers);
                 }
                 let (sink, base, finish) = store.open(dsi, user).await?;

@@ -14,6 +14,7 @@ mod mode_e;
 mod narrowed;
 mod process;
 mod restart;
+mod stacks;
 mod stuck;
 mod support;
 mod tree;

@@ -78,7 +78,7 @@ impl Job {
         match self {
             Self::Names(job) => job.can_stop(),
             Self::DelayedListen(..) => true,
-            Self::Listen(_) | Self::Connect => false,
+            Self::Listen(_) | Self::Connect | Self::Stack => false,
         }
     }
 }
