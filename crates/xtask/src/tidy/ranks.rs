@@ -24,6 +24,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ranges", 0, Pure),
     ("crates/ftp-wire", 1, Pure),
     ("crates/mode-e", 1, Pure),
+    ("crates/udt-proto", 1, Pure),
     ("crates/dsi", 1, Interface),
     ("xio-core", 1, Interface),
     ("crates/ftp-proto", 2, Pure),
