@@ -1,51 +1,331 @@
 //! `Endpoint`: all connections over one socket: who a datagram is for, and how a connection begins.
 
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::{Connection, Options};
+use siphasher::sip::SipHasher24;
+
+use crate::Connection;
+use crate::cookie::Cookies;
+use crate::greeting::{Role, is_usable};
+use crate::handshake::{Handshake, Request, VERSION, address_words, service_word};
+use crate::options::Options;
+use crate::packet::{Control, Packet, destination, write_control};
+
+/// Numbers of connections are below it: the reference takes larger ones for negative or drops them.
+const ID_END: u32 = 1 << 30;
+/// What refuses a handshake.
+const REFUSED: i32 = 1002;
 
 /// A connection's number at this end: 1 to 2^30.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(pub(crate) u32);
+pub struct ConnectionId(u32);
 
-/// What a run of datagrams is for.
+impl ConnectionId {
+    /// The number as it is on the wire.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What datagrams are for.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Routed {
     /// For nobody.
     Nobody,
-    /// For this connection: give it to [`Connection::handle_datagrams`].
+    /// For this connection: give them to [`Connection::handle_datagrams`].
     Connection(ConnectionId),
-    /// To be answered to where it came from with these bytes.
+    /// To be answered to where they came from with these bytes, no more than came.
     Reply([u8; 64]),
-    /// A connection that begins with it, which has something to transmit.
+    /// A connection begins, which has something to transmit.
     Incoming(Box<Connection>),
 }
 
-/// All connections over one socket.
+/// Where a connection is, and what else finds it.
 #[derive(Debug)]
-pub struct Endpoint {}
+struct Entry {
+    peer: SocketAddr,
+    /// What a listener's connection is known by to a peer that repeats itself.
+    accepted: Option<Accepted>,
+    is_rendezvous: bool,
+}
+
+/// A connection as the peer that asked for it knows it: its address, number and initial sequence number.
+type Accepted = (SocketAddr, u32, u32);
+
+/// Who may connect, and how many of them wait.
+#[derive(Debug)]
+struct Listening {
+    options: Options,
+    backlog: usize,
+    waiting: HashSet<ConnectionId>,
+}
+
+/// All connections over one socket.
+///
+/// It keeps nothing about a peer that has not proved that it is where it says it is.
+#[derive(Debug)]
+pub struct Endpoint {
+    seed: [u8; 16],
+    drawn: u64,
+    next_id: u32,
+    cookies: Cookies,
+    listening: Option<Listening>,
+    connections: HashMap<ConnectionId, Entry>,
+    accepted: HashMap<Accepted, ConnectionId>,
+    rendezvous: HashMap<SocketAddr, ConnectionId>,
+}
 
 impl Endpoint {
-    /// One without connections. Whoever knows `seed` can guess cookies and numbers.
-    pub fn new(_now: Instant, _seed: [u8; 16]) -> Self { unimplemented!() }
+    /// Makes one without connections. Whoever knows `seed` can guess cookies and numbers.
+    pub fn new(now: Instant, seed: [u8; 16]) -> Self {
+        let mut endpoint = Self {
+            seed,
+            drawn: 0,
+            next_id: 0,
+            cookies: Cookies::new(now, seed),
+            listening: None,
+            connections: HashMap::new(),
+            accepted: HashMap::new(),
+            rendezvous: HashMap::new(),
+        };
+        endpoint.next_id = endpoint.draw();
+        endpoint
+    }
+
     /// Lets peers connect; at most `backlog` of them wait for [`taken`](Self::taken).
-    pub fn listen(&mut self, _options: Options, _backlog: usize) { unimplemented!() }
+    pub fn listen(&mut self, options: Options, backlog: usize) {
+        self.listening = Some(Listening {
+            options: options.checked(),
+            backlog,
+            waiting: HashSet::new(),
+        });
+    }
+
     /// Lets nobody connect any more; what is connected stays so.
-    pub fn stop_listening(&mut self) { unimplemented!() }
+    pub fn stop_listening(&mut self) {
+        self.listening = None;
+    }
+
     /// Says that an incoming connection waits in the backlog no longer.
-    pub fn taken(&mut self, _id: ConnectionId) { unimplemented!() }
+    pub fn taken(&mut self, id: ConnectionId) {
+        if let Some(listening) = &mut self.listening {
+            listening.waiting.remove(&id);
+        }
+    }
+
     /// Begins a connection to a listener.
-    pub fn connect(&mut self, _now: Instant, _peer: SocketAddr, _options: Options) -> Connection { unimplemented!() }
-    /// Begins a connection to a peer that does the same.
-    pub fn rendezvous(&mut self, _now: Instant, _peer: SocketAddr, _options: Options) -> Connection { unimplemented!() }
-    /// Says who the first of these datagrams of `stride` bytes are for, and how many bytes of them: ask again for the rest.
-    pub fn route(&mut self, _now: Instant, _from: SocketAddr, _datagrams: &[u8], _stride: usize) -> (Routed, usize) { unimplemented!() }
-    /// Forgets a connection.
-    pub fn forget(&mut self, _id: ConnectionId) { unimplemented!() }
+    pub fn connect(&mut self, now: Instant, peer: SocketAddr, options: Options) -> Connection {
+        self.begin(now, peer, options, Role::Initiator)
+    }
+
+    /// Begins a connection to a peer that does the same; not possible while listening, since then the
+    /// peer's packets are the listener's.
+    pub fn rendezvous(&mut self, now: Instant, peer: SocketAddr, options: Options) -> Connection {
+        self.begin(now, peer, options, Role::Rendezvous)
+    }
+
+    fn begin(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        options: Options,
+        role: Role,
+    ) -> Connection {
+        let options = options.checked();
+        let id = self.new_id();
+        let drawn = self.draw();
+        let is_rendezvous = role == Role::Rendezvous;
+        let ours = Handshake {
+            version: VERSION,
+            service: service_word(options.service),
+            initial: options.initial_sequence.unwrap_or(drawn) & crate::seq::MAX_SEQUENCE,
+            mss: options.mss.into(),
+            window: options.receive_buffer,
+            request: if is_rendezvous {
+                Request::Meet
+            } else {
+                Request::Ask
+            },
+            id: id.0,
+            cookie: 0,
+            address: address_words(peer.ip()),
+        };
+        let entry = Entry {
+            peer,
+            accepted: None,
+            is_rendezvous,
+        };
+        if is_rendezvous {
+            self.rendezvous.insert(peer, id);
+        }
+        self.connections.insert(id, entry);
+        Connection::greet(now, id, peer, options, role, ours)
+    }
+
+    /// Says who the first of these datagrams of `stride` bytes are for, and how many bytes of them:
+    /// ask again for the rest.
+    pub fn route(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagrams: &[u8],
+        stride: usize,
+    ) -> (Routed, usize) {
+        let stride = stride.clamp(1, datagrams.len().max(1));
+        let Some((first, _)) = datagrams.split_at_checked(stride) else {
+            return (Routed::Nobody, datagrams.len());
+        };
+        let Some(to) = destination(first) else {
+            return (Routed::Nobody, stride);
+        };
+        if to == 0 {
+            return (self.route_greeting(now, from, first), stride);
+        }
+        let same = datagrams
+            .chunks(stride)
+            .take_while(|datagram| destination(datagram) == Some(to))
+            .map(<[u8]>::len)
+            .sum();
+        let id = ConnectionId(to);
+        // Whoever is not the peer cannot know what the connection is about.
+        let is_peer = self.connections.get(&id).is_some_and(|c| c.peer == from);
+        let routed = if is_peer {
+            Routed::Connection(id)
+        } else {
+            Routed::Nobody
+        };
+        (routed, same)
+    }
+
+    /// Routes what is for no connection in particular.
+    fn route_greeting(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Routed {
+        let Some(Packet::Control(Control::Handshake(theirs))) = Packet::parse(datagram) else {
+            return Routed::Nobody;
+        };
+        if self.listening.is_some() {
+            return self.on_request(now, from, theirs);
+        }
+        let to = |id: &ConnectionId| Routed::Connection(*id);
+        self.rendezvous.get(&from).map_or(Routed::Nobody, to)
+    }
+
+    fn on_request(&mut self, now: Instant, from: SocketAddr, theirs: Handshake) -> Routed {
+        if theirs.id.cast_signed() <= 0 {
+            return Routed::Nobody;
+        }
+        if theirs.request == Request::Ask {
+            let cookie = self.cookies.bake(now, from);
+            return reply(Handshake { cookie, ..theirs });
+        }
+        if !self.cookies.is_good(now, from, theirs.cookie) {
+            return Routed::Nobody;
+        }
+        let accepted = (from, theirs.id, theirs.initial);
+        if let Some(id) = self.accepted.get(&accepted) {
+            return Routed::Connection(*id);
+        }
+        let refuse = || {
+            reply(Handshake {
+                request: Request::Refuse(REFUSED),
+                ..theirs
+            })
+        };
+        let Some(listening) = &self.listening else {
+            return Routed::Nobody;
+        };
+        let options = listening.options.clone();
+        let fits = theirs.version == VERSION
+            && theirs.service == service_word(options.service)
+            && theirs.initial <= crate::seq::MAX_SEQUENCE
+            && is_usable(&theirs);
+        if !fits || listening.waiting.len() >= listening.backlog {
+            return refuse();
+        }
+        let id = self.new_id();
+        let ours = Handshake {
+            mss: theirs.mss.min(options.mss.into()),
+            window: options.receive_buffer,
+            request: Request::Confirm,
+            id: id.0,
+            address: address_words(from.ip()),
+            ..theirs
+        };
+        if let Some(listening) = &mut self.listening {
+            listening.waiting.insert(id);
+        }
+        self.accepted.insert(accepted, id);
+        let entry = Entry {
+            peer: from,
+            accepted: Some(accepted),
+            is_rendezvous: false,
+        };
+        self.connections.insert(id, entry);
+        let connection = Connection::respond(now, id, from, options, theirs, ours);
+        Routed::Incoming(Box::new(connection))
+    }
+
+    /// Forgets a connection; what comes for it from now on is for nobody.
+    pub fn forget(&mut self, id: ConnectionId) {
+        self.taken(id);
+        let Some(entry) = self.connections.remove(&id) else {
+            return;
+        };
+        if let Some(accepted) = entry.accepted {
+            self.accepted.remove(&accepted);
+        }
+        if entry.is_rendezvous && self.rendezvous.get(&entry.peer) == Some(&id) {
+            self.rendezvous.remove(&entry.peer);
+        }
+    }
+
     /// How many connections there are.
-    pub fn len(&self) -> usize { unimplemented!() }
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool { unimplemented!() }
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// A number that nobody can guess.
+    #[expect(clippy::cast_possible_truncation, reason = "any 32 bits will do")]
+    fn draw(&mut self) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.seed);
+        // Cookies are made with the same key of something longer.
+        hasher.write_u64(self.drawn);
+        self.drawn += 1;
+        hasher.finish() as u32
+    }
+
+    fn new_id(&mut self) -> ConnectionId {
+        loop {
+            self.next_id = match self.next_id % ID_END {
+                0 | 1 => ID_END - 1,
+                id => id - 1,
+            };
+            let id = ConnectionId(self.next_id);
+            if !self.connections.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+/// Answers a handshake packet with one as long.
+fn reply(handshake: Handshake) -> Routed {
+    let mut out = Vec::with_capacity(64);
+    write_control(&mut out, &Control::Handshake(handshake), handshake.id);
+    out.try_into().map_or(Routed::Nobody, Routed::Reply)
 }

@@ -10,14 +10,14 @@ pub enum ConnectionError {
     TimedOut,
     /// The peer refused the handshake: wrong version, other service, or too many waiting.
     Rejected,
-    /// The answer to the handshake was not an answer to ours.
-    Forged,
     /// Nothing came from the peer for so long that it must be gone.
     PeerGone,
     /// The peer ended the connection before all it had sent was here.
     Truncated,
     /// The peer gave the connection up, and said so.
     PeerAborted,
+    /// The peer ended the connection, having acknowledged all that was written until then.
+    PeerClosed,
     /// The peer ended the connection before it had acknowledged all that was written.
     Unacknowledged,
     /// The peer broke the protocol.
@@ -40,10 +40,10 @@ impl fmt::Display for ConnectionError {
         f.write_str(match self {
             Self::TimedOut => "udt: connect: no answer in time",
             Self::Rejected => "udt: connect: the peer refused",
-            Self::Forged => "udt: connect: the answer does not belong to the question",
             Self::PeerGone => "udt: nothing came from the peer for too long",
             Self::Truncated => "udt: the peer ended the connection with data missing",
             Self::PeerAborted => "udt: the peer gave the connection up",
+            Self::PeerClosed => "udt: the peer ended the connection",
             Self::Unacknowledged => {
                 "udt: the peer ended the connection before it had acknowledged everything"
             }
@@ -68,8 +68,10 @@ pub enum PeerMisbehaved {
     AcknowledgedUnsent,
     /// It reported the loss of packets that were never sent, or of a range that ends before it begins.
     BadLossReport,
-    /// It acknowledged a packet, then less.
+    /// Its handshake has a packet size or a number that cannot be used.
     BadHandshake,
+    /// It gave up part of a stream, which has no parts.
+    DroppedStream,
 }
 
 impl fmt::Display for PeerMisbehaved {
@@ -77,6 +79,7 @@ impl fmt::Display for PeerMisbehaved {
         f.write_str(match self {
             Self::AcknowledgedUnsent => "udt: the peer acknowledged what was never sent",
             Self::BadLossReport => "udt: the peer reported the loss of what was never sent",
+            Self::DroppedStream => "udt: the peer gave up part of a stream",
             Self::BadHandshake => "udt: the peer answered the handshake with impossible values",
         })
     }

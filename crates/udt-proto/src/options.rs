@@ -53,6 +53,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long a rendezvous may take.
     pub rendezvous_timeout: Duration,
+    /// The first sequence number, for tests; drawn at random where it is not given.
+    pub initial_sequence: Option<u32>,
     /// How long a close waits for the peer to acknowledge everything.
     pub linger: Duration,
 }
@@ -85,6 +87,7 @@ impl Default for Options {
             max_bandwidth: None,
             connect_timeout: Duration::from_secs(3),
             rendezvous_timeout: Duration::from_secs(30),
+            initial_sequence: None,
             linger: Duration::from_secs(180),
         }
     }

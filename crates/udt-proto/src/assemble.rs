@@ -1,0 +1,117 @@
+//! `Assembler`: which messages are whole, in whatever order their packets come.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::packet::Message;
+use crate::receive_buffer::ReceiveBuffer;
+
+/// A message of which something has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Partial {
+    packets: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+/// A message that is whole.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    end: u64,
+    in_order: bool,
+}
+
+/// Keeps count of messages. There are never more than packets in the buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    partial: HashMap<u32, Partial>,
+    /// By first packet.
+    whole: BTreeMap<u64, Whole>,
+    /// Whether packets were ever given up, so that messages may have holes for good.
+    has_holes: bool,
+}
+
+impl Assembler {
+    /// Notes a packet that was stored.
+    pub(crate) fn on_packet(&mut self, index: u64, message: Message) {
+        let partial = self.partial.entry(message.number()).or_default();
+        partial.packets += 1;
+        if message.is_first() {
+            partial.first = Some(index);
+        }
+        if message.is_last() {
+            partial.last = Some(index);
+        }
+        if let Some((first, last)) = partial.first.zip(partial.last)
+            && last.checked_sub(first) == Some(partial.packets - 1)
+        {
+            self.partial.remove(&message.number());
+            let whole = Whole {
+                end: last + 1,
+                in_order: message.in_order(),
+            };
+            self.whole.insert(first, whole);
+        }
+    }
+
+    /// The first message that may be read now that everything before `next` has come: its packets.
+    pub(crate) fn readable(&self, next: u64) -> Option<(u64, u64)> {
+        self.whole
+            .iter()
+            .find(|(_, whole)| !whole.in_order || whole.end <= next)
+            .map(|(first, whole)| (*first, whole.end))
+    }
+
+    /// Forgets a message that was read.
+    pub(crate) fn on_read(&mut self, first: u64) {
+        self.whole.remove(&first);
+    }
+
+    /// Gives up the packets of a message that the sender will not send again, as far as they are missing.
+    pub(crate) fn give_up(
+        &mut self,
+        buffer: &mut ReceiveBuffer,
+        start: u64,
+        end: u64,
+        number: u32,
+    ) {
+        self.has_holes = true;
+        self.partial.remove(&number);
+        for index in start.max(buffer.read())..end.min(buffer.limit()) {
+            let is_whole = || {
+                let before = self.whole.range(..=index).next_back();
+                before.is_some_and(|(_, whole)| index < whole.end)
+            };
+            match buffer.message(index) {
+                None => buffer.discard(index),
+                // A sender may name one packet too many, which belongs to the next message.
+                Some(message) if message.number() == number && !is_whole() => buffer.discard(index),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Discards what can never be whole before `next`, so that it does not take up room for ever.
+    pub(crate) fn tidy(&mut self, buffer: &mut ReceiveBuffer, next: u64) {
+        buffer.pass_done(next);
+        if !self.has_holes {
+            return;
+        }
+        while buffer.read() < next && !self.whole.contains_key(&buffer.read()) {
+            let Some(message) = buffer.message(buffer.read()) else {
+                return;
+            };
+            let number = message.number();
+            let mut end = buffer.read();
+            while end < next && buffer.message(end).is_some_and(|m| m.number() == number) {
+                end += 1;
+            }
+            if message.is_first() && end == next {
+                // The rest of it is still to come.
+                return;
+            }
+            self.partial.remove(&number);
+            (buffer.read()..end).for_each(|index| buffer.discard(index));
+            buffer.pass_done(next);
+        }
+    }
+}

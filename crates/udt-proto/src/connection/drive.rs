@@ -1,0 +1,297 @@
+//! What a connection does by itself: timers, what to transmit, and its end.
+
+use std::time::{Duration, Instant};
+
+use super::{Connection, Event, Farewell, Halves, Offer, Phase, Transmit, most_bytes};
+use crate::ConnectionError;
+use crate::greeting::REPEAT;
+use crate::packet::{Control, write_control};
+use crate::timer::Timer;
+
+/// Silence of the peer that makes us speak, multiplied by how often it did so before.
+const EXPIRY: Duration = Duration::from_millis(300);
+/// After more expiries than this the peer is gone, unless it was heard lately.
+const MOST_EXPIRIES: u32 = 16;
+const LATELY: Duration = Duration::from_secs(5);
+/// How often the end is told, with longer and longer pauses.
+const FAREWELLS: u32 = 5;
+/// What a shutdown says that comes before everything was acknowledged; 0 is a proper end.
+const GIVEN_UP: u32 = 1;
+
+impl Connection {
+    /// What has happened since the last time.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.ends.poll_event()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and to ask for what to transmit; none when it is over.
+    ///
+    /// While the socket takes nothing more, wait for that instead.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_over() {
+            return None;
+        }
+        let mut earliest = self.timers.earliest();
+        if let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &self.halves) {
+            let sender = &halves.sender;
+            let others = [
+                sender.ready_at(),
+                sender.silence_ends(self.rtt),
+                halves.receiver.due(),
+            ];
+            earliest = others.into_iter().flatten().chain(earliest).min();
+        }
+        earliest
+    }
+
+    /// Does what was to be done by now.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if matches!(self.offer, Offer::Data(_)) {
+            self.offer = Offer::Nothing;
+        }
+        if self.timers.take_due(Timer::Greet, now) {
+            if let Phase::Greeting(greeting) = &mut self.phase {
+                greeting.on_repeat(now);
+            }
+            self.handshake_due = true;
+        }
+        if self.timers.take_due(Timer::GiveUp, now) {
+            match self.phase {
+                Phase::Greeting(_) => self.fail(ConnectionError::TimedOut),
+                Phase::Lingering => self.give_up(now, ConnectionError::LingerExpired),
+                Phase::Open | Phase::Farewell(_) | Phase::Over => {}
+            }
+        }
+        if self.timers.take_due(Timer::Farewell, now) {
+            self.on_farewell_timer();
+        }
+        if self.timers.take_due(Timer::Expiry, now) {
+            self.on_expiry(now);
+        }
+        if let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &mut self.halves) {
+            let due = halves.sender.silence_ends(self.rtt);
+            if due.is_some_and(|at| at <= now) {
+                self.probe = halves.sender.on_silence(now, self.rtt);
+            }
+        }
+    }
+
+    /// When the peer will have been silent for too long.
+    pub(super) fn expiry(&self) -> Instant {
+        let slow = self.rtt.late() * self.expiries + Duration::from_millis(10);
+        self.expiry_from + slow.max(EXPIRY * self.expiries)
+    }
+
+    fn on_expiry(&mut self, now: Instant) {
+        let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &mut self.halves) else {
+            return;
+        };
+        let is_waiting = halves.sender.is_waiting();
+        // Heard in the meantime: the timer is set once, not with every packet.
+        let at = self.expiry();
+        if at > now {
+            self.timers.set(Timer::Expiry, Some(at));
+            return;
+        }
+        let is_quiet = now.saturating_duration_since(self.heard_at) > LATELY;
+        if self.expiries > MOST_EXPIRIES && is_quiet {
+            self.fail(ConnectionError::PeerGone);
+            return;
+        }
+        self.keep_alive_due |= !is_waiting;
+        if let Some(halves) = &mut self.halves {
+            halves.sender.buffer.shrink();
+            halves.receiver.shrink();
+        }
+        self.expiries += 1;
+        self.expiry_from = now;
+        self.timers.set(Timer::Expiry, Some(self.expiry()));
+    }
+
+    /// What is to be sent now: at most `segments` datagrams and 64 KiB.
+    ///
+    /// The same is offered again until [`on_transmitted`](Self::on_transmitted) says that it is gone.
+    pub fn poll_transmit(&mut self, now: Instant, segments: usize) -> Option<Transmit<'_>> {
+        self.offer = Offer::Nothing;
+        if self.is_out_full || self.write_next_control(now) {
+            self.is_out_full = true;
+            self.offer = Offer::Control;
+            return Some(Transmit {
+                contents: &self.out,
+                segment_size: None,
+            });
+        }
+        if !self.is_connected() {
+            return None;
+        }
+        let size = most_bytes(self.mss);
+        let probe = self.probe.take();
+        let sender = &mut self.halves.as_mut()?.sender;
+        let probe = probe.filter(|train| train.first >= sender.buffer.acked());
+        let train = match probe {
+            Some(probe) => probe,
+            None => sender.plan(now, segments.max(1))?,
+        };
+        self.offer = Offer::Data(train);
+        let contents = sender.contents(now, train)?;
+        Some(Transmit {
+            contents,
+            segment_size: (train.packets > 1).then_some(size),
+        })
+    }
+
+    /// Says that what was offered last is gone.
+    pub fn on_transmitted(&mut self, now: Instant) {
+        match std::mem::replace(&mut self.offer, Offer::Nothing) {
+            Offer::Nothing => {}
+            Offer::Control => self.is_out_full = false,
+            Offer::Data(train) => {
+                if let Some(halves) = &mut self.halves {
+                    halves.sender.on_sent(now, train);
+                }
+            }
+        }
+    }
+
+    /// Writes the control packet that is to go next; whether there is one.
+    fn write_next_control(&mut self, now: Instant) -> bool {
+        if std::mem::take(&mut self.handshake_due) {
+            let (handshake, to) = self.handshake();
+            if let Phase::Greeting(greeting) = &mut self.phase {
+                greeting.on_sent(now);
+                self.timers.set(Timer::Greet, Some(now + REPEAT));
+            }
+            write_control(&mut self.out, &Control::Handshake(handshake), to);
+            return true;
+        }
+        let Some(halves) = &mut self.halves else {
+            return false;
+        };
+        let Halves {
+            to,
+            sender,
+            receiver,
+        } = &mut **halves;
+        if std::mem::take(&mut self.farewell_due) {
+            let Phase::Farewell(farewell) = &mut self.phase else {
+                return false;
+            };
+            farewell.told = Some(now);
+            let reason = farewell.reason;
+            if self.timers.get(Timer::Farewell).is_none() {
+                self.timers.set(Timer::Farewell, Some(now + farewell.pause));
+            }
+            write_control(&mut self.out, &Control::Shutdown { reason }, *to);
+            return true;
+        }
+        if !matches!(self.phase, Phase::Open | Phase::Lingering) {
+            return false;
+        }
+        if std::mem::take(&mut self.keep_alive_due) {
+            write_control(&mut self.out, &Control::KeepAlive, *to);
+            return true;
+        }
+        if let Some(number) = self.confirmations.pop_front() {
+            write_control(&mut self.out, &Control::Ack2 { number }, *to);
+            return true;
+        }
+        if receiver.nak(now, self.rtt, *to, most_bytes(self.mss), &mut self.out) {
+            return true;
+        }
+        if let Some(ack) = receiver.ack(now, self.rtt) {
+            write_control(&mut self.out, &Control::Ack(ack), *to);
+            return true;
+        }
+        if let Some(drop) = sender.next_drop() {
+            sender.on_drop_sent();
+            write_control(&mut self.out, &drop, *to);
+            return true;
+        }
+        false
+    }
+
+    /// Ends it well: what was written goes out and is acknowledged, then the peer is told.
+    pub fn close(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
+            Phase::Open if self.is_drained() => self.part(now),
+            Phase::Open => {
+                self.phase = Phase::Lingering;
+                self.ends.end_write(ConnectionError::Closed);
+                let linger = self.options.linger;
+                self.timers.set(Timer::GiveUp, now.checked_add(linger));
+            }
+            Phase::Lingering | Phase::Farewell(_) | Phase::Over => {}
+        }
+    }
+
+    /// Gives it up at once; the peer is told that what it has is not all.
+    pub fn abort(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
+            Phase::Open | Phase::Lingering => self.give_up(now, ConnectionError::Closed),
+            Phase::Farewell(_) | Phase::Over => {}
+        }
+    }
+
+    /// Goes on with a close once everything is acknowledged.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Lingering) {
+            self.part(now);
+        }
+    }
+
+    fn part(&mut self, now: Instant) {
+        let closed = ConnectionError::Closed;
+        self.ends.end(Err(closed), closed);
+        self.ends.close(None);
+        self.say_farewell(now, 0, false);
+    }
+
+    /// Ends it for a reason that is no good one, and tells the peer.
+    pub(super) fn give_up(&mut self, now: Instant, why: ConnectionError) {
+        self.ends.end(Err(why), why);
+        self.ends.close(Some(why));
+        self.say_farewell(now, GIVEN_UP, false);
+    }
+
+    pub(super) fn say_farewell(&mut self, _now: Instant, reason: u32, is_answer: bool) {
+        self.phase = Phase::Farewell(Farewell {
+            reason,
+            left: if is_answer { 0 } else { FAREWELLS },
+            pause: (self.rtt.duration() / 2).max(Duration::from_millis(10)),
+            told: None,
+            is_answer,
+        });
+        self.timers.clear();
+        self.probe = None;
+        self.farewell_due = true;
+    }
+
+    fn on_farewell_timer(&mut self) {
+        let Phase::Farewell(farewell) = &mut self.phase else {
+            return;
+        };
+        if farewell.left == 0 {
+            self.finish();
+            return;
+        }
+        farewell.left -= 1;
+        farewell.pause *= 2;
+        self.farewell_due = true;
+    }
+
+    /// Ends it without a word.
+    pub(super) fn fail(&mut self, why: ConnectionError) {
+        self.ends.end(Err(why), why);
+        self.ends.close(Some(why));
+        self.finish();
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Over;
+        self.timers.clear();
+        self.handshake_due = false;
+        self.farewell_due = false;
+    }
+}

@@ -1,0 +1,445 @@
+//! `Connection`: one end of a conversation, from the first handshake packet to the last shutdown.
+
+mod drive;
+mod ends;
+mod packets;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use self::ends::Ends;
+pub use self::ends::Event;
+use crate::control;
+use crate::greeting::{Greeting, Role};
+use crate::handshake::{Handshake, Request};
+use crate::options::{HEADER, IP_UDP, Options, Service};
+use crate::recv::Receiver;
+use crate::rtt::RoundTrip;
+use crate::send::{Sender, Train};
+use crate::send_buffer::SendBuffer;
+use crate::seq::Numbering;
+use crate::timer::{Timer, Timers};
+use crate::{ConnectionError, ConnectionId};
+
+/// Datagrams to be sent to [`Connection::peer`]: equally long ones one after another, the last may be shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transmit<'a> {
+    /// The bytes of all of them.
+    pub contents: &'a [u8],
+    /// Bytes of each but the last, where there are several.
+    pub segment_size: Option<usize>,
+}
+
+/// How a message is to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MessageOptions {
+    /// How long it is worth sending again; none is for ever.
+    pub time_to_live: Option<Duration>,
+    /// Whether it may only be read after every message before it.
+    pub in_order: bool,
+}
+
+impl MessageOptions {
+    /// The same, sent again for so long only.
+    #[must_use]
+    pub const fn with_time_to_live(mut self, time: Duration) -> Self {
+        self.time_to_live = Some(time);
+        self
+    }
+
+    /// The same, to be read in order or not.
+    #[must_use]
+    pub const fn with_order(mut self, in_order: bool) -> Self {
+        self.in_order = in_order;
+        self
+    }
+}
+
+/// What a connection has counted and measured so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Data packets sent, those sent again included.
+    pub sent: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Data packets received for the first time.
+    pub received: u64,
+    /// Data packets that the peer has reported as lost.
+    pub lost: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Shortest round-trip time seen lately.
+    pub min_rtt: Duration,
+    /// Packets per second that the congestion control sends at most.
+    pub rate: u64,
+    /// Packets on the way.
+    pub in_flight: u64,
+}
+
+/// What a connection is at.
+#[derive(Debug)]
+enum Phase {
+    /// The handshake.
+    Greeting(Box<Greeting>),
+    /// Data.
+    Open,
+    /// Waiting for the last acknowledgements.
+    Lingering,
+    /// Telling the peer that it is over.
+    Farewell(Farewell),
+    /// Nothing more.
+    Over,
+}
+
+/// How often the peer was told, and is to be told still.
+#[derive(Debug, Clone, Copy)]
+struct Farewell {
+    reason: u32,
+    left: u32,
+    pause: Duration,
+    /// When it was told last.
+    told: Option<Instant>,
+    /// Whether the peer said it first.
+    is_answer: bool,
+}
+
+/// What exists once both ends know each other.
+#[derive(Debug)]
+struct Halves {
+    /// The peer's number for the connection.
+    to: u32,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// What was offered to be sent and may be gone by now.
+#[derive(Debug, Clone, Copy)]
+enum Offer {
+    Nothing,
+    Control,
+    Data(Train),
+}
+
+/// One end of a conversation.
+///
+/// Whatever was called, ask [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event)
+/// until they have nothing, then wait for a datagram or for [`poll_timeout`](Self::poll_timeout).
+#[derive(Debug)]
+pub struct Connection {
+    id: ConnectionId,
+    peer: SocketAddr,
+    options: Options,
+    role: Role,
+    opened: Instant,
+    phase: Phase,
+    /// Our handshake, for those who did not hear it.
+    ours: Handshake,
+    /// Bytes of the largest packet, IP and UDP included.
+    mss: u32,
+    halves: Option<Box<Halves>>,
+    rtt: RoundTrip,
+    timers: Timers,
+    /// Expiries since the peer was heard last; when that was, and when the last of either was.
+    expiries: u32,
+    heard_at: Instant,
+    expiry_from: Instant,
+    /// A control packet, and what of it all waits to be written there.
+    out: Vec<u8>,
+    is_out_full: bool,
+    offer: Offer,
+    handshake_due: bool,
+    keep_alive_due: bool,
+    farewell_due: bool,
+    confirmations: VecDeque<u32>,
+    probe: Option<Train>,
+    ends: Ends,
+}
+
+impl Connection {
+    /// Begins one that greets.
+    pub(crate) fn greet(
+        now: Instant,
+        id: ConnectionId,
+        peer: SocketAddr,
+        options: Options,
+        role: Role,
+        ours: Handshake,
+    ) -> Self {
+        let mut connection = Self::bare(now, id, peer, options, role, ours);
+        connection.phase = Phase::Greeting(Box::new(Greeting::new(role, ours)));
+        connection.handshake_due = true;
+        let patience = match role {
+            Role::Rendezvous => connection.options.rendezvous_timeout,
+            Role::Initiator | Role::Responder => connection.options.connect_timeout,
+        };
+        connection.timers.set(Timer::GiveUp, Some(now + patience));
+        connection
+    }
+
+    /// Makes one at a listener, for a peer that has proved its address.
+    pub(crate) fn respond(
+        now: Instant,
+        id: ConnectionId,
+        peer: SocketAddr,
+        options: Options,
+        theirs: Handshake,
+        ours: Handshake,
+    ) -> Self {
+        let mut connection = Self::bare(now, id, peer, options, Role::Responder, ours);
+        connection.handshake_due = true;
+        // The reference throws away what comes right behind the answer; this is what it may have.
+        connection.keep_alive_due = true;
+        connection.open(now, theirs);
+        connection
+    }
+
+    fn bare(
+        now: Instant,
+        id: ConnectionId,
+        peer: SocketAddr,
+        options: Options,
+        role: Role,
+        ours: Handshake,
+    ) -> Self {
+        Self {
+            id,
+            peer,
+            mss: ours.mss,
+            options,
+            role,
+            opened: now,
+            phase: Phase::Open,
+            ours,
+            halves: None,
+            rtt: RoundTrip::UNKNOWN,
+            timers: Timers::default(),
+            expiries: 1,
+            heard_at: now,
+            expiry_from: now,
+            out: Vec::new(),
+            is_out_full: false,
+            offer: Offer::Nothing,
+            handshake_due: false,
+            keep_alive_due: false,
+            farewell_due: false,
+            confirmations: VecDeque::new(),
+            probe: None,
+            ends: Ends::default(),
+        }
+    }
+
+    /// Begins to carry data, now that the peer is known.
+    fn open(&mut self, now: Instant, theirs: Handshake) {
+        self.mss = self.mss.min(theirs.mss);
+        let payload = Options::payload(self.mss);
+        let numbers = Numbering::new(self.ours.initial);
+        let window = theirs.window.clamp(2, 1 << 24);
+        let most_rate = self.options.max_bandwidth.map_or(f64::INFINITY, |bytes| {
+            (control::real(bytes) / f64::from(self.mss)).max(1.0)
+        });
+        let controller = control::make(self.options.congestion, now, self.rtt, window);
+        let buffer = SendBuffer::new(numbers, theirs.id, payload, self.options.send_buffer);
+        self.halves = Some(Box::new(Halves {
+            to: theirs.id,
+            sender: Sender::new(
+                now,
+                self.opened,
+                buffer,
+                numbers,
+                controller,
+                window,
+                most_rate,
+            ),
+            receiver: Receiver::new(
+                Numbering::new(theirs.initial),
+                payload,
+                self.options.receive_buffer,
+                self.options.service,
+            ),
+        }));
+        self.phase = Phase::Open;
+        self.timers.clear();
+        self.on_heard(now);
+        self.timers.set(Timer::Expiry, Some(self.expiry()));
+        self.ends.on_connected();
+    }
+
+    /// Its number, by which the endpoint knows it.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Where the peer is, and where everything goes.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Bytes of the largest datagram that it sends or receives.
+    pub fn datagram_size(&self) -> usize {
+        self.mss as usize - IP_UDP
+    }
+
+    /// Whether data can be carried: the handshake is over, and no end was made.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Lingering)
+    }
+
+    /// Whether the peer has acknowledged all that was written.
+    pub fn is_drained(&self) -> bool {
+        self.halves
+            .as_ref()
+            .is_none_or(|halves| halves.sender.buffer.is_empty())
+    }
+
+    /// Whether nothing will be sent or received any more: forget it, once all is read.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Takes as many bytes as there is room for; pending when there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing can be written any more.
+    pub fn write(&mut self, now: Instant, data: &[u8]) -> Poll<Result<usize, ConnectionError>> {
+        if self.options.service != Service::Stream {
+            return Poll::Ready(Err(ConnectionError::WrongService));
+        }
+        self.ends.check_write()?;
+        let Some(halves) = &mut self.halves else {
+            return Poll::Pending;
+        };
+        if !halves.sender.is_waiting() {
+            halves.sender.on_first_write(now);
+        }
+        let taken = halves.sender.buffer.write(data);
+        if taken == 0 && !data.is_empty() {
+            self.ends.wants_room = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Hands over bytes in order; nothing at all is the end, which the peer has marked.
+    ///
+    /// # Errors
+    ///
+    /// Why not all that the peer sent can be read.
+    pub fn read(&mut self, now: Instant, into: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
+        if self.options.service != Service::Stream {
+            return Poll::Ready(Err(ConnectionError::WrongService));
+        }
+        if let Some(halves) = &mut self.halves {
+            let copied = halves.receiver.read(now, into);
+            if copied > 0 || into.is_empty() {
+                return Poll::Ready(Ok(copied));
+            }
+        }
+        self.ends.poll_end().map_ok(|()| 0)
+    }
+
+    /// Takes a whole message; pending when there is no room now.
+    ///
+    /// # Errors
+    ///
+    /// Why it can never be sent.
+    pub fn send_message(
+        &mut self,
+        now: Instant,
+        data: &[u8],
+        options: MessageOptions,
+    ) -> Poll<Result<(), ConnectionError>> {
+        if self.options.service != Service::Message {
+            return Poll::Ready(Err(ConnectionError::WrongService));
+        }
+        self.ends.check_write()?;
+        let Some(halves) = &mut self.halves else {
+            return Poll::Pending;
+        };
+        let limit = halves.sender.buffer.largest_message();
+        if data.len() > limit {
+            return Poll::Ready(Err(ConnectionError::MessageTooLong { limit }));
+        }
+        if !halves.sender.is_waiting() {
+            halves.sender.on_first_write(now);
+        }
+        let Some((first, end)) = halves.sender.buffer.write_message(data, options.in_order) else {
+            self.ends.wants_room = true;
+            return Poll::Pending;
+        };
+        if let Some(deadline) = options.time_to_live.and_then(|time| now.checked_add(time)) {
+            halves.sender.expire(first, end, deadline);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Hands over a whole message, with its length in full even if `into` was too short for it; none is the end.
+    ///
+    /// # Errors
+    ///
+    /// Why not all that the peer sent can be received.
+    pub fn receive_message(
+        &mut self,
+        now: Instant,
+        into: &mut [u8],
+    ) -> Poll<Result<Option<usize>, ConnectionError>> {
+        if self.options.service != Service::Message {
+            return Poll::Ready(Err(ConnectionError::WrongService));
+        }
+        let read = |halves: &mut Box<Halves>| halves.receiver.read_message(now, into);
+        if let Some(len) = self.halves.as_mut().and_then(read) {
+            return Poll::Ready(Ok(Some(len)));
+        }
+        self.ends.poll_end().map_ok(|()| None)
+    }
+
+    /// What it has counted and measured.
+    pub fn stats(&self) -> Stats {
+        let Some(halves) = &self.halves else {
+            return Stats::default();
+        };
+        let sender = &halves.sender;
+        Stats {
+            sent: sender.sent,
+            retransmitted: sender.retransmitted,
+            received: halves.receiver.received,
+            lost: sender.lost,
+            rtt: self.rtt.duration(),
+            min_rtt: sender.min_rtt().unwrap_or_else(|| self.rtt.duration()),
+            rate: control::whole(sender.rate()),
+            in_flight: sender.in_flight(),
+        }
+    }
+
+    /// Bytes of memory held, about.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn memory(&self) -> usize {
+        let halves = self.halves.as_ref();
+        halves.map_or(0, |halves| halves.sender.memory() + halves.receiver.memory())
+    }
+
+    /// What a handshake packet from us says now.
+    fn handshake(&self) -> (Handshake, u32) {
+        match &self.phase {
+            Phase::Greeting(greeting) => (greeting.ours, greeting.to()),
+            _ => {
+                let request = match self.role {
+                    Role::Rendezvous => Request::Met,
+                    Role::Initiator | Role::Responder => Request::Confirm,
+                };
+                let to = self.halves.as_ref().map_or(0, |halves| halves.to);
+                (Handshake { request, ..self.ours }, to)
+            }
+        }
+    }
+}
+
+/// Bytes of a packet's payload and header together, at most.
+fn most_bytes(mss: u32) -> usize {
+    Options::payload(mss) + HEADER
+}

@@ -1,0 +1,185 @@
+//! What a connection does about each kind of packet that comes.
+
+use std::time::{Duration, Instant};
+
+use super::{Connection, Farewell, Halves, Offer, Phase};
+use crate::ConnectionError;
+use crate::error::PeerMisbehaved;
+use crate::greeting::{Role, Step};
+use crate::handshake::{Handshake, Request};
+use crate::packet::{Control, Packet};
+use crate::rtt::RoundTrip;
+
+/// Acknowledgements that wait to be confirmed, at most.
+const MOST_CONFIRMATIONS: usize = 64;
+/// The peer is told again that it is over, if it goes on, but not more often.
+const TELL_AGAIN: Duration = Duration::from_millis(10);
+
+impl Connection {
+    /// Takes in datagrams of `stride` bytes each (the last may be shorter) that the endpoint found to be for it.
+    pub fn handle_datagrams(&mut self, now: Instant, datagrams: &[u8], stride: usize) {
+        if matches!(self.offer, Offer::Data(_)) {
+            self.offer = Offer::Nothing;
+        }
+        for datagram in datagrams.chunks(stride.max(1)) {
+            if let Some(packet) = Packet::parse(datagram) {
+                self.on_packet(now, packet);
+            }
+        }
+        let Some(halves) = &self.halves else { return };
+        if halves.receiver.is_readable() {
+            self.ends.on_readable();
+        }
+    }
+
+    fn on_packet(&mut self, now: Instant, packet: Packet<'_>) {
+        if let Packet::Control(Control::Handshake(theirs)) = packet {
+            self.on_handshake(now, theirs);
+            return;
+        }
+        if let Phase::Greeting(greeting) = &mut self.phase {
+            if let Step::Connect { peer, .. } = greeting.on_other() {
+                self.open(now, peer);
+            } else {
+                return;
+            }
+        }
+        match &mut self.phase {
+            Phase::Open | Phase::Lingering => {}
+            Phase::Farewell(farewell) => {
+                let is_end = matches!(packet, Packet::Control(Control::Shutdown { .. }));
+                let farewell = *farewell;
+                self.on_packet_in_farewell(now, farewell, is_end);
+                return;
+            }
+            Phase::Greeting(_) | Phase::Over => return,
+        }
+        self.on_heard(now);
+        if let Err(how) = self.on_open_packet(now, packet) {
+            self.give_up(now, ConnectionError::Misbehaved(how));
+        }
+    }
+
+    /// Notes that the peer is there.
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.expiry_from = now;
+        self.expiries = 1;
+    }
+
+    fn on_open_packet(&mut self, now: Instant, packet: Packet<'_>) -> Result<(), PeerMisbehaved> {
+        let Some(halves) = &mut self.halves else {
+            return Ok(());
+        };
+        let Halves {
+            sender, receiver, ..
+        } = &mut **halves;
+        let control = match packet {
+            Packet::Data(data) => {
+                receiver.on_data(now, &data, self.rtt);
+                return Ok(());
+            }
+            Packet::Control(control) => control,
+        };
+        match control {
+            Control::Ack(ack) => {
+                if let Some(full) = ack.full {
+                    self.rtt.update(full.rtt);
+                    if self.confirmations.len() < MOST_CONFIRMATIONS {
+                        self.confirmations.push_back(ack.number);
+                    }
+                }
+                if sender.on_ack(now, &ack, self.rtt)? {
+                    self.ends.on_room();
+                    if sender.buffer.is_empty() {
+                        self.ends.on_drained();
+                        self.on_drained(now);
+                    }
+                }
+            }
+            Control::Nak(report) => sender.on_nak(now, report, self.rtt)?,
+            Control::Ack2 { number } => {
+                if let Some(took) = receiver.on_ack2(now, number) {
+                    self.on_round_trip(took);
+                }
+            }
+            Control::Drop {
+                message,
+                first,
+                last,
+            } => receiver.on_drop(message, first, last)?,
+            Control::Warning => sender.on_warning(),
+            Control::Shutdown { reason } => self.on_shutdown(now, reason),
+            Control::Handshake(_)
+            | Control::KeepAlive
+            | Control::PeerError
+            | Control::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in a round trip that was measured here, in microseconds.
+    fn on_round_trip(&mut self, took: u32) {
+        if self.rtt == RoundTrip::UNKNOWN {
+            self.rtt = RoundTrip::measured(Duration::from_micros(took.into()));
+        } else {
+            self.rtt.update(took);
+        }
+    }
+
+    fn on_handshake(&mut self, now: Instant, theirs: Handshake) {
+        let Phase::Greeting(greeting) = &mut self.phase else {
+            // The peer has not heard that the connection stands.
+            self.handshake_due |= match self.role {
+                Role::Responder => self.is_connected(),
+                Role::Rendezvous => self.is_connected() && theirs.request != Request::Met,
+                Role::Initiator => false,
+            };
+            return;
+        };
+        match greeting.on_handshake(theirs) {
+            Step::Wait => {}
+            Step::Send => self.handshake_due = true,
+            Step::Connect { peer, send } => {
+                if let Some(took) = greeting.took(now) {
+                    self.rtt = RoundTrip::measured(took);
+                }
+                self.handshake_due = send;
+                self.open(now, peer);
+            }
+            Step::Fail(why) => self.fail(why),
+        }
+    }
+
+    fn on_shutdown(&mut self, now: Instant, reason: u32) {
+        let Some(halves) = &self.halves else { return };
+        let read = if reason != 0 {
+            Err(ConnectionError::PeerAborted)
+        } else if halves.receiver.has_gaps() {
+            Err(ConnectionError::Truncated)
+        } else {
+            Ok(())
+        };
+        let is_drained = halves.sender.buffer.is_empty();
+        let write = if is_drained {
+            ConnectionError::PeerClosed
+        } else {
+            ConnectionError::Unacknowledged
+        };
+        self.ends.end(read, write);
+        let why = read.err().or((!is_drained).then_some(write));
+        self.ends.close(why);
+        self.say_farewell(now, 0, true);
+    }
+
+    fn on_packet_in_farewell(&mut self, now: Instant, farewell: Farewell, is_end: bool) {
+        if is_end && !farewell.is_answer {
+            self.finish();
+            return;
+        }
+        let is_soon = |told| now.saturating_duration_since(told) < TELL_AGAIN;
+        if !farewell.told.is_some_and(is_soon) {
+            self.farewell_due = true;
+        }
+    }
+}

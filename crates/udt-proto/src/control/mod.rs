@@ -1,0 +1,104 @@
+//! `Controller`: how many packets may be on the way, and how fast they may follow each other.
+
+mod model;
+mod native;
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+pub(crate) use self::model::Model;
+pub(crate) use self::native::Native;
+use crate::options::Congestion;
+use crate::rtt::RoundTrip;
+
+/// The interval at which acknowledgements come when nothing else makes them come.
+pub(crate) const SYN: Duration = Duration::from_millis(10);
+
+/// What an acknowledgement or a loss report told about the path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Progress {
+    /// Whether it was a full acknowledgement.
+    pub(crate) is_full: bool,
+    /// The first packet that is not acknowledged.
+    pub(crate) acked: u64,
+    /// The first packet that was never sent.
+    pub(crate) next: u64,
+    /// Packets that have arrived, as far as can be told.
+    pub(crate) delivered: u64,
+    /// Packets on the way, as far as can be told.
+    pub(crate) in_flight: u64,
+    /// Packets reported as lost, ever.
+    pub(crate) lost: u64,
+    /// What a train of packets tells that is known to have arrived.
+    pub(crate) sample: Option<Sample>,
+    pub(crate) rtt: RoundTrip,
+    /// Packets per second as the receiver sees them come, and could see them come; 0 where not known.
+    pub(crate) receive_rate: f64,
+    pub(crate) capacity: f64,
+}
+
+/// What a train of packets tells that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sample {
+    /// Packets per second, between its being sent and its being known to have arrived.
+    pub(crate) rate: f64,
+    pub(crate) rtt: Duration,
+    /// What had been delivered when it was sent.
+    pub(crate) delivered_before: u64,
+    /// Whether there was less to send than could have been.
+    pub(crate) is_limited: bool,
+}
+
+/// Decides how fast a connection sends; it never sees packets, only what is known of them.
+pub(crate) trait Controller: Debug + Send {
+    /// Reacts on packets that arrived.
+    fn on_ack(&mut self, now: Instant, progress: &Progress);
+    /// Reacts on a loss report whose first packet is `first`.
+    fn on_loss(&mut self, now: Instant, first: u64, progress: &Progress);
+    /// Reacts on silence.
+    fn on_timeout(&mut self, progress: &Progress);
+    /// Reacts on a warning that a router or receiver is congested.
+    fn on_warning(&mut self, next: u64);
+    /// Packets that may be on the way.
+    fn window(&self) -> u64;
+    /// Packets per second.
+    fn rate(&self) -> f64;
+    /// The shortest round trip it knows of.
+    fn min_rtt(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Makes the control that was chosen, with what the handshake told about the round trip.
+pub(crate) fn make(
+    congestion: Congestion,
+    now: Instant,
+    rtt: RoundTrip,
+    peer_window: u32,
+) -> Box<dyn Controller> {
+    match congestion {
+        Congestion::Model => Box::new(Model::new(now, rtt)),
+        Congestion::Native => Box::new(Native::new(peer_window)),
+    }
+}
+
+/// Packets of a rate that pass in a time.
+pub(crate) fn packets(rate: f64, time: Duration) -> f64 {
+    rate * time.as_secs_f64()
+}
+
+/// A number of packets, downwards, as an integer.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates, which is what is wanted"
+)]
+pub(crate) fn whole(packets: f64) -> u64 {
+    packets as u64
+}
+
+/// A count as a number to compute with.
+#[expect(clippy::cast_precision_loss, reason = "counts of packets are far below 2^52")]
+pub(crate) fn real(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,262 @@
+//! `Model`: a control that estimates what the path carries and how long it is, and keeps that much on the way.
+//!
+//! The bandwidth is the largest delivery rate of the last rounds, the length the shortest round trip
+//! of the last seconds; their product is what must be on the way to fill the path. Now and then it
+//! sends a little faster to find more, then slower to drain what queued, and rarely little to see the
+//! true length. A random loss changes neither estimate. Losses beyond what chance explains make it keep
+//! no queue of its own for a while, which leaves room for flows that only understand loss.
+
+use std::time::{Duration, Instant};
+
+use super::{Controller, Progress, SYN, Sample, packets, real, whole};
+use crate::rtt::RoundTrip;
+
+/// Packets that go out before anything is known: one more than makes the receiver acknowledge at once.
+const FIRST_WINDOW: f64 = 65.0;
+/// The least that keeps the acknowledgements coming.
+const LEAST_WINDOW: f64 = 8.0;
+/// Twice as much every round trip: 2/ln 2.
+const STARTUP_GAIN: f64 = 2.885;
+/// Rounds over which the largest rate counts.
+const ROUNDS: usize = 10;
+/// How long a shortest round trip counts.
+const RTT_AGE: Duration = Duration::from_secs(10);
+/// How long the path is emptied to measure its length.
+const PROBE_TIME: Duration = Duration::from_millis(200);
+/// The rate relative to the estimate, one round trip each.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// A larger part of the packets is not lost by chance.
+const LOSSY: f64 = 0.02;
+/// Rounds for which losses are remembered.
+const CAUTION: u32 = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// Faster every round, until that brings nothing more.
+    Startup,
+    /// Slower, until the queue that brought is gone.
+    Drain,
+    /// At the estimate, looking for more in the first step of the cycle.
+    Cruise { step: usize, since: Instant },
+    /// Little, until the queues are empty.
+    Probe { until: Option<Instant> },
+}
+
+/// State of the control; rates in packets per second.
+#[derive(Debug)]
+pub(crate) struct Model {
+    phase: Phase,
+    /// The largest rate of each of the last rounds, the present one first.
+    rates: [f64; ROUNDS],
+    min_rtt: Duration,
+    min_rtt_at: Instant,
+    measured: bool,
+    /// The round ends when a packet is delivered that was sent after this many were.
+    round_end: u64,
+    /// Shortest round trip of this round.
+    round_rtt: Option<Duration>,
+    /// What had been delivered and lost when this round began.
+    round_delivered: u64,
+    round_lost: u64,
+    /// The rate that startup must beat, and the rounds in which it did not.
+    plateau: f64,
+    flat_rounds: u32,
+    /// Rounds for which it keeps no queue.
+    caution: u32,
+}
+
+impl Model {
+    pub(crate) fn new(now: Instant, rtt: RoundTrip) -> Self {
+        Self {
+            phase: Phase::Startup,
+            rates: [0.0; ROUNDS],
+            min_rtt: rtt.duration(),
+            min_rtt_at: now,
+            measured: false,
+            round_end: 0,
+            round_rtt: None,
+            round_delivered: 0,
+            round_lost: 0,
+            plateau: 0.0,
+            flat_rounds: 0,
+            caution: 0,
+        }
+    }
+
+    /// The estimate of what the path carries.
+    fn bandwidth(&self) -> f64 {
+        let most = self.rates.iter().copied().fold(0.0, f64::max);
+        if most > 0.0 {
+            most
+        } else {
+            FIRST_WINDOW / self.min_rtt.max(Duration::from_micros(100)).as_secs_f64()
+        }
+    }
+
+    /// Packets that fill the path and no queue.
+    fn fill(&self) -> f64 {
+        packets(self.bandwidth(), self.min_rtt)
+    }
+
+    /// Packets that are on the way only because acknowledgements come in lumps.
+    fn lumps(&self) -> f64 {
+        packets(self.bandwidth(), SYN * 3 / 2).clamp(16.0, 208.0)
+    }
+
+    fn on_sample(&mut self, now: Instant, sample: &Sample, progress: &Progress) {
+        // A longest queue that is always there would hide the true length, so a longer one replaces it in time.
+        if !self.measured || sample.rtt <= self.min_rtt {
+            self.min_rtt = sample.rtt;
+            self.min_rtt_at = now;
+            self.measured = true;
+        } else if sample.rtt <= self.min_rtt + self.min_rtt / 50 {
+            self.min_rtt_at = now;
+        }
+        let shortest = self.round_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
+        self.round_rtt = Some(shortest);
+        if sample.delivered_before >= self.round_end {
+            self.on_round(progress, sample.is_limited);
+        }
+        let most = self.bandwidth();
+        if let Some(rate) = self.rates.first_mut()
+            && (!sample.is_limited || sample.rate > most)
+        {
+            *rate = rate.max(sample.rate);
+        }
+    }
+
+    fn on_round(&mut self, progress: &Progress, is_limited: bool) {
+        let delivered = progress.delivered.saturating_sub(self.round_delivered);
+        let lost = progress.lost.saturating_sub(self.round_lost);
+        let is_lossy = lost >= 8 && real(lost) > LOSSY * real(delivered + lost);
+        self.caution = if is_lossy {
+            CAUTION
+        } else {
+            self.caution.saturating_sub(1)
+        };
+        if self.phase == Phase::Startup && !is_limited {
+            self.on_startup_round(is_lossy);
+        }
+        self.round_end = progress.delivered;
+        self.round_delivered = progress.delivered;
+        self.round_lost = progress.lost;
+        self.round_rtt = None;
+        if !is_limited {
+            self.rates.rotate_right(1);
+            if let Some(rate) = self.rates.first_mut() {
+                *rate = 0.0;
+            }
+        }
+    }
+
+    fn on_startup_round(&mut self, is_lossy: bool) {
+        let reached = self.bandwidth();
+        if reached >= self.plateau * 1.25 {
+            self.plateau = reached;
+            self.flat_rounds = 0;
+        } else {
+            self.flat_rounds += 1;
+        }
+        // A queue even in the best moment of the round; acknowledgements alone are late by an interval.
+        let limit = self.min_rtt + self.min_rtt / 4 + SYN * 3 / 2;
+        let is_queueing = self.round_rtt.is_some_and(|rtt| rtt > limit);
+        if self.flat_rounds >= 3 || is_lossy || is_queueing {
+            self.phase = Phase::Drain;
+        }
+    }
+
+    fn on_phase(&mut self, now: Instant, progress: &Progress) {
+        let in_flight = real(progress.in_flight);
+        match self.phase {
+            Phase::Startup => {}
+            Phase::Drain => {
+                if in_flight <= self.fill() + self.lumps() {
+                    self.cruise(now, 2);
+                }
+            }
+            Phase::Cruise { step, since } => {
+                let is_over = now.saturating_duration_since(since) >= self.min_rtt.max(SYN);
+                let next = match step {
+                    // More is only found once more is on the way.
+                    0 => is_over && (in_flight >= 1.2 * self.fill() || self.caution > 0)
+                        || now.saturating_duration_since(since) >= 3 * self.min_rtt.max(SYN),
+                    1 => is_over || in_flight <= self.fill(),
+                    _ => is_over,
+                };
+                if next {
+                    self.cruise(now, (step + 1) % CYCLE.len());
+                }
+            }
+            Phase::Probe { until: None } => {
+                if in_flight <= self.probe_window() + self.lumps() {
+                    let until = now + PROBE_TIME.max(self.min_rtt);
+                    self.phase = Phase::Probe { until: Some(until) };
+                }
+            }
+            Phase::Probe { until: Some(until) } => {
+                if now >= until {
+                    self.min_rtt_at = now;
+                    self.cruise(now, 2);
+                }
+            }
+        }
+        let is_old = now.saturating_duration_since(self.min_rtt_at) > RTT_AGE;
+        if is_old && !matches!(self.phase, Phase::Probe { .. } | Phase::Startup) {
+            self.phase = Phase::Probe { until: None };
+            // Whatever comes next is the length of an emptied path.
+            self.measured = false;
+        }
+    }
+
+    fn cruise(&mut self, now: Instant, step: usize) {
+        self.phase = Phase::Cruise { step, since: now };
+    }
+
+    fn probe_window(&self) -> f64 {
+        (self.fill() / 2.0).max(LEAST_WINDOW)
+    }
+}
+
+impl Controller for Model {
+    fn on_ack(&mut self, now: Instant, progress: &Progress) {
+        if let Some(sample) = &progress.sample {
+            self.on_sample(now, sample, progress);
+        }
+        self.on_phase(now, progress);
+    }
+
+    fn on_loss(&mut self, now: Instant, _first: u64, progress: &Progress) {
+        self.on_ack(now, progress);
+    }
+
+    fn on_timeout(&mut self, _progress: &Progress) {}
+
+    fn on_warning(&mut self, _next: u64) {
+        self.caution = CAUTION;
+    }
+
+    fn window(&self) -> u64 {
+        let fill = self.fill();
+        whole(match self.phase {
+            Phase::Startup => (STARTUP_GAIN * fill + self.lumps()).max(FIRST_WINDOW),
+            Phase::Drain => 2.0 * fill + self.lumps(),
+            Phase::Cruise { .. } if self.caution > 0 => 1.1 * fill + self.lumps(),
+            Phase::Cruise { .. } => 2.0 * fill + self.lumps(),
+            Phase::Probe { .. } => self.probe_window(),
+        })
+    }
+
+    fn rate(&self) -> f64 {
+        let gain = match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Drain => 1.0 / STARTUP_GAIN,
+            Phase::Cruise { step, .. } => CYCLE.get(step).copied().unwrap_or(1.0),
+            Phase::Probe { .. } => 1.0,
+        };
+        gain * self.bandwidth()
+    }
+
+    fn min_rtt(&self) -> Option<Duration> {
+        Some(self.min_rtt)
+    }
+}

@@ -1,0 +1,161 @@
+//! `Native`: UDT's own control, additive increase and multiplicative decrease of the rate, without the reference's traps.
+//!
+//! Three things differ from the reference, all of them local. Rates stay fractional, since rounding a
+//! period up makes every decrease far deeper than an eighth at high rates. A receive rate counts only
+//! once it was reported, so that an early loss does not stop the flow. The first period after slow
+//! start comes from window and round trip, the right way up.
+
+use std::time::Instant;
+
+use super::{Controller, Progress, SYN, packets, real, whole};
+
+/// A decrease makes the period longer by an eighth.
+const DECREASE: f64 = 1.125;
+/// Most decreases in one epoch of congestion.
+const MOST_DECREASES: u32 = 5;
+
+/// State of the control; periods in seconds per packet, rates in packets per second.
+#[derive(Debug)]
+pub(crate) struct Native {
+    slow_start: bool,
+    window: f64,
+    most_window: f64,
+    period: f64,
+    last_decrease_period: f64,
+    /// Bytes of a packet are not known here; the formula's constant is for this size.
+    mss: f64,
+    lossy: bool,
+    last_ack: u64,
+    last_decrease: u64,
+    average_reports: f64,
+    reports: u32,
+    decreases: u32,
+    every: u32,
+    last_at: Option<Instant>,
+    seed: u32,
+}
+
+impl Native {
+    pub(crate) fn new(peer_window: u32) -> Self {
+        Self {
+            slow_start: true,
+            window: 16.0,
+            most_window: f64::from(peer_window.max(16)),
+            period: 1e-6,
+            last_decrease_period: 1e-6,
+            mss: 1500.0,
+            lossy: false,
+            last_ack: 0,
+            last_decrease: 0,
+            average_reports: 0.0,
+            reports: 0,
+            decreases: 0,
+            every: 1,
+            last_at: None,
+            seed: 1,
+        }
+    }
+
+    fn leave_slow_start(&mut self, progress: &Progress) {
+        self.slow_start = false;
+        self.period = if progress.receive_rate > 0.0 {
+            1.0 / progress.receive_rate
+        } else {
+            (progress.rtt.duration() + SYN).as_secs_f64() / self.window
+        };
+    }
+
+    /// A fraction of one, the same in every run: competing flows must not decrease in step.
+    fn random(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(self.seed >> 8) / f64::from(1_u32 << 24)
+    }
+
+    fn increase(&self, capacity: f64) -> f64 {
+        let mut spare = capacity - 1.0 / self.period;
+        if self.period > self.last_decrease_period && capacity / 9.0 < spare {
+            spare = capacity / 9.0;
+        }
+        if spare <= 0.0 {
+            return 0.01;
+        }
+        let magnitude = (spare * self.mss * 8.0).log10().ceil();
+        (10_f64.powf(magnitude) * 1.5e-6 / self.mss).max(0.01)
+    }
+}
+
+impl Controller for Native {
+    fn on_ack(&mut self, now: Instant, progress: &Progress) {
+        let too_soon = |at| now.saturating_duration_since(at) < SYN;
+        if !progress.is_full || self.last_at.is_some_and(too_soon) {
+            return;
+        }
+        self.last_at = Some(now);
+        if self.slow_start {
+            self.window += real(progress.acked.saturating_sub(self.last_ack)) + 1.0;
+            self.last_ack = progress.acked;
+            if self.window > self.most_window {
+                self.leave_slow_start(progress);
+            }
+            return;
+        }
+        if progress.receive_rate > 0.0 {
+            let time = progress.rtt.duration() + SYN;
+            self.window = packets(progress.receive_rate, time) + 16.0;
+        }
+        if std::mem::take(&mut self.lossy) {
+            return;
+        }
+        let syn = SYN.as_secs_f64();
+        let increase = self.increase(progress.capacity);
+        self.period = self.period * syn / (self.period * increase + syn);
+    }
+
+    fn on_loss(&mut self, _now: Instant, first: u64, progress: &Progress) {
+        if self.slow_start {
+            self.leave_slow_start(progress);
+            if progress.receive_rate > 0.0 {
+                return;
+            }
+        }
+        self.lossy = true;
+        if first >= self.last_decrease {
+            self.last_decrease_period = self.period;
+            self.period *= DECREASE;
+            self.average_reports = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
+            self.reports = 1;
+            self.decreases = 1;
+            self.last_decrease = progress.next;
+            let every = (self.average_reports * self.random()).ceil().max(1.0);
+            self.every = u32::try_from(whole(every)).unwrap_or(u32::MAX);
+            return;
+        }
+        self.decreases += 1;
+        if self.decreases <= MOST_DECREASES {
+            self.reports += 1;
+            if self.reports.is_multiple_of(self.every) {
+                self.period *= DECREASE;
+                self.last_decrease = progress.next;
+            }
+        }
+    }
+
+    fn on_timeout(&mut self, progress: &Progress) {
+        if self.slow_start {
+            self.leave_slow_start(progress);
+        }
+    }
+
+    fn on_warning(&mut self, next: u64) {
+        self.period *= DECREASE;
+        self.last_decrease = next;
+    }
+
+    fn window(&self) -> u64 {
+        whole(self.window.min(self.most_window))
+    }
+
+    fn rate(&self) -> f64 {
+        1.0 / self.period
+    }
+}

@@ -1,0 +1,177 @@
+//! `Gaps`: what the receiver misses, in order, bounded, and when to say so again.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Most gaps at a time; what would tear one more is treated as lost itself.
+pub(crate) const MOST_GAPS: usize = 8192;
+/// Most packets that later ones may overtake without being reported at once.
+const MOST_TOLERANCE: u64 = 32;
+/// How long a gap may go unreported at most, where packets are known to overtake each other.
+const MOST_PATIENCE: Duration = Duration::from_millis(10);
+
+/// Packets that are missing between others that have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Gap {
+    start: u64,
+    end: u64,
+    /// When to report it, or report it again.
+    due: Instant,
+    /// When it was reported last.
+    reported: Option<Instant>,
+    times: u32,
+}
+
+/// All that is missing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gaps {
+    gaps: VecDeque<Gap>,
+    /// Gaps that were never reported; they are the last ones.
+    fresh: usize,
+    /// How far packets are known to overtake each other.
+    tolerance: u64,
+}
+
+impl Gaps {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.gaps.len() >= MOST_GAPS
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn len(&self) -> usize {
+        self.gaps.len()
+    }
+
+    /// The first missing packet.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.gaps.front().map(|gap| gap.start)
+    }
+
+    /// Notes that packets are missing behind all others that are.
+    pub(crate) fn push(&mut self, now: Instant, start: u64, end: u64, rtt: Duration) {
+        let patience = if self.tolerance == 0 {
+            Duration::ZERO
+        } else {
+            (rtt / 8).min(MOST_PATIENCE)
+        };
+        self.fresh += 1;
+        self.gaps.push_back(Gap {
+            start,
+            end,
+            due: now + patience,
+            reported: None,
+            times: 0,
+        });
+    }
+
+    /// Notes that a packet has come after all; whether it was missing.
+    pub(crate) fn remove(&mut self, now: Instant, index: u64, next: u64, rtt: Duration) -> bool {
+        let at = self.gaps.partition_point(|gap| gap.end <= index);
+        let is_full = self.is_full();
+        let Some(gap) = self.gaps.get_mut(at).filter(|gap| gap.start <= index) else {
+            return false;
+        };
+        let before = *gap;
+        match (gap.start == index, gap.end == index + 1) {
+            (true, true) => self.take_out(at),
+            (true, false) => gap.start += 1,
+            (false, true) => gap.end -= 1,
+            (false, false) => {
+                if is_full {
+                    return false;
+                }
+                gap.end = index;
+                let rest = Gap {
+                    start: index + 1,
+                    ..before
+                };
+                self.gaps.insert(at + 1, rest);
+                if before.times == 0 {
+                    self.fresh += 1;
+                }
+            }
+        }
+        // Too soon to be an answer to a report: it was late, not lost.
+        let overtaken = match before.reported {
+            None => true,
+            Some(when) => before.times == 1 && now.saturating_duration_since(when) < rtt / 2,
+        };
+        if overtaken {
+            let distance = next.saturating_sub(index).min(MOST_TOLERANCE);
+            self.tolerance = self.tolerance.max(distance);
+        }
+        true
+    }
+
+    fn take_out(&mut self, at: usize) {
+        if let Some(gap) = self.gaps.remove(at)
+            && gap.times == 0
+        {
+            self.fresh -= 1;
+        }
+    }
+
+    /// Forgets packets that will never come.
+    pub(crate) fn remove_range(&mut self, start: u64, end: u64) {
+        let mut at = self.gaps.partition_point(|gap| gap.end <= start);
+        while let Some(gap) = self.gaps.get_mut(at).filter(|gap| gap.start < end) {
+            let before = *gap;
+            if before.start < start && end < before.end {
+                gap.end = start;
+                self.gaps.insert(at + 1, Gap { start: end, ..before });
+                self.fresh += usize::from(before.times == 0);
+                return;
+            }
+            if before.start < start {
+                gap.end = start;
+                at += 1;
+            } else if end < before.end {
+                gap.start = end;
+                return;
+            } else {
+                self.take_out(at);
+            }
+        }
+    }
+
+    /// Whether a gap must be reported that never was, now that packets up to `next` have come.
+    pub(crate) fn has_fresh(&self, next: u64) -> bool {
+        let oldest = self.gaps.len().checked_sub(self.fresh);
+        self.fresh > 0
+            && oldest
+                .and_then(|at| self.gaps.get(at))
+                .is_some_and(|gap| next > gap.end + self.tolerance)
+    }
+
+    /// When the next report is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.gaps.iter().map(|gap| gap.due).min()
+    }
+
+    /// Hands every gap that is due to `report`, first and last packet, until that has no room.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        next: u64,
+        late: Duration,
+        mut report: impl FnMut(u64, u64) -> bool,
+    ) {
+        for gap in &mut self.gaps {
+            let is_past = gap.times == 0 && next > gap.end + self.tolerance;
+            if gap.due > now && !is_past {
+                continue;
+            }
+            if !report(gap.start, gap.end - 1) {
+                return;
+            }
+            self.fresh -= usize::from(gap.times == 0);
+            gap.reported = Some(now);
+            gap.due = now + late * 2_u32.pow(gap.times.min(2));
+            gap.times = gap.times.saturating_add(1);
+        }
+    }
+}

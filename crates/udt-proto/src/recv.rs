@@ -1,0 +1,330 @@
+//! `Receiver`: what has come, what is missing, and what the sender must be told about it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::assemble::Assembler;
+use crate::control::SYN;
+use crate::error::PeerMisbehaved;
+use crate::estimate::Arrivals;
+use crate::loss::Gaps;
+use crate::options::Service;
+use crate::packet::{Ack, Data, FullAck, Rates, begin_nak, push_loss};
+use crate::receive_buffer::ReceiveBuffer;
+use crate::rtt::{RoundTrip, micros};
+use crate::seq::{Numbering, next_ack};
+
+/// Packets after which the sender is told, if not all, how far they reach.
+const LIGHT_EVERY: u32 = 64;
+/// Acknowledgements that may still be confirmed.
+const MOST_HISTORY: usize = 1024;
+/// Full acknowledgements are at least this far apart, however short the packets are.
+const LEAST_ACK: Duration = Duration::from_millis(1);
+
+/// An acknowledgement that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    number: u32,
+    next: u64,
+    at: Instant,
+}
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    numbers: Numbering,
+    buffer: ReceiveBuffer,
+    gaps: Gaps,
+    assembler: Option<Assembler>,
+    /// Bytes of a full packet.
+    payload: usize,
+    /// One past the last packet that has come.
+    next: u64,
+    arrivals: Arrivals,
+    /// Packets since the last full acknowledgement.
+    count: u32,
+    is_light_due: bool,
+    ack_at: Option<Instant>,
+    number: u32,
+    /// What the last full acknowledgement said, and when.
+    acked: u64,
+    acked_at: Option<Instant>,
+    long_at: Option<Instant>,
+    told_room: u64,
+    /// What the sender has confirmed to know.
+    confirmed: u64,
+    history: VecDeque<Sent>,
+    nak_at: Option<Instant>,
+    pub(crate) received: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        numbers: Numbering,
+        payload: usize,
+        capacity: u32,
+        service: Service,
+    ) -> Self {
+        Self {
+            numbers,
+            buffer: ReceiveBuffer::new(payload, capacity),
+            gaps: Gaps::default(),
+            assembler: (service == Service::Message).then(Assembler::default),
+            payload,
+            next: 0,
+            arrivals: Arrivals::default(),
+            count: 0,
+            is_light_due: false,
+            ack_at: None,
+            number: 0,
+            acked: 0,
+            acked_at: None,
+            long_at: None,
+            told_room: capacity.into(),
+            confirmed: 0,
+            history: VecDeque::new(),
+            nak_at: None,
+            received: 0,
+        }
+    }
+
+    /// The first packet that has not come.
+    pub(crate) fn complete(&self) -> u64 {
+        self.gaps.first().unwrap_or(self.next)
+    }
+
+    /// Whether something is missing that later packets show to exist.
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    /// Whether there is something to read.
+    pub(crate) fn is_readable(&self) -> bool {
+        match &self.assembler {
+            None => self.buffer.read() < self.complete(),
+            Some(assembler) => assembler.readable(self.complete()).is_some(),
+        }
+    }
+
+    /// Takes in a data packet.
+    pub(crate) fn on_data(&mut self, now: Instant, data: &Data<'_>, rtt: RoundTrip) {
+        self.arrivals.on_packet(now);
+        let Some(index) = self.numbers.index(data.sequence, self.next) else {
+            return;
+        };
+        if index < self.complete() || index >= self.buffer.limit() {
+            // The sender would not send it if it knew how far we are, or how little room there is.
+            self.sooner(now);
+            return;
+        }
+        if data.payload.len() > self.payload {
+            return;
+        }
+        if index > self.next {
+            if self.gaps.is_full() {
+                return;
+            }
+            self.gaps.push(now, self.next, index, rtt.duration());
+            self.nak_at = self.gaps.due().min(self.nak_at).or(self.gaps.due());
+        } else if index == self.next {
+            self.arrivals.on_next(now, index, data.sequence);
+        } else if !self.gaps.remove(now, index, self.next, rtt.duration()) {
+            self.sooner(now);
+            return;
+        }
+        self.next = self.next.max(index + 1);
+        self.buffer.store(index, data.payload, data.message);
+        if let Some(assembler) = &mut self.assembler {
+            assembler.on_packet(index, data.message);
+        }
+        self.received += 1;
+        self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(LIGHT_EVERY) {
+            self.is_light_due = true;
+        }
+        if data.payload.len() < self.payload {
+            let soon = self.acked_at.map_or(now, |at| now.max(at + LEAST_ACK));
+            self.ack_at = Some(self.ack_at.map_or(soon, |at| at.min(soon)));
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(self.acked_at.map_or(now, |at| now.max(at + SYN)));
+        }
+    }
+
+    /// Has the next acknowledgement go out in its time, even if nothing new came.
+    fn sooner(&mut self, now: Instant) {
+        if self.ack_at.is_none() {
+            self.ack_at = Some(now.max(self.acked_at.map_or(now, |at| at + SYN)));
+        }
+    }
+
+    /// Takes in that the sender gives up packets of a message.
+    pub(crate) fn on_drop(
+        &mut self,
+        message: u32,
+        first: u32,
+        last: u32,
+    ) -> Result<(), PeerMisbehaved> {
+        let assembler = self
+            .assembler
+            .as_mut()
+            .ok_or(PeerMisbehaved::DroppedStream)?;
+        let near = self.next;
+        let (first, last) = (self.numbers.index(first, near), self.numbers.index(last, near));
+        let (Some(first), Some(last)) = (first, last) else {
+            return Ok(());
+        };
+        if first > last || last >= self.buffer.limit() {
+            return Ok(());
+        }
+        assembler.give_up(&mut self.buffer, first, last + 1, message);
+        self.gaps.remove_range(first, last + 1);
+        if first <= self.next {
+            self.next = self.next.max(last + 1);
+        }
+        let next = self.gaps.first().unwrap_or(self.next);
+        assembler.tidy(&mut self.buffer, next);
+        Ok(())
+    }
+
+    /// Takes in that the sender has an acknowledgement, and says how long that took.
+    pub(crate) fn on_ack2(&mut self, now: Instant, number: u32) -> Option<u32> {
+        let at = self.history.iter().position(|sent| sent.number == number)?;
+        let sent = self.history.drain(..=at).next_back()?;
+        self.confirmed = self.confirmed.max(sent.next);
+        let took = micros(now.saturating_duration_since(sent.at));
+        (took > 0).then_some(took)
+    }
+
+    /// Copies bytes out.
+    pub(crate) fn read(&mut self, now: Instant, into: &mut [u8]) -> usize {
+        let copied = self.buffer.copy(self.complete(), into);
+        self.on_room(now);
+        copied
+    }
+
+    /// Copies a message out, and returns its length.
+    pub(crate) fn read_message(&mut self, now: Instant, into: &mut [u8]) -> Option<usize> {
+        let next = self.complete();
+        let assembler = self.assembler.as_mut()?;
+        let (first, end) = assembler.readable(next)?;
+        let len = self.buffer.take_message(first, end, into);
+        assembler.on_read(first);
+        assembler.tidy(&mut self.buffer, next);
+        self.on_room(now);
+        Some(len)
+    }
+
+    /// Tells the sender at once that there is room where it knows of little.
+    fn on_room(&mut self, now: Instant) {
+        let room = self.buffer.room(self.complete());
+        if self.told_room <= room / 2 {
+            self.told_room = room;
+            self.acked_at = None;
+            self.confirmed = self.confirmed.min(self.acked.saturating_sub(1));
+            self.ack_at = Some(now);
+        }
+    }
+
+    /// When there is something to tell.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match (self.ack_at, self.nak_at) {
+            (Some(ack), Some(nak)) => Some(ack.min(nak)),
+            (ack, nak) => ack.or(nak),
+        }
+    }
+
+    /// The acknowledgement that is to go out now, if any.
+    pub(crate) fn ack(&mut self, now: Instant, rtt: RoundTrip) -> Option<Ack> {
+        let next = self.complete();
+        let light = std::mem::take(&mut self.is_light_due) && next > self.acked;
+        if self.ack_at.is_none_or(|at| at > now) {
+            return light.then(|| Ack {
+                number: 0,
+                next: self.numbers.sequence(next),
+                full: None,
+            });
+        }
+        self.ack_at = None;
+        if next == self.confirmed && next > 0 && self.acked_at.is_some() {
+            return None;
+        }
+        if let Some(at) = self.acked_at.filter(|_| next == self.acked)
+            && now < at + rtt.late()
+        {
+            self.ack_at = Some(at + rtt.late());
+            return None;
+        }
+        self.acked = next;
+        self.acked_at = Some(now);
+        self.count = 0;
+        self.number = next_ack(self.number);
+        if self.history.len() >= MOST_HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(Sent {
+            number: self.number,
+            next,
+            at: now,
+        });
+        // Repeated until it is confirmed, in case it is lost.
+        self.ack_at = Some(now + SYN);
+        let is_long = self
+            .long_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= SYN);
+        let rates = is_long.then(|| {
+            self.long_at = Some(now);
+            let (received, capacity) = self.arrivals.rates();
+            Rates { received, capacity }
+        });
+        self.told_room = self.buffer.room(next);
+        Some(Ack {
+            number: self.number,
+            next: self.numbers.sequence(next),
+            full: Some(FullAck {
+                rtt: rtt.smoothed(),
+                variance: rtt.variance(),
+                room: u32::try_from(self.told_room).unwrap_or(u32::MAX),
+                rates,
+            }),
+        })
+    }
+
+    /// Writes the loss report that is to go out now; whether there is one.
+    pub(crate) fn nak(
+        &mut self,
+        now: Instant,
+        rtt: RoundTrip,
+        to: u32,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_due = self.nak_at.is_some_and(|at| at <= now);
+        if !is_due && !self.gaps.has_fresh(self.next) {
+            return false;
+        }
+        begin_nak(out, to);
+        let empty = out.len();
+        let numbers = self.numbers;
+        let late = (rtt.late() + SYN).max(2 * SYN);
+        self.gaps.report(now, self.next, late, |first, last| {
+            let has_room = out.len() + 8 <= most;
+            if has_room {
+                push_loss(out, numbers.sequence(first), numbers.sequence(last));
+            }
+            has_room
+        });
+        self.nak_at = self.gaps.due();
+        out.len() > empty
+    }
+
+    /// Gives back the memory that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        self.buffer.shrink();
+    }
+
+    /// Bytes of memory held, about.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn memory(&self) -> usize {
+        self.buffer.memory() + self.gaps.len() * 48 + self.history.capacity() * 24
+    }
+}

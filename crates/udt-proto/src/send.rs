@@ -1,0 +1,543 @@
+//! `Sender`: what goes out next and when, what is on the way, and what the peer says has come.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use byte_ranges::{Range64, RangeSet};
+
+use crate::control::{Controller, Progress, Sample, real, whole};
+use crate::error::PeerMisbehaved;
+use crate::packet::{Ack, Control, LossReport};
+use crate::rtt::{RoundTrip, micros};
+use crate::send_buffer::SendBuffer;
+use crate::seq::Numbering;
+
+/// How late trains may be and still be made up for.
+const SLACK: Duration = Duration::from_millis(4);
+/// A train is as long as what passes in this time.
+const TRAIN_TIME: Duration = Duration::from_millis(1);
+/// Packets that are sent again into silence, each time that it has lasted for too long.
+const BLIND: u64 = 64;
+/// Trains that are remembered to measure by.
+const MOST_MARKS: usize = 1 << 15;
+
+/// A train as it was sent.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    end: u64,
+    sent_at: Instant,
+    /// When the last packet was sent that had arrived by then.
+    first_sent: Instant,
+    delivered: u64,
+    delivered_at: Instant,
+    is_limited: bool,
+}
+
+/// A message that is not worth sending again for ever.
+#[derive(Debug, Clone, Copy)]
+struct Expiring {
+    first: u64,
+    end: u64,
+    number: u32,
+    deadline: Instant,
+}
+
+/// Packets that go out as one slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Train {
+    pub(crate) first: u64,
+    pub(crate) packets: usize,
+    is_resent: bool,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) buffer: SendBuffer,
+    numbers: Numbering,
+    controller: Box<dyn Controller>,
+    /// Packets reported as lost and not sent again yet.
+    loss: RangeSet,
+    /// One past the last packet that the peer has room for.
+    limit: u64,
+    /// One past the last packet that is known to have come, whatever is missing before it.
+    highest: u64,
+    /// The same, carried forward by the rate at which the peer says packets come.
+    reach: u64,
+    reach_at: Instant,
+    /// Packets before `highest` that were reported as lost and are not acknowledged.
+    missing: u64,
+    /// Packets that have arrived, as far as could be told; never falls.
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    marks: VecDeque<Mark>,
+    /// Until this many were delivered, the application was slower than the path.
+    limited_until: u64,
+    /// When the next train may go.
+    due: Instant,
+    /// Fastest rate that the user allows, in packets per second.
+    most_rate: f64,
+    /// When the peer last said anything new about what has come.
+    progress_at: Instant,
+    /// How often silence lasted for too long since.
+    silences: u32,
+    /// Packets that may still be sent again in a silence.
+    blind: Option<u64>,
+    expiring: VecDeque<Expiring>,
+    /// Messages that the peer must be told not to wait for.
+    dropped: VecDeque<Expiring>,
+    receive_rate: f64,
+    capacity: f64,
+    opened: Instant,
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) lost: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        now: Instant,
+        opened: Instant,
+        buffer: SendBuffer,
+        numbers: Numbering,
+        controller: Box<dyn Controller>,
+        peer_window: u32,
+        most_rate: f64,
+    ) -> Self {
+        Self {
+            buffer,
+            numbers,
+            controller,
+            loss: RangeSet::new(),
+            limit: u64::from(peer_window),
+            highest: 0,
+            reach: 0,
+            reach_at: now,
+            missing: 0,
+            delivered: 0,
+            delivered_at: now,
+            first_sent: now,
+            marks: VecDeque::new(),
+            limited_until: 0,
+            due: now,
+            most_rate,
+            progress_at: now,
+            silences: 0,
+            blind: None,
+            expiring: VecDeque::new(),
+            dropped: VecDeque::new(),
+            receive_rate: 0.0,
+            capacity: 0.0,
+            opened,
+            sent: 0,
+            retransmitted: 0,
+            lost: 0,
+        }
+    }
+
+    /// Packets sent and not known to have arrived.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let come = self.reach.saturating_sub(self.missing);
+        self.buffer.next().saturating_sub(come)
+    }
+
+    /// Whether anything sent is not acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.buffer.next() > self.buffer.acked()
+    }
+
+    /// Packets per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.controller.rate().clamp(1.0, self.most_rate)
+    }
+
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        self.controller.min_rtt()
+    }
+
+    /// Notes that bytes were written where nothing had been waiting.
+    pub(crate) fn on_first_write(&mut self, now: Instant) {
+        self.progress_at = now;
+        self.silences = 0;
+    }
+
+    /// Gives a message that was just written a time after which it is not sent again.
+    pub(crate) fn expire(&mut self, first: u64, end: u64, deadline: Instant) {
+        let number = self.buffer.message();
+        self.expiring.push_back(Expiring {
+            first,
+            end,
+            number,
+            deadline,
+        });
+    }
+
+    /// Takes in an acknowledgement, and says whether it acknowledges more than was.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        rtt: RoundTrip,
+    ) -> Result<bool, PeerMisbehaved> {
+        let Some(next) = self.numbers.index(ack.next, self.buffer.next()) else {
+            return Ok(false);
+        };
+        if next > self.buffer.next() {
+            return Err(PeerMisbehaved::AcknowledgedUnsent);
+        }
+        let before = self.buffer.acked();
+        if next < before {
+            return Ok(false);
+        }
+        if let Some(full) = ack.full {
+            self.limit = next + u64::from(full.room.min(1 << 24));
+            if let Some(rates) = full.rates {
+                average(&mut self.receive_rate, rates.received);
+                average(&mut self.capacity, rates.capacity);
+            }
+        }
+        self.blind = None;
+        let is_progress = next > before;
+        if is_progress {
+            self.missing -= self.buffer.ack(next).min(self.missing);
+            if let Some(done) = Range64::new(before, next) {
+                self.loss.remove(done);
+            }
+            while self.expiring.front().is_some_and(|m| m.end <= next) {
+                self.expiring.pop_front();
+            }
+            self.on_news(now);
+        }
+        self.advance(now, next, ack);
+        let progress = self.progress(now, rtt, ack.full.is_some());
+        self.controller.on_ack(now, &progress);
+        Ok(is_progress)
+    }
+
+    /// Carries forward what must have come while an acknowledgement is held up by a hole.
+    fn advance(&mut self, now: Instant, next: u64, ack: &Ack) {
+        let stalled = next <= self.highest && self.buffer.acked() < self.buffer.next();
+        self.highest = self.highest.max(next);
+        let passed = now.saturating_duration_since(self.reach_at);
+        if let Some(rates) = ack.full.and_then(|full| full.rates) {
+            if stalled {
+                let come = f64::from(rates.received) * passed.as_secs_f64().min(0.05);
+                self.reach = (self.reach + whole(come)).min(self.buffer.next());
+            }
+            self.reach_at = now;
+        }
+        self.reach = self.reach.max(self.highest);
+    }
+
+    /// Takes in a loss report.
+    pub(crate) fn on_nak(
+        &mut self,
+        now: Instant,
+        report: LossReport<'_>,
+        rtt: RoundTrip,
+    ) -> Result<(), PeerMisbehaved> {
+        let now_micros = self.micros(now);
+        // What was sent again less than a round trip ago cannot be known to be lost again.
+        let recent = rtt.smoothed() / 4 * 3;
+        let mut budget = 2 * (self.buffer.next() - self.buffer.acked()) + 64;
+        let mut reported = None;
+        for range in report {
+            let (first, last) = range.map_err(|_| PeerMisbehaved::BadLossReport)?;
+            let near = self.buffer.next();
+            let (first, last) = (self.numbers.index(first, near), self.numbers.index(last, near));
+            if first > last || last.is_some_and(|last| last >= near) {
+                return Err(PeerMisbehaved::BadLossReport);
+            }
+            let Some(last) = last else { continue };
+            let first = first.unwrap_or_default();
+            reported = reported.or(Some(first));
+            let first = first.max(self.buffer.acked());
+            let count = (last + 1).saturating_sub(first);
+            if count == 0 {
+                continue;
+            }
+            if count > budget {
+                break;
+            }
+            budget -= count;
+            self.mark_lost(first, last + 1, now_micros, recent);
+            // The packet behind the hole has come, or there would be no hole to see.
+            self.highest = self.highest.max((last + 2).min(self.buffer.next()));
+            self.reach = self.reach.max(self.highest);
+        }
+        if let Some(first) = reported {
+            self.blind = None;
+            self.on_news(now);
+            let progress = self.progress(now, rtt, false);
+            self.controller.on_loss(now, first, &progress);
+        }
+        Ok(())
+    }
+
+    fn mark_lost(&mut self, first: u64, end: u64, now: u32, recent: u32) {
+        let mut run = first;
+        for index in first..end {
+            if !self.buffer.mark_lost(index) {
+                self.missing += 1;
+                self.lost += 1;
+                continue;
+            }
+            let age = self.buffer.stamped(index).map(|at| now.wrapping_sub(at));
+            if age.is_some_and(|age| age >= recent) {
+                self.lost += 1;
+                continue;
+            }
+            self.lose(run, index);
+            run = index + 1;
+        }
+        self.lose(run, end);
+    }
+
+    /// Has packets sent again.
+    fn lose(&mut self, start: u64, end: u64) {
+        if let Some(range) = Range64::new(start, end) {
+            self.loss.insert(range);
+        }
+    }
+
+    fn on_news(&mut self, now: Instant) {
+        self.progress_at = now;
+        self.silences = 0;
+    }
+
+    fn progress(&mut self, now: Instant, rtt: RoundTrip, is_full: bool) -> Progress {
+        let delivered = self.reach.saturating_sub(self.missing);
+        if delivered > self.delivered {
+            self.delivered = delivered;
+            self.delivered_at = now;
+        }
+        Progress {
+            is_full,
+            acked: self.buffer.acked(),
+            next: self.buffer.next(),
+            delivered: self.delivered,
+            in_flight: self.in_flight(),
+            lost: self.lost,
+            sample: self.sample(now),
+            rtt,
+            receive_rate: self.receive_rate,
+            capacity: self.capacity,
+        }
+    }
+
+    /// What the last train tells of those that have arrived by now.
+    fn sample(&mut self, now: Instant) -> Option<Sample> {
+        let mut newest = None;
+        while self.marks.front().is_some_and(|m| m.end <= self.highest) {
+            newest = self.marks.pop_front();
+        }
+        let mark = newest?;
+        self.first_sent = mark.sent_at;
+        let took = now.saturating_duration_since(mark.delivered_at);
+        let took = took.max(mark.sent_at.saturating_duration_since(mark.first_sent));
+        let rtt = now.saturating_duration_since(mark.sent_at).max(Duration::from_micros(1));
+        // Less than a round trip says more about how acknowledgements travel than about the path.
+        let took = took.max(rtt).as_secs_f64();
+        Some(Sample {
+            rate: real(self.delivered.saturating_sub(mark.delivered)) / took,
+            rtt,
+            delivered_before: mark.delivered,
+            is_limited: mark.is_limited,
+        })
+    }
+
+    /// Notes a warning of congestion.
+    pub(crate) fn on_warning(&mut self) {
+        self.controller.on_warning(self.buffer.next());
+    }
+
+    /// When silence has lasted for too long.
+    pub(crate) fn silence_ends(&self, rtt: RoundTrip) -> Option<Instant> {
+        let patience = rtt.late() + Duration::from_millis(15);
+        let patience = patience * 2_u32.pow(self.silences.min(6));
+        let most = Duration::from_secs(1).max(rtt.late() * 2);
+        self.is_waiting().then(|| self.progress_at + patience.min(most))
+    }
+
+    /// Reacts on silence: the last packet goes out once more, or some of what is not acknowledged.
+    pub(crate) fn on_silence(&mut self, now: Instant, rtt: RoundTrip) -> Option<Train> {
+        self.silences += 1;
+        self.progress_at = now;
+        let (acked, next) = (self.buffer.acked(), self.buffer.next());
+        if self.silences % 2 == 0 {
+            // A report of what is missing may have been lost, and the reference gives it once only.
+            self.lose(acked, next);
+            self.blind = Some(BLIND);
+            let progress = self.progress(now, rtt, false);
+            self.controller.on_timeout(&progress);
+        }
+        let last = next.checked_sub(1).filter(|last| *last >= acked)?;
+        Some(Train {
+            first: last,
+            packets: 1,
+            is_resent: true,
+        })
+    }
+
+    /// The message that the peer must be told next not to wait for.
+    pub(crate) fn next_drop(&self) -> Option<Control<'static>> {
+        self.dropped.front().map(|message| Control::Drop {
+            message: message.number,
+            first: self.numbers.sequence(message.first),
+            last: self.numbers.sequence(message.end - 1),
+        })
+    }
+
+    /// Says that the peer was told.
+    pub(crate) fn on_drop_sent(&mut self) {
+        self.dropped.pop_front();
+    }
+
+    /// Leaves out what is not worth sending again.
+    fn drop_expired(&mut self, now: Instant) {
+        while let Some(first) = self.loss.first() {
+            let holds = |m: &&Expiring| m.first <= first.start() && first.start() < m.end;
+            let Some(message) = self.expiring.iter().find(holds).copied() else {
+                return;
+            };
+            if message.deadline > now {
+                return;
+            }
+            if let Some(range) = Range64::new(message.first, message.end) {
+                self.loss.remove(range);
+            }
+            // What was never sent of it is not sent at all.
+            self.buffer.sent(message.end);
+            self.dropped.push_back(message);
+        }
+    }
+
+    /// What may be sent now, if anything; `segments` packets at most.
+    pub(crate) fn plan(&mut self, now: Instant, segments: usize) -> Option<Train> {
+        if !self.expiring.is_empty() {
+            self.drop_expired(now);
+        }
+        if self.due > now {
+            return None;
+        }
+        let most = self.train_length().min(segments);
+        if let Some(lost) = self.loss.first().filter(|_| self.blind != Some(0)) {
+            let packets = self.buffer.train(lost.start(), lost.end(), most);
+            let first = lost.start();
+            return (packets > 0).then_some(Train {
+                first,
+                packets,
+                is_resent: true,
+            });
+        }
+        let first = self.buffer.next();
+        let end = self.may_send_until();
+        let packets = self.buffer.train(first, end, most);
+        if packets == 0 {
+            return None;
+        }
+        // The packet after every sixteenth follows it at once: the receiver measures the path by the pair.
+        let sequence = self.numbers.sequence(first + packets as u64 - 1);
+        let packets = if sequence & 15 == 0 && packets < segments {
+            self.buffer.train(first, end, packets + 1)
+        } else {
+            packets
+        };
+        Some(Train {
+            first,
+            packets,
+            is_resent: false,
+        })
+    }
+
+    /// One past the last packet that the windows let out now.
+    fn may_send_until(&self) -> u64 {
+        let free = self.controller.window().saturating_sub(self.in_flight());
+        let end = self.buffer.next().saturating_add(free);
+        end.min(self.limit).min(self.buffer.end())
+    }
+
+    /// When something can go out, if it is only the pace that holds it.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        let resend = !self.loss.is_empty() && self.blind != Some(0);
+        (resend || self.may_send_until() > self.buffer.next()).then_some(self.due)
+    }
+
+    fn train_length(&self) -> usize {
+        let packets = whole(self.rate() * TRAIN_TIME.as_secs_f64()).max(2);
+        usize::try_from(packets).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes of a train, with the time in them.
+    pub(crate) fn contents(&mut self, now: Instant, train: Train) -> Option<&[u8]> {
+        let micros = self.micros(now);
+        self.buffer.stamp(train.first, train.packets, micros);
+        self.buffer.contents(train.first, train.packets)
+    }
+
+    fn micros(&self, now: Instant) -> u32 {
+        let since = now.saturating_duration_since(self.opened);
+        // The wire has 32 bits, which go round.
+        micros(Duration::from_micros(
+            u64::try_from(since.as_micros()).unwrap_or_default() & u64::from(u32::MAX),
+        ))
+    }
+
+    /// Says that a train is gone.
+    pub(crate) fn on_sent(&mut self, now: Instant, train: Train) {
+        let end = train.first + train.packets as u64;
+        self.sent += train.packets as u64;
+        let start = self.due.max(now.checked_sub(SLACK).unwrap_or(now));
+        self.due = start + Duration::from_secs_f64(real(train.packets as u64) / self.rate());
+        if train.is_resent {
+            self.retransmitted += train.packets as u64;
+            self.blind = self.blind.map(|left| left.saturating_sub(train.packets as u64));
+            if let Some(range) = Range64::new(train.first, end) {
+                self.loss.remove(range);
+            }
+            return;
+        }
+        if self.in_flight() == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        if !self.is_waiting() {
+            self.on_first_write(now);
+        }
+        self.buffer.sent(end);
+        let in_flight = self.in_flight();
+        let wanting = self.buffer.end() == end || end >= self.limit;
+        if wanting && in_flight < self.controller.window() {
+            self.limited_until = self.delivered + in_flight;
+        }
+        if self.marks.len() < MOST_MARKS {
+            self.marks.push_back(Mark {
+                end,
+                sent_at: now,
+                first_sent: self.first_sent,
+                delivered: self.delivered,
+                delivered_at: self.delivered_at,
+                is_limited: self.limited_until > self.delivered,
+            });
+        }
+    }
+
+    /// Bytes of memory held, about.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn memory(&self) -> usize {
+        self.buffer.memory() + self.marks.capacity() * size_of::<Mark>() + self.loss.len() * 40
+    }
+}
+
+/// Takes a rate into a running average; 0 is not known.
+fn average(average: &mut f64, rate: u32) {
+    if rate > 0 {
+        let rate = f64::from(rate);
+        *average = if *average > 0.0 {
+            (7.0 * *average + rate) / 8.0
+        } else {
+            rate
+        };
+    }
+}

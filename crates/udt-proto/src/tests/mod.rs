@@ -1,0 +1,5 @@
+//! Pairs of machines on simulated links.
+
+mod link;
+mod transfer;
+mod world;

@@ -1,0 +1,54 @@
+//! `Timers`: the deadlines of a connection, as a table.
+
+use std::time::Instant;
+
+/// What is to be done at a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// Repeat a handshake packet.
+    Greet,
+    /// Nothing has come for long.
+    Expiry,
+    /// Give up what is going on: the handshake, the close.
+    GiveUp,
+    /// Repeat the shutdown.
+    Farewell,
+}
+
+const COUNT: usize = 4;
+
+/// The deadlines.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Timers {
+    at: [Option<Instant>; COUNT],
+}
+
+impl Timers {
+    fn slot(&mut self, timer: Timer) -> Option<&mut Option<Instant>> {
+        self.at.get_mut(timer as usize)
+    }
+
+    pub(crate) fn get(&self, timer: Timer) -> Option<Instant> {
+        self.at.get(timer as usize).copied().flatten()
+    }
+
+    pub(crate) fn set(&mut self, timer: Timer, at: Option<Instant>) {
+        if let Some(slot) = self.slot(timer) {
+            *slot = at;
+        }
+    }
+
+    /// Whether a deadline has passed, which it does only once.
+    pub(crate) fn take_due(&mut self, timer: Timer, now: Instant) -> bool {
+        self.slot(timer)
+            .is_some_and(|slot| slot.take_if(|at| *at <= now).is_some())
+    }
+
+    pub(crate) fn earliest(&self) -> Option<Instant> {
+        self.at.iter().flatten().min().copied()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
