@@ -8,6 +8,8 @@ use std::fmt;
 pub enum ConnectionError {
     /// Nobody answered the handshake in time.
     TimedOut,
+    /// Nobody is at the peer's address.
+    Unreachable,
     /// The peer refused the handshake: wrong version, other service, or too many waiting.
     Rejected,
     /// Nothing came from the peer for so long that it must be gone.
@@ -39,6 +41,7 @@ impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TimedOut => "udt: connect: no answer in time",
+            Self::Unreachable => "udt: connect: nobody is there",
             Self::Rejected => "udt: connect: the peer refused",
             Self::PeerGone => "udt: nothing came from the peer for too long",
             Self::Truncated => "udt: the peer ended the connection with data missing",

@@ -54,6 +54,7 @@ pub struct Options {
     /// How long a rendezvous may take.
     pub rendezvous_timeout: Duration,
     /// The first sequence number, for tests; drawn at random where it is not given.
+    #[doc(hidden)]
     pub initial_sequence: Option<u32>,
     /// How long a close waits for the peer to acknowledge everything.
     pub linger: Duration,

@@ -195,6 +195,19 @@ impl Receiver {
         (took > 0).then_some(took)
     }
 
+    /// What the sender is known to know.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    /// Acknowledges at once, and says what.
+    pub(crate) fn hurry(&mut self, now: Instant) -> u64 {
+        if self.complete() > self.acked {
+            self.ack_at = Some(now);
+        }
+        self.complete()
+    }
+
     /// Copies bytes out.
     pub(crate) fn read(&mut self, now: Instant, into: &mut [u8]) -> usize {
         let copied = self.buffer.copy(self.complete(), into);

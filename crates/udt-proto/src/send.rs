@@ -48,6 +48,8 @@ pub(crate) struct Train {
     pub(crate) first: u64,
     pub(crate) packets: usize,
     is_resent: bool,
+    /// Goes out whatever the pace and the windows say.
+    is_probe: bool,
 }
 
 /// The sending half of a connection.
@@ -285,7 +287,7 @@ impl Sender {
             }
             let age = self.buffer.stamped(index).map(|at| now.wrapping_sub(at));
             if age.is_some_and(|age| age >= recent) {
-                self.lost += 1;
+                self.lost += u64::from(!self.loss.contains(index));
                 continue;
             }
             self.lose(run, index);
@@ -377,6 +379,7 @@ impl Sender {
             first: last,
             packets: 1,
             is_resent: true,
+            is_probe: true,
         })
     }
 
@@ -429,6 +432,7 @@ impl Sender {
                 first,
                 packets,
                 is_resent: true,
+                is_probe: false,
             });
         }
         let first = self.buffer.next();
@@ -448,6 +452,7 @@ impl Sender {
             first,
             packets,
             is_resent: false,
+            is_probe: false,
         })
     }
 
@@ -488,8 +493,10 @@ impl Sender {
     pub(crate) fn on_sent(&mut self, now: Instant, train: Train) {
         let end = train.first + train.packets as u64;
         self.sent += train.packets as u64;
-        let start = self.due.max(now.checked_sub(SLACK).unwrap_or(now));
-        self.due = start + Duration::from_secs_f64(real(train.packets as u64) / self.rate());
+        if !train.is_probe {
+            let start = self.due.max(now.checked_sub(SLACK).unwrap_or(now));
+            self.due = start + Duration::from_secs_f64(real(train.packets as u64) / self.rate());
+        }
         if train.is_resent {
             self.retransmitted += train.packets as u64;
             self.blind = self.blind.map(|left| left.saturating_sub(train.packets as u64));

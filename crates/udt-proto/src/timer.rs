@@ -11,11 +11,13 @@ pub(crate) enum Timer {
     Expiry,
     /// Give up what is going on: the handshake, the close.
     GiveUp,
+    /// Close without the peer's word that it knows what we have.
+    Part,
     /// Repeat the shutdown.
     Farewell,
 }
 
-const COUNT: usize = 4;
+const COUNT: usize = 5;
 
 /// The deadlines.
 #[derive(Debug, Clone, Default)]

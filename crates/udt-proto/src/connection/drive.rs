@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Connection, Event, Farewell, Halves, Offer, Phase, Transmit, most_bytes};
 use crate::ConnectionError;
-use crate::greeting::REPEAT;
+use crate::greeting::{REPEAT, Role};
 use crate::packet::{Control, write_control};
 use crate::timer::Timer;
 
@@ -13,8 +13,10 @@ const EXPIRY: Duration = Duration::from_millis(300);
 /// After more expiries than this the peer is gone, unless it was heard lately.
 const MOST_EXPIRIES: u32 = 16;
 const LATELY: Duration = Duration::from_secs(5);
+/// How long a close waits at least for the peer to know what has come here.
+const LEAST_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the end is told, with longer and longer pauses.
-const FAREWELLS: u32 = 5;
+const FAREWELLS: u32 = 8;
 /// What a shutdown says that comes before everything was acknowledged; 0 is a proper end.
 const GIVEN_UP: u32 = 1;
 
@@ -32,7 +34,7 @@ impl Connection {
             return None;
         }
         let mut earliest = self.timers.earliest();
-        if let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &self.halves) {
+        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &self.halves) {
             let sender = &halves.sender;
             let others = [
                 sender.ready_at(),
@@ -58,9 +60,12 @@ impl Connection {
         if self.timers.take_due(Timer::GiveUp, now) {
             match self.phase {
                 Phase::Greeting(_) => self.fail(ConnectionError::TimedOut),
-                Phase::Lingering => self.give_up(now, ConnectionError::LingerExpired),
+                Phase::Lingering { .. } => self.give_up(now, ConnectionError::LingerExpired),
                 Phase::Open | Phase::Farewell(_) | Phase::Over => {}
             }
+        }
+        if self.timers.take_due(Timer::Part, now) {
+            self.try_part(now);
         }
         if self.timers.take_due(Timer::Farewell, now) {
             self.on_farewell_timer();
@@ -68,7 +73,7 @@ impl Connection {
         if self.timers.take_due(Timer::Expiry, now) {
             self.on_expiry(now);
         }
-        if let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &mut self.halves) {
+        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves) {
             let due = halves.sender.silence_ends(self.rtt);
             if due.is_some_and(|at| at <= now) {
                 self.probe = halves.sender.on_silence(now, self.rtt);
@@ -83,7 +88,7 @@ impl Connection {
     }
 
     fn on_expiry(&mut self, now: Instant) {
-        let (Phase::Open | Phase::Lingering, Some(halves)) = (&self.phase, &mut self.halves) else {
+        let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves) else {
             return;
         };
         let is_waiting = halves.sender.is_waiting();
@@ -184,7 +189,7 @@ impl Connection {
             write_control(&mut self.out, &Control::Shutdown { reason }, *to);
             return true;
         }
-        if !matches!(self.phase, Phase::Open | Phase::Lingering) {
+        if !matches!(self.phase, Phase::Open | Phase::Lingering { .. }) {
             return false;
         }
         if std::mem::take(&mut self.keep_alive_due) {
@@ -214,14 +219,26 @@ impl Connection {
     pub fn close(&mut self, now: Instant) {
         match self.phase {
             Phase::Greeting(_) => self.fail(ConnectionError::Closed),
-            Phase::Open if self.is_drained() => self.part(now),
             Phase::Open => {
-                self.phase = Phase::Lingering;
+                let halves = self.halves.as_mut();
+                let owed = halves.map_or(0, |halves| halves.receiver.hurry(now));
+                self.phase = Phase::Lingering { owed };
                 self.ends.end_write(ConnectionError::Closed);
                 let linger = self.options.linger;
                 self.timers.set(Timer::GiveUp, now.checked_add(linger));
+                let patience = LEAST_PATIENCE.max(self.rtt.late() * 8).min(linger);
+                self.timers.set(Timer::Part, now.checked_add(patience));
+                self.try_part(now);
             }
-            Phase::Lingering | Phase::Farewell(_) | Phase::Over => {}
+            Phase::Lingering { .. } | Phase::Farewell(_) | Phase::Over => {}
+        }
+    }
+
+    /// Notes that the socket says that nobody is at the peer's address; ignored once the peer was heard.
+    pub fn on_unreachable(&mut self) {
+        // Who is to be met may not have come yet.
+        if matches!(self.phase, Phase::Greeting(_)) && self.role == Role::Initiator {
+            self.fail(ConnectionError::Unreachable);
         }
     }
 
@@ -229,14 +246,20 @@ impl Connection {
     pub fn abort(&mut self, now: Instant) {
         match self.phase {
             Phase::Greeting(_) => self.fail(ConnectionError::Closed),
-            Phase::Open | Phase::Lingering => self.give_up(now, ConnectionError::Closed),
+            Phase::Open | Phase::Lingering { .. } => self.give_up(now, ConnectionError::Closed),
             Phase::Farewell(_) | Phase::Over => {}
         }
     }
 
-    /// Goes on with a close once everything is acknowledged.
-    pub(super) fn on_drained(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Lingering) {
+    /// Goes on with a close once everything is acknowledged, and the peer knows what we have.
+    pub(super) fn try_part(&mut self, now: Instant) {
+        let Phase::Lingering { owed } = self.phase else {
+            return;
+        };
+        let halves = self.halves.as_ref();
+        let is_known = halves.is_none_or(|halves| halves.receiver.confirmed() >= owed);
+        let is_patient = self.timers.get(Timer::Part).is_some();
+        if self.is_drained() && (is_known || !is_patient) {
             self.part(now);
         }
     }

@@ -88,8 +88,8 @@ enum Phase {
     Greeting(Box<Greeting>),
     /// Data.
     Open,
-    /// Waiting for the last acknowledgements.
-    Lingering,
+    /// Waiting for the last acknowledgements, and for the peer to know that so much has come here.
+    Lingering { owed: u64 },
     /// Telling the peer that it is over.
     Farewell(Farewell),
     /// Nothing more.
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Whether data can be carried: the handshake is over, and no end was made.
     pub fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Lingering)
+        matches!(self.phase, Phase::Open | Phase::Lingering { .. })
     }
 
     /// Whether the peer has acknowledged all that was written.

@@ -45,7 +45,7 @@ impl Connection {
             }
         }
         match &mut self.phase {
-            Phase::Open | Phase::Lingering => {}
+            Phase::Open | Phase::Lingering { .. } => {}
             Phase::Farewell(farewell) => {
                 let is_end = matches!(packet, Packet::Control(Control::Shutdown { .. }));
                 let farewell = *farewell;
@@ -93,7 +93,7 @@ impl Connection {
                     self.ends.on_room();
                     if sender.buffer.is_empty() {
                         self.ends.on_drained();
-                        self.on_drained(now);
+                        self.try_part(now);
                     }
                 }
             }
@@ -101,6 +101,7 @@ impl Connection {
             Control::Ack2 { number } => {
                 if let Some(took) = receiver.on_ack2(now, number) {
                     self.on_round_trip(took);
+                    self.try_part(now);
                 }
             }
             Control::Drop {

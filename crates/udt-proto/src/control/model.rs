@@ -51,6 +51,8 @@ pub(crate) struct Model {
     min_rtt: Duration,
     min_rtt_at: Instant,
     measured: bool,
+    /// Shortest round trip while the path is emptied.
+    probe_rtt: Option<Duration>,
     /// The round ends when a packet is delivered that was sent after this many were.
     round_end: u64,
     /// Shortest round trip of this round.
@@ -73,6 +75,7 @@ impl Model {
             min_rtt: rtt.duration(),
             min_rtt_at: now,
             measured: false,
+            probe_rtt: None,
             round_end: 0,
             round_rtt: None,
             round_delivered: 0,
@@ -87,7 +90,8 @@ impl Model {
     fn bandwidth(&self) -> f64 {
         let most = self.rates.iter().copied().fold(0.0, f64::max);
         if most > 0.0 {
-            most
+            // Too little would also be too little to learn from.
+            most.max(LEAST_WINDOW / self.min_rtt.max(SYN).as_secs_f64())
         } else {
             FIRST_WINDOW / self.min_rtt.max(Duration::from_micros(100)).as_secs_f64()
         }
@@ -111,6 +115,10 @@ impl Model {
             self.measured = true;
         } else if sample.rtt <= self.min_rtt + self.min_rtt / 50 {
             self.min_rtt_at = now;
+        }
+        if let Phase::Probe { until: Some(_) } = self.phase {
+            let shortest = self.probe_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
+            self.probe_rtt = Some(shortest);
         }
         let shortest = self.round_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
         self.round_rtt = Some(shortest);
@@ -160,7 +168,8 @@ impl Model {
         // A queue even in the best moment of the round; acknowledgements alone are late by an interval.
         let limit = self.min_rtt + self.min_rtt / 4 + SYN * 3 / 2;
         let is_queueing = self.round_rtt.is_some_and(|rtt| rtt > limit);
-        if self.flat_rounds >= 3 || is_lossy || is_queueing {
+        let is_full = self.flat_rounds >= 3 || self.flat_rounds >= 1 && is_lossy;
+        if is_full || is_queueing {
             self.phase = Phase::Drain;
         }
     }
@@ -196,6 +205,7 @@ impl Model {
             Phase::Probe { until: Some(until) } => {
                 if now >= until {
                     self.min_rtt_at = now;
+                    self.min_rtt = self.probe_rtt.take().unwrap_or(self.min_rtt);
                     self.cruise(now, 2);
                 }
             }
@@ -203,8 +213,7 @@ impl Model {
         let is_old = now.saturating_duration_since(self.min_rtt_at) > RTT_AGE;
         if is_old && !matches!(self.phase, Phase::Probe { .. } | Phase::Startup) {
             self.phase = Phase::Probe { until: None };
-            // Whatever comes next is the length of an emptied path.
-            self.measured = false;
+            self.probe_rtt = None;
         }
     }
 

@@ -65,6 +65,12 @@ impl Native {
         };
     }
 
+    /// Sends less often, but never so rarely that it could not find out when the path is better.
+    fn decrease(&mut self, progress: &Progress) {
+        let longest = (progress.rtt.duration() + SYN).as_secs_f64() / 2.0;
+        self.period = (self.period * DECREASE).min(longest.max(self.period));
+    }
+
     /// A fraction of one, the same in every run: competing flows must not decrease in step.
     fn random(&mut self) -> f64 {
         self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -121,7 +127,7 @@ impl Controller for Native {
         self.lossy = true;
         if first >= self.last_decrease {
             self.last_decrease_period = self.period;
-            self.period *= DECREASE;
+            self.decrease(progress);
             self.average_reports = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
             self.reports = 1;
             self.decreases = 1;
@@ -134,7 +140,7 @@ impl Controller for Native {
         if self.decreases <= MOST_DECREASES {
             self.reports += 1;
             if self.reports.is_multiple_of(self.every) {
-                self.period *= DECREASE;
+                self.decrease(progress);
                 self.last_decrease = progress.next;
             }
         }

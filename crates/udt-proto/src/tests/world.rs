@@ -80,6 +80,7 @@ pub(super) struct World {
     /// Timers are late by up to this, as real ones are.
     pub(super) tick: Duration,
     pub(super) datagrams: u64,
+    buffer: Vec<u8>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "an Instant can be had in no other way")]
@@ -101,6 +102,7 @@ impl World {
             dice: Dice::new(seed),
             tick: Duration::ZERO,
             datagrams: 0,
+            buffer: Vec::new(),
         }
     }
 
@@ -165,6 +167,19 @@ impl World {
         };
         self.hosts[host].seats.insert(id, seat);
         id
+    }
+
+    /// What there is to say about where it stands.
+    pub(super) fn summary(&self) -> String {
+        let mut out = format!("at {:?}, {} datagrams", self.now - self.start, self.datagrams);
+        for (number, host) in self.hosts.iter().enumerate() {
+            for seat in host.seats.values() {
+                let (connection, program) = (&seat.connection, &seat.program);
+                let stats = connection.stats();
+                out += &format!("\n{number}: {stats:?}\n   {program:?}\n   {connection:?}");
+            }
+        }
+        out
     }
 
     /// The only connection of a host.
@@ -288,13 +303,15 @@ impl World {
 
     fn all_act(&mut self) {
         let now = self.now;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(1 << 16, 0);
         for number in 0..self.hosts.len() {
             let host = &mut self.hosts[number];
             let segments = host.segments;
             let mut out = Vec::new();
             for (id, seat) in &mut host.seats {
                 seat.connection.handle_timeout(now);
-                seat.act(now);
+                seat.act(now, &mut buffer);
                 while let Some(transmit) = seat.connection.poll_transmit(now, segments) {
                     let size = transmit.segment_size.unwrap_or(transmit.contents.len());
                     assert!(transmit.contents.len() <= 65_507);
@@ -313,12 +330,13 @@ impl World {
                 self.send(number, to, &bytes);
             }
         }
+        self.buffer = buffer;
     }
 }
 
 impl Seat {
     /// Lets the program do what it can.
-    fn act(&mut self, now: Instant) {
+    fn act(&mut self, now: Instant, buffer: &mut [u8]) {
         let Self {
             connection,
             program,
@@ -329,7 +347,6 @@ impl Seat {
                 program.closed = Some(why);
             }
         }
-        let mut buffer = [0; 1 << 16];
         let size = if program.sips == 0 { buffer.len() } else { program.sips };
         while program.end.is_none() {
             let buffer = &mut buffer[..size];
