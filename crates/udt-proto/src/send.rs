@@ -64,9 +64,6 @@ pub(crate) struct Sender {
     limit: u64,
     /// One past the last packet that is known to have come, whatever is missing before it.
     highest: u64,
-    /// The same, carried forward by the rate at which the peer says packets come.
-    reach: u64,
-    reach_at: Instant,
     /// Packets before `highest` that were reported as lost and are not acknowledged.
     missing: u64,
     /// Packets that have arrived, as far as could be told; never falls.
@@ -114,8 +111,6 @@ impl Sender {
             loss: RangeSet::new(),
             limit: u64::from(peer_window),
             highest: 0,
-            reach: 0,
-            reach_at: now,
             missing: 0,
             delivered: 0,
             delivered_at: now,
@@ -140,7 +135,7 @@ impl Sender {
 
     /// Packets sent and not known to have arrived.
     pub(crate) fn in_flight(&self) -> u64 {
-        let come = self.reach.saturating_sub(self.missing);
+        let come = self.highest.saturating_sub(self.missing);
         self.buffer.next().saturating_sub(come)
     }
 
@@ -211,25 +206,10 @@ impl Sender {
             }
             self.on_news(now);
         }
-        self.advance(now, next, ack);
+        self.highest = self.highest.max(next);
         let progress = self.progress(now, rtt, ack.full.is_some());
         self.controller.on_ack(now, &progress);
         Ok(is_progress)
-    }
-
-    /// Carries forward what must have come while an acknowledgement is held up by a hole.
-    fn advance(&mut self, now: Instant, next: u64, ack: &Ack) {
-        let stalled = next <= self.highest && self.buffer.acked() < self.buffer.next();
-        self.highest = self.highest.max(next);
-        let passed = now.saturating_duration_since(self.reach_at);
-        if let Some(rates) = ack.full.and_then(|full| full.rates) {
-            if stalled {
-                let come = f64::from(rates.received) * passed.as_secs_f64().min(0.05);
-                self.reach = (self.reach + whole(come)).min(self.buffer.next());
-            }
-            self.reach_at = now;
-        }
-        self.reach = self.reach.max(self.highest);
     }
 
     /// Takes in a loss report.
@@ -266,7 +246,6 @@ impl Sender {
             self.mark_lost(first, last + 1, now_micros, recent);
             // The packet behind the hole has come, or there would be no hole to see.
             self.highest = self.highest.max((last + 2).min(self.buffer.next()));
-            self.reach = self.reach.max(self.highest);
         }
         if let Some(first) = reported {
             self.blind = None;
@@ -309,7 +288,7 @@ impl Sender {
     }
 
     fn progress(&mut self, now: Instant, rtt: RoundTrip, is_full: bool) -> Progress {
-        let delivered = self.reach.saturating_sub(self.missing);
+        let delivered = self.highest.saturating_sub(self.missing);
         if delivered > self.delivered {
             self.delivered = delivered;
             self.delivered_at = now;
@@ -344,7 +323,7 @@ impl Sender {
         Some(Sample {
             rate: real(self.delivered.saturating_sub(mark.delivered)) / took,
             rtt,
-            delivered_before: mark.delivered,
+            end: mark.end,
             is_limited: mark.is_limited,
         })
     }
@@ -514,8 +493,7 @@ impl Sender {
         }
         self.buffer.sent(end);
         let in_flight = self.in_flight();
-        let wanting = self.buffer.end() == end || end >= self.limit;
-        if wanting && in_flight < self.controller.window() {
+        if self.buffer.end() == end && in_flight < self.controller.window() {
             self.limited_until = self.delivered + in_flight;
         }
         if self.marks.len() < MOST_MARKS {
@@ -528,6 +506,13 @@ impl Sender {
                 is_limited: self.limited_until > self.delivered,
             });
         }
+    }
+
+    /// What the congestion control is at.
+    #[cfg(test)]
+    pub(crate) fn control(&self) -> String {
+        let (window, rate) = (self.controller.window(), self.controller.rate());
+        format!("window {window} rate {rate:.0} {:?}", self.controller)
     }
 
     /// Bytes of memory held, about.

@@ -416,6 +416,13 @@ impl Connection {
         }
     }
 
+    /// What the congestion control is at.
+    #[cfg(test)]
+    pub(crate) fn control(&self) -> String {
+        let halves = self.halves.as_ref();
+        halves.map_or_else(String::new, |halves| halves.sender.control())
+    }
+
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {

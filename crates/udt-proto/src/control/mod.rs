@@ -43,8 +43,8 @@ pub(crate) struct Sample {
     /// Packets per second, between its being sent and its being known to have arrived.
     pub(crate) rate: f64,
     pub(crate) rtt: Duration,
-    /// What had been delivered when it was sent.
-    pub(crate) delivered_before: u64,
+    /// One past its last packet.
+    pub(crate) end: u64,
     /// Whether there was less to send than could have been.
     pub(crate) is_limited: bool,
 }

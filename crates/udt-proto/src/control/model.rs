@@ -53,7 +53,7 @@ pub(crate) struct Model {
     measured: bool,
     /// Shortest round trip while the path is emptied.
     probe_rtt: Option<Duration>,
-    /// The round ends when a packet is delivered that was sent after this many were.
+    /// The round ends when a packet has come that was not sent before it began.
     round_end: u64,
     /// Shortest round trip of this round.
     round_rtt: Option<Duration>,
@@ -122,7 +122,7 @@ impl Model {
         }
         let shortest = self.round_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
         self.round_rtt = Some(shortest);
-        if sample.delivered_before >= self.round_end {
+        if sample.end > self.round_end {
             self.on_round(progress, sample.is_limited);
         }
         let most = self.bandwidth();
@@ -145,7 +145,7 @@ impl Model {
         if self.phase == Phase::Startup && !is_limited {
             self.on_startup_round(is_lossy);
         }
-        self.round_end = progress.delivered;
+        self.round_end = progress.next;
         self.round_delivered = progress.delivered;
         self.round_lost = progress.lost;
         self.round_rtt = None;
@@ -249,7 +249,7 @@ impl Controller for Model {
         whole(match self.phase {
             Phase::Startup => (STARTUP_GAIN * fill + self.lumps()).max(FIRST_WINDOW),
             Phase::Drain => 2.0 * fill + self.lumps(),
-            Phase::Cruise { .. } if self.caution > 0 => 1.1 * fill + self.lumps(),
+            Phase::Cruise { .. } if self.caution > 0 => 1.25 * fill + self.lumps(),
             Phase::Cruise { .. } => 2.0 * fill + self.lumps(),
             Phase::Probe { .. } => self.probe_window(),
         })

@@ -1,5 +1,6 @@
 //! Pairs of machines on simulated links.
 
 mod link;
+mod throughput;
 mod transfer;
 mod world;

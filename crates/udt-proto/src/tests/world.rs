@@ -35,6 +35,9 @@ pub(super) struct Program {
     pub(super) closed: Option<Option<ConnectionError>>,
     pub(super) write_error: Option<ConnectionError>,
     pub(super) most_memory: usize,
+    /// What the events allow.
+    may_read: bool,
+    may_write: bool,
     is_closing: bool,
 }
 
@@ -342,16 +345,23 @@ impl Seat {
             program,
         } = self;
         while let Some(event) = connection.poll_event() {
-            if let Event::Closed(why) = event {
-                assert_eq!(program.closed, None, "closed once");
-                program.closed = Some(why);
+            match event {
+                Event::Closed(why) => {
+                    assert_eq!(program.closed, None, "closed once");
+                    program.closed = Some(why);
+                    program.may_read = true;
+                    program.may_write = true;
+                }
+                Event::Readable => program.may_read = true,
+                Event::Writable => program.may_write = true,
+                Event::Connected | Event::Drained => {}
             }
         }
         let size = if program.sips == 0 { buffer.len() } else { program.sips };
-        while program.end.is_none() {
+        while program.end.is_none() && program.may_read {
             let buffer = &mut buffer[..size];
             match connection.read(now, buffer) {
-                Poll::Pending => break,
+                Poll::Pending => program.may_read = false,
                 Poll::Ready(Ok(0)) => program.end = Some(Ok(())),
                 Poll::Ready(Ok(len)) => {
                     if !program.is_careless {
@@ -368,15 +378,18 @@ impl Seat {
                 break;
             }
         }
-        while program.written < program.to_write && program.write_error.is_none() {
-            let len = (program.to_write - program.written).min(30_000) as usize;
+        while program.written < program.to_write
+            && program.write_error.is_none()
+            && program.may_write
+        {
+            let len = (program.to_write - program.written).min(if program.is_careless { 60_000 } else { 5_000 }) as usize;
             if !program.is_careless {
                 for (at, to) in buffer[..len].iter_mut().enumerate() {
                     *to = byte(program.stream, program.written + at as u64);
                 }
             }
             match connection.write(now, &buffer[..len]) {
-                Poll::Pending => break,
+                Poll::Pending => program.may_write = false,
                 Poll::Ready(Ok(len)) => program.written += len as u64,
                 Poll::Ready(Err(why)) => program.write_error = Some(why),
             }
