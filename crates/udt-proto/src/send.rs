@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use byte_ranges::{Range64, RangeSet};
 
-use crate::control::{Controller, Progress, Sample, real, whole};
+use crate::control::{Controller, Progress, Sample, packets, real, whole};
 use crate::error::PeerMisbehaved;
 use crate::packet::{Ack, Control, LossReport};
 use crate::rtt::{RoundTrip, micros};
@@ -68,7 +68,10 @@ pub(crate) struct Sender {
     missing: u64,
     /// Packets that have arrived, as far as could be told; never falls.
     delivered: u64,
-    delivered_at: Instant,
+    /// How long a hole is there before what is sent again fills it.
+    longest_stall: Duration,
+    /// When `highest` grew last, which is as of when `delivered` is right.
+    highest_at: Instant,
     first_sent: Instant,
     marks: VecDeque<Mark>,
     /// Until this many were delivered, the application was slower than the path.
@@ -113,7 +116,8 @@ impl Sender {
             highest: 0,
             missing: 0,
             delivered: 0,
-            delivered_at: now,
+            longest_stall: Duration::ZERO,
+            highest_at: now,
             first_sent: now,
             marks: VecDeque::new(),
             limited_until: 0,
@@ -206,7 +210,7 @@ impl Sender {
             }
             self.on_news(now);
         }
-        self.highest = self.highest.max(next);
+        self.reach(now, next);
         let progress = self.progress(now, rtt, ack.full.is_some());
         self.controller.on_ack(now, &progress);
         Ok(is_progress)
@@ -245,7 +249,7 @@ impl Sender {
             budget -= count;
             self.mark_lost(first, last + 1, now_micros, recent);
             // The packet behind the hole has come, or there would be no hole to see.
-            self.highest = self.highest.max((last + 2).min(self.buffer.next()));
+            self.reach(now, (last + 2).min(self.buffer.next()));
         }
         if let Some(first) = reported {
             self.blind = None;
@@ -282,17 +286,32 @@ impl Sender {
         }
     }
 
+    /// Notes that a packet has come, whatever is missing before it.
+    fn reach(&mut self, now: Instant, end: u64) {
+        if end > self.highest {
+            self.highest = end;
+            self.highest_at = now;
+        }
+    }
+
+    /// Packets that must have come since, while a hole keeps the peer from acknowledging them.
+    fn hidden(&self, now: Instant) -> u64 {
+        if self.missing == 0 {
+            return 0;
+        }
+        let since = now.saturating_duration_since(self.highest_at);
+        let hidden = packets(self.controller.bandwidth(), since.min(self.longest_stall));
+        whole(hidden).min(self.buffer.next().saturating_sub(self.highest))
+    }
+
     fn on_news(&mut self, now: Instant) {
         self.progress_at = now;
         self.silences = 0;
     }
 
     fn progress(&mut self, now: Instant, rtt: RoundTrip, is_full: bool) -> Progress {
-        let delivered = self.highest.saturating_sub(self.missing);
-        if delivered > self.delivered {
-            self.delivered = delivered;
-            self.delivered_at = now;
-        }
+        self.longest_stall = rtt.duration();
+        self.delivered = self.delivered.max(self.highest.saturating_sub(self.missing));
         Progress {
             is_full,
             acked: self.buffer.acked(),
@@ -415,7 +434,7 @@ impl Sender {
             });
         }
         let first = self.buffer.next();
-        let end = self.may_send_until();
+        let end = self.may_send_until(now);
         let packets = self.buffer.train(first, end, most);
         if packets == 0 {
             return None;
@@ -436,8 +455,9 @@ impl Sender {
     }
 
     /// One past the last packet that the windows let out now.
-    fn may_send_until(&self) -> u64 {
-        let free = self.controller.window().saturating_sub(self.in_flight());
+    fn may_send_until(&self, now: Instant) -> u64 {
+        let on_the_way = self.in_flight().saturating_sub(self.hidden(now));
+        let free = self.controller.window().saturating_sub(on_the_way);
         let end = self.buffer.next().saturating_add(free);
         end.min(self.limit).min(self.buffer.end())
     }
@@ -445,7 +465,15 @@ impl Sender {
     /// When something can go out, if it is only the pace that holds it.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         let resend = !self.loss.is_empty() && self.blind != Some(0);
-        (resend || self.may_send_until() > self.buffer.next()).then_some(self.due)
+        let at = self.due;
+        if resend || self.may_send_until(at) > self.buffer.next() {
+            return Some(at);
+        }
+        // While a hole hides what has come, the window opens by itself.
+        let over = (self.in_flight() + 1).saturating_sub(self.controller.window());
+        let opens = Duration::from_secs_f64(real(over) / self.controller.bandwidth().max(1.0));
+        let at = at.max(self.highest_at + opens);
+        (opens <= self.longest_stall && self.may_send_until(at) > self.buffer.next()).then_some(at)
     }
 
     fn train_length(&self) -> usize {
@@ -486,7 +514,7 @@ impl Sender {
         }
         if self.in_flight() == 0 {
             self.first_sent = now;
-            self.delivered_at = now;
+            self.highest_at = now;
         }
         if !self.is_waiting() {
             self.on_first_write(now);
@@ -502,7 +530,7 @@ impl Sender {
                 sent_at: now,
                 first_sent: self.first_sent,
                 delivered: self.delivered,
-                delivered_at: self.delivered_at,
+                delivered_at: self.highest_at,
                 is_limited: self.limited_until > self.delivered,
             });
         }

@@ -63,6 +63,10 @@ pub(crate) trait Controller: Debug + Send {
     fn window(&self) -> u64;
     /// Packets per second.
     fn rate(&self) -> f64;
+    /// Packets per second that the path carries, as far as it knows.
+    fn bandwidth(&self) -> f64 {
+        self.rate()
+    }
     /// The shortest round trip it knows of.
     fn min_rtt(&self) -> Option<Duration> {
         None

@@ -87,7 +87,7 @@ impl Model {
     }
 
     /// The estimate of what the path carries.
-    fn bandwidth(&self) -> f64 {
+    fn carried(&self) -> f64 {
         let most = self.rates.iter().copied().fold(0.0, f64::max);
         if most > 0.0 {
             // Too little would also be too little to learn from.
@@ -99,12 +99,12 @@ impl Model {
 
     /// Packets that fill the path and no queue.
     fn fill(&self) -> f64 {
-        packets(self.bandwidth(), self.min_rtt)
+        packets(self.carried(), self.min_rtt)
     }
 
     /// Packets that are on the way only because acknowledgements come in lumps.
     fn lumps(&self) -> f64 {
-        packets(self.bandwidth(), SYN * 3 / 2).clamp(16.0, 208.0)
+        packets(self.carried(), SYN * 3 / 2).clamp(16.0, 208.0)
     }
 
     fn on_sample(&mut self, now: Instant, sample: &Sample, progress: &Progress) {
@@ -125,7 +125,7 @@ impl Model {
         if sample.end > self.round_end {
             self.on_round(progress, sample.is_limited);
         }
-        let most = self.bandwidth();
+        let most = self.carried();
         if let Some(rate) = self.rates.first_mut()
             && (!sample.is_limited || sample.rate > most)
         {
@@ -158,7 +158,7 @@ impl Model {
     }
 
     fn on_startup_round(&mut self, is_lossy: bool) {
-        let reached = self.bandwidth();
+        let reached = self.carried();
         if reached >= self.plateau * 1.25 {
             self.plateau = reached;
             self.flat_rounds = 0;
@@ -262,7 +262,11 @@ impl Controller for Model {
             Phase::Cruise { step, .. } => CYCLE.get(step).copied().unwrap_or(1.0),
             Phase::Probe { .. } => 1.0,
         };
-        gain * self.bandwidth()
+        gain * self.carried()
+    }
+
+    fn bandwidth(&self) -> f64 {
+        self.carried()
     }
 
     fn min_rtt(&self) -> Option<Duration> {
