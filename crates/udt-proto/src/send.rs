@@ -28,8 +28,12 @@ struct Mark {
     sent_at: Instant,
     /// When the last packet was sent that had arrived by then.
     first_sent: Instant,
-    delivered: u64,
-    delivered_at: Instant,
+    /// What had come for the first time by then, and as of when.
+    fresh: u64,
+    fresh_at: Instant,
+    /// What had come after all, and as of when.
+    filled: u64,
+    filled_at: Instant,
     is_limited: bool,
 }
 
@@ -66,15 +70,17 @@ pub(crate) struct Sender {
     highest: u64,
     /// Packets before `highest` that were reported as lost and are not acknowledged.
     missing: u64,
-    /// Packets that have arrived, as far as could be told; never falls.
-    delivered: u64,
+    /// Packets that were reported as lost, each counted once, and those of them that have come after all.
+    holes: u64,
+    filled: u64,
+    filled_at: Instant,
     /// How long a hole is there before what is sent again fills it.
     longest_stall: Duration,
-    /// When `highest` grew last, which is as of when `delivered` is right.
+    /// When `highest` grew last.
     highest_at: Instant,
     first_sent: Instant,
     marks: VecDeque<Mark>,
-    /// Until this many were delivered, the application was slower than the path.
+    /// Until this packet has come, the application was slower than the path.
     limited_until: u64,
     /// When the next train may go.
     due: Instant,
@@ -115,7 +121,9 @@ impl Sender {
             limit: u64::from(peer_window),
             highest: 0,
             missing: 0,
-            delivered: 0,
+            holes: 0,
+            filled: 0,
+            filled_at: now,
             longest_stall: Duration::ZERO,
             highest_at: now,
             first_sent: now,
@@ -201,7 +209,10 @@ impl Sender {
         self.blind = None;
         let is_progress = next > before;
         if is_progress {
-            self.missing -= self.buffer.ack(next).min(self.missing);
+            let filled = self.buffer.ack(next);
+            self.missing -= filled.min(self.missing);
+            self.filled += filled;
+            self.filled_at = now;
             if let Some(done) = Range64::new(before, next) {
                 self.loss.remove(done);
             }
@@ -265,6 +276,7 @@ impl Sender {
         for index in first..end {
             if !self.buffer.mark_lost(index) {
                 self.missing += 1;
+                self.holes += 1;
                 self.lost += 1;
                 continue;
             }
@@ -311,12 +323,12 @@ impl Sender {
 
     fn progress(&mut self, now: Instant, rtt: RoundTrip, is_full: bool) -> Progress {
         self.longest_stall = rtt.duration();
-        self.delivered = self.delivered.max(self.highest.saturating_sub(self.missing));
         Progress {
             is_full,
             acked: self.buffer.acked(),
             next: self.buffer.next(),
-            delivered: self.delivered,
+            delivered: self.highest.saturating_sub(self.missing),
+            is_whole: self.missing == 0,
             in_flight: self.in_flight(),
             lost: self.lost,
             sample: self.sample(now),
@@ -324,6 +336,11 @@ impl Sender {
             receive_rate: self.receive_rate,
             capacity: self.capacity,
         }
+    }
+
+    /// Packets that have come without being sent again.
+    fn fresh(&self) -> u64 {
+        self.highest.saturating_sub(self.holes)
     }
 
     /// What the last train tells of those that have arrived by now.
@@ -334,13 +351,17 @@ impl Sender {
         }
         let mark = newest?;
         self.first_sent = mark.sent_at;
-        let took = now.saturating_duration_since(mark.delivered_at);
+        let took = now.saturating_duration_since(mark.fresh_at);
         let took = took.max(mark.sent_at.saturating_duration_since(mark.first_sent));
         let rtt = now.saturating_duration_since(mark.sent_at).max(Duration::from_micros(1));
         // Less than a round trip says more about how acknowledgements travel than about the path.
         let took = took.max(rtt).as_secs_f64();
+        // What fills holes is only seen once the first of them is filled, so it came over a longer time.
+        let since = now.saturating_duration_since(mark.filled_at).as_secs_f64();
+        let fresh = self.fresh().saturating_sub(mark.fresh);
+        let filled = self.filled - mark.filled;
         Some(Sample {
-            rate: real(self.delivered.saturating_sub(mark.delivered)) / took,
+            rate: real(fresh) / took + real(filled) / took.max(since),
             rtt,
             end: mark.end,
             is_limited: mark.is_limited,
@@ -365,7 +386,7 @@ impl Sender {
         self.silences += 1;
         self.progress_at = now;
         let (acked, next) = (self.buffer.acked(), self.buffer.next());
-        if self.silences % 2 == 0 {
+        if self.silences.is_multiple_of(2) {
             // A report of what is missing may have been lost, and the reference gives it once only.
             self.lose(acked, next);
             self.blind = Some(BLIND);
@@ -515,6 +536,7 @@ impl Sender {
         if self.in_flight() == 0 {
             self.first_sent = now;
             self.highest_at = now;
+            self.filled_at = now;
         }
         if !self.is_waiting() {
             self.on_first_write(now);
@@ -522,16 +544,18 @@ impl Sender {
         self.buffer.sent(end);
         let in_flight = self.in_flight();
         if self.buffer.end() == end && in_flight < self.controller.window() {
-            self.limited_until = self.delivered + in_flight;
+            self.limited_until = end;
         }
         if self.marks.len() < MOST_MARKS {
             self.marks.push_back(Mark {
                 end,
                 sent_at: now,
                 first_sent: self.first_sent,
-                delivered: self.delivered,
-                delivered_at: self.highest_at,
-                is_limited: self.limited_until > self.delivered,
+                fresh: self.fresh(),
+                fresh_at: self.highest_at,
+                filled: self.filled,
+                filled_at: self.filled_at,
+                is_limited: self.limited_until > self.highest,
             });
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     pub(crate) next: u64,
     /// Packets that have arrived, as far as can be told.
     pub(crate) delivered: u64,
+    /// Whether none before the last of those is missing.
+    pub(crate) is_whole: bool,
     /// Packets on the way, as far as can be told.
     pub(crate) in_flight: u64,
     /// Packets reported as lost, ever.

@@ -179,7 +179,7 @@ impl Model {
         match self.phase {
             Phase::Startup => {}
             Phase::Drain => {
-                if in_flight <= self.fill() + self.lumps() {
+                if self.is_drained(progress) {
                     self.cruise(now, 2);
                 }
             }
@@ -189,7 +189,10 @@ impl Model {
                     // More is only found once more is on the way.
                     0 => is_over && (in_flight >= 1.2 * self.fill() || self.caution > 0)
                         || now.saturating_duration_since(since) >= 3 * self.min_rtt.max(SYN),
-                    1 => is_over || in_flight <= self.fill(),
+                    1 => {
+                        is_over && self.is_drained(progress)
+                            || now.saturating_duration_since(since) >= 2 * self.min_rtt.max(SYN)
+                    }
                     _ => is_over,
                 };
                 if next {
@@ -215,6 +218,13 @@ impl Model {
             self.phase = Phase::Probe { until: None };
             self.probe_rtt = None;
         }
+    }
+
+    /// Whether hardly anything waits in a queue.
+    fn is_drained(&self, progress: &Progress) -> bool {
+        let short = self.min_rtt + self.min_rtt / 8;
+        progress.is_whole && real(progress.in_flight) <= self.fill() + self.lumps()
+            || progress.sample.is_some_and(|sample| sample.rtt <= short)
     }
 
     fn cruise(&mut self, now: Instant, step: usize) {
