@@ -40,7 +40,10 @@ impl Cookies {
         now.saturating_duration_since(self.since).as_secs() / SLOT.as_secs()
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the wire has 32 bits for it")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the wire has 32 bits for it"
+    )]
     fn of_slot(&self, slot: u64, whose: SocketAddr) -> u32 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write_u64(slot);

@@ -21,7 +21,11 @@ impl Span {
     fn rate(self) -> f64 {
         let packets = f64::from(u32::try_from(self.packets).unwrap_or(u32::MAX));
         // Packets of one batch carry one time, which must not look like no time at all.
-        packets / self.time.max(Duration::from_micros(self.packets)).as_secs_f64()
+        packets
+            / self
+                .time
+                .max(Duration::from_micros(self.packets))
+                .as_secs_f64()
     }
 }
 
@@ -84,9 +88,20 @@ impl Arrivals {
         if sum.packets == 0 {
             return (0, 0);
         }
-        let fastest = self.spans.iter().map(|span| span.rate()).fold(0.0, f64::max);
-        let rate = if sum.time.is_zero() { fastest } else { sum.rate() };
-        (whole(rate), whole(self.pair_rate().unwrap_or_default().max(rate)))
+        let fastest = self
+            .spans
+            .iter()
+            .map(|span| span.rate())
+            .fold(0.0, f64::max);
+        let rate = if sum.time.is_zero() {
+            fastest
+        } else {
+            sum.rate()
+        };
+        (
+            whole(rate),
+            whole(self.pair_rate().unwrap_or_default().max(rate)),
+        )
     }
 
     /// The rate that the pairs suggest, those apart that were torn or pushed together on the way.
@@ -94,7 +109,9 @@ impl Arrivals {
         let mut sorted: Vec<_> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();
         let median = *sorted.get(sorted.len() / 2)?;
-        let near = sorted.iter().filter(|t| **t > median / 8 && **t < median * 8);
+        let near = sorted
+            .iter()
+            .filter(|t| **t > median / 8 && **t < median * 8);
         let (count, sum) = near.fold((0_u32, 0_u64), |(count, sum), t| (count + 1, sum + t));
         let mean = Duration::from_micros(sum.checked_div(count.into())?);
         Some(1.0 / mean.max(Duration::from_micros(1)).as_secs_f64())

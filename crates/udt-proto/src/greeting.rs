@@ -139,7 +139,7 @@ impl Greeting {
     }
 
     /// Reacts on a packet of a connection that stands at the other end.
-    pub(crate) fn on_other(&mut self) -> Step {
+    pub(crate) fn on_other(&self) -> Step {
         match self.met {
             Some(met) if self.ours.request == Request::Confirm => self.connect(met, false),
             _ => Step::Wait,

@@ -141,7 +141,5 @@ pub(crate) fn address_words(address: IpAddr) -> [u32; 4] {
             .for_each(|(to, from)| *to = from),
         IpAddr::V6(v6) => octets = v6.octets(),
     }
-    words::<4>(&octets)
-        .unwrap_or_default()
-        .map(u32::swap_bytes)
+    words::<4>(&octets).unwrap_or_default().map(u32::swap_bytes)
 }

@@ -1,10 +1,82 @@
-//! UDT 4, reliable streams and messages over datagrams, as a state machine without I/O.
+//! UDT 4 as a state machine: reliable streams and messages over datagrams, without I/O and without a clock.
+//!
+//! Everything on the wire is as libudt 4.11 has it: the handshake with its cookie, rendezvous, the
+//! acknowledgement in its three lengths and its confirmation, loss reports, keep-alive, shutdown,
+//! drop requests, and numbers that go round. What both ends are free to do as they like is done better:
+//!
+//! - acknowledgements come when they are due, and loss reports are repeated until the hole is filled;
+//! - silence is answered with a probe after a round trip or two, not after 300 milliseconds;
+//! - cookies are keyed and stay good for one to two minutes; a listener keeps nothing of peers without one;
+//! - a close waits until both ends know that everything has come, and is told more than once;
+//! - the end of a stream, a peer that gave up, and a peer that is gone are three different things:
+//!   a shutdown with a reason in its otherwise unused word is what an [`abort`](Connection::abort) says.
+//!
+//! Two controls decide how fast to send ([`Congestion`]): a model of the path, which random loss does not
+//! slow down, and UDT's own.
+//!
+//! # Driving it
+//!
+//! An [`Endpoint`] belongs to a socket and says which [`Connection`] a datagram is for. A connection can be
+//! behind its own lock. After every call ask [`Connection::poll_transmit`] and [`Connection::poll_event`]
+//! until they have nothing more, then wait for a datagram, or for [`Connection::poll_timeout`].
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use std::task::Poll;
+//! use std::time::Instant;
+//!
+//! use udt_proto::{Connection, Endpoint, Options, Routed};
+//!
+//! /// Everything that a connection has to say.
+//! fn said(connection: &mut Connection, now: Instant) -> Vec<Vec<u8>> {
+//!     let mut datagrams = Vec::new();
+//!     while let Some(transmit) = connection.poll_transmit(now, 1) {
+//!         datagrams.push(transmit.contents.to_vec());
+//!         connection.on_transmitted(now);
+//!     }
+//!     datagrams
+//! }
+//!
+//! let now = Instant::now(); // a driver's clock
+//! let [near, far]: [SocketAddr; 2] = ["192.0.2.1:5000".parse()?, "192.0.2.2:5000".parse()?];
+//! let (mut ours, mut theirs) = (Endpoint::new(now, [1; 16]), Endpoint::new(now, [2; 16]));
+//! theirs.listen(Options::default(), 10);
+//!
+//! let mut here = ours.connect(now, far, Options::default());
+//! let mut there = None;
+//! while !here.is_connected() {
+//!     let mut answers = Vec::new();
+//!     for datagram in said(&mut here, now) {
+//!         match theirs.route(now, near, &datagram, datagram.len()).0 {
+//!             Routed::Reply(bytes) => answers.push(bytes.to_vec()),
+//!             Routed::Incoming(connection) => answers.extend(said(there.insert(*connection), now)),
+//!             _ => {}
+//!         }
+//!     }
+//!     for datagram in answers {
+//!         if let (Routed::Connection(_), len) = ours.route(now, far, &datagram, datagram.len()) {
+//!             here.handle_datagrams(now, &datagram[..len], len);
+//!         }
+//!     }
+//! }
+//!
+//! let mut there = there.expect("the listener has made one");
+//! assert_eq!(here.write(now, b"hello"), Poll::Ready(Ok(5)));
+//! for datagram in said(&mut here, now) {
+//!     there.handle_datagrams(now, &datagram, datagram.len());
+//! }
+//! let mut text = [0; 5];
+//! assert_eq!(there.read(now, &mut text), Poll::Ready(Ok(5)));
+//! assert_eq!(&text, b"hello");
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod assemble;
 mod connection;
 mod control;
 mod cookie;
+mod delivery;
 mod endpoint;
 mod error;
 mod estimate;
@@ -20,6 +92,10 @@ mod send;
 mod send_buffer;
 mod seq;
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "small numbers, chosen here"
+)]
 mod tests;
 mod timer;
 

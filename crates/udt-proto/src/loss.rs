@@ -51,8 +51,8 @@ impl Gaps {
         self.gaps.front().map(|gap| gap.start)
     }
 
-    /// Notes that packets are missing behind all others that are.
-    pub(crate) fn push(&mut self, now: Instant, start: u64, end: u64, rtt: Duration) {
+    /// Notes that packets are missing behind all others that are, and says when to report them.
+    pub(crate) fn push(&mut self, now: Instant, start: u64, end: u64, rtt: Duration) -> Instant {
         let patience = if self.tolerance == 0 {
             Duration::ZERO
         } else {
@@ -66,6 +66,7 @@ impl Gaps {
             reported: None,
             times: 0,
         });
+        now + patience
     }
 
     /// Notes that a packet has come after all; whether it was missing.
@@ -122,7 +123,13 @@ impl Gaps {
             let before = *gap;
             if before.start < start && end < before.end {
                 gap.end = start;
-                self.gaps.insert(at + 1, Gap { start: end, ..before });
+                self.gaps.insert(
+                    at + 1,
+                    Gap {
+                        start: end,
+                        ..before
+                    },
+                );
                 self.fresh += usize::from(before.times == 0);
                 return;
             }

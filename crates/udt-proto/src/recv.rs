@@ -59,12 +59,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(
-        numbers: Numbering,
-        payload: usize,
-        capacity: u32,
-        service: Service,
-    ) -> Self {
+    pub(crate) fn new(numbers: Numbering, payload: usize, capacity: u32, service: Service) -> Self {
         Self {
             numbers,
             buffer: ReceiveBuffer::new(payload, capacity),
@@ -124,8 +119,8 @@ impl Receiver {
             if self.gaps.is_full() {
                 return;
             }
-            self.gaps.push(now, self.next, index, rtt.duration());
-            self.nak_at = self.gaps.due().min(self.nak_at).or(self.gaps.due());
+            let due = self.gaps.push(now, self.next, index, rtt.duration());
+            self.nak_at = Some(self.nak_at.map_or(due, |at| at.min(due)));
         } else if index == self.next {
             self.arrivals.on_next(now, index, data.sequence);
         } else if !self.gaps.remove(now, index, self.next, rtt.duration()) {
@@ -169,7 +164,10 @@ impl Receiver {
             .as_mut()
             .ok_or(PeerMisbehaved::DroppedStream)?;
         let near = self.next;
-        let (first, last) = (self.numbers.index(first, near), self.numbers.index(last, near));
+        let (first, last) = (
+            self.numbers.index(first, near),
+            self.numbers.index(last, near),
+        );
         let (Some(first), Some(last)) = (first, last) else {
             return Ok(());
         };

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use byte_ranges::{Range64, RangeSet};
 
-use crate::control::{Controller, Progress, Sample, packets, real, whole};
+use crate::control::{Controller, Progress, real, whole};
+use crate::delivery::Delivery;
 use crate::error::PeerMisbehaved;
 use crate::packet::{Ack, Control, LossReport};
 use crate::rtt::{RoundTrip, micros};
@@ -18,24 +19,6 @@ const SLACK: Duration = Duration::from_millis(4);
 const TRAIN_TIME: Duration = Duration::from_millis(1);
 /// Packets that are sent again into silence, each time that it has lasted for too long.
 const BLIND: u64 = 64;
-/// Trains that are remembered to measure by.
-const MOST_MARKS: usize = 1 << 15;
-
-/// A train as it was sent.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    end: u64,
-    sent_at: Instant,
-    /// When the last packet was sent that had arrived by then.
-    first_sent: Instant,
-    /// What had come for the first time by then, and as of when.
-    fresh: u64,
-    fresh_at: Instant,
-    /// What had come after all, and as of when.
-    filled: u64,
-    filled_at: Instant,
-    is_limited: bool,
-}
 
 /// A message that is not worth sending again for ever.
 #[derive(Debug, Clone, Copy)]
@@ -66,22 +49,9 @@ pub(crate) struct Sender {
     loss: RangeSet,
     /// One past the last packet that the peer has room for.
     limit: u64,
-    /// One past the last packet that is known to have come, whatever is missing before it.
-    highest: u64,
-    /// Packets before `highest` that were reported as lost and are not acknowledged.
-    missing: u64,
-    /// Packets that were reported as lost, each counted once, and those of them that have come after all.
-    holes: u64,
-    filled: u64,
-    filled_at: Instant,
+    delivery: Delivery,
     /// How long a hole is there before what is sent again fills it.
     longest_stall: Duration,
-    /// When `highest` grew last.
-    highest_at: Instant,
-    first_sent: Instant,
-    marks: VecDeque<Mark>,
-    /// Until this packet has come, the application was slower than the path.
-    limited_until: u64,
     /// When the next train may go.
     due: Instant,
     /// Fastest rate that the user allows, in packets per second.
@@ -119,16 +89,8 @@ impl Sender {
             controller,
             loss: RangeSet::new(),
             limit: u64::from(peer_window),
-            highest: 0,
-            missing: 0,
-            holes: 0,
-            filled: 0,
-            filled_at: now,
+            delivery: Delivery::new(now),
             longest_stall: Duration::ZERO,
-            highest_at: now,
-            first_sent: now,
-            marks: VecDeque::new(),
-            limited_until: 0,
             due: now,
             most_rate,
             progress_at: now,
@@ -147,8 +109,8 @@ impl Sender {
 
     /// Packets sent and not known to have arrived.
     pub(crate) fn in_flight(&self) -> u64 {
-        let come = self.highest.saturating_sub(self.missing);
-        self.buffer.next().saturating_sub(come)
+        let arrived = self.delivery.arrived();
+        self.buffer.next().saturating_sub(arrived)
     }
 
     /// Whether anything sent is not acknowledged.
@@ -210,9 +172,7 @@ impl Sender {
         let is_progress = next > before;
         if is_progress {
             let filled = self.buffer.ack(next);
-            self.missing -= filled.min(self.missing);
-            self.filled += filled;
-            self.filled_at = now;
+            self.delivery.on_filled(now, filled);
             if let Some(done) = Range64::new(before, next) {
                 self.loss.remove(done);
             }
@@ -221,7 +181,7 @@ impl Sender {
             }
             self.on_news(now);
         }
-        self.reach(now, next);
+        self.delivery.reach(now, next);
         let progress = self.progress(now, rtt, ack.full.is_some());
         self.controller.on_ack(now, &progress);
         Ok(is_progress)
@@ -242,7 +202,10 @@ impl Sender {
         for range in report {
             let (first, last) = range.map_err(|_| PeerMisbehaved::BadLossReport)?;
             let near = self.buffer.next();
-            let (first, last) = (self.numbers.index(first, near), self.numbers.index(last, near));
+            let (first, last) = (
+                self.numbers.index(first, near),
+                self.numbers.index(last, near),
+            );
             if first > last || last.is_some_and(|last| last >= near) {
                 return Err(PeerMisbehaved::BadLossReport);
             }
@@ -260,7 +223,7 @@ impl Sender {
             budget -= count;
             self.mark_lost(first, last + 1, now_micros, recent);
             // The packet behind the hole has come, or there would be no hole to see.
-            self.reach(now, (last + 2).min(self.buffer.next()));
+            self.delivery.reach(now, (last + 2).min(self.buffer.next()));
         }
         if let Some(first) = reported {
             self.blind = None;
@@ -275,8 +238,7 @@ impl Sender {
         let mut run = first;
         for index in first..end {
             if !self.buffer.mark_lost(index) {
-                self.missing += 1;
-                self.holes += 1;
+                self.delivery.on_hole();
                 self.lost += 1;
                 continue;
             }
@@ -298,24 +260,6 @@ impl Sender {
         }
     }
 
-    /// Notes that a packet has come, whatever is missing before it.
-    fn reach(&mut self, now: Instant, end: u64) {
-        if end > self.highest {
-            self.highest = end;
-            self.highest_at = now;
-        }
-    }
-
-    /// Packets that must have come since, while a hole keeps the peer from acknowledging them.
-    fn hidden(&self, now: Instant) -> u64 {
-        if self.missing == 0 {
-            return 0;
-        }
-        let since = now.saturating_duration_since(self.highest_at);
-        let hidden = packets(self.controller.bandwidth(), since.min(self.longest_stall));
-        whole(hidden).min(self.buffer.next().saturating_sub(self.highest))
-    }
-
     fn on_news(&mut self, now: Instant) {
         self.progress_at = now;
         self.silences = 0;
@@ -327,45 +271,15 @@ impl Sender {
             is_full,
             acked: self.buffer.acked(),
             next: self.buffer.next(),
-            delivered: self.highest.saturating_sub(self.missing),
-            is_whole: self.missing == 0,
+            delivered: self.delivery.arrived(),
+            is_whole: self.delivery.missing() == 0,
             in_flight: self.in_flight(),
             lost: self.lost,
-            sample: self.sample(now),
+            sample: self.delivery.sample(now),
             rtt,
             receive_rate: self.receive_rate,
             capacity: self.capacity,
         }
-    }
-
-    /// Packets that have come without being sent again.
-    fn fresh(&self) -> u64 {
-        self.highest.saturating_sub(self.holes)
-    }
-
-    /// What the last train tells of those that have arrived by now.
-    fn sample(&mut self, now: Instant) -> Option<Sample> {
-        let mut newest = None;
-        while self.marks.front().is_some_and(|m| m.end <= self.highest) {
-            newest = self.marks.pop_front();
-        }
-        let mark = newest?;
-        self.first_sent = mark.sent_at;
-        let took = now.saturating_duration_since(mark.fresh_at);
-        let took = took.max(mark.sent_at.saturating_duration_since(mark.first_sent));
-        let rtt = now.saturating_duration_since(mark.sent_at).max(Duration::from_micros(1));
-        // Less than a round trip says more about how acknowledgements travel than about the path.
-        let took = took.max(rtt).as_secs_f64();
-        // What fills holes is only seen once the first of them is filled, so it came over a longer time.
-        let since = now.saturating_duration_since(mark.filled_at).as_secs_f64();
-        let fresh = self.fresh().saturating_sub(mark.fresh);
-        let filled = self.filled - mark.filled;
-        Some(Sample {
-            rate: real(fresh) / took + real(filled) / took.max(since),
-            rtt,
-            end: mark.end,
-            is_limited: mark.is_limited,
-        })
     }
 
     /// Notes a warning of congestion.
@@ -378,7 +292,8 @@ impl Sender {
         let patience = rtt.late() + Duration::from_millis(15);
         let patience = patience * 2_u32.pow(self.silences.min(6));
         let most = Duration::from_secs(1).max(rtt.late() * 2);
-        self.is_waiting().then(|| self.progress_at + patience.min(most))
+        self.is_waiting()
+            .then(|| self.progress_at + patience.min(most))
     }
 
     /// Reacts on silence: the last packet goes out once more, or some of what is not acknowledged.
@@ -477,7 +392,9 @@ impl Sender {
 
     /// One past the last packet that the windows let out now.
     fn may_send_until(&self, now: Instant) -> u64 {
-        let on_the_way = self.in_flight().saturating_sub(self.hidden(now));
+        let (rate, next) = (self.controller.bandwidth(), self.buffer.next());
+        let hidden = self.delivery.hidden(now, next, rate, self.longest_stall);
+        let on_the_way = self.in_flight().saturating_sub(hidden);
         let free = self.controller.window().saturating_sub(on_the_way);
         let end = self.buffer.next().saturating_add(free);
         end.min(self.limit).min(self.buffer.end())
@@ -492,9 +409,10 @@ impl Sender {
         }
         // While a hole hides what has come, the window opens by itself.
         let over = (self.in_flight() + 1).saturating_sub(self.controller.window());
-        let opens = Duration::from_secs_f64(real(over) / self.controller.bandwidth().max(1.0));
-        let at = at.max(self.highest_at + opens);
-        (opens <= self.longest_stall && self.may_send_until(at) > self.buffer.next()).then_some(at)
+        let rate = self.controller.bandwidth();
+        let opens = self.delivery.hidden_at(over, rate, self.longest_stall)?;
+        let at = at.max(opens);
+        (self.may_send_until(at) > self.buffer.next()).then_some(at)
     }
 
     fn train_length(&self) -> usize {
@@ -527,37 +445,21 @@ impl Sender {
         }
         if train.is_resent {
             self.retransmitted += train.packets as u64;
-            self.blind = self.blind.map(|left| left.saturating_sub(train.packets as u64));
+            self.blind = self
+                .blind
+                .map(|left| left.saturating_sub(train.packets as u64));
             if let Some(range) = Range64::new(train.first, end) {
                 self.loss.remove(range);
             }
             return;
         }
-        if self.in_flight() == 0 {
-            self.first_sent = now;
-            self.highest_at = now;
-            self.filled_at = now;
-        }
+        let is_idle = self.in_flight() == 0;
         if !self.is_waiting() {
             self.on_first_write(now);
         }
         self.buffer.sent(end);
-        let in_flight = self.in_flight();
-        if self.buffer.end() == end && in_flight < self.controller.window() {
-            self.limited_until = end;
-        }
-        if self.marks.len() < MOST_MARKS {
-            self.marks.push_back(Mark {
-                end,
-                sent_at: now,
-                first_sent: self.first_sent,
-                fresh: self.fresh(),
-                fresh_at: self.highest_at,
-                filled: self.filled,
-                filled_at: self.filled_at,
-                is_limited: self.limited_until > self.highest,
-            });
-        }
+        let is_limited = self.buffer.end() == end && self.in_flight() < self.controller.window();
+        self.delivery.on_sent(now, end, is_idle, is_limited);
     }
 
     /// What the congestion control is at.
@@ -570,7 +472,7 @@ impl Sender {
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
-        self.buffer.memory() + self.marks.capacity() * size_of::<Mark>() + self.loss.len() * 40
+        self.buffer.memory() + self.delivery.memory() + self.loss.len() * 40
     }
 }
 

@@ -145,11 +145,11 @@ impl SendBuffer {
         let Some((block, slot)) = self.block_mut(index).zip(slot) else {
             return data;
         };
-        let Some((len, place)) = block
-            .lens
-            .get_mut(slot)
-            .zip(block.bytes.get_mut(slot * stride + HEADER..(slot + 1) * stride))
-        else {
+        let Some((len, place)) = block.lens.get_mut(slot).zip(
+            block
+                .bytes
+                .get_mut(slot * stride + HEADER..(slot + 1) * stride),
+        ) else {
             return data;
         };
         let had = usize::from(*len);
@@ -172,7 +172,9 @@ impl SendBuffer {
         let stride = self.payload + HEADER;
         let message = Message::new(self.message, first, last, in_order);
         let (sequence, to) = (self.numbers.sequence(index), self.to);
-        let Some((block, slot)) = self.slot(index).and_then(|s| Some((self.block_mut(index)?, s)))
+        let Some((block, slot)) = self
+            .slot(index)
+            .and_then(|s| Some((self.block_mut(index)?, s)))
         else {
             return;
         };
@@ -259,7 +261,11 @@ impl SendBuffer {
         let stride = self.payload + HEADER;
         let Some(slot) = self.slot(first) else { return };
         if let Some(block) = self.block_mut(first) {
-            let packets = block.bytes.chunks_exact_mut(stride).skip(slot).take(packets);
+            let packets = block
+                .bytes
+                .chunks_exact_mut(stride)
+                .skip(slot)
+                .take(packets);
             packets.for_each(|packet| write_timestamp(packet, micros));
         }
     }

@@ -19,7 +19,10 @@ impl Numbering {
     }
 
     /// The sequence number of a packet.
-    #[expect(clippy::cast_possible_truncation, reason = "the low 31 bits are what is wanted")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the low 31 bits are what is wanted"
+    )]
     pub(crate) const fn sequence(self, index: u64) -> u32 {
         (index as u32).wrapping_add(self.initial) & MAX_SEQUENCE
     }
@@ -43,7 +46,11 @@ pub(crate) const fn next_ack(number: u32) -> u32 {
 
 /// The message number after this one: 0 and the largest are never used.
 pub(crate) const fn next_message(number: u32) -> u32 {
-    if number >= LAST_MESSAGE { 1 } else { number + 1 }
+    if number >= LAST_MESSAGE {
+        1
+    } else {
+        number + 1
+    }
 }
 
 #[cfg(test)]

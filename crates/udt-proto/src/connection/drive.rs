@@ -73,7 +73,9 @@ impl Connection {
         if self.timers.take_due(Timer::Expiry, now) {
             self.on_expiry(now);
         }
-        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves) {
+        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) =
+            (&self.phase, &mut self.halves)
+        {
             let due = halves.sender.silence_ends(self.rtt);
             if due.is_some_and(|at| at <= now) {
                 self.probe = halves.sender.on_silence(now, self.rtt);
@@ -88,7 +90,8 @@ impl Connection {
     }
 
     fn on_expiry(&mut self, now: Instant) {
-        let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves) else {
+        let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves)
+        else {
             return;
         };
         let is_waiting = halves.sender.is_waiting();

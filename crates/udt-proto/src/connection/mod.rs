@@ -427,7 +427,9 @@ impl Connection {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
         let halves = self.halves.as_ref();
-        halves.map_or(0, |halves| halves.sender.memory() + halves.receiver.memory())
+        halves.map_or(0, |halves| {
+            halves.sender.memory() + halves.receiver.memory()
+        })
     }
 
     /// What a handshake packet from us says now.
@@ -440,7 +442,13 @@ impl Connection {
                     Role::Initiator | Role::Responder => Request::Confirm,
                 };
                 let to = self.halves.as_ref().map_or(0, |halves| halves.to);
-                (Handshake { request, ..self.ours }, to)
+                (
+                    Handshake {
+                        request,
+                        ..self.ours
+                    },
+                    to,
+                )
             }
         }
     }

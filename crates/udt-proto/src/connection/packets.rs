@@ -37,7 +37,7 @@ impl Connection {
             self.on_handshake(now, theirs);
             return;
         }
-        if let Phase::Greeting(greeting) = &mut self.phase {
+        if let Phase::Greeting(greeting) = &self.phase {
             if let Step::Connect { peer, .. } = greeting.on_other() {
                 self.open(now, peer);
             } else {
@@ -111,10 +111,7 @@ impl Connection {
             } => receiver.on_drop(message, first, last)?,
             Control::Warning => sender.on_warning(),
             Control::Shutdown { reason } => self.on_shutdown(now, reason),
-            Control::Handshake(_)
-            | Control::KeepAlive
-            | Control::PeerError
-            | Control::Unknown => {}
+            Control::Handshake(_) | Control::KeepAlive | Control::PeerError | Control::Unknown => {}
         }
         Ok(())
     }
@@ -168,7 +165,7 @@ impl Connection {
             ConnectionError::Unacknowledged
         };
         self.ends.end(read, write);
-        let why = read.err().or((!is_drained).then_some(write));
+        let why = read.err().or_else(|| (!is_drained).then_some(write));
         self.ends.close(why);
         self.say_farewell(now, 0, true);
     }

@@ -104,7 +104,10 @@ pub(crate) fn whole(packets: f64) -> u64 {
 }
 
 /// A count as a number to compute with.
-#[expect(clippy::cast_precision_loss, reason = "counts of packets are far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of packets are far below 2^52"
+)]
 pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }

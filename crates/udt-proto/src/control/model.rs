@@ -187,8 +187,10 @@ impl Model {
                 let is_over = now.saturating_duration_since(since) >= self.min_rtt.max(SYN);
                 let next = match step {
                     // More is only found once more is on the way.
-                    0 => is_over && (in_flight >= 1.2 * self.fill() || self.caution > 0)
-                        || now.saturating_duration_since(since) >= 3 * self.min_rtt.max(SYN),
+                    0 => {
+                        is_over && (in_flight >= 1.2 * self.fill() || self.caution > 0)
+                            || now.saturating_duration_since(since) >= 3 * self.min_rtt.max(SYN)
+                    }
                     1 => {
                         is_over && self.is_drained(progress)
                             || now.saturating_duration_since(since) >= 2 * self.min_rtt.max(SYN)

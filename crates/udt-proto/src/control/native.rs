@@ -73,7 +73,10 @@ impl Native {
 
     /// A fraction of one, the same in every run: competing flows must not decrease in step.
     fn random(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.seed = self
+            .seed
+            .wrapping_mul(1_664_525)
+            .wrapping_add(1_013_904_223);
         f64::from(self.seed >> 8) / f64::from(1_u32 << 24)
     }
 

@@ -86,7 +86,10 @@ pub(super) struct World {
     buffer: Vec<u8>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "an Instant can be had in no other way")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant can be had in no other way"
+)]
 fn any_instant() -> Instant {
     Instant::now()
 }
@@ -174,7 +177,11 @@ impl World {
 
     /// What there is to say about where it stands.
     pub(super) fn summary(&self) -> String {
-        let mut out = format!("at {:?}, {} datagrams", self.now - self.start, self.datagrams);
+        let mut out = format!(
+            "at {:?}, {} datagrams",
+            self.now - self.start,
+            self.datagrams
+        );
         for (number, host) in self.hosts.iter().enumerate() {
             for seat in host.seats.values() {
                 let (connection, program) = (&seat.connection, &seat.program);
@@ -201,7 +208,9 @@ impl World {
         while !until(self) {
             let flying = self.flying.peek().map(|Reverse(flying)| flying.at);
             let timers = self.hosts.iter().flat_map(|host| host.seats.values());
-            let timer = timers.filter_map(|seat| seat.connection.poll_timeout()).min();
+            let timer = timers
+                .filter_map(|seat| seat.connection.poll_timeout())
+                .min();
             let timer = timer.map(|at| at.max(self.now) + self.tick);
             let Some(at) = flying.into_iter().chain(timer).min() else {
                 return false;
@@ -318,7 +327,8 @@ impl World {
                 while let Some(transmit) = seat.connection.poll_transmit(now, segments) {
                     let size = transmit.segment_size.unwrap_or(transmit.contents.len());
                     assert!(transmit.contents.len() <= 65_507);
-                    let pieces: Vec<_> = transmit.contents.chunks(size).map(<[u8]>::to_vec).collect();
+                    let pieces: Vec<_> =
+                        transmit.contents.chunks(size).map(<[u8]>::to_vec).collect();
                     let to = seat.connection.peer();
                     seat.connection.on_transmitted(now);
                     out.extend(pieces.into_iter().map(|bytes| (to, bytes)));
@@ -357,7 +367,11 @@ impl Seat {
                 Event::Connected | Event::Drained => {}
             }
         }
-        let size = if program.sips == 0 { buffer.len() } else { program.sips };
+        let size = if program.sips == 0 {
+            buffer.len()
+        } else {
+            program.sips
+        };
         while program.end.is_none() && program.may_read {
             let buffer = &mut buffer[..size];
             match connection.read(now, buffer) {
@@ -382,7 +396,11 @@ impl Seat {
             && program.write_error.is_none()
             && program.may_write
         {
-            let len = (program.to_write - program.written).min(if program.is_careless { 60_000 } else { 5_000 }) as usize;
+            let len = (program.to_write - program.written).min(if program.is_careless {
+                60_000
+            } else {
+                5_000
+            }) as usize;
             if !program.is_careless {
                 for (at, to) in buffer[..len].iter_mut().enumerate() {
                     *to = byte(program.stream, program.written + at as u64);
