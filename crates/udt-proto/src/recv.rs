@@ -137,19 +137,26 @@ impl Receiver {
         if self.count.is_multiple_of(LIGHT_EVERY) {
             self.is_light_due = true;
         }
-        if data.payload.len() < self.payload {
-            let soon = self.acked_at.map_or(now, |at| now.max(at + LEAST_ACK));
-            self.ack_at = Some(self.ack_at.map_or(soon, |at| at.min(soon)));
-        } else if self.ack_at.is_none() {
-            self.ack_at = Some(self.acked_at.map_or(now, |at| now.max(at + SYN)));
-        }
+        // The end of what was written: whoever wrote it may be waiting for it to be known.
+        let pause = if data.payload.len() < self.payload {
+            LEAST_ACK
+        } else {
+            SYN
+        };
+        self.ack_within(now, pause);
     }
 
     /// Has the next acknowledgement go out in its time, even if nothing new came.
     fn sooner(&mut self, now: Instant) {
         if self.ack_at.is_none() {
-            self.ack_at = Some(now.max(self.acked_at.map_or(now, |at| at + SYN)));
+            self.ack_within(now, SYN);
         }
+    }
+
+    /// Has the next acknowledgement go out no later than so long after the last one.
+    fn ack_within(&mut self, now: Instant, pause: Duration) {
+        let at = self.acked_at.map_or(now, |at| now.max(at + pause));
+        self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
     }
 
     /// Takes in that the sender gives up packets of a message.

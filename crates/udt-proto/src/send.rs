@@ -466,7 +466,12 @@ impl Sender {
     #[cfg(test)]
     pub(crate) fn control(&self) -> String {
         let (window, rate) = (self.controller.window(), self.controller.rate());
-        format!("window {window} rate {rate:.0} {:?}", self.controller)
+        format!(
+            "window {window} rate {rate:.0} out {} missing {} {:?}",
+            self.buffer.next() - self.buffer.acked(),
+            self.delivery.missing(),
+            self.controller
+        )
     }
 
     /// Bytes of memory held, about.
