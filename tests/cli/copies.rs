@@ -302,3 +302,24 @@ fn times_and_modes_are_carried_over() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn many_files_need_few_descriptors() -> Result<()> {
+    let bed = Bed::new()?;
+    for n in 0..600 {
+        bed.here.file(&format!("many/{n}"), 1000, n)?;
+    }
+    // The hard limit too, so that the program cannot raise it.
+    let mut few = std::process::Command::new("sh");
+    few.arg("-c")
+        .arg("ulimit -n 80; exec \"$@\"")
+        .arg("sh")
+        .arg(workspace_tests::binary("gridftp-cp")?)
+        .args(["-r", "many", &bed.url("")])
+        .current_dir(bed.here.root())
+        .env("HOME", bed.here.root());
+    workspace_tests::run(&mut few, crate::LIMIT)?.ok()?;
+    let (here, there) = (bed.here.path("many"), bed.there.path("many"));
+    ensure!(tree_digests(&here)? == tree_digests(&there)?, "they differ");
+    Ok(())
+}

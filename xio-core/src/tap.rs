@@ -17,7 +17,8 @@ pub trait Observer: Send + Unpin + 'static {
     /// Whether this observer limits amounts; [`ready`](Self::ready) is asked only when it does.
     const LIMITS: bool = false;
 
-    /// Grants at most `want` bytes to a read, a write or a send-file, or parks it.
+    /// Grants at most `want` bytes to a read, a write or a send-file, or parks it; a grant of
+    /// nothing counts as one byte, since no bytes at all would read as the end.
     ///
     /// # Errors
     /// An error fails the operation before it reaches the layer below.
@@ -101,7 +102,8 @@ impl<S, O: Observer> Tap<S, O> {
         want: usize,
     ) -> Poll<io::Result<usize>> {
         if O::LIMITS && want > 0 {
-            self.observer.ready(cx, op, want)
+            let granted = ready!(self.observer.ready(cx, op, want))?;
+            Poll::Ready(Ok(granted.clamp(1, want)))
         } else {
             Poll::Ready(Ok(want))
         }
@@ -251,7 +253,7 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let granted = ready!(this.grant(cx, Operation::SendFile, len))?;
-        let answer = Pin::new(&mut this.inner).poll_send_file(cx, file, offset, granted.min(len));
+        let answer = Pin::new(&mut this.inner).poll_send_file(cx, file, offset, granted);
         let n = ready!(this.settle(cx, Operation::SendFile, answer))?;
         this.observer.sent_file(n);
         Poll::Ready(Ok(n))
@@ -271,7 +273,7 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let granted = ready!(this.grant(cx, Operation::Read, len))?;
-        let answer = Pin::new(&mut this.inner).poll_splice(cx, pipe, granted.min(len));
+        let answer = Pin::new(&mut this.inner).poll_splice(cx, pipe, granted);
         let n = ready!(this.settle(cx, Operation::Read, answer))?;
         if len > 0 {
             this.observer.spliced(n);
@@ -304,7 +306,43 @@ impl<S: Stream, O: Observer> fmt::Debug for Tap<S, O> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, DuplexStream};
+
     use super::*;
+
+    /// Grants nothing, and far too much.
+    struct Odd(usize);
+
+    impl Observer for Odd {
+        const LIMITS: bool = true;
+
+        fn ready(
+            &mut self,
+            _: &mut Context<'_>,
+            _: Operation,
+            _: usize,
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(self.0))
+        }
+
+        fn describe(&self, _: &mut Info) {}
+    }
+
+    #[tokio::test]
+    async fn an_observer_that_grants_nothing_or_too_much_cuts_nothing_off() {
+        for grant in [0, usize::MAX] {
+            let (near, far) = tokio::io::duplex(64);
+            let mut tap: Tap<DuplexStream, Odd> = Tap::new(far, Odd(grant));
+            let mut near = near;
+            tokio::io::AsyncWriteExt::write_all(&mut near, b"all of it")
+                .await
+                .unwrap();
+            drop(near);
+            let mut text = String::new();
+            tap.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text, "all of it", "{grant} granted");
+        }
+    }
 
     #[test]
     fn slices_are_cut_at_the_limit() {

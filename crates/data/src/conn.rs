@@ -2,12 +2,18 @@
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use mode_e::{Deframer, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use xio_core::BoxStream;
 
 use crate::error::{Error, Result};
+
+/// Longest time in which a connection that is no longer needed may end in good order.
+const RETIRING: Duration = Duration::from_secs(60);
 
 /// A data connection. Dropping it aborts; [`retire`](Self::retire) ends it in good order.
 #[derive(Debug)]
@@ -66,8 +72,85 @@ impl Conn {
     /// Ends an idle connection without waiting: what was sent still arrives.
     pub(crate) fn retire(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        // A layer that cannot write its end mark at once leaves the peer with a cut-off one, which
-        // harms nobody between two transfers.
-        let _ = pin!(&mut self.stream).poll_shutdown(&mut cx);
+        let ended = pin!(&mut self.stream).poll_shutdown(&mut cx);
+        // A layer that cannot write its end mark yet has bytes of the last transfer before it, which
+        // a reset would take back.
+        if ended.is_pending()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(timeout(RETIRING, self.finish()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use xio_core::{Info, Stream};
+
+    use super::*;
+
+    /// Cannot write its end mark at once.
+    struct Full {
+        tries: u32,
+        ended: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Full {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Full {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.tries += 1;
+            if self.tries < 3 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.ended.store(true, Ordering::Relaxed);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Stream for Full {
+        fn describe(&self, _: &mut Info) {}
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_last_is_not_taken_back_when_the_way_is_full() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let stream = Full {
+            tries: 0,
+            ended: Arc::clone(&ended),
+        };
+        Conn::new(Box::new(stream), Limits::default()).retire();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(
+            ended.load(Ordering::Relaxed),
+            "it was dropped before its end"
+        );
     }
 }

@@ -12,8 +12,6 @@ use super::{Stop, pull, push, third};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 
-/// Connections at most when the caller does not say.
-const CONNECTIONS: u32 = 4;
 /// Files that wait, for each connection there is, before one more is made: what one has under way at
 /// a time, twice. A new one needs six round trips and starts slowly, in which a distant one that is
 /// there moves hundreds of small files.
@@ -45,7 +43,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
     workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
-    let limit = shared.options.concurrency.unwrap_or(CONNECTIONS);
+    let limit = shared.connections();
     let each = if shared.options.concurrency.is_some() {
         0
     } else {

@@ -17,6 +17,8 @@ use crate::options::{CopyOptions, Verify};
 use crate::progress::{Event, Observer, Totals};
 use crate::url::{Site, show};
 
+/// Connections at most when the caller does not say.
+const CONNECTIONS: u32 = 4;
 /// Files at least this large are worth several streams, in bytes.
 const WORTH_STREAMS: u64 = 64 << 20;
 /// Streams of a large file, where the server is far enough for them to help.
@@ -48,6 +50,11 @@ pub(crate) struct Success {
 }
 
 impl Shared {
+    /// Connections at most.
+    pub(crate) fn connections(&self) -> u32 {
+        self.options.concurrency.unwrap_or(CONNECTIONS)
+    }
+
     pub(crate) fn new(
         options: CopyOptions,
         observer: Arc<dyn Observer>,

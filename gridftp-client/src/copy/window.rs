@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::Notify;
 
 /// Transfers under way on one connection at most; servers queue 1,000 commands, and a file may
@@ -15,9 +16,20 @@ const BYTES: u64 = 8 << 20;
 const ALWAYS: usize = 2;
 
 /// Counts what is under way.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Window {
     shared: Arc<Shared>,
+    /// Transfers under way at most.
+    most: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            shared: Arc::default(),
+            most: COMMANDS,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +47,26 @@ pub(crate) struct UnderWay {
 }
 
 impl Window {
+    /// The window of one of `connections`, whose transfers under way hold a local file open each.
+    pub(crate) fn of_files(connections: u32) -> Self {
+        Self::within(getrlimit(Resource::Nofile).current, connections)
+    }
+
+    /// Half of the `descriptors` that the process may have, shared by all connections; the rest is
+    /// for sockets and pipes.
+    fn within(descriptors: Option<u64>, connections: u32) -> Self {
+        let each = descriptors.unwrap_or(u64::MAX) / 2 / u64::from(connections.max(1));
+        Self {
+            most: usize::try_from(each).map_or(COMMANDS, |each| each.clamp(ALWAYS, COMMANDS)),
+            ..Self::default()
+        }
+    }
+
+    /// Transfers under way at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Waits until one more may be under way.
     pub(crate) async fn room(&self) {
         loop {
@@ -43,7 +75,7 @@ impl Window {
             less.as_mut().enable();
             let count = self.shared.count.load(Ordering::Relaxed);
             let bytes = self.shared.bytes.load(Ordering::Relaxed);
-            if count < ALWAYS || (count < COMMANDS && bytes < BYTES) {
+            if count < ALWAYS || (count < self.most && bytes < BYTES) {
                 return;
             }
             less.await;
@@ -73,6 +105,16 @@ impl Drop for UnderWay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_connections_together_leave_half_of_the_descriptors() {
+        let most = |descriptors, connections| Window::within(descriptors, connections).most;
+        assert_eq!(most(Some(1024), 4), 128);
+        assert_eq!(most(Some(1024), 16), 32);
+        assert_eq!(most(Some(10), 64), ALWAYS);
+        assert_eq!(most(Some(1 << 20), 4), COMMANDS);
+        assert_eq!(most(None, 0), COMMANDS);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn two_always_fit_and_many_small_ones() {

@@ -102,6 +102,8 @@ fn end_bytes(step: Next) -> Vec<u8> {
 pub(crate) struct TextOf<'a, S> {
     feed: Feed<'a, S>,
     left: Vec<Range64>,
+    /// Pieces read so far; one alone is as consistent as any reader gets it.
+    pieces: u64,
 }
 
 impl<'a, S: Source> TextOf<'a, S> {
@@ -109,6 +111,7 @@ impl<'a, S: Source> TextOf<'a, S> {
         Self {
             feed,
             left: ranges.iter().rev().collect(),
+            pieces: 0,
         }
     }
 }
@@ -116,8 +119,13 @@ impl<'a, S: Source> TextOf<'a, S> {
 impl<S: Source> Chunks for TextOf<'_, S> {
     async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
         let Some(range) = self.left.pop() else {
+            // As bytes are: nothing ends in good order that changed while it was read.
+            if self.pieces > 1 {
+                self.feed.source.unchanged().await?;
+            }
             return Ok(None);
         };
+        self.pieces += 1;
         let block = self.feed.read(range.start(), range.len()).await?;
         self.left.extend(Range64::new(
             range.start() + block.len() as u64,

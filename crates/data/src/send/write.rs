@@ -73,7 +73,8 @@ impl<S: Source> Feed<'_, S> {
         mut len: u64,
         tail: &[u8],
     ) -> Result<()> {
-        if len > SMALL && stream.is_send_file() && self.source.descriptor().is_some() {
+        let sends = |file: BorrowedFd<'_>| !is_blind(file);
+        if len > SMALL && stream.is_send_file() && self.source.descriptor().is_some_and(sends) {
             ahead(stream, std::mem::take(&mut head)).await?;
             let sent = self.send_file(stream, offset, len).await?;
             offset += sent;
@@ -161,11 +162,25 @@ impl<S: Source> Feed<'_, S> {
     }
 }
 
-/// Whether the byte at `offset` is in memory, as far as the file system tells.
-fn is_warm(file: BorrowedFd<'_>, offset: u64) -> bool {
+/// Looks at the byte at `offset` if it is in memory.
+fn glance(file: BorrowedFd<'_>, offset: u64) -> rustix::io::Result<usize> {
     let mut byte = [0];
     let mut into = [io::IoSliceMut::new(&mut byte)];
-    rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
+    rustix::io::preadv2(file, &mut into, offset, ReadWriteFlags::NOWAIT)
+}
+
+/// Whether the byte at `offset` is in memory.
+fn is_warm(file: BorrowedFd<'_>, offset: u64) -> bool {
+    glance(file, offset) != Err(Errno::AGAIN)
+}
+
+/// Whether the file system cannot tell what it has in memory, as those of the network: send-file
+/// could then wait here for any time.
+fn is_blind(file: BorrowedFd<'_>) -> bool {
+    /// File systems that have all in memory: tmpfs and ramfs.
+    const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    glance(file, 0) == Err(Errno::OPNOTSUPP)
+        && !rustix::fs::fstatfs(file).is_ok_and(|fs| MEMORY.contains(&fs.f_type))
 }
 
 /// The source ended before the range to send did.
@@ -188,5 +203,24 @@ fn send_file_failed(error: io::Error) -> Error {
             "send",
             StorageError::new(StorageKind::Io, "read").because(error),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn only_file_systems_that_cannot_tell_what_is_in_memory_are_blind() {
+        let here = tempfile::tempfile().unwrap();
+        assert!(!is_blind(here.as_fd()));
+        if let Ok(memory) = tempfile::tempfile_in("/dev/shm") {
+            assert!(!is_blind(memory.as_fd()));
+        }
+        // A file of a kind that is made as it is read.
+        let made = std::fs::File::open("/proc/self/status").unwrap();
+        assert!(is_blind(made.as_fd()));
     }
 }

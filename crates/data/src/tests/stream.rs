@@ -218,3 +218,43 @@ async fn a_file_that_is_not_in_memory_arrives_too() {
     move_file(&mut from, &mut to, &Disk::over(file), &plan, &sink).await;
     assert!(sink.data() == content);
 }
+
+/// A file that someone writes to while it is sent.
+struct Touched(Memory);
+
+impl Source for Touched {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    async fn read_at(&self, offset: u64, into: BytesMut) -> Result<BytesMut, StorageError> {
+        self.0.read_at(offset, into).await
+    }
+
+    async fn unchanged(&self) -> Result<(), StorageError> {
+        Err(StorageError::new(StorageKind::Changed, "read"))
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_never_looks_whole() {
+    for (mode, ty) in [
+        (Mode::Stream, Type::Image),
+        (Mode::Extended, Type::Image),
+        (Mode::Stream, Type::Ascii),
+        (Mode::Extended, Type::Ascii),
+    ] {
+        let (mut from, mut to) = pair().await;
+        let source = Touched(Memory(bytes(200_000)));
+        let plan = SendPlan::new(mode, ty, RangeSet::up_to(200_000));
+        let taken = ReceivePlan::new(mode, ty);
+        let (sink, sending, receiving) = (Kept::default(), Watch::new(), Watch::new());
+        let (sent, got) = tokio::join!(
+            from.send(&source, &plan, &sending),
+            to.receive(&sink, &taken, &receiving)
+        );
+        let error = sent.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage, "{mode:?} {ty:?}");
+        assert!(got.is_err(), "{mode:?} {ty:?}: it looks whole");
+    }
+}

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
             Err(_) => Status::Failed.into(),
         };
     }
+    raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
     let report = Arc::new(Report::new(&flags, piped));
     // One more than can run at once, since each may have to wait a moment for the storage.
@@ -75,6 +76,20 @@ fn main() -> ExitCode {
     // A thread that waits for standard input must not keep the program.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     status.into()
+}
+
+/// Raises the limit of open descriptors as far as it goes: many files may be under way at a time.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // Where it cannot be raised, fewer are under way.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
 }
 
 async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {

@@ -102,9 +102,9 @@ async fn extended(
     let fresh = client.state.ready.is_none();
     let ahead = client.set_up_pull(streams).await.map_err(Stop::Lost)?;
     let round_trip = client.round_trip();
-    let window = Window::default();
+    let window = Window::of_files(shared.connections());
     let (asked, mut asking) = mpsc::channel(COMMANDS);
-    let (landed, landing) = mpsc::channel(LANDING);
+    let (landed, landing) = mpsc::channel(LANDING.min(window.most()));
     let Client {
         control,
         channel,

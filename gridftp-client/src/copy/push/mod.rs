@@ -119,7 +119,7 @@ async fn extended(
     }
     let round_trip = client.round_trip();
     let eager = client.state.eager;
-    let window = Window::default();
+    let window = Window::of_files(shared.connections());
     let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
     let (sending, sent) = mpsc::channel(COMMANDS);
     let (following, followed) = mpsc::channel(COMMANDS);
