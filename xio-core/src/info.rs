@@ -39,6 +39,8 @@ impl PathStats {
     }
 }
 
+use crate::target::Target;
+
 /// What a handle says of itself, filled by each layer in turn, the lowest first.
 #[derive(Default, Clone)]
 #[non_exhaustive]
@@ -60,6 +62,12 @@ impl Info {
     /// Adds the name of a layer above those named so far.
     pub fn layer(&mut self, name: impl Into<Cow<'static, str>>) {
         self.chain.push(name.into());
+    }
+
+    /// Where a peer finds this end: the [`Target`] that a layer put here, else the local address.
+    #[must_use]
+    pub fn contact(&self) -> Option<Target> {
+        self.get().cloned().or_else(|| self.local.map(Target::from))
     }
 
     /// Adds a fact of a type that only some callers know.
@@ -124,5 +132,8 @@ mod tests {
         assert_eq!(info.all::<u32>().copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(info.get::<u64>(), None);
         assert_eq!(info.to_string(), "tcp, count");
+        assert_eq!(info.contact(), None);
+        info.insert(Target::file("/run/it"));
+        assert_eq!(info.contact(), Some(Target::file("/run/it")));
     }
 }

@@ -40,6 +40,7 @@ mod datagram;
 mod erased;
 mod error;
 mod info;
+mod outbox;
 mod percent;
 mod plan;
 mod pool;
@@ -58,6 +59,7 @@ pub use datagram::{BATCH_BYTES, Bind, BoxDatagram, Datagram, Received, Transmit}
 pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
 pub use error::{Error, ErrorKind, Operation, Result, at_layer};
 pub use info::{Info, PathStats};
+pub use outbox::Outbox;
 pub use plan::{Entry, Opt, OptionText, Plan};
 pub use pool::{Block, Pool};
 pub use registry::{Driver, Registry};

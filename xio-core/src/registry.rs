@@ -35,6 +35,8 @@ pub struct Driver {
     kind: Kind,
     /// The socket that it brings along where a stack begins with it.
     brings: Option<Arc<Self>>,
+    /// Whether strings from a peer must never name it.
+    private: bool,
 }
 
 impl Driver {
@@ -52,6 +54,7 @@ impl Driver {
             options,
             kind,
             brings: None,
+            private: false,
         }
     }
 
@@ -69,6 +72,7 @@ impl Driver {
             options,
             kind,
             brings: None,
+            private: false,
         }
     }
 
@@ -86,6 +90,7 @@ impl Driver {
             options,
             kind,
             brings: None,
+            private: false,
         }
     }
 
@@ -103,6 +108,7 @@ impl Driver {
             options,
             kind,
             brings: None,
+            private: false,
         }
     }
 
@@ -120,6 +126,7 @@ impl Driver {
             options,
             kind,
             brings: None,
+            private: false,
         }
     }
 
@@ -127,6 +134,14 @@ impl Driver {
     #[must_use]
     pub fn brings(mut self, socket: Self) -> Self {
         self.brings = Some(Arc::new(socket));
+        self
+    }
+
+    /// Keeps it out of every [restricted](Registry::restrict) registry: it does what no peer may
+    /// ask for, such as running programs.
+    #[must_use]
+    pub const fn private(mut self) -> Self {
+        self.private = true;
         self
     }
 
@@ -193,13 +208,14 @@ impl Registry {
 
     /// A registry with those of these drivers that this one holds: what a peer's string may name.
     ///
-    /// Its strings may not set options that name something of this machine ([`Opt::local`]).
+    /// Its strings may not set options that name something of this machine ([`Opt::local`]), and a
+    /// [private](Driver::private) driver is never among them.
     #[must_use]
     pub fn restrict<S: AsRef<str>>(&self, allowed: &[S]) -> Self {
         let mut smaller = self.clone();
         smaller
             .drivers
-            .retain(|name, _| allowed.iter().any(|a| a.as_ref() == *name));
+            .retain(|name, driver| !driver.private && allowed.iter().any(|a| a.as_ref() == *name));
         smaller.for_peers = true;
         smaller
     }

@@ -19,7 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::info::Info;
 
@@ -95,6 +95,27 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
         self.poll_write(cx, buf)
     }
 
+    /// Whether bytes may come in another order than that of the stream, each with its place.
+    fn is_unordered(&self) -> bool {
+        false
+    }
+
+    /// Reads bytes as they come and says where in the stream they belong; none added is the end.
+    ///
+    /// Only where [`is_unordered`](Self::is_unordered); a handle is read in this way or with
+    /// `poll_read`, which keeps the order, and not in both.
+    ///
+    /// # Errors
+    /// [`Unsupported`](io::ErrorKind::Unsupported) where the stack only knows bytes in order.
+    fn poll_read_block(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        let _ = (cx, buf);
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
+
     /// What this handle says about itself, collected.
     fn info(&self) -> Info {
         let mut info = Info::default();
@@ -144,6 +165,18 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut **self).poll_write_more(cx, buf)
+    }
+
+    fn is_unordered(&self) -> bool {
+        (**self).is_unordered()
+    }
+
+    fn poll_read_block(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        Pin::new(&mut **self).poll_read_block(cx, buf)
     }
 }
 

@@ -128,6 +128,37 @@ impl<S, O: Observer> Tap<S, O> {
     }
 }
 
+impl<S: Unpin, O: Observer> Tap<S, O> {
+    /// Reads by `read`, into as much of `buf` as the observer grants.
+    #[inline]
+    fn poll_reading<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+        read: impl FnOnce(Pin<&mut S>, &mut Context<'_>, &mut ReadBuf<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let room = buf.remaining();
+        let granted = ready!(self.grant(cx, Operation::Read, room))?;
+        let before = buf.filled().len();
+        let answer = if granted >= room {
+            read(Pin::new(&mut self.inner), cx, buf)
+        } else {
+            // A smaller window on the same memory; what it filled is then claimed in the larger.
+            let mut window = ReadBuf::new(buf.initialize_unfilled_to(granted));
+            let answer = read(Pin::new(&mut self.inner), cx, &mut window);
+            let filled = window.filled().len();
+            buf.advance(filled);
+            answer
+        };
+        let value = ready!(self.settle(cx, Operation::Read, answer))?;
+        // An empty buffer reads 0 bytes without being at the end.
+        if room > 0 {
+            self.observer.read(buf.filled().len() - before);
+        }
+        Poll::Ready(Ok(value))
+    }
+}
+
 impl<S: AsyncRead + Unpin, O: Observer> AsyncRead for Tap<S, O> {
     #[inline]
     fn poll_read(
@@ -135,26 +166,7 @@ impl<S: AsyncRead + Unpin, O: Observer> AsyncRead for Tap<S, O> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let room = buf.remaining();
-        let granted = ready!(this.grant(cx, Operation::Read, room))?;
-        let before = buf.filled().len();
-        let answer = if granted >= room {
-            Pin::new(&mut this.inner).poll_read(cx, buf)
-        } else {
-            // A smaller window on the same memory; what it filled is then claimed in the larger.
-            let mut window = ReadBuf::new(buf.initialize_unfilled_to(granted));
-            let answer = Pin::new(&mut this.inner).poll_read(cx, &mut window);
-            let filled = window.filled().len();
-            buf.advance(filled);
-            answer
-        };
-        ready!(this.settle(cx, Operation::Read, answer))?;
-        // An empty buffer reads 0 bytes without being at the end.
-        if room > 0 {
-            this.observer.read(buf.filled().len() - before);
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().poll_reading(cx, buf, S::poll_read)
     }
 }
 
@@ -295,6 +307,19 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
         let n = ready!(this.settle(cx, Operation::Write, answer))?;
         this.observer.wrote(n);
         Poll::Ready(Ok(n))
+    }
+
+    fn is_unordered(&self) -> bool {
+        self.inner.is_unordered()
+    }
+
+    #[inline]
+    fn poll_read_block(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        self.get_mut().poll_reading(cx, buf, S::poll_read_block)
     }
 }
 

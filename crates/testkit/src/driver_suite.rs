@@ -24,6 +24,8 @@ pub struct Subject {
     chain: Vec<String>,
     send_file: bool,
     vectored: bool,
+    aborts: bool,
+    concurrent: bool,
 }
 
 impl Subject {
@@ -36,6 +38,8 @@ impl Subject {
             chain: chain.iter().map(ToString::to_string).collect(),
             send_file: false,
             vectored: false,
+            aborts: true,
+            concurrent: true,
         }
     }
 
@@ -53,10 +57,25 @@ impl Subject {
         self
     }
 
+    /// Takes it that a handle which is dropped cannot be told from one that was shut down: the
+    /// bottom has no reset, and no layer has an end mark.
+    #[must_use]
+    pub fn ends_when_dropped(mut self) -> Self {
+        self.aborts = false;
+        self
+    }
+
+    /// Takes it that a listener serves one peer at a time, since the wire cannot tell them apart.
+    #[must_use]
+    pub fn one_peer_at_a_time(mut self) -> Self {
+        self.concurrent = false;
+        self
+    }
+
     /// Opens a connection: the end that connected and the end that accepted.
     async fn pair(&self) -> (BoxStream, BoxStream) {
         let mut listener = self.stack.listen(&self.at).await.expect("listening");
-        let to = Target::from(listener.info().local.expect("a listener knows its address"));
+        let to = contact(&listener);
         // Handshakes of both ends need each other, so neither may wait for the other to be done.
         let (near, far) = tokio::join!(self.stack.connect(&to), async {
             listener.accept().await.expect("accepting").open().await
@@ -161,6 +180,12 @@ impl Drop for Named<'_> {
 #[must_use]
 pub fn case_count() -> usize {
     CASES.len()
+}
+
+/// Where a listener says that it listens.
+fn contact(listener: &impl Listener) -> Target {
+    let contact = listener.info().contact();
+    contact.expect("a listener knows its place")
 }
 
 /// Polls once, and gives what came of it.
