@@ -17,6 +17,8 @@ pub fn registry() -> Registry {
     registry.register(xio_file::driver());
     #[cfg(feature = "log")]
     registry.register(xio_log::driver());
+    #[cfg(feature = "rate")]
+    registry.register(xio_rate::driver());
     #[cfg(feature = "tcp")]
     registry.register(xio_tcp::driver());
     #[cfg(feature = "timeout")]

@@ -92,6 +92,8 @@ pub use xio_count as count;
 pub use xio_file as file;
 #[cfg(feature = "log")]
 pub use xio_log as log;
+#[cfg(feature = "rate")]
+pub use xio_rate as rate;
 #[cfg(feature = "tcp")]
 pub use xio_tcp as tcp;
 #[cfg(feature = "timeout")]

@@ -34,6 +34,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/count", 2, Plugin),
     ("drivers/file", 2, Plugin),
     ("drivers/log", 2, Plugin),
+    ("drivers/rate", 2, Plugin),
     ("drivers/tcp", 2, Plugin),
     ("drivers/timeout", 2, Plugin),
     ("drivers/udp", 2, Plugin),

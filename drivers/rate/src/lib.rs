@@ -1,0 +1,295 @@
+//! Limits how fast bytes pass through a stack.
+//!
+//! # What it does
+//!
+//! Keeps two token buckets for each handle, one for reading and one for writing. A bucket gets what
+//! the rate brings in a period at the end of each period, and holds no more than the burst; bytes
+//! pass while it has any. What a file sends past the program, and what is spliced into a pipe,
+//! pays as well.
+//!
+//! One bucket for several streams is a layer made with [`Rate::shared`]: all handles of it and of
+//! its clones then share the rate, in no fixed proportion.
+//!
+//! # When not to use it
+//!
+//! To smooth what TCP sends, which the `pacing` option of `tcp` does packet by packet; to divide
+//! a link among users, which is the network's business.
+//!
+//! # String form
+//!
+//! `rate:key=value;key=value`, as `tcp,rate:rate=10M`. An option with `read_` or `write_` in front
+//! is for that direction alone.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `rate`, `read_rate`, `write_rate` | bytes (or bits) a second: `10M`, `80m` | 128M (1 Gbit/s) both ways where none of the three is given; else no limit on a direction without |
+//! | `period`, `read_period`, `write_period` | microseconds, 1000 to 60000000 | 50000 |
+//! | `burst`, `read_burst`, `write_burst` | most bytes that a bucket holds | what comes in two periods |
+//!
+//! A burst below what one period brings shortens the period, so that the rate is kept.
+//!
+//! # Cost
+//!
+//! One look at the clock and one uncontended lock per call; one timer for a call that must wait.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_rate::{Rate, RateOptions};
+//! use xio_testkit::Mem;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options: RateOptions = "write_rate=100K;period=10000".parse()?;
+//! let stack = Mem::new().push(Rate::new(options));
+//! let at = "somewhere:1".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let mut near = stack.connect(&at).await?;
+//! let mut far = listener.accept().await?.open().await?;
+//!
+//! let began = Instant::now();
+//! near.write_all(&[0; 5000]).await?;
+//! far.read_exact(&mut [0; 5000]).await?;
+//! assert!(began.elapsed() > Duration::from_millis(30));
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod options;
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep};
+use xio_core::{
+    Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Target, Transform,
+};
+
+use bucket::Bucket;
+pub use options::{Limit, RateOptions};
+
+type Shared = Arc<Mutex<Bucket>>;
+
+/// The layer; each handle has a rate of its own unless it is [shared](Self::shared).
+#[derive(Clone)]
+pub struct Rate {
+    options: RateOptions,
+    group: Option<Limits>,
+}
+
+impl Rate {
+    /// A layer whose handles keep to the options each by itself.
+    #[must_use]
+    pub const fn new(options: RateOptions) -> Self {
+        Self {
+            options,
+            group: None,
+        }
+    }
+
+    /// A layer whose handles keep to the options all together, those of its clones included.
+    #[must_use]
+    pub fn shared(options: RateOptions) -> Self {
+        Self {
+            options,
+            group: Some(Limits::new(&options)),
+        }
+    }
+}
+
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str("rate"),
+            options => write!(f, "rate:{options}"),
+        }
+    }
+}
+
+/// The buckets of a handle, or of a group of them; none where there is no limit.
+#[derive(Clone)]
+struct Limits {
+    read: Option<Shared>,
+    write: Option<Shared>,
+}
+
+impl Limits {
+    fn new(options: &RateOptions) -> Self {
+        let now = Instant::now();
+        let bucket =
+            |limit: Option<Limit>| limit.map(|limit| Arc::new(Mutex::new(Bucket::new(limit, now))));
+        Self {
+            read: bucket(options.reading()),
+            write: bucket(options.writing()),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Rate {
+    type Handle = Tap<S, Pace>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        let limits = self.group.clone();
+        let limits = limits.unwrap_or_else(|| Limits::new(&self.options));
+        Ok(Tap::new(
+            inner,
+            Pace {
+                read: Side::new(limits.read),
+                write: Side::new(limits.write),
+            },
+        ))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("rate");
+    }
+}
+
+/// One direction of a handle.
+struct Side {
+    bucket: Option<Shared>,
+    /// Bytes taken out of the bucket for the call under way.
+    held: usize,
+    /// Made when it is first needed and moved from then on.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Side {
+    const fn new(bucket: Option<Shared>) -> Self {
+        Self {
+            bucket,
+            held: 0,
+            sleep: None,
+        }
+    }
+
+    fn poll_take(&mut self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
+        let Some(bucket) = &self.bucket else {
+            return Poll::Ready(want);
+        };
+        loop {
+            let taken = lock(bucket).take(Instant::now(), want);
+            let next = match taken {
+                Ok(n) => {
+                    self.held = n;
+                    return Poll::Ready(n);
+                }
+                Err(next) => next,
+            };
+            let sleep = self
+                .sleep
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
+            sleep.as_mut().reset(next);
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Says how much of what was taken was used; the rest goes back.
+    fn used(&mut self, n: usize) {
+        let rest = std::mem::take(&mut self.held).saturating_sub(n);
+        if let Some(bucket) = &self.bucket
+            && rest > 0
+        {
+            lock(bucket).give_back(rest);
+        }
+    }
+}
+
+fn lock(bucket: &Shared) -> std::sync::MutexGuard<'_, Bucket> {
+    // A bucket is whole at every instant, so a panic elsewhere does not spoil it.
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The observer of one handle.
+pub struct Pace {
+    read: Side,
+    write: Side,
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rate")
+    }
+}
+
+impl Pace {
+    /// The direction of an operation, where it is one that moves bytes.
+    fn side(&mut self, op: Operation) -> Option<&mut Side> {
+        match op {
+            Operation::Read => Some(&mut self.read),
+            Operation::Write | Operation::SendFile => Some(&mut self.write),
+            _ => None,
+        }
+    }
+}
+
+impl Observer for Pace {
+    const LIMITS: bool = true;
+
+    fn ready(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        want: usize,
+    ) -> Poll<io::Result<usize>> {
+        match self.side(op) {
+            Some(side) => side.poll_take(cx, want).map(Ok),
+            None => Poll::Ready(Ok(want)),
+        }
+    }
+
+    fn read(&mut self, n: usize) {
+        self.read.used(n);
+    }
+
+    fn wrote(&mut self, n: usize) {
+        self.write.used(n);
+    }
+
+    // A call that waits below, or fails there, has used nothing: others of the group may.
+    fn pending(&mut self, _: &mut Context<'_>, op: Operation) -> Poll<io::Error> {
+        if let Some(side) = self.side(op) {
+            side.used(0);
+        }
+        Poll::Pending
+    }
+
+    fn failed(&mut self, op: Operation, _: &io::Error) {
+        if let Some(side) = self.side(op) {
+            side.used(0);
+        }
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("rate");
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        "rate",
+        "limits how fast bytes pass",
+        options::OPTIONS,
+        |entry| Ok(DynLayer::new(Rate::new(RateOptions::from_entry(entry)?))),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Rates under paused time: reading, writing, files, several streams of one bucket.
+
+use std::future::poll_fn;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::Instant;
+use xio_core::{Incoming, Listener, Passive, Transport};
+use xio_testkit::{Mem, MemHandle};
+
+use super::*;
+
+type Paced = Tap<MemHandle, Pace>;
+
+async fn pair(rate: &Rate) -> (Paced, Paced) {
+    let stack = Mem::new().push(rate.clone());
+    let at = "mem:1".parse().unwrap();
+    let mut listener = stack.listen(&at).await.unwrap();
+    let near = stack.connect(&at).await.unwrap();
+    let far = listener.accept().await.unwrap().open().await.unwrap();
+    (near, far)
+}
+
+/// Moves `n` bytes from one to the other and gives the time it took in milliseconds.
+async fn moves(
+    mut from: impl AsyncWrite + Unpin,
+    mut to: impl AsyncRead + Unpin,
+    n: usize,
+) -> u128 {
+    let began = Instant::now();
+    let bytes = vec![7; n];
+    let mut arrived = vec![0; n];
+    let (sent, read) = tokio::join!(from.write_all(&bytes), to.read_exact(&mut arrived));
+    sent.unwrap();
+    read.unwrap();
+    assert!(arrived == bytes);
+    began.elapsed().as_millis()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_direction_has_its_own_rate() {
+    let rate = Rate::new("write_rate=100000;read_rate=50000".parse().unwrap());
+    let (near, far) = pair(&rate).await;
+    // Two periods of 50 ms are a tenth of a second: 5000 bytes at once, and the rest in time.
+    let time = moves(near, far, 1_000_000).await;
+    assert!(
+        (19_900..=20_100).contains(&time),
+        "{time} ms at the slower of both"
+    );
+    let (near, far) = pair(&Rate::new("write_rate=100000".parse().unwrap())).await;
+    let time = moves(near, far, 1_000_000).await;
+    assert!((9_900..=10_100).contains(&time), "{time} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_earns_a_burst_and_no_more() {
+    let rate = Rate::new("write_rate=100000;burst=20000".parse().unwrap());
+    let (mut near, mut far) = pair(&rate).await;
+    moves(&mut near, &mut far, 100_000).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(moves(&mut near, &mut far, 20_000).await, 0);
+    let time = moves(&mut near, &mut far, 100_000).await;
+    assert!((950..=1050).contains(&time), "{time} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_one_bucket_share_its_rate() {
+    let rate = Rate::shared("write_rate=100000".parse().unwrap());
+    let began = Instant::now();
+    let mut streams = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let (near, far) = pair(&rate).await;
+        streams.spawn(moves(near, far, 100_000));
+    }
+    streams.join_all().await;
+    let time = began.elapsed().as_millis();
+    assert!((4_900..=5_100).contains(&time), "{time} ms for all five");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_below_keeps_nothing_from_the_others() {
+    let rate = Rate::shared("write_rate=100000".parse().unwrap());
+    let (mut stuck, _unread) = pair(&rate).await;
+    // Until the peer that does not read has what fits.
+    let filled = tokio::time::timeout(Duration::from_secs(9), stuck.write_all(&[0; 1 << 20])).await;
+    assert!(filled.is_err());
+    let writing = tokio::spawn(async move { stuck.write_all(&[0; 10]).await });
+    let (near, far) = pair(&rate).await;
+    let time = moves(near, far, 100_000).await;
+    assert!((850..=1050).contains(&time), "{time} ms");
+    writing.abort();
+}
+
+/// A bottom that takes files and splices at any speed.
+struct Sink;
+
+impl AsyncRead for Sink {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Sink {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for Sink {
+    fn describe(&self, info: &mut Info) {
+        info.layer("sink");
+    }
+
+    fn is_send_file(&self) -> bool {
+        true
+    }
+
+    fn poll_send_file(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: BorrowedFd<'_>,
+        _: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(len))
+    }
+
+    fn is_splice(&self) -> bool {
+        true
+    }
+
+    fn poll_splice(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(len))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_and_splices_pay_as_well() {
+    let rate = Rate::new("rate=100000".parse().unwrap());
+    let mut handle = rate.respond(Sink).await.unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"any").unwrap();
+    let (_reader, pipe) = io::pipe().unwrap();
+    for way in ["send file", "splice"] {
+        let began = Instant::now();
+        let mut moved = 0;
+        while moved < 200_000 {
+            moved += poll_fn(|cx| {
+                let handle = Pin::new(&mut handle);
+                match way {
+                    "splice" => handle.poll_splice(cx, pipe.as_fd(), 1 << 20),
+                    _ => handle.poll_send_file(cx, file.as_fd(), 0, 1 << 20),
+                }
+            })
+            .await
+            .unwrap();
+        }
+        let time = began.elapsed().as_millis();
+        assert!((1_850..=2_050).contains(&time), "{way}: {time} ms");
+    }
+}
