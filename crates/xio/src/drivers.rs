@@ -17,6 +17,10 @@ pub fn registry() -> Registry {
     registry.register(xio_file::driver());
     #[cfg(feature = "log")]
     registry.register(xio_log::driver());
+    #[cfg(feature = "pipe")]
+    registry.register(xio_pipe::driver());
+    #[cfg(feature = "popen")]
+    registry.register(xio_popen::driver());
     #[cfg(feature = "rate")]
     registry.register(xio_rate::driver());
     #[cfg(feature = "tcp")]
@@ -27,5 +31,7 @@ pub fn registry() -> Registry {
     registry.register(xio_udp::driver());
     #[cfg(feature = "tls")]
     registry.register(xio_tls::driver());
+    #[cfg(feature = "unix")]
+    registry.register(xio_unix::driver());
     registry
 }

@@ -1,0 +1,102 @@
+//! `Input` and `Output`: one descriptor, waited for or left to a thread that may block.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe;
+
+/// Opens a pipe anew, without blocking, where that can be done.
+///
+/// The flag that says so belongs to the open file, which may be shared with other programs that
+/// know nothing of it; an open file of one's own has flags of its own.
+fn anew(fd: &OwnedFd, blocking: bool, how: &mut std::fs::OpenOptions) -> Option<File> {
+    let file = File::from(fd.try_clone().ok()?);
+    if blocking || !file.metadata().ok()?.file_type().is_fifo() {
+        return None;
+    }
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    how.custom_flags(i32::try_from(flags).ok()?)
+        .open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+        .ok()
+}
+
+pub(crate) enum Input {
+    Waiting(pipe::Receiver),
+    Threaded(tokio::fs::File),
+}
+
+impl Input {
+    pub(crate) fn new(fd: OwnedFd, blocking: bool) -> io::Result<Self> {
+        match anew(&fd, blocking, File::options().read(true)) {
+            Some(file) => Ok(Self::Waiting(pipe::Receiver::from_file(file)?)),
+            None => Ok(Self::Threaded(File::from(fd).into())),
+        }
+    }
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Waiting(pipe) => Pin::new(pipe).poll_read(cx, buf),
+            Self::Threaded(file) => Pin::new(file).poll_read(cx, buf),
+        }
+    }
+}
+
+pub(crate) enum Output {
+    Waiting(pipe::Sender),
+    Threaded(tokio::fs::File),
+}
+
+impl Output {
+    pub(crate) fn new(fd: OwnedFd, blocking: bool) -> io::Result<Self> {
+        match anew(&fd, blocking, File::options().write(true)) {
+            Some(file) => Ok(Self::Waiting(pipe::Sender::from_file(file)?)),
+            None => Ok(Self::Threaded(File::from(fd).into())),
+        }
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Waiting(pipe) => Pin::new(pipe).poll_write(cx, buf),
+            Self::Threaded(file) => Pin::new(file).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Waiting(pipe) => Pin::new(pipe).poll_write_vectored(cx, bufs),
+            Self::Threaded(file) => Pin::new(file).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Waiting(pipe) => Pin::new(pipe).poll_flush(cx),
+            Self::Threaded(file) => Pin::new(file).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}

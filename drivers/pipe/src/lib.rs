@@ -1,0 +1,259 @@
+//! Two descriptors as one stream, the standard ones among them.
+//!
+//! # What it does
+//!
+//! Reads from one descriptor and writes to another: the program's standard input and output, so
+//! that a stack can stand in a shell's pipeline, or any two that a typed stack is given. The contact
+//! says nothing and may be anything.
+//!
+//! `shutdown` closes the writing descriptor, and standard output then leads to nothing: whoever reads
+//! from it sees the end although this program lives on.
+//!
+//! # When not to use it
+//!
+//! Bare, where a program that dies must not be taken for one that ended: a pipe has no reset. For
+//! files, use `file`. In a stack from a peer: a restricted registry does not hold this driver.
+//!
+//! # String form
+//!
+//! `pipe` or `pipe:blocking=yes`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `blocking` | whether even pipes are read and written on threads that may block, for systems without `/proc` | no |
+//!
+//! # Cost
+//!
+//! A pipe is one system call per read or write. Anything else is read and written on a thread that
+//! may block, as files are: tens of microseconds each. Such a read cannot be called off, so a
+//! program that ends while one waits for a terminal ends with the next line.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::Transport;
+//! use xio_pipe::Pipe;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (input, output) = std::io::pipe()?;
+//! let loop_back = Pipe::of(input, output);
+//! let mut handle = loop_back.connect(&"anything".parse()?).await?;
+//! handle.write_all(b"hello").await?;
+//! handle.shutdown().await?;
+//! let mut text = String::new();
+//! handle.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod end;
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{
+    Driver, DynStack, Error, ErrorKind, Info, Operation, Opt, Result, Stream, Target, Transport,
+    at_layer,
+};
+
+use end::{Input, Output};
+
+const LAYER: &str = "pipe";
+
+const OPTIONS: &[Opt] = &[Opt::new(
+    "blocking",
+    "yes or no",
+    "read and write on threads that may block",
+)];
+
+/// Which descriptors.
+enum Ends {
+    Standard,
+    /// Until they are opened, which can happen once.
+    Given(Mutex<Option<(OwnedFd, OwnedFd)>>),
+}
+
+/// The transport.
+pub struct Pipe {
+    ends: Ends,
+    blocking: bool,
+}
+
+impl Pipe {
+    /// The program's standard input and output.
+    #[must_use]
+    pub const fn standard() -> Self {
+        Self {
+            ends: Ends::Standard,
+            blocking: false,
+        }
+    }
+
+    /// These two descriptors, which the first handle takes.
+    pub fn of(input: impl Into<OwnedFd>, output: impl Into<OwnedFd>) -> Self {
+        Self {
+            ends: Ends::Given(Mutex::new(Some((input.into(), output.into())))),
+            blocking: false,
+        }
+    }
+
+    /// The same, read and written on threads that may block.
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        self.blocking = true;
+        self
+    }
+
+    fn open(&self) -> io::Result<PipeHandle> {
+        let (input, output) = match &self.ends {
+            Ends::Standard => (
+                io::stdin().as_fd().try_clone_to_owned()?,
+                io::stdout().as_fd().try_clone_to_owned()?,
+            ),
+            Ends::Given(ends) => ends
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
+                .ok_or_else(|| io::Error::other("these descriptors were opened before"))?,
+        };
+        Ok(PipeHandle {
+            input: Input::new(input, self.blocking)?,
+            output: Some(Output::new(output, self.blocking)?),
+            standard: matches!(self.ends, Ends::Standard),
+        })
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.blocking {
+            "pipe:blocking=1"
+        } else {
+            LAYER
+        })
+    }
+}
+
+impl Transport for Pipe {
+    type Handle = PipeHandle;
+
+    async fn connect(&self, _: &Target) -> Result<PipeHandle> {
+        self.open()
+            .map_err(|error| Error::from_io(error, LAYER, Operation::Connect))
+    }
+}
+
+/// An open pair of descriptors.
+pub struct PipeHandle {
+    input: Input,
+    /// `None` once it is shut down.
+    output: Option<Output>,
+    standard: bool,
+}
+
+impl PipeHandle {
+    fn output(&mut self, op: Operation) -> io::Result<Pin<&mut Output>> {
+        match &mut self.output {
+            Some(output) => Ok(Pin::new(output)),
+            None => Err(Error::new(ErrorKind::Reset, LAYER, op, "it was shut down before").into()),
+        }
+    }
+}
+
+fn named<T>(answer: Poll<io::Result<T>>, op: Operation) -> Poll<io::Result<T>> {
+    answer.map_err(|error| at_layer(error, LAYER, op))
+}
+
+impl AsyncRead for PipeHandle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        named(
+            Pin::new(&mut self.input).poll_read(cx, buf),
+            Operation::Read,
+        )
+    }
+}
+
+impl AsyncWrite for PipeHandle {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let answer = self.output(Operation::Write)?.poll_write(cx, buf);
+        named(answer, Operation::Write)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let answer = self.output(Operation::Write)?.poll_write_vectored(cx, bufs);
+        named(answer, Operation::Write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.output {
+            Some(output) => named(Pin::new(output).poll_flush(cx), Operation::Flush),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(cx))?;
+        if self.output.take().is_some() && self.standard {
+            // The program's own copy is what keeps the reader waiting.
+            let nothing = std::fs::File::options().write(true).open("/dev/null");
+            let led_away = nothing.and_then(|file| Ok(rustix::stdio::dup2_stdout(file)?));
+            return named(Poll::Ready(led_away), Operation::Shutdown);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for PipeHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+impl fmt::Debug for PipeHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::base(LAYER, "standard input and output", OPTIONS, |entry| {
+        let mut pipe = Pipe::standard();
+        entry.apply(OPTIONS, &mut pipe, |pipe, _, value| {
+            pipe.blocking = value.bool()?;
+            Ok(())
+        })?;
+        Ok(DynStack::active(pipe, &entry.to_string()))
+    })
+    .private()
+}
+
+#[cfg(test)]
+mod tests;

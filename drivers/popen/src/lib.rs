@@ -1,0 +1,278 @@
+//! A program as a stream: its standard output and input.
+//!
+//! # What it does
+//!
+//! Runs a program and talks to it: what is written is its standard input, what it prints is read.
+//! `shutdown` ends its input. Reading ends when its output has ended *and* it has exited with
+//! status 0; any other status is an error, with the last of what it wrote to standard error. To know
+//! that a program has done its work, shut down and read to the end.
+//!
+//! A handle that is dropped before `shutdown` kills the program. After `shutdown` it is left to
+//! finish by itself, and nobody asks for its status.
+//!
+//! # When not to use it
+//!
+//! With words that a stranger chose: there is no shell between, but a program may read options
+//! where a name was meant. A restricted registry, as strings from peers are read with, never holds
+//! this driver.
+//!
+//! # String form
+//!
+//! `popen:key=value;key=value`, as `popen:argv=#/bin/cat#-n`. A `,` or `;` in a value is
+//! written `%2C` or `%3B`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `argv` | the program and its arguments, a list whose first character separates | the path of the contact |
+//! | `blocking` | yes or no; taken as Globus writes it, this driver never blocks | no |
+//! | `env` | variables to set, a list as `#HOME=/#LANG=C` | none |
+//! | `ignore_errors` | whether any exit status is a clean end | no |
+//! | `pass_env` | whether the program gets this one's variables | no |
+//!
+//! # Cost
+//!
+//! One process; one system call per read or write; one task that collects the last 2 KiB of what
+//! it says to standard error and its status.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::Transport;
+//! use xio_popen::{Popen, PopenOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let upper = Popen::new(PopenOptions::run(["/usr/bin/tr", "a-z", "A-Z"]));
+//! let mut handle = upper.connect(&"anything".parse()?).await?;
+//! handle.write_all(b"hello").await?;
+//! handle.shutdown().await?;
+//! let mut text = String::new();
+//! handle.read_to_string(&mut text).await?;
+//! assert_eq!(text, "HELLO");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod options;
+mod watch;
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use xio_core::{
+    Driver, DynStack, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transport,
+    at_layer,
+};
+
+pub use options::PopenOptions;
+use watch::Watch;
+
+const LAYER: &str = "popen";
+
+/// The transport.
+#[derive(Clone, Default)]
+pub struct Popen {
+    options: PopenOptions,
+}
+
+impl Popen {
+    /// A transport with these options.
+    #[must_use]
+    pub const fn new(options: PopenOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Popen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl Transport for Popen {
+    type Handle = PopenHandle;
+
+    async fn connect(&self, to: &Target) -> Result<PopenHandle> {
+        let (program, arguments) = match (self.options.argv.split_first(), &to.path) {
+            (Some((program, arguments)), _) => (program.as_str(), arguments),
+            (None, Some(path)) if to.host.is_none() && !path.is_empty() => (path.as_str(), &[][..]),
+            (None, _) => {
+                let fact = format!("`{to:?}` names no program; name one with argv or as a path");
+                let kind = ErrorKind::BadTarget;
+                return Err(Error::new(kind, LAYER, Operation::Connect, fact));
+            }
+        };
+        let mut command = Command::new(program);
+        if !self.options.pass_env {
+            command.env_clear();
+        }
+        command
+            .args(arguments)
+            .envs(self.options.env.iter().map(|(key, value)| (key, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| {
+            let cause = Error::from_io(error, LAYER, Operation::Connect);
+            let fact = format!("run `{program}`: {}", cause.fact());
+            Error::new(cause.kind(), LAYER, Operation::Connect, fact).with_source(cause)
+        })?;
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            unreachable!("all three were asked for just above");
+        };
+        Ok(PopenHandle {
+            input: Some(input),
+            output,
+            output_ended: false,
+            watch: Watch::new(program.to_owned(), child, errors),
+            ignore_errors: self.options.ignore_errors,
+        })
+    }
+}
+
+/// A program that runs, or ran.
+pub struct PopenHandle {
+    /// `None` once it is shut down.
+    input: Option<ChildStdin>,
+    output: ChildStdout,
+    output_ended: bool,
+    watch: Watch,
+    ignore_errors: bool,
+}
+
+impl PopenHandle {
+    /// Waits until the program has exited, and judges its status.
+    fn poll_exit(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
+        let failure = ready!(self.watch.poll_failure(cx));
+        Poll::Ready(match failure {
+            Some(fact) if !self.ignore_errors => {
+                Err(Error::new(ErrorKind::Io, LAYER, op, fact).into())
+            }
+            _ => Ok(()),
+        })
+    }
+
+    fn input(&mut self) -> io::Result<Pin<&mut ChildStdin>> {
+        let gone = || {
+            Error::new(
+                ErrorKind::Reset,
+                LAYER,
+                Operation::Write,
+                "it was shut down before",
+            )
+        };
+        Ok(Pin::new(self.input.as_mut().ok_or_else(gone)?))
+    }
+}
+
+fn named<T>(answer: Poll<io::Result<T>>, op: Operation) -> Poll<io::Result<T>> {
+    answer.map_err(|error| at_layer(error, LAYER, op))
+}
+
+impl AsyncRead for PopenHandle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.output_ended {
+            let before = buf.filled().len();
+            ready!(named(
+                Pin::new(&mut self.output).poll_read(cx, buf),
+                Operation::Read
+            ))?;
+            if buf.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+            self.output_ended = true;
+        }
+        self.poll_exit(cx, Operation::Read)
+    }
+}
+
+impl AsyncWrite for PopenHandle {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        named(self.input()?.poll_write(cx, buf), Operation::Write)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        named(
+            self.input()?.poll_write_vectored(cx, bufs),
+            Operation::Write,
+        )
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The pipe holds nothing back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input = None;
+        self.watch.let_finish();
+        // While there is output, the program may wait for somebody to read it.
+        if self.output_ended {
+            return self.poll_exit(cx, Operation::Shutdown);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for PopenHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+impl fmt::Debug for PopenHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::base(
+        LAYER,
+        "a program's output and input",
+        options::OPTIONS,
+        |entry| {
+            let popen = Popen::new(PopenOptions::from_entry(entry)?);
+            Ok(DynStack::active(popen, &entry.to_string()))
+        },
+    )
+    .private()
+}
+
+#[cfg(test)]
+mod tests;

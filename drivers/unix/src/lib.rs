@@ -1,0 +1,282 @@
+//! Local sockets, by path or abstract name.
+//!
+//! # What it does
+//!
+//! Opens stream sockets of this machine and waits for peers at them. The contact is a path
+//! (`/run/xio.sock`, or `unix:////run/xio.sock`), or a name that exists in no file system and ends
+//! with its listener (`@xio`). Listening at `unix://` takes a free name, which
+//! [`Info::contact`](xio_core::Info::contact) then tells.
+//!
+//! A listener replaces a socket that nobody listens at any more, and nothing else: not a live
+//! socket, and not a file of another kind. It takes its path away when it goes.
+//!
+//! # When not to use it
+//!
+//! Bare, where a peer that dies must not be taken for one that ended: these sockets have no reset,
+//! so a handle that is dropped looks like one that was shut down. A layer with an end mark of its
+//! own, such as `verify`, tells the two apart.
+//!
+//! # String form
+//!
+//! `unix` or `unix:mode=0600`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `mode` | permissions of a path that is listened at, in octal; writing is what connecting needs | the process's mask |
+//!
+//! An abstract name has no permissions: everybody on the machine can connect to it.
+//!
+//! # Cost
+//!
+//! One system call per read or write. Files are copied through the program.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_unix::Unix;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("xio.sock");
+//! let at = xio_core::Target::file(path.to_str().expect("a plain name"));
+//! let mut options = xio_unix::UnixOptions::default();
+//! options.mode = Some(0o600);
+//! let unix = Unix::new(options);
+//! let mut listener = unix.listen(&at).await?;
+//!
+//! let mut near = unix.connect(&at).await?;
+//! let mut far = listener.accept().await?.open().await?;
+//! near.write_all(b"hello").await?;
+//! near.shutdown().await?;
+//! let mut text = String::new();
+//! far.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod options;
+mod socket;
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+use xio_core::{
+    Driver, DynStack, Error, Incoming, Info, Listener, Operation, Passive, Result, Stream, Target,
+    Transport, at_layer,
+};
+
+pub use options::UnixOptions;
+use socket::Place;
+
+const LAYER: &str = "unix";
+
+/// The transport.
+#[derive(Clone, Copy, Default)]
+pub struct Unix {
+    options: UnixOptions,
+}
+
+impl Unix {
+    /// A transport with these options.
+    #[must_use]
+    pub const fn new(options: UnixOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Unix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+/// Says which socket it was.
+fn blame(error: io::Error, op: Operation, place: &Place) -> Error {
+    let cause = Error::from_io(error, LAYER, op);
+    let fact = format!("`{}`: {}", place.contact(), cause.fact());
+    Error::new(cause.kind(), LAYER, op, fact).with_source(cause)
+}
+
+impl Transport for Unix {
+    type Handle = UnixHandle;
+
+    async fn connect(&self, to: &Target) -> Result<UnixHandle> {
+        let place = Place::of(to, Operation::Connect)?;
+        match socket::connect(&place).await {
+            Ok(socket) => Ok(UnixHandle {
+                socket,
+                shut: false,
+            }),
+            Err(error) => Err(blame(error, Operation::Connect, &place)),
+        }
+    }
+}
+
+impl Passive for Unix {
+    type Listener = UnixPassive;
+
+    async fn listen(&self, at: &Target) -> Result<UnixPassive> {
+        let place = Place::of(at, Operation::Listen)?;
+        match socket::listen(&place, self.options) {
+            Ok((socket, held)) => Ok(UnixPassive { socket, held }),
+            Err(error) => Err(blame(error, Operation::Listen, &place)),
+        }
+    }
+}
+
+/// A socket that waits for peers; dropping it takes its path away.
+pub struct UnixPassive {
+    socket: UnixListener,
+    held: socket::Held,
+}
+
+impl Listener for UnixPassive {
+    type Handle = UnixHandle;
+    type Incoming = UnixIncoming;
+
+    async fn accept(&mut self) -> Result<UnixIncoming> {
+        let accepted = self.socket.accept().await;
+        let (socket, _) = accepted.map_err(|e| Error::from_io(e, LAYER, Operation::Accept))?;
+        Ok(UnixIncoming(UnixHandle {
+            socket,
+            shut: false,
+        }))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+        info.insert(self.held.place().contact());
+    }
+}
+
+impl fmt::Debug for UnixPassive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.info(), self.held.place().contact())
+    }
+}
+
+/// A peer that was accepted.
+#[derive(Debug)]
+pub struct UnixIncoming(UnixHandle);
+
+impl Incoming for UnixIncoming {
+    type Handle = UnixHandle;
+
+    fn describe(&self, info: &mut Info) {
+        self.0.describe(info);
+    }
+
+    async fn open(self) -> Result<UnixHandle> {
+        Ok(self.0)
+    }
+}
+
+/// An open connection.
+pub struct UnixHandle {
+    socket: UnixStream,
+    shut: bool,
+}
+
+impl UnixHandle {
+    /// The socket, for what this interface does not offer, such as the peer's credentials.
+    #[must_use]
+    pub const fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+}
+
+fn named<T>(answer: Poll<io::Result<T>>, op: Operation) -> Poll<io::Result<T>> {
+    answer.map_err(|error| at_layer(error, LAYER, op))
+}
+
+impl AsyncRead for UnixHandle {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        named(
+            Pin::new(&mut self.socket).poll_read(cx, buf),
+            Operation::Read,
+        )
+    }
+}
+
+impl AsyncWrite for UnixHandle {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        named(
+            Pin::new(&mut self.socket).poll_write(cx, buf),
+            Operation::Write,
+        )
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let answer = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
+        named(answer, Operation::Write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The socket holds nothing back.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.shut {
+            return Poll::Ready(Ok(()));
+        }
+        self.shut = true;
+        named(
+            Pin::new(&mut self.socket).poll_shutdown(cx),
+            Operation::Shutdown,
+        )
+    }
+}
+
+impl Stream for UnixHandle {
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+impl fmt::Debug for UnixHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::base(LAYER, "local sockets", options::OPTIONS, |entry| {
+        let unix = Unix::new(UnixOptions::from_entry(entry)?);
+        Ok(DynStack::new(unix, &entry.to_string()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

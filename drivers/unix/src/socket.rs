@@ -1,0 +1,177 @@
+//! Paths and names, and the system calls that make sockets of them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen as start,
+    socket_with,
+};
+use tokio::net::{UnixListener, UnixStream};
+use xio_core::{Error, ErrorKind, Operation, Result, Target};
+
+use crate::{LAYER, UnixOptions};
+
+const BACKLOG: i32 = 1024;
+
+/// Where a socket is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path(PathBuf),
+    /// In no file system.
+    Abstract(Vec<u8>),
+    /// Any free name, to listen at.
+    Free,
+}
+
+impl Place {
+    pub(crate) fn of(target: &Target, op: Operation) -> Result<Self> {
+        let bad = |fact: &str| {
+            let fact = format!("`{target:?}` {fact}; write a path, `@name` or unix:////path");
+            Error::new(ErrorKind::BadTarget, LAYER, op, fact)
+        };
+        if !matches!(target.scheme.as_deref(), Some("unix" | "file")) {
+            return Err(bad("is no local socket"));
+        }
+        if target.host.is_some() {
+            return Err(bad("names a host"));
+        }
+        let path = target.path.as_deref().unwrap_or_default();
+        match path.strip_prefix('@') {
+            Some("") => Err(bad("names nothing after the `@`")),
+            Some(name) => Ok(Self::Abstract(name.as_bytes().to_vec())),
+            None if !path.is_empty() => Ok(Self::Path(path.into())),
+            None if op == Operation::Listen => Ok(Self::Free),
+            None => Err(bad("names no path")),
+        }
+    }
+
+    /// The contact to tell peers.
+    pub(crate) fn contact(&self) -> Target {
+        match self {
+            Self::Path(path) => Target::file(path.to_string_lossy()),
+            Self::Abstract(name) => Target::file(format!("@{}", String::from_utf8_lossy(name))),
+            Self::Free => Target::file(""),
+        }
+    }
+
+    fn address(&self) -> io::Result<SocketAddrUnix> {
+        Ok(match self {
+            Self::Path(path) => SocketAddrUnix::new(path.as_path())?,
+            Self::Abstract(name) => SocketAddrUnix::new_abstract_name(name)?,
+            Self::Free => SocketAddrUnix::new_unnamed(),
+        })
+    }
+}
+
+pub(crate) async fn connect(place: &Place) -> io::Result<UnixStream> {
+    let connected = match place {
+        Place::Path(path) => UnixStream::connect(path).await,
+        Place::Abstract(name) => {
+            let zero = [&[0], name.as_slice()].concat();
+            UnixStream::connect(OsStr::from_bytes(&zero)).await
+        }
+        Place::Free => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    match connected {
+        // A connection is made at once or not at all: the listener's queue is full.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "the listener's queue is full",
+        )),
+        // To a caller that is one answer: nobody listens there.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "there is no such socket",
+        )),
+        other => other,
+    }
+}
+
+pub(crate) fn listen(place: &Place, options: UnixOptions) -> io::Result<(UnixListener, Held)> {
+    if let Place::Path(path) = place {
+        make_way(path)?;
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &place.address()?)?;
+    let held = Held::new(place, &socket)?;
+    if let (Place::Path(path), Some(mode)) = (place, options.mode) {
+        // Nobody can connect before the call below, so nobody comes in by the wider mode.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    start(&socket, BACKLOG)?;
+    Ok((UnixListener::from_std(socket.into())?, held))
+}
+
+/// Removes a socket that nobody listens at; anything else stays.
+fn make_way(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let taken = |why| Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+    if !found.file_type().is_socket() {
+        return taken("something else than a socket is there, and stays");
+    }
+    // A socket of another type finds out without becoming a peer of the one that listens.
+    match UnixDatagram::unbound()?.connect(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(e) if e.raw_os_error() != Some(Errno::PROTOTYPE.raw_os_error()) => Err(e),
+        _ => taken("somebody listens there"),
+    }
+}
+
+/// The name that a listener holds; dropping it takes a path away that is still its own.
+#[derive(Debug)]
+pub(crate) struct Held {
+    place: Place,
+    /// Device and inode, to know the path again.
+    file: Option<(u64, u64)>,
+}
+
+impl Held {
+    fn new(place: &Place, socket: &OwnedFd) -> io::Result<Self> {
+        Ok(match place {
+            Place::Path(path) => Self {
+                place: place.clone(),
+                file: Some(identity(path)?),
+            },
+            Place::Abstract(_) | Place::Free => {
+                let bound: SocketAddrUnix = getsockname(socket)?.try_into()?;
+                let name = bound.abstract_name().unwrap_or_default();
+                Self {
+                    place: Place::Abstract(name.to_vec()),
+                    file: None,
+                }
+            }
+        })
+    }
+
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Place::Path(path) = &self.place
+            && identity(path).ok() == self.file
+        {
+            // If it cannot be removed, the next listener finds that nobody listens there.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
