@@ -42,6 +42,8 @@ enum Bottom {
     Mem,
     /// A layer on it takes bytes one slice at a time, by intent.
     Plain,
+    /// As [`Mem`](Self::Mem), at names of this machine, and a drop looks like an end.
+    Unix,
 }
 
 /// The stacks that can listen. Each runs through every case of the suite.
@@ -108,6 +110,15 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         &["mem", "compress", "compress"],
         Bottom::Plain,
     ),
+    ("tcp,rate:rate=1G", &["tcp", "rate"], Bottom::Tcp),
+    ("tcp,rate,count", &["tcp", "rate", "count"], Bottom::Tcp),
+    (
+        "mem:chunk=5000;seed=5,rate:rate=100M;burst=10K",
+        &["mem", "rate"],
+        Bottom::Mem,
+    ),
+    ("unix", &["unix"], Bottom::Unix),
+    ("unix:mode=0600,count", &["unix", "count"], Bottom::Unix),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
     (
@@ -136,11 +147,16 @@ fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
     let stack = everything()
         .stack(&secured::fill_in(text))
         .expect("the string names what there is");
-    let subject = Subject::new(stack, loopback(), chain);
+    let at = match bottom {
+        Bottom::Unix => "unix://".parse().expect("any free name"),
+        Bottom::Tcp | Bottom::Mem | Bottom::Plain => loopback(),
+    };
+    let subject = Subject::new(stack, at, chain);
     match bottom {
         Bottom::Tcp => subject.sends_files().writes_vectored(),
         Bottom::Mem => subject.writes_vectored(),
         Bottom::Plain => subject,
+        Bottom::Unix => subject.writes_vectored().ends_when_dropped(),
     }
 }
 
@@ -180,9 +196,9 @@ fn no_driver_is_left_out_of_the_table() {
         let in_table = STACKS
             .iter()
             .any(|(_, chain, _)| chain.contains(&driver.name()));
-        // A file has no listener, and a bare socket no stream; each has tests of its own.
+        // Some have no listener, and a bare socket no stream; each has tests of its own.
         assert!(
-            in_table || ["file", "udp"].contains(&driver.name()),
+            in_table || ["file", "pipe", "popen", "udp"].contains(&driver.name()),
             "{} is not in the table",
             driver.name()
         );

@@ -92,6 +92,10 @@ pub use xio_count as count;
 pub use xio_file as file;
 #[cfg(feature = "log")]
 pub use xio_log as log;
+#[cfg(feature = "pipe")]
+pub use xio_pipe as pipe;
+#[cfg(feature = "popen")]
+pub use xio_popen as popen;
 #[cfg(feature = "rate")]
 pub use xio_rate as rate;
 #[cfg(feature = "tcp")]
@@ -102,6 +106,8 @@ pub use xio_timeout as timeout;
 pub use xio_tls as tls;
 #[cfg(feature = "udp")]
 pub use xio_udp as udp;
+#[cfg(feature = "unix")]
+pub use xio_unix as unix;
 
 /// The examples of the workspace's README, compiled.
 #[cfg(doctest)]
