@@ -96,6 +96,9 @@ pub(crate) async fn run<D: Dsi>(
             dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?)
                 .await?
         }
+        Names::Held(path) => {
+            return Ok(Outcome::Held(dsi.held(user, &dsi_path(&path)?).await?));
+        }
         Names::Truncate(path, length) => dsi.truncate(user, &dsi_path(&path)?, length).await?,
         // A later kind of action is one that this server does not have yet.
         _ => return Err(gridftp_dsi::Error::new(ErrorKind::Unsupported, "names").into()),

@@ -283,6 +283,7 @@ fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
         .iter()
         .map(|(algorithm, cost)| (algorithm.to_string(), *cost))
         .collect();
+    settings.keeps = capabilities.resume && !config.in_place;
     settings.third_party = config.third_party != ThirdParty::Off;
     let mut limits = Limits::default();
     limits.login = policy.login_timeout;

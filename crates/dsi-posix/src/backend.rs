@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use byte_ranges::RangeSet;
 use gridftp_dsi::{
     Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
     Result, Stat, User, WriteModel,
@@ -19,6 +20,7 @@ use crate::hop::{Pace, hop};
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
+use crate::part::Part;
 use crate::remove;
 use crate::root::{RESERVED, Root, must_be_file};
 use crate::sink::FileSink;
@@ -193,6 +195,17 @@ impl Dsi for Posix {
                 )),
             }
         })
+        .await
+    }
+
+    async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
+        self.change(
+            user,
+            Pace::Brief,
+            "look for what is held",
+            path,
+            |root, path| Part::look(&root.target(path)?),
+        )
         .await
     }
 

@@ -119,20 +119,28 @@ impl Part {
         Err(Errno::BUSY.into())
     }
 
+    /// Says what an upload to `target` would go on with, and leaves all as it is.
+    pub(crate) fn look(target: &Target) -> Outcome<RangeSet> {
+        let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
+        match rustix::fs::statat(dir, names.part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(part) => Ok(recorded(dir, &names, &target.name, &part).unwrap_or_default()),
+            Err(Errno::NOENT) => Ok(RangeSet::new()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Says what of the partial is held; empties one of which nothing is known.
     fn take_over(&self, resume: bool) -> Outcome<RangeSet> {
         let dir = self.dir.as_fd();
         if self.once {
             return Ok(RangeSet::new());
         }
-        let size = u64::try_from(self.stat.st_size).unwrap_or(0);
-        if resume && let Some(held) = journal::read(dir, &self.names, &self.name, self.stat.st_ino)
-        {
+        if resume && let Some(held) = recorded(dir, &self.names, &self.name, &self.stat) {
             self.recorded.store(true, Ordering::Relaxed);
-            return Ok(Range64::new(0, size).map_or_else(RangeSet::new, |all| held.clip(all)));
+            return Ok(held);
         }
         journal::remove(dir, &[&self.names.held])?;
-        if size > 0 {
+        if self.stat.st_size > 0 {
             rustix::fs::ftruncate(&self.file, 0)?;
         }
         if resume {
@@ -350,6 +358,18 @@ fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result
     let always = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(dir, name, always | careful | flags, mode)
+}
+
+/// What the record says of the partial that `part` describes, as far as that reaches.
+fn recorded(
+    dir: BorrowedFd<'_>,
+    names: &Names,
+    name: &[u8],
+    part: &rustix::fs::Stat,
+) -> Option<RangeSet> {
+    let held = journal::read(dir, names, name, part.st_ino)?;
+    let size = u64::try_from(part.st_size).unwrap_or(0);
+    Some(Range64::new(0, size).map_or_else(RangeSet::new, |all| held.clip(all)))
 }
 
 /// Whether the entry `name` of `dir` is the file that `stat` describes.

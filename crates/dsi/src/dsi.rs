@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use byte_ranges::RangeSet;
+
 use crate::error::Result;
 use crate::file::{Listing, Sink, Source};
 use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
@@ -45,6 +47,13 @@ pub trait Dsi: Send + Sync + 'static {
         path: &DsiPath,
         how: Create,
     ) -> impl Future<Output = Result<Self::Sink>> + Send;
+
+    /// What is kept of an upload to `path` that broke: what [`Create::Resume`] would find, without
+    /// the object that has the name now.
+    fn held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<RangeSet>> + Send {
+        let _ = (user, path);
+        async { Ok(RangeSet::new()) }
+    }
 
     /// Makes a directory.
     fn make_dir(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send;

@@ -42,6 +42,11 @@ pub trait DynDsi: Send + Sync + 'static {
         path: &'a DsiPath,
         how: Create,
     ) -> BoxFuture<'a, Result<BoxSink>>;
+    fn held_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxFuture<'a, Result<RangeSet>>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>>;
     fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
     -> BoxFuture<'a, Result<()>>;
@@ -118,6 +123,14 @@ impl<D: Dsi> DynDsi for D {
         how: Create,
     ) -> BoxFuture<'a, Result<BoxSink>> {
         Box::pin(async move { Ok(BoxSink(Box::new(self.write(user, path, how).await?))) })
+    }
+
+    fn held_dyn<'a>(
+        &'a self,
+        user: &'a User,
+        path: &'a DsiPath,
+    ) -> BoxFuture<'a, Result<RangeSet>> {
+        Box::pin(self.held(user, path))
     }
 
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>> {
@@ -216,6 +229,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<BoxSink> {
         (**self).write_dyn(user, path, how).await
+    }
+
+    async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
+        (**self).held_dyn(user, path).await
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {

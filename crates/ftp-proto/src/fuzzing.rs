@@ -76,6 +76,7 @@ pub const LINES: &[&str] = &[
     "OPTS PASV AllowDelayed=1;",
     "OPTS PASV AllowDelayed=0;",
     "OPTS STOR Eager=1;",
+    "SITE HELD f",
     "OPTS MLST size;",
     "OPTS CKSM markers=1;",
     "TREV PERF 1",
@@ -330,6 +331,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Names(Names::Stat(_)) => Outcome::Stat(Box::new(Entry::new(kind, *b"x"))),
         Action::Names(Names::Lines(..)) => Outcome::Lines(vec![b"x".to_vec()]),
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),
+        Action::Names(Names::Held(_)) => Outcome::Held(byte_ranges::RangeSet::up_to(9)),
         _ => Outcome::Done,
     }
 }

@@ -91,7 +91,8 @@
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
 //! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names SBUF,
 //!   EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Eager;`, which is ours: with
-//!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`.
+//!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`. So is `HELD`:
+//!   `SITE HELD` tells what is kept of an upload that broke, as a 111 would.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. An eager `STOR`
 //!   that the session itself refuses drops the data connections, whose bytes nobody may misread.
 //! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused

@@ -98,7 +98,7 @@ pub enum Names {
     /// Lines of a listing for the control channel (`STAT path`, `MLSC`). Answered by
     /// [`Outcome::Lines`].
     Lines(FtpPath, ListForm),
-    /// Make a directory. [`Outcome::Done`], like all that follow but the checksum.
+    /// Make a directory. [`Outcome::Done`], like all that follow where nothing else is said.
     MakeDir(FtpPath),
     /// Remove an empty directory.
     RemoveDir(FtpPath),
@@ -116,6 +116,8 @@ pub enum Names {
     SetModified(FtpPath, TimeVal),
     /// Make a symbolic link: target text, then the link.
     Symlink(FtpPath, FtpPath),
+    /// What is kept of an upload that broke. Answered by [`Outcome::Held`].
+    Held(FtpPath),
     /// Cut a file to a length that is not above its present one.
     Truncate(FtpPath, u64),
     /// Hash a region. Answered by [`Outcome::Checksum`]; [`Event::Hashed`] on the way.
@@ -296,6 +298,8 @@ pub enum Outcome {
     Lines(Vec<Vec<u8>>),
     /// A digest, lower-case hexadecimal.
     Checksum(String),
+    /// Ranges that a restart may build on; none where nothing is kept.
+    Held(RangeSet),
     /// The transfer ended well.
     Transferred {
         /// Payload bytes moved.

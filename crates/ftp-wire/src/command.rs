@@ -173,6 +173,8 @@ pub enum Site {
     Symlink(FtpPath, FtpPath),
     /// `SITE RDEL path`: remove a tree.
     Rdel(FtpPath),
+    /// `SITE HELD path`, ours: what is kept of an upload that broke.
+    Held(FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
     /// `SITE WHOAMI`.

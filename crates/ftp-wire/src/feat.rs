@@ -27,6 +27,8 @@ pub enum Feature {
     Esto,
     /// `GETPUT` (GFD.47).
     GetPut,
+    /// `HELD`, ours: `SITE HELD` tells what is kept of an upload that broke.
+    Held,
     /// `LANG tags` (RFC 2640).
     Lang(String),
     /// `MDTM` (RFC 3659).
@@ -83,6 +85,7 @@ impl Feature {
             ("ERET", _) => Self::Eret,
             ("ESTO", _) => Self::Esto,
             ("GETPUT", _) => Self::GetPut,
+            ("HELD", _) => Self::Held,
             ("LANG", _) => Self::Lang(params.to_owned()),
             ("MDTM", _) => Self::Mdtm,
             ("MFMT", _) => Self::Mfmt,
@@ -155,6 +158,7 @@ impl fmt::Display for Feature {
             Self::Eret => "ERET",
             Self::Esto => "ESTO",
             Self::GetPut => "GETPUT",
+            Self::Held => "HELD",
             Self::Mdtm => "MDTM",
             Self::Mfmt => "MFMT",
             Self::Mlsc => "MLSC",

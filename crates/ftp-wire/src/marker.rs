@@ -104,6 +104,25 @@ impl Marker {
         }
     }
 
+    /// The reply to `SITE HELD`: as a 111, with nothing behind the label where nothing is kept.
+    ///
+    /// It may leave out ranges beyond a number; whoever restarts sends those again.
+    pub fn held(ranges: &RangeSet) -> Reply {
+        let some: RangeSet = ranges.iter().take(MAX_RANGES).collect();
+        Reply::of::<213>(format!("Range Marker {some}").trim_end())
+    }
+
+    /// Reads the reply to `SITE HELD`.
+    ///
+    /// # Errors
+    /// [`BadMarker::Ranges`] when it does not hold ranges behind their label.
+    pub fn parse_held(reply: &Reply) -> Result<RangeSet, BadMarker> {
+        match ranges(reply)? {
+            b"" => Ok(RangeSet::new()),
+            text => text::parse(text, MAX_RANGES).map_err(|_| BadMarker::Ranges),
+        }
+    }
+
     /// Reads a marker; `None` for a reply that is none.
     ///
     /// Lines are found by their labels, in any order and with any blanks, as GCT does.
@@ -117,7 +136,8 @@ impl Marker {
     }
 }
 
-fn parse_restart(reply: &Reply) -> Result<Marker, BadMarker> {
+/// What is behind the label `Range Marker`.
+fn ranges(reply: &Reply) -> Result<&[u8], BadMarker> {
     let line = reply.first_line().trim_ascii();
     let (label, ranges) = line
         .split_at_checked(b"Range Marker".len())
@@ -125,8 +145,13 @@ fn parse_restart(reply: &Reply) -> Result<Marker, BadMarker> {
     if !label.eq_ignore_ascii_case(b"Range Marker") {
         return Err(BadMarker::Ranges);
     }
-    let ranges = text::parse(ranges.trim_ascii(), MAX_RANGES).map_err(|_| BadMarker::Ranges)?;
-    Ok(Marker::Restart(ranges))
+    Ok(ranges.trim_ascii())
+}
+
+fn parse_restart(reply: &Reply) -> Result<Marker, BadMarker> {
+    text::parse(ranges(reply)?, MAX_RANGES)
+        .map(Marker::Restart)
+        .map_err(|_| BadMarker::Ranges)
 }
 
 fn parse_perf(reply: &Reply) -> Result<Marker, BadMarker> {

@@ -130,6 +130,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE SYMLINK ../x a b", ""),
     ("SITE RDEL a b", ""),
     ("SITE TRNC 5 a b", ""),
+    ("SITE HELD a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE VERSION", ""),
     ("SITE CLIENTINFO scheme=ftp;appname=\"x y\";", ""),

@@ -62,6 +62,9 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE RDEL", "SITE RDEL <sp> path", |a| {
         a.path().map(Site::Rdel)
     }),
+    ("SITE HELD", "SITE HELD <sp> path", |a| {
+        a.path().map(Site::Held)
+    }),
     ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
         Ok(Site::Trnc(a.number("length")?, a.path()?))
     }),

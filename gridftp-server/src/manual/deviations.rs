@@ -10,6 +10,11 @@
 //!   connection is gone as well.
 //! - An upload in MODE E with holes is refused when it ends; the Globus server stores zeros there.
 //! - A `REST` that claims bytes which are not here is refused with `554`.
+//! - `SITE HELD path` is ours, named `HELD` in `FEAT`: it tells what is kept of an upload that broke, as
+//!   `213 Range Marker 0-5242880`, the ranges as in a 111; nothing follows the label where nothing is kept. `REST` and
+//!   `STOR` go on from there, in the same session or another. Announce the digest of the whole file before it by
+//!   `SITE STORATTR x.checksum.sha256=…;`: nobody else can know whose bytes those are. A server that writes in place
+//!   has no `HELD`: there, `SIZE` and `CKSM` tell the same.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
 //! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
 //!   its data off the connections before it is answered.

@@ -82,6 +82,10 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
             .unwrap()
             .contains("gridftp")
     );
+    // A session that knows nothing of the first learns how much is here.
+    assert!(ftp.ok("FEAT", 211).lines.iter().any(|line| line.trim() == "HELD"));
+    let reply = server.login().ok("SITE HELD f", 213);
+    assert_eq!(reply.lines, ["213 Range Marker 0-120000"]);
     ftp.ok("REST 120000", 350);
     let mut data = ftp.data();
     ftp.ok("STOR f", 150);
@@ -90,6 +94,7 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
     assert_eq!(ftp.outcome().code, 226);
     assert!(server.get("f") == file);
     assert_eq!(hidden(&server.root), Vec::<String>::new());
+    assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
 }
 
 #[test]
@@ -153,6 +158,8 @@ fn uploads_in_place_show_at_once() {
     let data = ftp.data();
     ftp.ok("STOR f", 150);
     assert_eq!(server.get("f"), b"");
+    let feat = server.login().ok("FEAT", 211);
+    assert!(!feat.lines.iter().any(|line| line.trim() == "HELD"), "{feat:?}");
     data.finish();
     assert_eq!(ftp.outcome().code, 226);
     assert_eq!(ftp.store("STOR f", b"new").code, 226);

@@ -280,6 +280,14 @@ impl Dsi for Memory {
         }
     }
 
+    async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
+        let tree = self.change(user, "look for what is held", path)?;
+        Ok(tree
+            .partials
+            .get(path)
+            .map_or_else(RangeSet::new, |(_, held)| held.clone()))
+    }
+
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
         let mut tree = self.change(user, "make directory", path)?;
         if path.is_root() || tree.nodes.contains_key(path) {

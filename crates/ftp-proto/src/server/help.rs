@@ -50,6 +50,9 @@ pub(super) fn features(logged_in: bool, cx: &mut Cx<'_>) {
     if settings.eager {
         lines.push("STOR Eager;".to_owned());
     }
+    if settings.keeps {
+        lines.push("HELD".to_owned());
+    }
     lines.retain(|line| {
         let label = line.split(' ').next().unwrap_or(line);
         !settings.denies(label) && !settings.denies(&format!("SITE {label}"))

@@ -36,6 +36,8 @@ pub(super) enum NameJob {
     /// `MLSC`: the path as requested.
     Contents(FtpPath),
     Checksum,
+    /// `SITE HELD`.
+    Held,
 }
 
 impl NameJob {
@@ -127,6 +129,12 @@ impl LoggedIn {
             }
             Site::Trnc(length, path) => {
                 self.change(&path, |path| Names::Truncate(path, length), cx);
+            }
+            Site::Held(path) => {
+                // Nothing changes, but only who may store has a use for it.
+                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                    self.work(Names::Held(place.real), NameJob::Held, cx);
+                }
             }
             Site::Rdel(path) => {
                 let Some(place) = self.find_tree(Some(&path), Access::Write, cx) else {
@@ -315,6 +323,7 @@ impl LoggedIn {
                 body::<250>("Contents of ", &path, lines, cx);
             }
             (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
+            (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
             (_, outcome) => super::unexpected(outcome, cx),
         }
     }

@@ -28,6 +28,8 @@ pub struct Settings {
     pub restart_every: Option<Duration>,
     /// Whether clients may send a file's data without waiting for the answer to `STOR`.
     pub eager: bool,
+    /// Whether what came of an upload that broke is kept apart from its final name (`SITE HELD`).
+    pub keeps: bool,
     /// Bounds on what a peer can make a session hold or wait for.
     pub limits: Limits,
 }
@@ -86,6 +88,7 @@ impl Settings {
             perf_every: Some(Duration::from_secs(5)),
             restart_every: Some(Duration::from_secs(5)),
             eager: true,
+            keeps: false,
             limits: Limits::default(),
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn settings() -> Settings {
     let mut settings = Settings::new("dtn.example.org", "0.1 (test)");
     settings.dsi = Some("mem-0.1".into());
     settings.checksums = vec![("MD5".into(), 10), ("SHA256".into(), 11)];
+    settings.keeps = true;
     settings
 }
 
@@ -274,6 +275,7 @@ impl Tree {
             },
             Names::Lines(..) => Outcome::Lines(vec![b"a line".to_vec()]),
             Names::Checksum { .. } => Outcome::Checksum("00ff".into()),
+            Names::Held(_) => Outcome::Held(byte_ranges::RangeSet::new()),
             Names::Delete(path) | Names::RemoveDir(path) | Names::RemoveTree(path) => {
                 match self.objects.remove(&name(&path)) {
                     Some(_) => Outcome::Done,

@@ -167,6 +167,16 @@ fn replies_that_need_the_edge() {
         ("SITE UTIME 20200101000000 f", Outcome::Done, "250 OK.\r\n"),
         ("SITE RDEL d", Outcome::Done, "250 OK.\r\n"),
         ("SITE TRNC 5 f", Outcome::Done, "250 OK.\r\n"),
+        (
+            "SITE HELD f",
+            Outcome::Held(byte_ranges::RangeSet::up_to(500)),
+            "213 Range Marker 0-500\r\n",
+        ),
+        (
+            "SITE HELD f",
+            Outcome::Held(byte_ranges::RangeSet::new()),
+            "213 Range Marker\r\n",
+        ),
         ("SITE CHROOT /home", dir(), "250 OK.\r\n"),
         (
             "CKSM MD5 0 -1 f",
@@ -273,6 +283,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " SBUF",
         " PASV AllowDelayed;",
         " STOR Eager;",
+        " HELD",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");
     }

@@ -121,6 +121,10 @@ impl<'d, D: Dsi> Bench<'d, D> {
         self.sink(name, Create::Whole { size: None }).await
     }
 
+    async fn held(&self, name: &str) -> Result<RangeSet, Error> {
+        self.dsi.held(&self.user, &self.at(name)).await
+    }
+
     async fn resume(&self, name: &str) -> Result<D::Sink, Error> {
         self.sink(name, Create::Resume { size: None }).await
     }

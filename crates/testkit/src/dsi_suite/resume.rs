@@ -17,6 +17,7 @@ pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> O
     // Written after the record: not to be claimed.
     sink.write_at(10, part(10, 20)).await?;
     drop(sink);
+    assert_eq!(bench.held("file").await?, held);
     let sink = bench.resume("file").await?;
     assert_eq!(sink.held(), held);
     // Giving up again loses nothing.
@@ -36,7 +37,8 @@ pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> O
         bench.get("file").await? == bytes,
         "the parts do not make the whole"
     );
-    // Published: from here on the object itself is what is held.
+    // Published: from here on the object itself is what is held, and nothing is kept apart.
+    assert!(bench.held("file").await?.is_empty());
     assert_eq!(bench.resume("file").await?.held(), ranges(&[(0, 300_000)]));
     Ok(())
 }
@@ -45,6 +47,8 @@ pub(super) async fn what_was_not_recorded_is_not_held<D: Dsi>(bench: &Bench<'_, 
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
     drop(sink);
+    assert!(bench.held("file").await?.is_empty());
+    assert!(bench.held("nowhere").await?.is_empty());
     assert!(bench.resume("file").await?.held().is_empty());
     assert!(bench.names("").await?.is_empty());
     Ok(())
