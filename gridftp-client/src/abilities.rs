@@ -13,6 +13,9 @@ pub struct Abilities {
     pub mlst: bool,
     /// Data may follow a `STOR` unasked.
     pub eager: bool,
+    /// What came of an upload that broke is kept apart from its final name, and `SITE HELD` tells
+    /// of it; a file that is not what `SITE STORATTR` announced is never published.
+    pub held: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
     pub mfmt: bool,
     /// Checksum algorithms and their relative costs.
@@ -31,6 +34,7 @@ impl Abilities {
             extended: known.extended_mode().may(),
             mlst: known.has("MLST").may(),
             eager: known.eager_stores().is_yes(),
+            held: known.has("HELD").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             checksums,
         }

@@ -36,11 +36,23 @@
 //! | --- | --- |
 //! | download | what is missing here: `REST` with ranges in MODE E, with an offset in MODE S |
 //! | upload in MODE E | what the server's 111 markers did not name, if the source is unchanged |
-//! | upload in MODE S | all of it: without markers nobody knows what the server holds, and its size says nothing of what is in it |
+//! | upload in MODE S | what is behind the bytes that the server is known to have, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
 //! | standard input or output, a FIFO | nothing: what was read or written is gone |
 //!
-//! MODE S has no mark for the end of a file, so after an upload the server is asked for its size.
+//! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first
+//! may be lost. What it has may be older, somebody else's, or hold holes, so it has to be proven:
+//!
+//! - Our own server keeps the bytes apart. `SITE HELD` tells how many (`HELD` in `FEAT`), and
+//!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing.
+//! - A server that leaves them under the final name, as the Globus server does, tells their number
+//!   by `SIZE`. They count if `CKSM` gives the digest that as many bytes of the source have.
+//!
+//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused. Without such a proof,
+//! all of the file is sent again.
+//!
+//! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
+//! size; our own is told it before, and takes nothing shorter for the whole.
 //!
 //! # What a cancelled transfer leaves
 //!

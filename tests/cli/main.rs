@@ -7,6 +7,7 @@ mod hostile;
 mod output;
 mod rules;
 mod safety;
+mod uploads;
 
 use std::process::Command;
 use std::time::Duration;

@@ -11,4 +11,5 @@ mod curl;
 mod lftp;
 mod matrix;
 mod restart;
+mod resume;
 mod rows;

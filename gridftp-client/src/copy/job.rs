@@ -39,6 +39,12 @@ pub(crate) struct FileJob {
     pub(crate) failures: u32,
     /// Ranges that an earlier attempt brought over.
     pub(crate) held: RangeSet,
+    /// Whether an earlier attempt may have begun to write the destination: what lies there may be
+    /// its work.
+    pub(crate) begun: bool,
+    /// Whether the destination refused to go on with what it has, so that the next attempt begins
+    /// at the start.
+    pub(crate) anew: bool,
     /// The file they are in, for a download.
     pub(crate) sink: Option<FileSink>,
     /// Whether the source is seen to have changed since they came.
@@ -93,6 +99,8 @@ impl FileJob {
             facts: Facts::default(),
             failures: 0,
             held: RangeSet::new(),
+            begun: false,
+            anew: false,
             sink: None,
             changed: false,
             started: None,

@@ -4,6 +4,7 @@ mod alarm;
 mod dirs;
 mod engine;
 mod job;
+mod kept;
 mod listing;
 mod pull;
 mod push;

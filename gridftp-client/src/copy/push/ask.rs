@@ -7,11 +7,14 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Esto, Mode, Restart};
 use gridftp_dsi::Source as _;
+use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 
+use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::job::Item;
+use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::{Announced, Copy, Original};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
@@ -19,110 +22,183 @@ use crate::error::{ControlError, TransferError};
 use crate::local::modified;
 use crate::names;
 use crate::url::show;
+use crate::verify;
 
 use super::{ANNOUNCED, Asked, local};
 
-/// Asks for a store; `None` when there is nothing to store.
-pub(super) async fn ask(
-    control: &Control,
-    shared: &Arc<Shared>,
-    mut taken: Taken,
-    mode: Mode,
-    window: &Window,
-    told: &mut HashSet<Vec<u8>>,
-) -> Option<Asked> {
-    if shared.options.dry_run {
-        shared.plan(taken);
-        return None;
-    }
-    let Item::File(job) = taken.item_mut() else {
-        return None;
-    };
-    shared.start(job);
-    let Some(to) = control.path(&job.to) else {
-        let error = TransferError::BadName {
-            name: show(&job.to),
-            why: "no command to this server can carry it",
-        };
-        shared.fail(taken, &error);
-        return None;
-    };
-    if shared.options.no_clobber {
-        match control.exists(&to).await {
-            Ok(false) => {}
-            Ok(true) => {
-                shared.skip(taken, "it exists");
-                return None;
-            }
-            Err(error) => {
-                shared.fail(taken, &error.into());
-                return None;
-            }
-        }
-    }
-    let source = match FileSource::open(local(&job.from)).await {
-        Ok(source) => source,
-        Err(error) => {
-            let error = TransferError::local("read", &job.from, error);
-            shared.fail(taken, &error);
+/// Asks for stores on one connection.
+pub(super) struct Asker<'a> {
+    pub(super) control: &'a Control,
+    pub(super) abilities: &'a Abilities,
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) algorithm: Option<ChecksumAlgorithm>,
+    pub(super) mode: Mode,
+    pub(super) window: &'a Window,
+}
+
+impl Asker<'_> {
+    /// Asks for a store; `None` when there is nothing to store.
+    pub(super) async fn ask(&self, mut taken: Taken, told: &mut HashSet<Vec<u8>>) -> Option<Asked> {
+        let (control, shared) = (self.control, self.shared);
+        if shared.options.dry_run {
+            shared.plan(taken);
             return None;
         }
-    };
-    if !job.held.is_empty() {
-        // What the server holds is of no use when the source has been written to since.
+        let Item::File(job) = taken.item_mut() else {
+            return None;
+        };
+        shared.start(job);
+        let Some(to) = control.path(&job.to) else {
+            let error = TransferError::BadName {
+                name: show(&job.to),
+                why: "no command to this server can carry it",
+            };
+            shared.fail(taken, &error);
+            return None;
+        };
+        // What an earlier attempt began is no file to be left alone.
+        if shared.options.no_clobber && !job.begun {
+            match control.exists(&to).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    shared.skip(taken, "it exists");
+                    return None;
+                }
+                Err(error) => {
+                    shared.fail(taken, &error.into());
+                    return None;
+                }
+            }
+        }
+        let source = match FileSource::open(local(&job.from)).await {
+            Ok(source) => source,
+            Err(error) => {
+                let error = TransferError::local("read", &job.from, error);
+                shared.fail(taken, &error);
+                return None;
+            }
+        };
+        let same = is_same(job, source.size()).await;
+        if !same {
+            job.forget();
+        }
+        let offset = shared.options.offset.unwrap_or(0).min(source.size());
+        let length = shared
+            .options
+            .length
+            .unwrap_or(u64::MAX)
+            .min(source.size() - offset);
+        let whole = !shared.is_partial();
+        let copy = Copy {
+            control,
+            abilities: self.abilities,
+            path: &to,
+            part: (offset, length),
+            whole,
+        };
+        let mut how = How::default();
+        if self.mode == Mode::Extended {
+            how.held.clone_from(&job.held);
+        } else if same && job.begun && !job.anew {
+            how = copy.go_on(job).await;
+        }
+        // What is held, the server tells in wire offsets; the source's begin at the part's offset.
+        let mut ranges: RangeSet = Range64::from_len(offset, length).into_iter().collect();
+        for range in &how.held.shift_up(offset).unwrap_or_default() {
+            ranges.remove(range);
+        }
+        drop(make_parents(control, shared, names::parent(&job.to), told));
+        let announced = match (how.announced, self.algorithm) {
+            (None, Some(algorithm)) if whole && self.abilities.held => {
+                match verify::local(local(&job.from), algorithm, 0, None).await {
+                    Ok(digest) => Some(Announced::send(control, (algorithm, digest))),
+                    Err(error) => {
+                        shared.fail(taken, &error);
+                        return None;
+                    }
+                }
+            }
+            (announced, _) => announced,
+        };
+        let resumes = !how.held.is_empty();
+        let rest = (resumes && self.mode == Mode::Extended)
+            .then(|| control.send(Command::Rest(Restart::Ranges(how.held))));
+        // In MODE S a connection that is cut off looks like the end of the file.
+        if length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held) {
+            // A server that sees no use in it says so, and the store goes on.
+            drop(control.send(Command::Allo(length)));
+        }
+        job.begun = true;
+        let replies = control.send(match (whole, how.append) {
+            (true, false) => Command::Stor(to),
+            (true, true) => Command::Appe(to),
+            (false, _) => Command::Esto(Esto::Adjusted { offset }, to),
+        });
+        let under_way = self.window.enter(length);
+        Some(Asked {
+            taken,
+            source,
+            ranges,
+            base: offset,
+            rest,
+            resumes,
+            announced,
+            replies,
+            under_way,
+        })
+    }
+}
+
+/// How a store goes on with what the server has.
+#[derive(Default)]
+struct How {
+    /// What is there, in wire offsets.
+    held: RangeSet,
+    announced: Option<Announced>,
+    /// Whether the server adds to the end, and knows no `REST`.
+    append: bool,
+}
+
+impl Copy<'_> {
+    /// Has the server go on with what it kept, if that is worth anything.
+    async fn go_on(&self, job: &FileJob) -> How {
+        let Some(kept) = self.kept(&Original::Here(local(&job.from))).await else {
+            return How::default();
+        };
+        let mut how = How {
+            held: RangeSet::up_to(kept.bytes),
+            ..How::default()
+        };
+        if let Some(digest) = kept.announce {
+            match Announced::send(self.control, digest).taken().await {
+                Ok(announced) => how.announced = Some(announced),
+                Err(_) => return How::default(),
+            }
+        }
+        let rest = Command::Rest(Restart::Offset(kept.bytes));
+        match self.control.send(rest).finish().await {
+            Ok(_) => how,
+            Err(ControlError::Refused { .. }) if self.whole && how.announced.is_none() => {
+                how.append = true;
+                how
+            }
+            Err(_) => How::default(),
+        }
+    }
+}
+
+/// Says whether the source is what the earlier attempts read, and notes what it is now.
+async fn is_same(job: &mut FileJob, size: u64) -> bool {
+    let mut same = job.facts.size == Some(size);
+    job.facts.size = Some(size);
+    if job.begun {
         let path = local(&job.from).to_owned();
         let look = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
         let modified = look.ok().and_then(Result::ok).map(|meta| modified(&meta));
-        if modified.is_none() || modified != job.facts.modified {
-            job.forget();
-            job.facts.modified = modified;
-        }
+        same &= modified.is_some() && modified == job.facts.modified;
+        job.facts.modified = modified;
     }
-    if job.facts.size != Some(source.size()) {
-        job.forget();
-        job.facts.size = Some(source.size());
-    }
-    let offset = shared.options.offset.unwrap_or(0).min(source.size());
-    let length = shared
-        .options
-        .length
-        .unwrap_or(u64::MAX)
-        .min(source.size() - offset);
-    // What is held, the server tells in wire offsets; the source's begin at the part's offset.
-    let held = if mode == Mode::Extended {
-        job.held.shift_up(offset)
-    } else {
-        None
-    }
-    .unwrap_or_default();
-    let whole: RangeSet = Range64::from_len(offset, length).into_iter().collect();
-    let mut ranges = whole;
-    for range in &held {
-        ranges.remove(range);
-    }
-    drop(make_parents(control, shared, names::parent(&job.to), told));
-    let restart = (!held.is_empty() && mode == Mode::Extended)
-        .then(|| control.send(Command::Rest(Restart::Ranges(job.held.clone()))));
-    if length >= ANNOUNCED {
-        // A server that sees no use in it says so, and the store goes on.
-        drop(control.send(Command::Allo(length)));
-    }
-    let command = if shared.is_partial() {
-        Command::Esto(Esto::Adjusted { offset }, to)
-    } else {
-        Command::Stor(to)
-    };
-    let replies = control.send(command);
-    let under_way = window.enter(length);
-    Some(Asked {
-        taken,
-        source,
-        ranges,
-        base: offset,
-        rest: restart,
-        replies,
-        under_way,
-    })
+    same
 }
 
 /// Sends `MKD` for what is not known to be there, from the top; servers run commands in order, so

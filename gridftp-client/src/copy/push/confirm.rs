@@ -13,12 +13,13 @@ use crate::client::{digest, number};
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
+use crate::copy::kept::judge;
 use crate::copy::shared::{Shared, Success};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 use crate::verify;
 
-use super::{Following, Sending, file, local, markers};
+use super::{Following, Sending, fail, file, local, markers};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
@@ -61,6 +62,8 @@ pub(super) async fn confirm_one(
         source,
         base,
         size,
+        resumes,
+        announced,
         mut replies,
         ask_size,
         ended,
@@ -74,11 +77,12 @@ pub(super) async fn confirm_one(
         let lost = matches!(error, ControlError::Lost { .. });
         // A server that is sent its data unasked keeps the connections; any other drops them.
         let of_data = !eager || error.kind() == Some(FailureKind::DataChannel);
-        let error = error.into();
+        let copy = || shared.name_destination(file(&taken));
+        let error = judge(error, announced.as_ref(), copy);
         if replies.has_begun() {
             shared.fail_midway(taken, &error);
         } else {
-            shared.fail(taken, &error);
+            fail(shared, taken, &error, resumes);
         }
         return Err(match lost {
             true => Some(Stop::Lost(error)),
@@ -97,14 +101,21 @@ pub(super) async fn confirm_one(
         return Err(None);
     };
     let stored = ask_size.then(|| control.send(Command::Size(to.clone())));
-    let checksum = algorithm.map(|algorithm| {
-        control.send(Command::Cksm {
-            algorithm: algorithm.name().to_owned(),
-            offset: base,
-            length: shared.is_partial().then_some(size),
-            path: to.clone(),
-        })
-    });
+    let mut verified = None;
+    if let Some(announced) = announced {
+        verified = announced.taken().await.ok().map(|taken| taken.digest);
+    }
+    let done = verified.as_ref().map(|(algorithm, _)| *algorithm);
+    let checksum = algorithm
+        .filter(|wanted| done != Some(*wanted))
+        .map(|algorithm| {
+            control.send(Command::Cksm {
+                algorithm: algorithm.name().to_owned(),
+                offset: base,
+                length: shared.is_partial().then_some(size),
+                path: to.clone(),
+            })
+        });
     let mut meta = Vec::new();
     if shared.options.preserve && !shared.is_partial() {
         if let Some(mode) = job.facts.mode {
@@ -120,6 +131,7 @@ pub(super) async fn confirm_one(
         size,
         stored,
         checksum,
+        verified,
         meta,
     })
 }
@@ -145,6 +157,7 @@ pub(super) async fn settle_following(
         size,
         stored,
         checksum,
+        verified,
         meta,
     } = next;
     if let Some(mut replies) = stored {
@@ -159,11 +172,15 @@ pub(super) async fn settle_following(
                 };
                 return shared.fail(taken, &error);
             }
+            // A session that ended instead of an answer may have been cut off with the data.
+            Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
+                return shared.fail(taken, &error.clone().into());
+            }
             // A server that does not tell is believed.
             _ => {}
         }
     }
-    let mut verified = None;
+    let mut verified = verified.filter(|(used, _)| Some(*used) == algorithm);
     if let (Some(mut replies), Some(algorithm)) = (checksum, algorithm) {
         let job = file(&taken);
         let offset = shared.options.offset.unwrap_or(0);

@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -30,7 +31,7 @@ mod ask;
 mod confirm;
 mod stream;
 
-use self::ask::{ask, make_dir, settle_rest};
+use self::ask::{Asker, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
 use self::stream::stream;
 
@@ -47,6 +48,9 @@ struct Asked {
     ranges: RangeSet,
     base: u64,
     rest: Option<Replies>,
+    /// Whether the server is to go on with what it has.
+    resumes: bool,
+    announced: Option<Announced>,
     replies: Replies,
     under_way: UnderWay,
 }
@@ -57,6 +61,8 @@ struct Sending {
     source: FileSource,
     base: u64,
     size: u64,
+    resumes: bool,
+    announced: Option<Announced>,
     replies: Replies,
     /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
     /// it like the end of the file.
@@ -73,6 +79,8 @@ struct Following {
     /// How much the server has.
     stored: Option<Replies>,
     checksum: Option<Replies>,
+    /// The digest that the server has compared already.
+    verified: Option<Digest>,
     /// Commands that set metadata.
     meta: Vec<Replies>,
 }
@@ -124,10 +132,21 @@ async fn extended(
     let (sending, sent) = mpsc::channel(COMMANDS);
     let (following, followed) = mpsc::channel(COMMANDS);
     let Client {
-        control, channel, ..
+        control,
+        channel,
+        abilities,
+        ..
     } = client;
     let channel = channel.get();
     let control = &*control;
+    let asker = Asker {
+        control,
+        abilities,
+        shared,
+        algorithm,
+        mode: Mode::Extended,
+        window: &window,
+    };
     if !eager {
         // No data may be on the way before its store is accepted, so the connections come first.
         if let Err(cause) = channel.open(Mode::Extended, streams).await {
@@ -161,9 +180,7 @@ async fn extended(
             };
             if matches!(taken.item(), Item::Dir(_)) {
                 make_dir(control, shared, taken, told);
-            } else if let Some(request) =
-                ask(control, shared, taken, Mode::Extended, &window, told).await
-            {
+            } else if let Some(request) = asker.ask(taken, told).await {
                 slot.send(request);
             }
         }
@@ -190,7 +207,8 @@ async fn extended(
                     }
                     Err(error @ ControlError::Refused { .. }) => {
                         let of_data = error.kind() == Some(FailureKind::DataChannel);
-                        shared.fail(request.taken, &error.into());
+                        let error = refused(shared, &request, error);
+                        shared.fail(request.taken, &error);
                         if of_data {
                             return Err(Stop::Channel);
                         }
@@ -216,14 +234,14 @@ async fn extended(
                 (Some(Ok(_)), _) => None,
                 (Some(Err(cause)), None) => {
                     let error = data_failed(control, &request.taken, cause);
-                    let (error, told) = refine(&mut request, error).await;
+                    let (error, told) = refine(shared, &mut request, error).await;
                     answered = told;
                     Some(error)
                 }
                 (Some(Err(cause)), Some(Ok(()))) => {
                     Some(data_failed(control, &request.taken, cause))
                 }
-                (_, Some(Err(error))) => Some(error.clone().into()),
+                (_, Some(Err(error))) => Some(refused(shared, &request, error.clone())),
                 (None, _) => Some(request.replies.misbehaved("the data was not taken").into()),
             };
             if let Some(error) = error {
@@ -239,6 +257,8 @@ async fn extended(
                 source: request.source,
                 base: request.base,
                 size,
+                resumes: request.resumes,
+                announced: request.announced,
                 replies: request.replies,
                 ask_size: false,
                 ended: moved.end,
@@ -285,17 +305,38 @@ async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), Control
 
 /// Waits a moment for the server's own account of a failed transfer, which says more; says whether
 /// there was any.
-async fn refine(asked: &mut Asked, error: TransferError) -> (TransferError, bool) {
+async fn refine(shared: &Shared, asked: &mut Asked, error: TransferError) -> (TransferError, bool) {
     let account = markers(&mut asked.taken, &mut asked.replies);
     match tokio::time::timeout(crate::copy::ACCOUNT, account).await {
-        Ok(Err(refused @ ControlError::Refused { .. }))
+        Ok(Err(told @ ControlError::Refused { .. }))
             if !matches!(error, TransferError::Local { .. }) =>
         {
-            (refused.into(), true)
+            (refused(shared, asked, told), true)
         }
         Ok(_) => (error, true),
         Err(_) => (error, false),
     }
+}
+
+/// Ends an attempt whose store did not begin; one that was to go on with what the server has may
+/// have been refused for that, so the next begins at the start.
+fn fail(shared: &Shared, mut taken: Taken, error: &TransferError, resumes: bool) {
+    let refused = matches!(error, TransferError::Control(ControlError::Refused { .. }));
+    if let Item::File(job) = taken.item_mut()
+        && resumes
+        && refused
+    {
+        job.anew = true;
+        job.forget();
+        return shared.fail_midway(taken, error);
+    }
+    shared.fail(taken, error);
+}
+
+/// The error of a store that the server refused.
+fn refused(shared: &Shared, asked: &Asked, error: ControlError) -> TransferError {
+    let copy = || shared.name_destination(file(&asked.taken));
+    judge(error, asked.announced.as_ref(), copy)
 }
 
 fn data_failed(control: &Control, taken: &Taken, cause: gridftp_data::Error) -> TransferError {

@@ -16,9 +16,9 @@ use crate::copy::window::Window;
 use crate::copy::{Moved, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
 
-use super::ask::{ask, make_dir};
+use super::ask::{Asker, make_dir};
 use super::confirm::{confirm_one, settle_following};
-use super::{Sending, data_failed, markers, refine};
+use super::{Sending, data_failed, fail, markers, refine, refused};
 
 /// Copies one file over a connection of its own.
 pub(super) async fn stream(
@@ -42,11 +42,22 @@ pub(super) async fn stream(
     }
     let window = Window::default();
     let Client {
-        control, channel, ..
+        control,
+        channel,
+        abilities,
+        ..
     } = client;
     let channel = channel.get();
     let control = &*control;
-    let Some(mut asked) = ask(control, shared, taken, Mode::Stream, &window, told).await else {
+    let asker = Asker {
+        control,
+        abilities,
+        shared,
+        algorithm,
+        mode: Mode::Stream,
+        window: &window,
+    };
+    let Some(mut asked) = asker.ask(taken, told).await else {
         return Err(Stop::Channel);
     };
     let size = asked.ranges.total();
@@ -70,8 +81,8 @@ pub(super) async fn stream(
         Ok(moved) => moved,
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
-            let error = error.into();
-            shared.fail(asked.taken, &error);
+            let error = refused(shared, &asked, error);
+            fail(shared, asked.taken, &error, asked.resumes);
             return Err(if lost {
                 Stop::Lost(error)
             } else {
@@ -84,9 +95,13 @@ pub(super) async fn stream(
         let mut answered = watch.is_open();
         let mut error = data_failed(control, &asked.taken, cause);
         if answered && moved.end.is_none() {
-            (error, answered) = refine(&mut asked, error).await;
+            (error, answered) = refine(shared, &mut asked, error).await;
         }
-        shared.fail_midway(asked.taken, &error);
+        if asked.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
+            shared.fail_midway(asked.taken, &error);
+        } else {
+            fail(shared, asked.taken, &error, asked.resumes);
+        }
         return Err(after_failure(answered));
     }
     let sending = Sending {
@@ -94,6 +109,8 @@ pub(super) async fn stream(
         source: asked.source,
         base: asked.base,
         size,
+        resumes: asked.resumes,
+        announced: asked.announced,
         replies: asked.replies,
         ask_size: !shared.is_partial(),
         ended: moved.end,

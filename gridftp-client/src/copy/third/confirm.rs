@@ -11,6 +11,7 @@ use crate::client::digest;
 use crate::control::{Control, Replies, Step};
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::judge;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Success;
 use crate::copy::{ACCOUNT, Stop};
@@ -50,9 +51,14 @@ impl Pair<'_> {
         let Moving {
             taken,
             retrieve,
+            announced,
             store,
             ..
         } = file;
+        let copy = match taken.item() {
+            Item::File(job) => self.shared.name_destination(job),
+            Item::Dir(_) => String::new(),
+        };
         let stored = self.markers(taken, store);
         let retrieved = async {
             loop {
@@ -74,12 +80,13 @@ impl Pair<'_> {
                 Err(error) => (tokio::time::timeout(ACCOUNT, retrieved).await.unwrap_or(Ok(())), Err(error)),
             },
         };
-        match (source, destination) {
+        let destination = destination.map_err(|error| judge(error, announced.as_ref(), || copy));
+        match (source.map_err(TransferError::from), destination) {
             (Ok(()), Ok(())) => Ok(()),
-            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error.into()),
+            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
             (Err(source), Err(destination)) => Err(TransferError::Both {
-                source: Box::new(source.into()),
-                destination: Box::new(destination.into()),
+                source: Box::new(source),
+                destination: Box::new(destination),
             }),
         }
     }
@@ -166,12 +173,19 @@ impl Pair<'_> {
             }
             verified = Some((algorithm, source));
         } else if let (Some(expected), false) = (job.facts.size, shared.is_partial()) {
-            let got = self
+            let told = self
                 .destination
                 .send(Command::Size(to.clone()))
                 .finish()
                 .await;
-            if let Some(got) = got.ok().as_ref().and_then(crate::client::number)
+            let got = match told {
+                Ok(reply) => crate::client::number(&reply),
+                // A server that does not tell is believed, but one that is gone may have been cut
+                // off with the data.
+                Err(ControlError::Refused { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(got) = got
                 && got != expected
             {
                 return Err(TransferError::Size {

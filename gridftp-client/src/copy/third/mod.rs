@@ -8,17 +8,20 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Restart};
+use byte_ranges::RangeSet;
+use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode};
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
+use crate::abilities::Abilities;
 use crate::client::{Client, parse_mlst};
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{Facts, Item};
+use crate::copy::kept::{Announced, Digest};
 use crate::copy::pull;
 use crate::copy::push::{make_parents, settle_dir};
 use crate::copy::queue::{Kind, Taken};
@@ -30,10 +33,17 @@ use crate::setup::{Ahead, active};
 use crate::url::show;
 
 mod confirm;
+mod resume;
+
+use self::resume::restart;
 
 /// A retrieval that was asked for at the source.
 struct Asked {
     taken: Taken,
+    /// What the destination has and the source leaves out, in wire offsets.
+    held: RangeSet,
+    /// The source's digest, where it has to stand for that.
+    proof: Option<Digest>,
     rest: Option<Replies>,
     retrieve: Replies,
     under_way: UnderWay,
@@ -43,6 +53,9 @@ struct Asked {
 struct Moving {
     taken: Taken,
     retrieve: Replies,
+    /// Whether the destination is to go on with what it has.
+    resumes: bool,
+    announced: Option<Announced>,
     store: Replies,
     _under_way: UnderWay,
 }
@@ -78,6 +91,7 @@ pub(crate) async fn run(
         let pair = Pair {
             source: &source.control,
             destination: &destination.control,
+            abilities: (&source.abilities, &destination.abilities),
             shared,
             algorithm,
             mode,
@@ -164,6 +178,8 @@ async fn set_up(
 struct Pair<'a> {
     source: &'a Control,
     destination: &'a Control,
+    /// What the source can do, and the destination.
+    abilities: (&'a Abilities, &'a Abilities),
     shared: &'a Arc<Shared>,
     algorithm: Option<ChecksumAlgorithm>,
     mode: Mode,
@@ -261,7 +277,8 @@ impl Pair<'_> {
             shared.fail(taken, &error);
             return None;
         };
-        if shared.options.no_clobber {
+        // What an earlier attempt began is no file to be left alone.
+        if shared.options.no_clobber && !job.begun {
             match self.destination.exists(&to).await {
                 Ok(false) => {}
                 Ok(true) => {
@@ -274,12 +291,14 @@ impl Pair<'_> {
                 }
             }
         }
-        if !job.held.is_empty() {
+        let mut same = true;
+        if job.begun {
             // What the destination holds is of no use when the source has been written to since.
             let mut told = self.source.send(Command::Mlst(Some(from.clone())));
             let now = told.finish().await.ok().as_ref().and_then(parse_mlst);
             let now = now.map(|(entry, known)| Facts::of_entry(&entry, known));
-            if now != Some(job.facts) || job.facts.modified.is_none() {
+            same = now == Some(job.facts) && job.facts.modified.is_some();
+            if !same {
                 job.forget();
                 job.facts = now.unwrap_or(job.facts);
             }
@@ -289,10 +308,17 @@ impl Pair<'_> {
         {
             job.facts.size = crate::client::number(&reply);
         }
-        let rest = (!job.held.is_empty() && self.mode == Mode::Extended).then(|| {
-            self.source
-                .send(Command::Rest(Restart::Ranges(job.held.clone())))
-        });
+        let (mut held, mut proof) = (RangeSet::new(), None);
+        if self.mode == Mode::Extended {
+            held.clone_from(&job.held);
+        } else if same
+            && job.begun
+            && !job.anew
+            && let Some(kept) = self.kept(job, &from, &to).await
+        {
+            (held, proof) = (RangeSet::up_to(kept.bytes), kept.announce);
+        }
+        let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
         let command = match (shared.options.offset, shared.options.length) {
             (None, None) => Command::Retr(from),
             (offset, _) => {
@@ -311,6 +337,8 @@ impl Pair<'_> {
         let retrieve = self.source.send(command);
         Some(Asked {
             taken,
+            held,
+            proof,
             rest,
             retrieve,
             under_way: window.enter(bytes),
@@ -328,7 +356,9 @@ impl Pair<'_> {
             && rest.finish().await.is_err()
             && let Item::File(job) = asked.taken.item_mut()
         {
+            // All of it comes then.
             job.forget();
+            asked.held = RangeSet::new();
         }
         match asked.retrieve.next().await {
             Ok(Step::Preliminary(_)) => {}
@@ -366,12 +396,13 @@ impl Pair<'_> {
             names::parent(&job.to),
             told,
         ));
-        if !job.held.is_empty() && self.mode == Mode::Extended {
-            let rest = Command::Rest(Restart::Ranges(job.held.clone()));
-            // The source leaves out what is held, so a destination that does not hold it must not
-            // store the rest as the whole.
-            if let Err(error) = self.destination.send(rest).finish().await {
+        let (announced, append) = match self.go_on(&asked.held, asked.proof).await {
+            Ok(how) => how,
+            Err(error) => {
+                // The source leaves out what is held, so a destination that does not go on with it
+                // must not store the rest as the whole.
                 job.forget();
+                job.anew = true;
                 let lost = matches!(error, ControlError::Lost { .. });
                 let error = error.into();
                 shared.fail_midway(asked.taken, &error);
@@ -381,20 +412,28 @@ impl Pair<'_> {
                     Stop::Replace
                 });
             }
-        }
-        let command = match shared.is_partial() {
-            true => Command::Esto(
-                Esto::Adjusted {
-                    offset: shared.options.offset.unwrap_or(0),
-                },
-                to,
-            ),
-            false => Command::Stor(to),
         };
-        let store = self.destination.send(command);
+        if self.mode == Mode::Stream
+            && self.abilities.1.held
+            && let Some(length) = shared.expected(job)
+        {
+            // A connection that is cut off looks like the end of the file.
+            drop(self.destination.send(Command::Allo(length)));
+        }
+        job.begun = true;
+        let store = self.destination.send(if append {
+            Command::Appe(to)
+        } else if shared.is_partial() {
+            let offset = shared.options.offset.unwrap_or(0);
+            Command::Esto(Esto::Adjusted { offset }, to)
+        } else {
+            Command::Stor(to)
+        });
         Ok(Some(Moving {
             taken: asked.taken,
             retrieve: asked.retrieve,
+            resumes: !asked.held.is_empty(),
+            announced,
             store,
             _under_way: asked.under_way,
         }))
@@ -411,8 +450,16 @@ impl Pair<'_> {
             }
             Err(error) => {
                 let lost = matches!(error, ControlError::Lost { .. });
+                let anew = file.resumes && !lost;
+                if let Item::File(job) = file.taken.item_mut() {
+                    job.anew |= anew;
+                }
                 let error = error.into();
-                self.shared.fail(file.taken, &error);
+                if anew {
+                    self.shared.fail_midway(file.taken, &error);
+                } else {
+                    self.shared.fail(file.taken, &error);
+                }
                 // The source is sending to someone who does not read; new sessions end that.
                 Err(if lost {
                     Stop::Lost(error)

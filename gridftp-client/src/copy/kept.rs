@@ -1,0 +1,190 @@
+//! What a server kept of an upload that broke in MODE S, and the proof that it is the source's.
+//!
+//! MODE S has no markers, so the server is asked; but what it has may be older, somebody else's, or
+//! hold holes. Two kinds of servers can be believed, and no other:
+//!
+//! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
+//!   digest that was announced to it, so the source's goes ahead (`SITE STORATTR`).
+//! - One that leaves them under the final name tells their number (`SIZE`) and their digest
+//!   (`CKSM`), which has to be that of as many bytes of the source.
+
+use std::path::Path;
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Command, Site, StorAttr};
+use ftp_wire::marker::Marker;
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use crate::abilities::Abilities;
+use crate::client::{digest, number};
+use crate::control::{Control, Replies};
+use crate::error::{ControlError, TransferError};
+use crate::verify;
+
+/// Algorithms that prove two files to be the same, the one to prefer first.
+const PROOFS: [ChecksumAlgorithm; 4] = [
+    ChecksumAlgorithm::Sha256,
+    ChecksumAlgorithm::Sha512,
+    ChecksumAlgorithm::Sha1,
+    ChecksumAlgorithm::Md5,
+];
+
+/// An algorithm and the digest it gave.
+pub(crate) type Digest = (ChecksumAlgorithm, String);
+
+/// What need not be sent again.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Number of bytes, from the start of what is copied.
+    pub(crate) bytes: u64,
+    /// Digest that is to be announced, where it stands for those bytes.
+    pub(crate) announce: Option<Digest>,
+}
+
+/// Where the source is.
+pub(crate) enum Original<'a> {
+    /// A file of this machine.
+    Here(&'a Path),
+    /// A file of another server.
+    There(&'a Control, &'a Abilities, &'a FtpPath),
+}
+
+/// The destination of an upload.
+pub(crate) struct Copy<'a> {
+    pub(crate) control: &'a Control,
+    pub(crate) abilities: &'a Abilities,
+    pub(crate) path: &'a FtpPath,
+    /// Where the copied part begins, and its length.
+    pub(crate) part: (u64, u64),
+    /// Whether it is the whole file.
+    pub(crate) whole: bool,
+}
+
+impl Copy<'_> {
+    /// Asks how much of `original` is there; `None` when nothing can be relied on.
+    pub(crate) async fn kept(&self, original: &Original<'_>) -> Option<Kept> {
+        let algorithm = PROOFS
+            .into_iter()
+            .find(|algorithm| offers(self.abilities, *algorithm) && original.offers(*algorithm))?;
+        let (offset, length) = self.part;
+        if self.abilities.held && self.whole {
+            let path = self.path.clone();
+            let held = self.control.send(Command::Site(Site::Held(path)));
+            let bytes = beginning(held).await?.min(length);
+            let announce = original.digest(algorithm, 0, None).await?;
+            return Some(Kept {
+                bytes,
+                announce: Some((algorithm, announce)),
+            });
+        }
+        let mut size = self.control.send(Command::Size(self.path.clone()));
+        let size = number(&size.finish().await.ok()?)?;
+        let bytes = size.saturating_sub(offset);
+        // A longer file is not cut by a store that goes on with it.
+        if bytes == 0 || (self.whole && bytes > length) {
+            return None;
+        }
+        let bytes = bytes.min(length);
+        let there = checksum(self.control, algorithm, offset, Some(bytes), self.path);
+        let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
+        (there? == here?).then_some(Kept {
+            bytes,
+            announce: None,
+        })
+    }
+}
+
+impl Original<'_> {
+    fn offers(&self, algorithm: ChecksumAlgorithm) -> bool {
+        match self {
+            Self::Here(_) => true,
+            Self::There(_, abilities, _) => offers(abilities, algorithm),
+        }
+    }
+
+    async fn digest(
+        &self,
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Option<String> {
+        match self {
+            Self::Here(path) => verify::local(path, algorithm, offset, length).await.ok(),
+            Self::There(control, _, path) => {
+                checksum(control, algorithm, offset, length, path).await
+            }
+        }
+    }
+}
+
+/// Servers need not list what they can do; MD5 is what all of them know.
+fn offers(abilities: &Abilities, algorithm: ChecksumAlgorithm) -> bool {
+    abilities.cost(algorithm).is_some()
+        || (abilities.checksums.is_empty() && algorithm == ChecksumAlgorithm::Md5)
+}
+
+/// How many bytes from the start are held, if any are.
+async fn beginning(mut held: Replies) -> Option<u64> {
+    let held = Marker::parse_held(&held.finish().await.ok()?).ok()?;
+    Some(held.first_hole()).filter(|bytes| *bytes > 0)
+}
+
+async fn checksum(
+    control: &Control,
+    algorithm: ChecksumAlgorithm,
+    offset: u64,
+    length: Option<u64>,
+    path: &FtpPath,
+) -> Option<String> {
+    let mut replies = control.send(Command::Cksm {
+        algorithm: algorithm.name().to_owned(),
+        offset,
+        length,
+        path: path.clone(),
+    });
+    digest(&mut replies).await.ok()
+}
+
+/// A digest that was announced for the next stored file, and what the server says to that.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    pub(crate) digest: Digest,
+    told: Option<Replies>,
+}
+
+impl Announced {
+    /// Sends it; the next store spends it.
+    pub(crate) fn send(control: &Control, digest: Digest) -> Self {
+        let mut attributes = StorAttr::default();
+        attributes.checksum = Some((digest.0.name().to_ascii_lowercase(), digest.1.clone()));
+        let told = control.send(Command::Site(Site::StorAttr(attributes)));
+        Self {
+            digest,
+            told: Some(told),
+        }
+    }
+
+    /// Waits until the server has said that it will look at it.
+    pub(crate) async fn taken(mut self) -> Result<Self, ControlError> {
+        if let Some(mut told) = self.told.take() {
+            told.finish().await?;
+        }
+        Ok(self)
+    }
+}
+
+/// The error of a store that was refused, which may be for the digest that was announced.
+pub(crate) fn judge(
+    error: ControlError,
+    announced: Option<&Announced>,
+    copy: impl FnOnce() -> String,
+) -> TransferError {
+    match announced {
+        Some(Announced { digest, .. }) if error.kind() == Some(FailureKind::ChecksumMismatch) => {
+            let found = "another, so that the server threw it away";
+            verify::mismatch(copy(), digest.0, &digest.1, found)
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Goes on with what the destination has of a file whose copying broke.
+
+use byte_ranges::RangeSet;
+use ftp_wire::command::{Command, Mode, Restart};
+use ftp_wire::path::FtpPath;
+
+use super::Pair;
+use crate::copy::job::FileJob;
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
+use crate::error::ControlError;
+
+/// The `REST` for what is held, if anything is.
+pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
+    let rest = match mode {
+        _ if held.is_empty() => return None,
+        Mode::Extended => Restart::Ranges(held.clone()),
+        _ => Restart::Offset(held.first_hole()),
+    };
+    Some(Command::Rest(rest))
+}
+
+impl Pair<'_> {
+    /// Asks how much of a file the destination has.
+    pub(super) async fn kept(&self, job: &FileJob, from: &FtpPath, to: &FtpPath) -> Option<Kept> {
+        let copy = Copy {
+            control: self.destination,
+            abilities: self.abilities.1,
+            path: to,
+            part: (
+                self.shared.options.offset.unwrap_or(0),
+                self.shared.expected(job)?,
+            ),
+            whole: !self.shared.is_partial(),
+        };
+        let original = Original::There(self.source, self.abilities.0, from);
+        copy.kept(&original).await
+    }
+
+    /// Has the destination go on with what it holds; says whether it adds to the end instead,
+    /// because it knows no `REST`.
+    pub(super) async fn go_on(
+        &self,
+        held: &RangeSet,
+        proof: Option<Digest>,
+    ) -> Result<(Option<Announced>, bool), ControlError> {
+        let Some(rest) = restart(self.mode, held) else {
+            return Ok((None, false));
+        };
+        let mut announced = None;
+        if let Some(digest) = proof {
+            announced = Some(Announced::send(self.destination, digest).taken().await?);
+        }
+        let append = self.mode == Mode::Stream && announced.is_none() && !self.shared.is_partial();
+        match self.destination.send(rest).finish().await {
+            Err(ControlError::Refused { .. }) if append => Ok((None, true)),
+            Err(error) => Err(error),
+            Ok(_) => Ok((announced, false)),
+        }
+    }
+}

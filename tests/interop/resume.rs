@@ -1,0 +1,134 @@
+//! MODE S transfers that break in the middle: the next try moves what is missing, and no more.
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Break, Finished, Relay, run, sha256};
+
+use crate::bed::{Client, LIMIT, Place};
+
+const SIZE: u64 = 12_000_001;
+const AFTER: u64 = 9_000_000;
+
+/// What may be lost of the bytes that passed before the break: what was on its way.
+const LOST: u64 = 1_000_000;
+
+/// One end of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Here,
+    Ours,
+    Globus,
+}
+
+impl End {
+    fn place(self) -> Result<Option<Place>> {
+        match self {
+            Self::Here => Place::local().map(Some),
+            Self::Ours => Place::ours().map(Some),
+            Self::Globus => Place::globus(),
+        }
+    }
+}
+
+/// A copy through a relay before one of its servers.
+struct Cut {
+    from: Place,
+    to: Place,
+    relay: Relay,
+    finished: Finished,
+}
+
+/// Copies one file through a paced relay, so that the receiver keeps up: a reset throws away what
+/// waits in its socket. `before` may lay things where the copy goes.
+fn cut(
+    from: End,
+    to: End,
+    plan: Break,
+    flags: &[&str],
+    before: impl FnOnce(&Place) -> Result<()>,
+) -> Result<Option<Cut>> {
+    let (Some(from), Some(to)) = (from.place()?, to.place()?) else {
+        return Ok(None);
+    };
+    from.tree.file("file", SIZE, 21)?;
+    before(&to)?;
+    let behind = if to.host.is_some() { &to } else { &from };
+    let host = behind.host.as_ref().context("one end is a server")?;
+    let relay = Relay::paced(host.addr(), plan, 12_000_000)?;
+    let relayed = host.url_at(relay.addr(), "file");
+    let (source, target) = match to.host {
+        Some(_) => (from.url("file"), relayed),
+        None => (relayed, to.url("file")),
+    };
+    let mut command = Client::Cp.command()?.context("our own client")?;
+    command.args(["--mode", "stream", "--debug"]).args(flags);
+    let finished = run(command.args([source, target]), LIMIT)?;
+    Ok(Some(Cut {
+        from,
+        to,
+        relay,
+        finished,
+    }))
+}
+
+impl Cut {
+    /// The copy is whole, and so many payload bytes passed, or few more.
+    fn moved(self, bytes: u64) -> Result<()> {
+        ensure!(self.relay.broke(), "nothing broke");
+        let finished = self.finished.ok().with_context(|| self.to.said())?;
+        ensure!(
+            sha256(&self.from.path("file"))? == sha256(&self.to.path("file"))?,
+            "the copy differs: {}",
+            finished.report()
+        );
+        ensure!(
+            self.to.tree.names("")? == ["file"],
+            "more than the copy is left: {:?}",
+            self.to.tree.names("")?
+        );
+        let passed = self.relay.passed();
+        ensure!(
+            (bytes..bytes + LOST).contains(&passed),
+            "{passed} bytes passed instead of {bytes}: {}",
+            finished.report()
+        );
+        Ok(())
+    }
+}
+
+fn continues(from: End, to: End, plan: Break) -> Result<()> {
+    match cut(from, to, plan, &[], |_| Ok(()))? {
+        Some(cut) => cut.moved(SIZE),
+        None => Ok(()),
+    }
+}
+
+const DATA: Break = Break::Data { after: AFTER };
+const ALL: Break = Break::Everything { after: AFTER };
+
+macro_rules! continuations {
+    ($($name:ident: $from:ident $to:ident $plan:ident;)*) => {
+        $(
+            #[test]
+            fn $name() -> Result<()> {
+                continues(End::$from, End::$to, $plan)
+            }
+        )*
+    };
+}
+
+continuations! {
+    put_to_ours: Here Ours DATA;
+    put_to_ours_control_lost: Here Ours ALL;
+    put_to_globus: Here Globus DATA;
+    put_to_globus_control_lost: Here Globus ALL;
+    get_from_ours: Ours Here DATA;
+    get_from_ours_control_lost: Ours Here ALL;
+    get_from_globus: Globus Here DATA;
+    get_from_globus_control_lost: Globus Here ALL;
+    ours_to_ours: Ours Ours DATA;
+    ours_to_ours_control_lost: Ours Ours ALL;
+    globus_to_ours: Globus Ours DATA;
+    globus_to_ours_control_lost: Globus Ours ALL;
+    ours_to_globus: Ours Globus DATA;
+    ours_to_globus_control_lost: Ours Globus ALL;
+}
