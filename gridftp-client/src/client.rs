@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ftp_proto::client::{ClientSession, FailureKind, Login, LoginError, LoginStep, Settings};
 use ftp_wire::command::{Command, Mode, Secret, Site as SiteCommand};
-use ftp_wire::facts::{Entry, FactSet, TimeVal};
+use ftp_wire::facts::{Entry, EntryKind, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
@@ -286,7 +286,7 @@ impl Client {
     }
 
     async fn stat_by_size(&self, path: FtpPath) -> Result<(Entry, FactSet), ControlError> {
-        use ftp_wire::facts::{EntryKind, Fact};
+        use ftp_wire::facts::Fact;
         let mut size = self.control.send(Command::Size(path.clone()));
         let mut modified = self.control.send(Command::Mdtm(path.clone()));
         let name = crate::names::last(path.as_bytes()).to_vec();
@@ -323,10 +323,14 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub async fn make_dir(&self, path: &[u8]) -> Result<(), ControlError> {
-        match self.ask(Command::Mkd(self.path(path)?)).await {
-            Err(error) if !error.reply().is_some_and(crate::error::is_exists) => Err(error),
-            _ => Ok(()),
+        let Err(error) = self.ask(Command::Mkd(self.path(path)?)).await else {
+            return Ok(());
+        };
+        let there = error.reply().is_some_and(crate::error::is_exists);
+        if there && self.stat(path).await?.0.kind != EntryKind::File {
+            return Ok(());
         }
+        Err(error)
     }
 
     /// Removes a file.

@@ -12,6 +12,7 @@ use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Backend, Config, Options, Policy};
 use gridftp_server::{Control, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// The flags over the file.
 pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Options> {
@@ -62,8 +63,18 @@ async fn serve<D: Dsi>(
         Some(address) => format!("listen on {address}"),
         None => "listen".to_owned(),
     })?;
-    let mut stop = signal(SignalKind::terminate())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let ((stop, stopped), (hurry, hurried)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+    // One task for both, so that the first signal is never taken for the second.
+    let signals = tokio::spawn(async move {
+        for told in [stop, hurry] {
+            tokio::select! {
+                _ = terminate.recv() => drop(told),
+                _ = interrupt.recv() => drop(told),
+            }
+        }
+    });
     let reload = tokio::spawn(reload(
         signal(SignalKind::hangup())?,
         server.control(),
@@ -72,13 +83,9 @@ async fn serve<D: Dsi>(
     ));
     ready(server.local_addr());
     server
-        .run(async move {
-            tokio::select! {
-                _ = stop.recv() => (),
-                _ = interrupt.recv() => (),
-            }
-        })
+        .run(async { drop(stopped.await) }, async { drop(hurried.await) })
         .await;
+    signals.abort();
     reload.abort();
     Ok(())
 }

@@ -16,7 +16,8 @@
 //! let server = Server::bind(Config::check(&options)?, gridftp_dsi_null::Null::default())?;
 //! println!("serving zeros at {}", server.local_addr());
 //! let stop = async { /* a signal, a channel, a timer */ };
-//! server.run(stop).await;
+//! let hurry = std::future::pending();
+//! server.run(stop, hurry).await;
 //! # Ok(())
 //! # }
 //! ```

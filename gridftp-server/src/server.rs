@@ -145,15 +145,16 @@ impl<D: Dsi> Server<D> {
     }
 
     /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its end within the
-    /// configuration's `drain_timeout`, and aborts what is left: what came of uploads is kept for a restart.
+    /// configuration's `drain_timeout`, or until `hurry` is over as well, and aborts what is left: what came of
+    /// uploads is kept for a restart.
     ///
     /// # Cancel safety
     /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+    pub async fn run(self, shutdown: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self {
             listener, shared, ..
         } = self;
-        let mut shutdown = pin!(shutdown);
+        let (mut shutdown, mut hurry) = (pin!(shutdown), pin!(hurry));
         let (stop, stopping) = watch::channel(0);
         let mut sessions = JoinSet::new();
         loop {
@@ -189,8 +190,11 @@ impl<D: Dsi> Server<D> {
                     report(ended);
                 }
             };
-            if time::timeout(within, all).await.is_ok() {
-                return;
+            tokio::select! {
+                biased;
+                () = all => return,
+                () = time::sleep(within) => {}
+                () = &mut hurry, if times == 1 => {}
             }
             tracing::warn!(
                 sessions = sessions.len(),

@@ -3,6 +3,7 @@
 
 mod copies;
 mod extended;
+mod failures;
 mod hostile;
 mod output;
 mod rules;

@@ -183,7 +183,8 @@ fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(u64
     let there = Tree::new()?;
     let server = Server::start(there.path("file"), habits)?;
     let to = format!("ftp://{}/file", server.addr);
-    let flags = ["--mode", "stream", "--retries", "3", "--debug", from, &to];
+    // What the first try left is not what `--no-clobber` spares.
+    let flags = ["--mode", "stream", "--no-clobber", "--debug", from, &to];
     let finished = cp_in(here, &flags)?.ok()?;
     ensure!(
         sha256(source)? == sha256(&there.path("file"))?,

@@ -26,6 +26,11 @@ pub enum Break {
         /// Bytes passed before the break.
         after: u64,
     },
+    /// One byte of the data is changed, and everything goes on.
+    Flip {
+        /// Bytes passed before it.
+        after: u64,
+    },
     /// Nothing breaks.
     Never,
 }
@@ -194,6 +199,14 @@ impl Shared {
                 && let Some(pause) = (n as u64 * 1_000_000).checked_div(self.rate)
             {
                 thread::sleep(Duration::from_micros(pause));
+            }
+            if let Break::Flip { after } = self.plan
+                && self.passed.load(Ordering::SeqCst) >= after
+                && !self.broken.swap(true, Ordering::SeqCst)
+                // Behind any header: those of MODE E are 17 bytes long.
+                && let Some(byte) = block.get_mut(n - 1)
+            {
+                *byte ^= 1;
             }
             to.write_all(block.get(..n).unwrap_or_default())?;
             let passed = self.passed.fetch_add(n as u64, Ordering::SeqCst) + n as u64;

@@ -116,6 +116,28 @@ fn sigterm_lets_a_transfer_end_and_then_stops() {
 }
 
 #[test]
+fn a_second_sigterm_does_not_wait_for_transfers() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(
+        root.path(),
+        &["--anonymous", "rw", "--drain-timeout", "3600"],
+    );
+    let mut idle = daemon.login();
+    let mut ftp = daemon.login();
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(b"never ends");
+    daemon.signal("TERM");
+    assert_eq!(idle.reply().code, 421);
+    daemon.signal("TERM");
+    assert_eq!(ftp.outcome().code, 426);
+    assert_eq!(ftp.reply().code, 421);
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(!root.path().join("f").exists());
+}
+
+#[test]
 fn sigterm_ends_a_transfer_that_takes_too_long() {
     let root = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(root.path(), &["--anonymous", "rw", "--drain-timeout", "1"]);
@@ -465,6 +487,43 @@ fn a_log_that_cannot_be_written_stops_nobody() {
     let mut ftp = daemon.login();
     assert_eq!(ftp.fetch("f"), b"data");
     ftp.ok("NOOP", 200);
+}
+
+/// Nobody has to read the line that says where it listens, nor the log.
+#[test]
+fn a_closed_or_full_standard_output_stops_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("f"), "data").unwrap();
+    // A port that was free a moment ago, since the line that tells it cannot be read.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|door| door.local_addr())
+        .unwrap()
+        .port();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    for out in [Stdio::from(closed), Stdio::from(full)] {
+        let mut child = program()
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--anonymous", "rw", "--root"])
+            .arg(root.path())
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let start = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none() && start.elapsed() < PATIENCE, "{ended:?}");
+            std::thread::yield_now();
+        }
+        let daemon = Daemon { child, address };
+        let mut ftp = daemon.login();
+        assert_eq!(ftp.fetch("f"), b"data");
+        ftp.ok("NOOP", 200);
+    }
 }
 
 #[test]

@@ -83,7 +83,12 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
             .contains("gridftp")
     );
     // A session that knows nothing of the first learns how much is here.
-    assert!(ftp.ok("FEAT", 211).lines.iter().any(|line| line.trim() == "HELD"));
+    assert!(
+        ftp.ok("FEAT", 211)
+            .lines
+            .iter()
+            .any(|line| line.trim() == "HELD")
+    );
     let reply = server.login().ok("SITE HELD f", 213);
     assert_eq!(reply.lines, ["213 Range Marker 0-120000"]);
     ftp.ok("REST 120000", 350);
@@ -159,7 +164,10 @@ fn uploads_in_place_show_at_once() {
     ftp.ok("STOR f", 150);
     assert_eq!(server.get("f"), b"");
     let feat = server.login().ok("FEAT", 211);
-    assert!(!feat.lines.iter().any(|line| line.trim() == "HELD"), "{feat:?}");
+    assert!(
+        !feat.lines.iter().any(|line| line.trim() == "HELD"),
+        "{feat:?}"
+    );
     data.finish();
     assert_eq!(ftp.outcome().code, 226);
     assert_eq!(ftp.store("STOR f", b"new").code, 226);

@@ -60,9 +60,8 @@ impl TestServer {
         };
         let (address, control) = (server.local_addr(), server.control());
         let (stop, stopped) = oneshot::channel();
-        runtime.spawn(server.run(async {
-            drop(stopped.await);
-        }));
+        let stop_when = async { drop(stopped.await) };
+        runtime.spawn(server.run(stop_when, std::future::pending()));
         Self {
             address,
             root,

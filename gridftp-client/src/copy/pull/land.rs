@@ -76,12 +76,13 @@ pub(super) async fn open_sink(
     }
     job.held = RangeSet::new();
     make_dir(shared, names::parent(&job.to)).await?;
-    let how = if shared.is_partial() {
-        Create::InPlace { truncate: false }
-    } else {
-        Create::Whole {
+    // A part goes into the file that is there, and is a new file as any other where none is.
+    let how = match shared.is_partial() {
+        true if local(&job.to).exists() => Create::InPlace { truncate: false },
+        true => Create::Whole { size: None },
+        false => Create::Whole {
             size: job.facts.size,
-        }
+        },
     };
     FileSink::create(local(&job.to), how, false)
         .await

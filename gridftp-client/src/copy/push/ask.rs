@@ -6,11 +6,13 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Esto, Mode, Restart};
+use ftp_wire::facts::EntryKind;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 
 use crate::abilities::Abilities;
+use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::job::{FileJob, Item};
@@ -225,28 +227,50 @@ pub(crate) fn make_parents(
     last
 }
 
-/// Reads the reply to `MKD`; servers say in many ways that a directory is there already, so only a
-/// refusal that names another cause is one.
-pub(crate) async fn settle_dir(made: Option<Replies>) -> Result<(), TransferError> {
-    let Some(mut made) = made else { return Ok(()) };
-    match made.finish().await {
-        Err(error)
-            if matches!(
-                error.kind(),
-                Some(
-                    FailureKind::Denied
-                        | FailureKind::NoSpace
-                        | FailureKind::NotADirectory
-                        | FailureKind::NotFound
-                )
-            ) =>
-        {
-            Err(error.into())
+/// What was sent to make a directory.
+pub(crate) struct Making {
+    made: Replies,
+    /// What is there then.
+    look: Replies,
+}
+
+impl Making {
+    /// Sends what makes `dir`, and the question what it is then: only that tells a directory that
+    /// was there from a file. `None` when nothing need be sent.
+    pub(crate) fn send(
+        control: &Control,
+        shared: &Shared,
+        dir: &[u8],
+        told: &mut HashSet<Vec<u8>>,
+    ) -> Option<Self> {
+        let made = make_parents(control, shared, dir, told)?;
+        let look = control.send(Command::Mlst(control.path(dir)));
+        Some(Self { made, look })
+    }
+
+    /// Reads the replies; servers say in many ways that a directory is there already, so only a
+    /// refusal that names another cause is one, or one of which a file is the cause.
+    pub(crate) async fn settle(self) -> Result<(), TransferError> {
+        let Self { mut made, mut look } = self;
+        let error = match made.finish().await {
+            Ok(_) => return Ok(()),
+            Err(error @ ControlError::Refused { .. }) => error,
+            Err(error) => return Err(error.into()),
+        };
+        let refused = matches!(
+            error.kind(),
+            Some(
+                FailureKind::Denied
+                    | FailureKind::NoSpace
+                    | FailureKind::NotADirectory
+                    | FailureKind::NotFound
+            )
+        );
+        let there = look.finish().await.ok().as_ref().and_then(parse_mlst);
+        if refused || there.is_some_and(|(entry, _)| entry.kind == EntryKind::File) {
+            return Err(error.into());
         }
-        Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
-            Err(error.into())
-        }
-        _ => Ok(()),
+        Ok(())
     }
 }
 
@@ -273,12 +297,16 @@ pub(super) fn make_dir(
     }
     let made = match shared.options.dry_run {
         true => None,
-        false => make_parents(control, shared, dir, told),
+        false => Making::send(control, shared, dir, told),
     };
     let shared = Arc::clone(shared);
     // The item stays open until the reply is here; files need not wait for it.
     tokio::spawn(async move {
-        match settle_dir(made).await {
+        let made = match made {
+            Some(made) => made.settle().await,
+            None => Ok(()),
+        };
+        match made {
             Ok(()) => {
                 if let Item::Dir(job) = taken.done() {
                     shared.note_dir(*job);

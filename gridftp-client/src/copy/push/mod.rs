@@ -35,7 +35,7 @@ use self::ask::{Asker, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
 use self::stream::stream;
 
-pub(crate) use self::ask::{make_parents, settle_dir};
+pub(crate) use self::ask::{Making, make_parents};
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;

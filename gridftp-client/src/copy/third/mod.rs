@@ -23,7 +23,7 @@ use crate::copy::alarm::Alarm;
 use crate::copy::job::{Facts, Item};
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::pull;
-use crate::copy::push::{make_parents, settle_dir};
+use crate::copy::push::{Making, make_parents};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -121,7 +121,7 @@ pub(crate) async fn list(
         let made = match taken.item() {
             Item::Dir(job) if !shared.options.dry_run => {
                 let dir = names::trim_slashes(&job.to);
-                make_parents(&destination.control, shared, dir, &mut told)
+                Making::send(&destination.control, shared, dir, &mut told)
             }
             _ => None,
         };
@@ -131,7 +131,9 @@ pub(crate) async fn list(
         };
         let ended = pull::list_one(source, shared, taken).await;
         pull::go_on(source, shared, ended)?;
-        if let Err(error) = settle_dir(made).await {
+        if let Some(made) = made
+            && let Err(error) = made.settle().await
+        {
             shared.totals.found(None);
             shared.give_up(&show(&path), &error);
         }

@@ -1,0 +1,76 @@
+//! What a copy that fails leaves behind, and what it must not take for done.
+
+use anyhow::{Result, ensure};
+use workspace_tests::{Break, Relay};
+
+use crate::{Bed, fails};
+
+const SIZE: u64 = 8_000_001;
+
+#[test]
+fn a_part_that_fails_leaves_no_new_file() -> Result<()> {
+    for mode in ["stream", "extended"] {
+        let bed = Bed::new()?;
+        bed.there.file("file", SIZE, 3)?;
+        let relay = Relay::start(bed.server.addr(), Break::Everything { after: SIZE / 4 })?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        let flags = ["--mode", mode, "--retries", "0", "--offset", "1000001"];
+        fails(
+            &bed.cp(&[&flags[..], &[&url, "part"]].concat())?,
+            1,
+            &["file"],
+        )?;
+        ensure!(relay.broke(), "nothing broke");
+        ensure!(
+            bed.here.names("")?.is_empty(),
+            "{mode}: {:?}",
+            bed.here.names("")?
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_directory_is_not_made_where_a_file_is() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.dir("tree/empty")?;
+    bed.there.file("tree/empty", 3, 3)?;
+    for mode in ["stream", "extended"] {
+        let finished = bed.cp(&["--mode", mode, "-r", "tree/", &bed.url("tree/")])?;
+        fails(&finished, 1, &["tree/empty"])?;
+    }
+    bed.there.dir("from/empty")?;
+    let third = bed.cp(&["-r", &bed.url("from/"), &bed.url("tree/")])?;
+    fails(&third, 1, &["tree/empty"])
+}
+
+/// A copy that has come to differ on the way is thrown away by the server, not shown.
+#[test]
+fn an_upload_that_differs_is_not_published() -> Result<()> {
+    for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        for retries in ["0", "2"] {
+            let bed = Bed::new()?;
+            bed.here.file("file", SIZE, 3)?;
+            bed.there.file("file", 5, 4)?;
+            let relay = Relay::start(bed.server.addr(), Break::Flip { after: SIZE / 2 })?;
+            let url = bed.server.url_at(relay.addr(), "file");
+            let finished =
+                bed.cp(&[flags, &["--verify", "--retries", retries, "file", &url]].concat())?;
+            ensure!(relay.broke(), "nothing was changed");
+            if retries == "0" {
+                fails(&finished, 5, &["verify", "do not use"])?;
+                let size = std::fs::metadata(bed.there.path("file"))?.len();
+                ensure!(size == 5, "the old file is gone: {}", finished.report());
+            } else {
+                finished.ok()?;
+                bed.same("file", "file")?;
+            }
+            ensure!(
+                bed.there.names("")? == ["file"],
+                "{:?}",
+                bed.there.names("")?
+            );
+        }
+    }
+    Ok(())
+}
