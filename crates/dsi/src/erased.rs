@@ -42,11 +42,8 @@ pub trait DynDsi: Send + Sync + 'static {
         path: &'a DsiPath,
         how: Create,
     ) -> BoxFuture<'a, Result<BoxSink>>;
-    fn held_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<RangeSet>>;
+    fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
+    -> BoxFuture<'a, Result<RangeSet>>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>>;
     fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
     -> BoxFuture<'a, Result<()>>;
