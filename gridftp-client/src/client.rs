@@ -326,11 +326,10 @@ impl Client {
         let Err(error) = self.ask(Command::Mkd(self.path(path)?)).await else {
             return Ok(());
         };
-        let there = error.reply().is_some_and(crate::error::is_exists);
-        if there && self.stat(path).await?.0.kind != EntryKind::File {
-            return Ok(());
+        match error.reply().is_some_and(crate::error::is_exists) {
+            true if self.stat(path).await?.0.kind != EntryKind::File => Ok(()),
+            _ => Err(error),
         }
-        Err(error)
     }
 
     /// Removes a file.
@@ -371,8 +370,7 @@ impl Client {
         offset: u64,
         length: Option<u64>,
     ) -> Result<String, ControlError> {
-        let mut replies = self.send_checksum(path, algorithm, offset, length)?;
-        digest(&mut replies).await
+        digest(&mut self.send_checksum(path, algorithm, offset, length)?).await
     }
 
     pub(crate) fn send_checksum(

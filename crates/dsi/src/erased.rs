@@ -19,64 +19,53 @@ use crate::types::{
 /// A boxed future that borrows for `'a`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A future of what a backend's operation gives.
+pub type BoxResult<'a, T> = BoxFuture<'a, Result<T>>;
+
 /// Any [`Dsi`] behind a pointer; `Arc<dyn DynDsi>` is itself a [`Dsi`].
 ///
 /// Every method does what its namesake without `_dyn` does, at the cost of one allocation.
 #[expect(missing_docs, reason = "each method is its namesake in `Dsi`")]
 pub trait DynDsi: Send + Sync + 'static {
     fn capabilities_dyn(&self) -> Capabilities;
-    fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<Stat>>;
-    fn list_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<BoxListing>>;
-    fn read_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<BoxSource>>;
+    fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat>;
+    fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing>;
+    fn read_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxSource>;
     fn write_dyn<'a>(
         &'a self,
         user: &'a User,
         path: &'a DsiPath,
         how: Create,
-    ) -> BoxFuture<'a, Result<BoxSink>>;
-    fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
-    -> BoxFuture<'a, Result<RangeSet>>;
-    fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>>;
-    fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath)
-    -> BoxFuture<'a, Result<()>>;
-    fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>>;
-    fn remove_tree_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxResult<'a, BoxSink>;
+    fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
+    fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
+    fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
+    fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
+    fn remove_tree_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn rename_dyn<'a>(
         &'a self,
         user: &'a User,
         from: &'a DsiPath,
         to: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxResult<'a, ()>;
     fn symlink_dyn<'a>(
         &'a self,
         user: &'a User,
         target: &'a [u8],
         link: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxResult<'a, ()>;
     fn set_meta_dyn<'a>(
         &'a self,
         user: &'a User,
         path: &'a DsiPath,
         meta: Meta,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxResult<'a, ()>;
     fn truncate_dyn<'a>(
         &'a self,
         user: &'a User,
         path: &'a DsiPath,
         length: u64,
-    ) -> BoxFuture<'a, Result<()>>;
+    ) -> BoxResult<'a, ()>;
     fn checksum_dyn<'a>(
         &'a self,
         user: &'a User,
@@ -85,7 +74,7 @@ pub trait DynDsi: Send + Sync + 'static {
         offset: u64,
         length: Option<u64>,
         progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<String>>;
+    ) -> BoxResult<'a, String>;
 }
 
 impl<D: Dsi> DynDsi for D {
@@ -93,23 +82,15 @@ impl<D: Dsi> DynDsi for D {
         self.capabilities()
     }
 
-    fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<Stat>> {
+    fn stat_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, Stat> {
         Box::pin(self.stat(user, path))
     }
 
-    fn list_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<BoxListing>> {
+    fn list_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxListing> {
         Box::pin(async move { Ok(BoxListing(Box::new(self.list(user, path).await?))) })
     }
 
-    fn read_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<BoxSource>> {
+    fn read_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, BoxSource> {
         Box::pin(async move { Ok(BoxSource(Box::new(self.read(user, path).await?))) })
     }
 
@@ -118,39 +99,27 @@ impl<D: Dsi> DynDsi for D {
         user: &'a User,
         path: &'a DsiPath,
         how: Create,
-    ) -> BoxFuture<'a, Result<BoxSink>> {
+    ) -> BoxResult<'a, BoxSink> {
         Box::pin(async move { Ok(BoxSink(Box::new(self.write(user, path, how).await?))) })
     }
 
-    fn held_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<RangeSet>> {
+    fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
         Box::pin(self.held(user, path))
     }
 
-    fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>> {
+    fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
         Box::pin(self.make_dir(user, path))
     }
 
-    fn remove_dir_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>> {
+    fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
         Box::pin(self.remove_dir(user, path))
     }
 
-    fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxFuture<'a, Result<()>> {
+    fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
         Box::pin(self.remove(user, path))
     }
 
-    fn remove_tree_dyn<'a>(
-        &'a self,
-        user: &'a User,
-        path: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>> {
+    fn remove_tree_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
         Box::pin(self.remove_tree(user, path))
     }
 
@@ -159,7 +128,7 @@ impl<D: Dsi> DynDsi for D {
         user: &'a User,
         from: &'a DsiPath,
         to: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>> {
+    ) -> BoxResult<'a, ()> {
         Box::pin(self.rename(user, from, to))
     }
 
@@ -168,7 +137,7 @@ impl<D: Dsi> DynDsi for D {
         user: &'a User,
         target: &'a [u8],
         link: &'a DsiPath,
-    ) -> BoxFuture<'a, Result<()>> {
+    ) -> BoxResult<'a, ()> {
         Box::pin(self.symlink(user, target, link))
     }
 
@@ -177,7 +146,7 @@ impl<D: Dsi> DynDsi for D {
         user: &'a User,
         path: &'a DsiPath,
         meta: Meta,
-    ) -> BoxFuture<'a, Result<()>> {
+    ) -> BoxResult<'a, ()> {
         Box::pin(self.set_meta(user, path, meta))
     }
 
@@ -186,7 +155,7 @@ impl<D: Dsi> DynDsi for D {
         user: &'a User,
         path: &'a DsiPath,
         length: u64,
-    ) -> BoxFuture<'a, Result<()>> {
+    ) -> BoxResult<'a, ()> {
         Box::pin(self.truncate(user, path, length))
     }
 
@@ -198,7 +167,7 @@ impl<D: Dsi> DynDsi for D {
         offset: u64,
         length: Option<u64>,
         progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<String>> {
+    ) -> BoxResult<'a, String> {
         Box::pin(self.checksum(user, path, algorithm, offset, length, progress))
     }
 }
@@ -290,10 +259,10 @@ pub struct BoxListing(Box<dyn DynListing>);
 
 trait DynSource: Send + Sync {
     fn size_dyn(&self) -> u64;
-    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxFuture<'_, Result<BytesMut>>;
+    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut>;
     fn descriptor_dyn(&self) -> Option<BorrowedFd<'_>>;
-    fn data_dyn(&self) -> BoxFuture<'_, Result<Option<RangeSet>>>;
-    fn unchanged_dyn(&self) -> BoxFuture<'_, Result<()>>;
+    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>>;
+    fn unchanged_dyn(&self) -> BoxResult<'_, ()>;
 }
 
 impl<S: Source> DynSource for S {
@@ -301,7 +270,7 @@ impl<S: Source> DynSource for S {
         self.size()
     }
 
-    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxFuture<'_, Result<BytesMut>> {
+    fn read_at_dyn(&self, offset: u64, into: BytesMut) -> BoxResult<'_, BytesMut> {
         Box::pin(self.read_at(offset, into))
     }
 
@@ -309,11 +278,11 @@ impl<S: Source> DynSource for S {
         self.descriptor()
     }
 
-    fn data_dyn(&self) -> BoxFuture<'_, Result<Option<RangeSet>>> {
+    fn data_dyn(&self) -> BoxResult<'_, Option<RangeSet>> {
         Box::pin(self.data())
     }
 
-    fn unchanged_dyn(&self) -> BoxFuture<'_, Result<()>> {
+    fn unchanged_dyn(&self) -> BoxResult<'_, ()> {
         Box::pin(self.unchanged())
     }
 }
@@ -352,31 +321,21 @@ impl Source for BoxSource {
 }
 
 trait DynSink: Send + Sync {
-    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<()>>;
-    fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool)
-    -> BoxFuture<'a, Result<()>>;
+    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxResult<'_, ()>;
+    fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()>;
     fn held_dyn(&self) -> RangeSet;
     fn order_dyn(&self) -> WriteModel;
-    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>>;
+    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
     fn takes_pipes_dyn(&self) -> bool;
-    fn take_pipe_dyn(
-        &self,
-        pipe: Arc<OwnedFd>,
-        offset: u64,
-        len: usize,
-    ) -> BoxFuture<'_, Result<()>>;
+    fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()>;
 }
 
 impl<S: Sink> DynSink for S {
-    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<()>> {
+    fn write_at_dyn(&self, offset: u64, data: Bytes) -> BoxResult<'_, ()> {
         Box::pin(self.write_at(offset, data))
     }
 
-    fn checkpoint_dyn<'a>(
-        &'a self,
-        held: &'a RangeSet,
-        durable: bool,
-    ) -> BoxFuture<'a, Result<()>> {
+    fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()> {
         Box::pin(self.checkpoint(held, durable))
     }
 
@@ -388,7 +347,7 @@ impl<S: Sink> DynSink for S {
         self.order()
     }
 
-    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxFuture<'static, Result<Stat>> {
+    fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat> {
         Box::pin(async move { (*self).finish(done).await })
     }
 
@@ -396,12 +355,7 @@ impl<S: Sink> DynSink for S {
         self.takes_pipes()
     }
 
-    fn take_pipe_dyn(
-        &self,
-        pipe: Arc<OwnedFd>,
-        offset: u64,
-        len: usize,
-    ) -> BoxFuture<'_, Result<()>> {
+    fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()> {
         Box::pin(self.take_pipe(pipe, offset, len))
     }
 }
@@ -449,11 +403,11 @@ impl Sink for BoxSink {
 }
 
 trait DynListing: Send {
-    fn next_dyn(&mut self) -> BoxFuture<'_, Result<Vec<Stat>>>;
+    fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>>;
 }
 
 impl<L: Listing> DynListing for L {
-    fn next_dyn(&mut self) -> BoxFuture<'_, Result<Vec<Stat>>> {
+    fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>> {
         Box::pin(self.next())
     }
 }
