@@ -187,9 +187,8 @@ fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
     };
     let address: SocketAddr = server.local_addr();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = runtime.spawn(server.run(async {
-        drop(stopped.await);
-    }));
+    let stop_when = async { drop(stopped.await) };
+    let running = runtime.spawn(server.run(stop_when, std::future::pending()));
     let mut ftp = Ftp::connect(address);
     ftp.login("anonymous", "test@");
     ftp.ok("TYPE I", 200);
