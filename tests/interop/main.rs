@@ -13,3 +13,4 @@ mod matrix;
 mod restart;
 mod resume;
 mod rows;
+mod tls;

@@ -12,6 +12,7 @@
 mod daemon;
 mod digest;
 mod host;
+mod openssl;
 mod ours;
 mod peers;
 mod relay;
@@ -22,6 +23,7 @@ mod tree;
 pub use daemon::Daemon;
 pub use digest::{Digests, sha256, sha256_range, tree_digests};
 pub use host::{Host, file_url};
+pub use openssl::Openssl;
 pub use ours::{Profile, binaries, binary, programs_folder};
 pub use peers::{Peer, is_root};
 pub use relay::{Break, Relay};

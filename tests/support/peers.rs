@@ -18,17 +18,20 @@ pub enum Peer {
     Curl,
     /// The `lftp` program.
     Lftp,
+    /// The `openssl` program.
+    Openssl,
     /// The `ip` program, for network namespaces.
     Ip,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
         Self::Lftp,
+        Self::Openssl,
         Self::Ip,
     ];
 
@@ -39,6 +42,7 @@ impl Peer {
             Self::GlobusUrlCopy => "globus-url-copy",
             Self::Curl => "curl",
             Self::Lftp => "lftp",
+            Self::Openssl => "openssl",
             Self::Ip => "ip",
         }
     }
@@ -50,6 +54,7 @@ impl Peer {
             Self::GlobusUrlCopy => "globus-gass-copy-progs",
             Self::Curl => "curl",
             Self::Lftp => "lftp",
+            Self::Openssl => "openssl",
             Self::Ip => "iproute2",
         }
     }
@@ -63,6 +68,7 @@ impl Peer {
             Self::GlobusUrlCopy => "interop: globus-url-copy against gridftp-server; bench",
             Self::Curl => "interop: curl against gridftp-server",
             Self::Lftp => "interop: lftp against gridftp-server",
+            Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
             Self::Ip => "bench: small files over the emulated link",
         }
     }
