@@ -64,6 +64,17 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         Bottom::Tcp,
     ),
     ("tcp,tls:OWN", &["tcp", "tls"], Bottom::Mem),
+    ("tcp,http:method=POST", &["tcp", "http"], Bottom::Mem),
+    (
+        "tcp,tls:OWN,http:method=PUT;header=#X: y",
+        &["tcp", "tls", "http"],
+        Bottom::Mem,
+    ),
+    (
+        "mem:chunk=40;seed=7,fault:short=1;pending=30;seed=8,http:method=PUT",
+        &["mem", "fault", "http"],
+        Bottom::Mem,
+    ),
     (
         "tcp:nodelay=0;sndbuf=16K;rcvbuf=16K,count,tls:OWN;client_cert=required;resume=no,count",
         &["tcp", "count", "tls", "count"],

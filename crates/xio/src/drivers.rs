@@ -15,6 +15,8 @@ pub fn registry() -> Registry {
     registry.register(xio_count::driver());
     #[cfg(feature = "file")]
     registry.register(xio_file::driver());
+    #[cfg(feature = "http")]
+    registry.register(xio_http::driver());
     #[cfg(feature = "log")]
     registry.register(xio_log::driver());
     #[cfg(feature = "pipe")]

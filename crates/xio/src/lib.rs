@@ -90,6 +90,8 @@ pub use xio_core::*;
 pub use xio_count as count;
 #[cfg(feature = "file")]
 pub use xio_file as file;
+#[cfg(feature = "http")]
+pub use xio_http as http;
 #[cfg(feature = "log")]
 pub use xio_log as log;
 #[cfg(feature = "pipe")]

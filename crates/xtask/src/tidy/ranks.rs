@@ -33,6 +33,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/compress", 2, Plugin),
     ("drivers/count", 2, Plugin),
     ("drivers/file", 2, Plugin),
+    ("drivers/http", 2, Plugin),
     ("drivers/log", 2, Plugin),
     ("drivers/pipe", 2, Plugin),
     ("drivers/popen", 2, Plugin),

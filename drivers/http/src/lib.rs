@@ -1,0 +1,261 @@
+//! HTTP/1.0 and 1.1: one exchange as a stream.
+//!
+//! # What it does
+//!
+//! The end that connects asks: GET reads what the target's path names, PUT writes it, any other
+//! method works as well. The end that is connected to reads the request and answers. What is
+//! written and read are the entities of the two messages; heads, lengths and chunks are the layer's.
+//! It runs over every byte stream: `tcp`, `tls`, `udt`.
+//!
+//! | Operation | The end that asks | The end that answers |
+//! | --- | --- | --- |
+//! | opening | sends the head of the request | waits for it and checks it |
+//! | writing | the request's entity (PUT, POST) | the response's entity |
+//! | `shutdown` | ends the request's entity | ends the response, then the stream below |
+//! | reading | the response's entity; an error if it is no success | the request's entity |
+//!
+//! [`Exchange`] holds both heads, and lets the end that answers say what. It is in
+//! [`Info`](xio_core::Info), so that it can be had from a stack made of a string. With
+//! `persistent`, [`HttpHandle::ask`] and [`HttpHandle::accept`] go on with another exchange.
+//!
+//! A PUT is known to be taken when it was read to the end after `shutdown`, without an error: the
+//! status comes there.
+//!
+//! # What it is strict about
+//!
+//! A message that two peers could understand in two ways is refused: length and chunks together,
+//! lengths that differ or are no plain number, other transfer codings, folded fields, blanks before
+//! a colon, half a line end, no Host or two. Heads, chunk lines and trailers are bounded, and chunks
+//! must carry payload. A body that ends early is [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof);
+//! one that has neither length nor chunks ends with the stream below, which must then be one that
+//! can tell an end from a break.
+//!
+//! # When not to use it
+//!
+//! For what a client of the web does: it follows no redirects, keeps no cookies, asks for no
+//! passwords and decodes no content codings.
+//!
+//! # String form
+//!
+//! `http` or `http:key=value;key=value`. Globus XIO has the same as attributes of its driver.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `any_status` | whether the entity of a response that is no success is read like any other | no |
+//! | `delay_write_header` | whether the request waits for the first write or read | no |
+//! | `head_timeout` | seconds that a peer may take for its request | 30 |
+//! | `header` | fields to add to the message of this end, as `#Accept: */*#Range: bytes=5-` | none |
+//! | `host` | what the field Host says | the target's |
+//! | `length` | how long this end's entity will be, in place of chunks | unknown |
+//! | `method` | what to ask for | `GET` |
+//! | `persistent` | whether the connection is kept for further exchanges | no |
+//! | `status` | what to answer | 200 |
+//! | `version` | version to write, `1.0` or `1.1` | `1.1` |
+//!
+//! # Cost
+//!
+//! A body is read straight into the reader's buffer but for the first 16 KiB; a write goes below
+//! together with the line of its chunk, and is copied only as far as the layer below left it over.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_http::{Http, HttpOptions};
+//! use xio_testkit::Mem;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stack = Mem::new().push(Http::new(HttpOptions::default()));
+//! let to = "http://server:80/data/file".parse()?;
+//! let mut listener = stack.listen(&to).await?;
+//! let (near, far) = tokio::join!(stack.connect(&to), async {
+//!     listener.accept().await?.open().await
+//! });
+//! let (mut near, mut far) = (near?, far?);
+//!
+//! let asked = far.exchange().request().expect("a head was read");
+//! assert_eq!((asked.method.as_str(), asked.target.as_str()), ("GET", "/data/file"));
+//! far.write_all(b"hello").await?;
+//! far.shutdown().await?;
+//!
+//! let mut text = String::new();
+//! near.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bad;
+pub mod body;
+mod error;
+mod exchange;
+mod handle;
+mod head;
+mod options;
+pub mod parse;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use xio_core::{
+    Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transform,
+};
+
+use crate::error::{LAYER, broken, error, truncated};
+use crate::handle::Role;
+
+pub use bad::{BadBody, BadHead};
+pub use exchange::Exchange;
+pub use handle::HttpHandle;
+pub use head::{Headers, Request, Response, Version};
+pub use options::HttpOptions;
+
+/// What a path and a query do not hold as it is (RFC 3986 §3.3, §3.4).
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The layer.
+#[derive(Clone, Default)]
+pub struct Http {
+    options: Arc<HttpOptions>,
+}
+
+impl Http {
+    /// A layer whose messages are as the options say.
+    #[must_use]
+    pub fn new(options: HttpOptions) -> Self {
+        Self {
+            options: Arc::new(options),
+        }
+    }
+
+    /// The request for a target.
+    fn request(&self, to: &Target) -> Result<Request> {
+        let op = Operation::Connect;
+        if to.user.is_some() || to.password.is_some() {
+            let fact = "user and password of a target are not sent; \
+                        give them in the option header, as Authorization";
+            return Err(error(ErrorKind::BadTarget, op, fact));
+        }
+        let host = match (&self.options.host, &to.host) {
+            (Some(host), _) => host.clone(),
+            (None, Some(host)) => authority(host, to.port),
+            (None, None) => {
+                let fact = "the target has no host; name one in the option host";
+                return Err(error(ErrorKind::BadTarget, op, fact));
+            }
+        };
+        let path = to.path.as_deref().unwrap_or_default();
+        let target = format!("/{}", utf8_percent_encode(path, ENCODED));
+        let mut request =
+            Request::new(&self.options.method, &target).map_err(|bad| broken(op, bad))?;
+        request
+            .headers
+            .push("Host", host)
+            .and_then(|()| self.options.add_to(&mut request.headers))
+            .map_err(|bad| error(ErrorKind::BadTarget, op, bad.to_string()))?;
+        Ok(request)
+    }
+
+    /// Runs the part of opening that waits for the peer in the time it is given.
+    async fn within<T>(&self, op: Operation, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match tokio::time::timeout(self.options.head_timeout, work).await {
+            Ok(done) => done,
+            Err(_) => Err(error(
+                ErrorKind::TimedOut,
+                op,
+                format!(
+                    "the head of the request was not through in {} s",
+                    self.options.head_timeout.as_secs_f64()
+                ),
+            )),
+        }
+    }
+}
+
+/// A host and its port as the field Host has them.
+fn authority(host: &str, port: Option<u16>) -> String {
+    let host = match host.contains(':') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    };
+    match port {
+        None | Some(80) => host,
+        Some(port) => format!("{host}:{port}"),
+    }
+}
+
+impl<S: Stream> Transform<S> for Http {
+    type Handle = HttpHandle<S>;
+
+    async fn initiate(&self, inner: S, to: &Target) -> Result<HttpHandle<S>> {
+        let op = Operation::Connect;
+        let request = self.request(to)?;
+        let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Asks);
+        handle.begin_request(request)?;
+        if !self.options.delay_write_header {
+            let sent = std::future::poll_fn(|cx| handle.poll_send(cx));
+            self.within(op, async {
+                sent.await.map_err(|e| Error::from_io(e, LAYER, op))
+            })
+            .await?;
+        }
+        Ok(handle)
+    }
+
+    async fn respond(&self, inner: S) -> Result<HttpHandle<S>> {
+        let op = Operation::Open;
+        let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Answers);
+        match self.within(op, handle.receive_request()).await? {
+            true => Ok(handle),
+            false => Err(truncated(op, "the peer ended before it asked for anything")),
+        }
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        LAYER,
+        "HTTP/1.0 and 1.1, one exchange as a stream",
+        options::OPTIONS,
+        |entry| Ok(DynLayer::new(Http::new(HttpOptions::from_entry(entry)?))),
+    )
+}

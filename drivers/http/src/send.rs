@@ -1,0 +1,282 @@
+//! Writing: heads, and the entity in its framing.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use xio_core::{ErrorKind, Operation, Result, Stream, at_layer};
+
+use crate::body::{LAST_CHUNK, chunk_line};
+use crate::error::{LAYER, broken, error};
+use crate::handle::{HttpHandle, Role};
+use crate::head::{Request, Response, Version};
+
+/// Longest chunk, in bytes: what a write of the layer below may leave over is kept here.
+const MAX_CHUNK: usize = 256 * 1024;
+/// Slices that go below in one call, beside the framing.
+const MAX_SLICES: usize = 64;
+
+/// How far this end's message is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// The peer waits to be asked for its entity; the response is not begun.
+    Expected,
+    /// The response is not begun.
+    Undecided,
+    /// The entity goes in chunks.
+    Chunked,
+    /// The entity has so many bytes to go.
+    Length(u64),
+    /// The entity ends with the stream.
+    UntilClose,
+    /// The entity is only asked about, not for (HEAD).
+    Dropped,
+    /// There is no entity, and the message is complete.
+    Nothing,
+    /// The entity is complete.
+    Ended,
+}
+
+impl<S: Stream> HttpHandle<S> {
+    /// Puts the head of a request in front of what is written.
+    pub(crate) fn begin_request(&mut self, mut request: Request) -> Result<()> {
+        let op = Operation::Connect;
+        let (version, length) = (self.options.version, self.options.length);
+        request.version = version;
+        self.sending = match (request.has_entity(), length, version) {
+            (false, ..) => Sending::Nothing,
+            (true, Some(length), _) => Sending::Length(length),
+            (true, None, Version::Http11) => Sending::Chunked,
+            (true, None, Version::Http10) => {
+                let fact =
+                    "HTTP/1.0 has no chunks; say in the option length how long the entity is";
+                return Err(error(ErrorKind::BadOption, op, fact));
+            }
+        };
+        let headers = &mut request.headers;
+        let framed = match self.sending {
+            Sending::Chunked => headers.push("Transfer-Encoding", "chunked"),
+            Sending::Length(length) => headers.push("Content-Length", length.to_string()),
+            _ => Ok(()),
+        };
+        framed
+            .and_then(|()| match (self.persistent, version) {
+                (false, Version::Http11) => headers.push("Connection", "close"),
+                (true, Version::Http10) => headers.push("Connection", "keep-alive"),
+                _ => Ok(()),
+            })
+            .map_err(|bad| broken(op, bad))?;
+        let mut head = Vec::new();
+        request.write(&mut head);
+        self.outgoing.extend_from_slice(&head);
+        self.method.clone_from(&request.method);
+        self.exchange.begin(request, false);
+        Ok(())
+    }
+
+    /// Puts the head of the response in front of what is written, where it is not begun.
+    fn begin_response(&mut self, empty: bool) -> io::Result<()> {
+        if !matches!(self.sending, Sending::Undecided | Sending::Expected) {
+            return Ok(());
+        }
+        if self.sending == Sending::Expected {
+            // The peer may or may not send what it announced, so this is the last exchange.
+            self.persistent = false;
+        }
+        let response = match self.exchange.take_reply() {
+            Some(response) => response,
+            None => {
+                let mut response = Response::new(self.options.status)
+                    .map_err(|bad| broken(Operation::Write, bad))?;
+                self.options
+                    .add_to(&mut response.headers)
+                    .map_err(|bad| broken(Operation::Write, bad))?;
+                response
+            }
+        };
+        let told = response.headers.get("content-length");
+        let length = match told.map(str::parse).transpose() {
+            Ok(told) => told.or(self.options.length),
+            Err(_) => return Err(broken(Operation::Write, crate::BadHead::Length).into()),
+        };
+        let length = length.or_else(|| empty.then_some(0));
+        self.write_response(response, length);
+        Ok(())
+    }
+
+    /// Writes the head of a response whose entity has this length, where that is known.
+    pub(crate) fn write_response(&mut self, mut response: Response, length: Option<u64>) {
+        response.version = self.options.version;
+        let chunks = self.peer_version == Version::Http11 && response.version == Version::Http11;
+        let bare = matches!(response.status, 204 | 304);
+        self.sending = match (self.method.as_str(), length) {
+            _ if bare => Sending::Nothing,
+            ("HEAD", _) => Sending::Dropped,
+            (_, Some(length)) => Sending::Length(length),
+            (_, None) if chunks => Sending::Chunked,
+            (_, None) => Sending::UntilClose,
+        };
+        self.persistent &= self.sending != Sending::UntilClose;
+        let headers = &mut response.headers;
+        let told = headers.get("content-length").is_some();
+        // None of these can be refused: they are words of ours and a number.
+        let _ = match (self.sending, length) {
+            (Sending::Chunked, _) => headers.push("Transfer-Encoding", "chunked"),
+            (Sending::Length(_) | Sending::Dropped, Some(length)) if !told => {
+                headers.push("Content-Length", length.to_string())
+            }
+            _ => Ok(()),
+        };
+        let _ = match (self.persistent, self.peer_version) {
+            (false, _) => headers.push("Connection", "close"),
+            (true, Version::Http10) => headers.push("Connection", "keep-alive"),
+            (true, Version::Http11) => Ok(()),
+        };
+        let mut head = Vec::new();
+        response.write(&mut head);
+        self.outgoing.extend_from_slice(&head);
+        self.exchange.answered(response);
+    }
+
+    /// Hands what is made to the layer below, until nothing is left.
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outgoing.is_empty() {
+            let n = ready!(Pin::new(&mut self.below).poll_write(cx, &self.outgoing))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing.advance(n);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// As [`poll_send`](Self::poll_send), for someone who waits until it is done.
+    pub(crate) fn poll_drain(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+    ) -> Poll<io::Result<()>> {
+        let sent = self.poll_send(cx);
+        self.writer = sent.is_pending().then(|| cx.waker().clone());
+        sent.map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
+    }
+
+    /// Takes bytes of the entity.
+    pub(crate) fn poll_put(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if total == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        if self.role == Role::Answers {
+            self.begin_response(false)?;
+        }
+        let op = Operation::Write;
+        match self.sending {
+            Sending::Dropped => return Poll::Ready(Ok(total)),
+            Sending::Chunked | Sending::UntilClose => {}
+            Sending::Length(left) if total as u64 <= left => {}
+            Sending::Length(left) => {
+                let fact = format!("{total} bytes are more than the {left} that the head leaves");
+                return Poll::Ready(Err(error(ErrorKind::BadOption, op, fact).into()));
+            }
+            Sending::Nothing => {
+                let fact = match self.role {
+                    Role::Asks => format!("a {} has no entity; see the option method", self.method),
+                    Role::Answers => "a response of this status has no entity".to_owned(),
+                };
+                return Poll::Ready(Err(error(ErrorKind::Unsupported, op, fact).into()));
+            }
+            Sending::Ended | Sending::Undecided | Sending::Expected => {
+                let fact = "this end was shut down before";
+                return Poll::Ready(Err(error(ErrorKind::Reset, op, fact).into()));
+            }
+        }
+        let put = self.poll_framed(cx, bufs);
+        self.writer = put.is_pending().then(|| cx.waker().clone());
+        put.map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
+    }
+
+    /// Sends what waits, and bytes of the entity behind it with their framing around them.
+    ///
+    /// The bytes are taken as soon as a part of their frame is: a chunk whose size was said must be
+    /// made whole, so what is left of it is kept here.
+    fn poll_framed(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(bufs.len().min(MAX_SLICES) + 2);
+        let mut taken = 0;
+        parts.push(&[]);
+        for buf in bufs.iter().take(MAX_SLICES) {
+            let part = buf.get(..MAX_CHUNK - taken).unwrap_or(buf);
+            taken += part.len();
+            parts.push(part);
+        }
+        let line;
+        let chunked = self.sending == Sending::Chunked;
+        if chunked {
+            line = chunk_line(taken);
+            if let Some(first) = parts.first_mut() {
+                *first = &line;
+            }
+            parts.push(b"\r\n");
+        }
+        if taken == 0 {
+            // Only empty slices among the first; the others come with the next call.
+            return Poll::Ready(Ok(0));
+        }
+        let gone = loop {
+            let mut slices = Vec::with_capacity(parts.len() + 1);
+            slices.push(IoSlice::new(&self.outgoing));
+            slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+            let n = ready!(Pin::new(&mut self.below).poll_write_vectored(cx, &slices))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let before = self.outgoing.len();
+            self.outgoing.advance(n.min(before));
+            if n > before {
+                break n - before;
+            }
+        };
+        if !chunked {
+            if let Sending::Length(left) = &mut self.sending {
+                *left -= gone as u64;
+            }
+            return Poll::Ready(Ok(gone));
+        }
+        let mut skip = gone;
+        for part in parts {
+            let (_, rest) = part.split_at(skip.min(part.len()));
+            skip -= part.len() - rest.len();
+            self.outgoing.extend_from_slice(rest);
+        }
+        // What does not go now goes with the next write, with flushing or with shutdown.
+        let _ = self.poll_send(cx)?;
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Ends this end's entity.
+    pub(crate) fn end_entity(&mut self) -> io::Result<()> {
+        if self.role == Role::Answers {
+            self.begin_response(true)?;
+        }
+        match self.sending {
+            Sending::Chunked => self.outgoing.extend_from_slice(LAST_CHUNK),
+            Sending::Length(left) if left > 0 => {
+                let fact = format!("the entity ends {left} bytes before the length in its head");
+                return Err(error(ErrorKind::BadOption, Operation::Shutdown, fact).into());
+            }
+            Sending::Nothing if self.role == Role::Asks => return Ok(()),
+            _ => {}
+        }
+        self.sending = Sending::Ended;
+        Ok(())
+    }
+}

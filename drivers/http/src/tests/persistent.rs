@@ -1,0 +1,112 @@
+//! One exchange after the other on one connection.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{answers, asks, drain, head_of, open};
+use crate::{Request, Response};
+
+#[tokio::test]
+async fn exchanges_follow_each_other() {
+    let (mut near, mut far) = open("persistent=1", "persistent=1").await;
+    for round in 0..5 {
+        if round > 0 {
+            let method = if round % 2 == 0 { "GET" } else { "PUT" };
+            let mut next = Request::new(method, &format!("/{round}")).unwrap();
+            next.headers.push("Host", "h").unwrap();
+            let (asked, accepted) = tokio::join!(near.ask(next), far.accept());
+            asked.unwrap();
+            assert!(accepted.unwrap());
+            assert_eq!(
+                far.exchange().request().unwrap().target,
+                format!("/{round}")
+            );
+        }
+        if round % 2 == 1 {
+            near.write_all(b"question").await.unwrap();
+        }
+        near.shutdown().await.unwrap();
+        let (got, ended) = drain(&mut far).await;
+        ended.unwrap();
+        assert_eq!(got.is_empty(), round % 2 == 0);
+        far.write_all(b"answer").await.unwrap();
+        far.shutdown().await.unwrap();
+        assert_eq!(drain(&mut near).await.0, b"answer");
+        assert!(near.can_go_on() && far.can_go_on());
+    }
+    drop(near);
+    assert!(!far.accept().await.unwrap(), "the peer has ended it");
+}
+
+#[tokio::test]
+async fn a_status_without_entity_lets_the_connection_go_on() {
+    let (mut near, mut far) = open("method=PUT;persistent=1", "persistent=1").await;
+    near.shutdown().await.unwrap();
+    drain(&mut far).await.1.unwrap();
+    far.exchange().reply(Response::new(204).unwrap()).unwrap();
+    far.shutdown().await.unwrap();
+    drain(&mut near).await.1.unwrap();
+    assert!(near.can_go_on() && far.can_go_on());
+}
+
+#[tokio::test]
+async fn it_ends_when_one_of_the_two_says_so() {
+    let (mut near, mut far) = open("persistent=1", "").await;
+    far.shutdown().await.unwrap();
+    drain(&mut near).await.1.unwrap();
+    assert!(!near.can_go_on() && !far.can_go_on());
+    let error = far.accept().await.unwrap_err().to_string();
+    assert!(error.contains("see the option persistent"), "{error}");
+    let next = Request::new("GET", "/").unwrap();
+    assert!(near.ask(next).await.is_err());
+
+    // A client of 1.0 that does not ask for it, and one that does.
+    let (_near, far) = answers("persistent=1;length=0", "GET / HTTP/1.0\r\n\r\n").await;
+    let mut far = far.unwrap();
+    far.shutdown().await.unwrap();
+    assert!(!far.can_go_on());
+    let old = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let (mut near, far) = answers("persistent=1", old).await;
+    let mut far = far.unwrap();
+    far.shutdown().await.unwrap();
+    assert!(far.can_go_on());
+    assert!(
+        head_of(&mut near)
+            .await
+            .contains("Connection: keep-alive\r\n")
+    );
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_turn() {
+    let sent = "PUT /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (mut near, far) = answers("persistent=1", sent).await;
+    let mut far = far.unwrap();
+    let mut body = Vec::new();
+    far.read_to_end(&mut body).await.unwrap();
+    assert_eq!(body, b"abc");
+    far.shutdown().await.unwrap();
+    assert!(far.accept().await.unwrap());
+    assert_eq!(far.exchange().request().unwrap().target, "/2");
+    far.write_all(b"x").await.unwrap();
+    far.shutdown().await.unwrap();
+    assert!(head_of(&mut near).await.contains("Content-Length: 0"));
+    assert!(
+        head_of(&mut near)
+            .await
+            .contains("Transfer-Encoding: chunked")
+    );
+}
+
+#[tokio::test]
+async fn nothing_follows_while_something_is_under_way() {
+    let (mut near, mut far) = asks("persistent=1;method=PUT").await;
+    let next = Request::new("GET", "/").unwrap();
+    let error = near.ask(next.clone()).await.unwrap_err().to_string();
+    assert!(error.contains("not at its end"), "{error}");
+    near.shutdown().await.unwrap();
+    far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+        .await
+        .unwrap();
+    near.read_u8().await.unwrap();
+    assert!(near.ask(next).await.is_err());
+}
