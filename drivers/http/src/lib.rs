@@ -15,7 +15,7 @@
 //! | reading | the response's entity; an error if it is no success | the request's entity |
 //!
 //! [`Exchange`] holds both heads, and lets the end that answers say what. It is in
-//! [`Info`](xio_core::Info), so that it can be had from a stack made of a string. With
+//! [`Info`], so that it can be had from a stack made of a string. With
 //! `persistent`, [`HttpHandle::ask`] and [`HttpHandle::accept`] go on with another exchange.
 //!
 //! A PUT is known to be taken when it was read to the end after `shutdown`, without an error: the
