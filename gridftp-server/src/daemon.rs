@@ -136,8 +136,8 @@ fn within_descriptors(mut policy: Policy) -> Policy {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// For the listener, the log, the runtime and the tree.
     const OURS: u64 = 32;
-    /// Control connection, data port or connections, file.
-    const PER_SESSION: u64 = 4;
+    /// Control connection, data port, data connection, file, and both ends of a pipe.
+    const PER_SESSION: u64 = 6;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

@@ -45,6 +45,8 @@ pub(crate) struct Part {
     file: OwnedFd,
     /// What the file was when it was opened: its inode and owner stay.
     stat: rustix::fs::Stat,
+    /// Size of the file that had the target's name at the beginning; its end comes with the publishing.
+    replaces: u64,
     /// Whether `temp` is a name of its own, which nobody will look for again.
     once: bool,
     /// Whether a record on disk makes the partial worth keeping.
@@ -68,6 +70,7 @@ impl Part {
         }
         let names = Names::of(&name);
         enough_space(dir.as_fd(), &names.part, size)?;
+        let replaces = old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0));
         // What replaces a private file is no more public while it arrives; the owner can go on.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
         let mut once = false;
@@ -109,6 +112,7 @@ impl Part {
                 temp,
                 file,
                 stat,
+                replaces,
                 once,
                 recorded,
                 gone,
@@ -162,6 +166,11 @@ impl Part {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         copy::copy(old.as_fd(), self.file.as_fd(), size)?;
         Ok(RangeSet::up_to(size))
+    }
+
+    /// Size of the file that had the target's name at the beginning.
+    pub(crate) fn replaces(&self) -> u64 {
+        self.replaces
     }
 
     /// The file that takes the bytes.

@@ -24,6 +24,9 @@ use crate::stat::stat_of;
 /// is written and published in one hop.
 const SMALL: usize = 64 * 1024;
 
+/// To free a file of more than so many bytes may take the file system a while.
+const LARGE: u64 = 64 << 20;
+
 /// A file open for writing.
 #[derive(Debug)]
 pub struct FileSink {
@@ -222,7 +225,11 @@ impl Inner {
             .first
             .try_lock()
             .is_ok_and(|first| matches!(*first, First::Waits(..)));
-        if waits && !self.sync && done.checksum.is_none() {
+        let frees = match &self.way {
+            Way::Part(part) => part.replaces(),
+            Way::InPlace(_) | Way::InOrder(..) => 0,
+        };
+        if waits && !self.sync && done.checksum.is_none() && frees <= LARGE {
             Pace::Brief
         } else {
             Pace::Long
@@ -440,5 +447,26 @@ impl Sink for FileSink {
                 .map_err(|fault| fault.of("write", &inner.path))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("file");
+        for (size, pace) in [(0, Pace::Brief), (1 << 30, Pace::Long)] {
+            File::create(&name).unwrap().set_len(size).unwrap();
+            let how = Create::Whole { size: None };
+            let sink = FileSink::create(&name, how, false).await.unwrap();
+            sink.write_at(0, Bytes::from_static(b"new")).await.unwrap();
+            let done = Finish::whole(3);
+            assert_eq!(sink.inner.pace_of_finish(&done), pace, "{size} bytes");
+            sink.finish(done).await.unwrap();
+            assert_eq!(std::fs::read(&name).unwrap(), b"new");
+        }
     }
 }
