@@ -8,6 +8,7 @@
 mod bed;
 mod captured;
 mod curl;
+mod http;
 mod lftp;
 mod matrix;
 mod restart;

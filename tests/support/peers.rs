@@ -20,18 +20,21 @@ pub enum Peer {
     Lftp,
     /// The `openssl` program.
     Openssl,
+    /// The `python3` program.
+    Python,
     /// The `ip` program, for network namespaces.
     Ip,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
         Self::Lftp,
         Self::Openssl,
+        Self::Python,
         Self::Ip,
     ];
 
@@ -43,6 +46,7 @@ impl Peer {
             Self::Curl => "curl",
             Self::Lftp => "lftp",
             Self::Openssl => "openssl",
+            Self::Python => "python3",
             Self::Ip => "ip",
         }
     }
@@ -55,6 +59,7 @@ impl Peer {
             Self::Curl => "curl",
             Self::Lftp => "lftp",
             Self::Openssl => "openssl",
+            Self::Python => "python3",
             Self::Ip => "iproute2",
         }
     }
@@ -69,6 +74,7 @@ impl Peer {
             Self::Curl => "interop: curl against gridftp-server",
             Self::Lftp => "interop: lftp against gridftp-server",
             Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
+            Self::Python => "interop: HTTP against the server of its library",
             Self::Ip => "bench: small files over the emulated link",
         }
     }
