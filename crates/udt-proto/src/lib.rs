@@ -80,6 +80,7 @@ mod delivery;
 mod endpoint;
 mod error;
 mod estimate;
+mod expiry;
 mod greeting;
 mod handshake;
 mod loss;

@@ -1,6 +1,5 @@
 //! `Sender`: what goes out next and when, what is on the way, and what the peer says has come.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use byte_ranges::{Range64, RangeSet};
@@ -8,6 +7,7 @@ use byte_ranges::{Range64, RangeSet};
 use crate::control::{Controller, Progress, real, whole};
 use crate::delivery::Delivery;
 use crate::error::PeerMisbehaved;
+use crate::expiry::Expiry;
 use crate::packet::{Ack, Control, LossReport};
 use crate::rtt::{RoundTrip, micros};
 use crate::send_buffer::SendBuffer;
@@ -19,15 +19,6 @@ const SLACK: Duration = Duration::from_millis(4);
 const TRAIN_TIME: Duration = Duration::from_millis(1);
 /// Packets that are sent again into silence, each time that it has lasted for too long.
 const BLIND: u64 = 64;
-
-/// A message that is not worth sending again for ever.
-#[derive(Debug, Clone, Copy)]
-struct Expiring {
-    first: u64,
-    end: u64,
-    number: u32,
-    deadline: Instant,
-}
 
 /// Packets that go out as one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +38,9 @@ pub(crate) struct Sender {
     controller: Box<dyn Controller>,
     /// Packets reported as lost and not sent again yet.
     loss: RangeSet,
+    /// One past the last packet that a full acknowledgement covers. The reference hands nothing else
+    /// over to who reads there, so that only this is safe from a shutdown.
+    secured: u64,
     /// One past the last packet that the peer has room for.
     limit: u64,
     delivery: Delivery,
@@ -62,9 +56,7 @@ pub(crate) struct Sender {
     silences: u32,
     /// Packets that may still be sent again in a silence.
     blind: Option<u64>,
-    expiring: VecDeque<Expiring>,
-    /// Messages that the peer must be told not to wait for.
-    dropped: VecDeque<Expiring>,
+    expiry: Expiry,
     receive_rate: f64,
     capacity: f64,
     opened: Instant,
@@ -88,6 +80,7 @@ impl Sender {
             numbers,
             controller,
             loss: RangeSet::new(),
+            secured: 0,
             limit: u64::from(peer_window),
             delivery: Delivery::new(now),
             longest_stall: Duration::ZERO,
@@ -96,8 +89,7 @@ impl Sender {
             progress_at: now,
             silences: 0,
             blind: None,
-            expiring: VecDeque::new(),
-            dropped: VecDeque::new(),
+            expiry: Expiry::default(),
             receive_rate: 0.0,
             capacity: 0.0,
             opened,
@@ -111,6 +103,11 @@ impl Sender {
     pub(crate) fn in_flight(&self) -> u64 {
         let arrived = self.delivery.arrived();
         self.buffer.next().saturating_sub(arrived)
+    }
+
+    /// Whether all that was written is acknowledged for good.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.secured == self.buffer.end()
     }
 
     /// Whether anything sent is not acknowledged.
@@ -136,15 +133,10 @@ impl Sender {
     /// Gives a message that was just written a time after which it is not sent again.
     pub(crate) fn expire(&mut self, first: u64, end: u64, deadline: Instant) {
         let number = self.buffer.message();
-        self.expiring.push_back(Expiring {
-            first,
-            end,
-            number,
-            deadline,
-        });
+        self.expiry.push(first, end, number, deadline);
     }
 
-    /// Takes in an acknowledgement, and says whether it acknowledges more than was.
+    /// Takes in an acknowledgement, and says whether it makes room.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -162,6 +154,7 @@ impl Sender {
             return Ok(false);
         }
         if let Some(full) = ack.full {
+            self.secured = next;
             self.limit = next + u64::from(full.room.min(1 << 24));
             if let Some(rates) = full.rates {
                 average(&mut self.receive_rate, rates.received);
@@ -176,9 +169,7 @@ impl Sender {
             if let Some(done) = Range64::new(before, next) {
                 self.loss.remove(done);
             }
-            while self.expiring.front().is_some_and(|m| m.end <= next) {
-                self.expiring.pop_front();
-            }
+            self.expiry.on_ack(next);
             self.on_news(now);
         }
         self.delivery.reach(now, next);
@@ -317,42 +308,27 @@ impl Sender {
         })
     }
 
-    /// The message that the peer must be told next not to wait for.
-    pub(crate) fn next_drop(&self) -> Option<Control<'static>> {
-        self.dropped.front().map(|message| Control::Drop {
-            message: message.number,
-            first: self.numbers.sequence(message.first),
-            last: self.numbers.sequence(message.end - 1),
-        })
-    }
-
-    /// Says that the peer was told.
-    pub(crate) fn on_drop_sent(&mut self) {
-        self.dropped.pop_front();
+    /// What the peer must be told next not to wait for.
+    pub(crate) fn next_drop(&mut self) -> Option<Control<'static>> {
+        self.expiry.next(self.numbers)
     }
 
     /// Leaves out what is not worth sending again.
     fn drop_expired(&mut self, now: Instant) {
-        while let Some(first) = self.loss.first() {
-            let holds = |m: &&Expiring| m.first <= first.start() && first.start() < m.end;
-            let Some(message) = self.expiring.iter().find(holds).copied() else {
-                return;
-            };
-            if message.deadline > now {
-                return;
-            }
-            if let Some(range) = Range64::new(message.first, message.end) {
+        while let Some(lost) = self.loss.first()
+            && let Some((first, end)) = self.expiry.drop(now, lost.start())
+        {
+            if let Some(range) = Range64::new(first, end) {
                 self.loss.remove(range);
             }
             // What was never sent of it is not sent at all.
-            self.buffer.sent(message.end);
-            self.dropped.push_back(message);
+            self.buffer.sent(end);
         }
     }
 
     /// What may be sent now, if anything; `segments` packets at most.
     pub(crate) fn plan(&mut self, now: Instant, segments: usize) -> Option<Train> {
-        if !self.expiring.is_empty() {
+        if !self.expiry.is_empty() {
             self.drop_expired(now);
         }
         if self.due > now {

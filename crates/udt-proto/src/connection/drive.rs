@@ -211,7 +211,6 @@ impl Connection {
             return true;
         }
         if let Some(drop) = sender.next_drop() {
-            sender.on_drop_sent();
             write_control(&mut self.out, &drop, *to);
             return true;
         }

@@ -293,7 +293,7 @@ impl Connection {
     pub fn is_drained(&self) -> bool {
         self.halves
             .as_ref()
-            .is_none_or(|halves| halves.sender.buffer.is_empty())
+            .is_none_or(|halves| halves.sender.is_drained())
     }
 
     /// Whether nothing will be sent or received any more: forget it, once all is read.
@@ -414,6 +414,11 @@ impl Connection {
             rate: control::whole(sender.rate()),
             in_flight: sender.in_flight(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_for_messages(&self) -> bool {
+        self.options.service == Service::Message
     }
 
     /// What the congestion control is at.

@@ -89,12 +89,13 @@ impl Connection {
                         self.confirmations.push_back(ack.number);
                     }
                 }
+                let was_drained = sender.is_drained();
                 if sender.on_ack(now, &ack, self.rtt)? {
                     self.ends.on_room();
-                    if sender.buffer.is_empty() {
-                        self.ends.on_drained();
-                        self.try_part(now);
-                    }
+                }
+                if sender.is_drained() && !was_drained {
+                    self.ends.on_drained();
+                    self.try_part(now);
                 }
             }
             Control::Nak(report) => sender.on_nak(now, report, self.rtt)?,
@@ -158,7 +159,7 @@ impl Connection {
         } else {
             Ok(())
         };
-        let is_drained = halves.sender.buffer.is_empty();
+        let is_drained = halves.sender.is_drained();
         let write = if is_drained {
             ConnectionError::PeerClosed
         } else {

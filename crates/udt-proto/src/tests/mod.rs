@@ -1,6 +1,7 @@
 //! Pairs of machines on simulated links.
 
 mod link;
+mod messages;
 mod throughput;
 mod transfer;
 mod world;

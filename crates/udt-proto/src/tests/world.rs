@@ -372,6 +372,9 @@ impl Seat {
         } else {
             program.sips
         };
+        if connection.is_for_messages() {
+            return;
+        }
         while program.end.is_none() && program.may_read {
             let buffer = &mut buffer[..size];
             match connection.read(now, buffer) {
