@@ -25,8 +25,14 @@ const RTT_AGE: Duration = Duration::from_secs(10);
 const PROBE_TIME: Duration = Duration::from_millis(200);
 /// The rate relative to the estimate, one round trip each.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Packets that the receiver acknowledges together, and some.
+const LUMP: f64 = 128.0;
+/// So many trains in a row do not find a queue by chance.
+const QUEUED: u32 = 8;
 /// A larger part of the packets is not lost by chance.
 const LOSSY: f64 = 0.02;
+/// The rate relative to the estimate while losses are remembered: others find room, and so does the next probe.
+const HEADROOM: f64 = 0.9;
 /// Rounds for which losses are remembered.
 const CAUTION: u32 = 8;
 
@@ -34,6 +40,8 @@ const CAUTION: u32 = 8;
 enum Phase {
     /// Faster every round, until that brings nothing more.
     Startup,
+    /// No faster, with a queue that keeps the path full, until its rate is seen.
+    Settle { until: Instant },
     /// Slower, until the queue that brought is gone.
     Drain,
     /// At the estimate, looking for more in the first step of the cycle.
@@ -55,14 +63,14 @@ pub(crate) struct Model {
     probe_rtt: Option<Duration>,
     /// The round ends when a packet has come that was not sent before it began.
     round_end: u64,
-    /// Shortest round trip of this round.
-    round_rtt: Option<Duration>,
     /// What had been delivered and lost when this round began.
     round_delivered: u64,
     round_lost: u64,
     /// The rate that startup must beat, and the rounds in which it did not.
     plateau: f64,
     flat_rounds: u32,
+    /// Trains in a row that found a queue.
+    queued: u32,
     /// Rounds for which it keeps no queue.
     caution: u32,
 }
@@ -77,11 +85,11 @@ impl Model {
             measured: false,
             probe_rtt: None,
             round_end: 0,
-            round_rtt: None,
             round_delivered: 0,
             round_lost: 0,
             plateau: 0.0,
             flat_rounds: 0,
+            queued: 0,
             caution: 0,
         }
     }
@@ -120,8 +128,9 @@ impl Model {
             let shortest = self.probe_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
             self.probe_rtt = Some(shortest);
         }
-        let shortest = self.round_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
-        self.round_rtt = Some(shortest);
+        if self.phase == Phase::Startup {
+            self.on_queue(now, sample.rtt);
+        }
         if sample.end > self.round_end {
             self.on_round(progress, sample.is_limited);
         }
@@ -136,7 +145,7 @@ impl Model {
     fn on_round(&mut self, progress: &Progress, is_limited: bool) {
         let delivered = progress.delivered.saturating_sub(self.round_delivered);
         let lost = progress.lost.saturating_sub(self.round_lost);
-        let is_lossy = lost >= 8 && real(lost) > LOSSY * real(delivered + lost);
+        let is_lossy = lost >= 4 && real(lost) > LOSSY * real(delivered + lost);
         self.caution = if is_lossy {
             CAUTION
         } else {
@@ -148,7 +157,6 @@ impl Model {
         self.round_end = progress.next;
         self.round_delivered = progress.delivered;
         self.round_lost = progress.lost;
-        self.round_rtt = None;
         if !is_limited {
             self.rates.rotate_right(1);
             if let Some(rate) = self.rates.first_mut() {
@@ -165,12 +173,19 @@ impl Model {
         } else {
             self.flat_rounds += 1;
         }
-        // A queue even in the best moment of the round; acknowledgements alone are late by an interval.
-        let limit = self.min_rtt + self.min_rtt / 4 + SYN * 3 / 2;
-        let is_queueing = self.round_rtt.is_some_and(|rtt| rtt > limit);
-        let is_full = self.flat_rounds >= 3 || self.flat_rounds >= 1 && is_lossy;
-        if is_full || is_queueing {
+        if self.flat_rounds >= 3 || self.flat_rounds >= 1 && is_lossy {
             self.phase = Phase::Drain;
+        }
+    }
+
+    /// Notes whether a train found a queue; acknowledgements alone are late by what they wait for each other.
+    fn on_queue(&mut self, now: Instant, rtt: Duration) {
+        let lump = Duration::from_secs_f64(LUMP / self.carried()).min(SYN * 3 / 2);
+        let is_queueing = rtt > self.min_rtt + self.min_rtt / 8 + lump;
+        self.queued = if is_queueing { self.queued + 1 } else { 0 };
+        if self.queued >= QUEUED {
+            let until = now + self.min_rtt;
+            self.phase = Phase::Settle { until };
         }
     }
 
@@ -178,6 +193,11 @@ impl Model {
         let in_flight = real(progress.in_flight);
         match self.phase {
             Phase::Startup => {}
+            Phase::Settle { until } => {
+                if now >= until {
+                    self.phase = Phase::Drain;
+                }
+            }
             Phase::Drain => {
                 if self.is_drained(progress) {
                     self.cruise(now, 2);
@@ -216,7 +236,7 @@ impl Model {
             }
         }
         let is_old = now.saturating_duration_since(self.min_rtt_at) > RTT_AGE;
-        if is_old && !matches!(self.phase, Phase::Probe { .. } | Phase::Startup) {
+        if is_old && matches!(self.phase, Phase::Cruise { .. } | Phase::Drain) {
             self.phase = Phase::Probe { until: None };
             self.probe_rtt = None;
         }
@@ -259,9 +279,11 @@ impl Controller for Model {
     fn window(&self) -> u64 {
         let fill = self.fill();
         whole(match self.phase {
-            Phase::Startup => (STARTUP_GAIN * fill + self.lumps()).max(FIRST_WINDOW),
+            Phase::Startup | Phase::Settle { .. } => {
+                (STARTUP_GAIN * fill + self.lumps()).max(FIRST_WINDOW)
+            }
             Phase::Drain => 2.0 * fill + self.lumps(),
-            Phase::Cruise { .. } if self.caution > 0 => 1.25 * fill + self.lumps(),
+            Phase::Cruise { .. } if self.caution > 0 => 1.1 * fill + self.lumps(),
             Phase::Cruise { .. } => 2.0 * fill + self.lumps(),
             Phase::Probe { .. } => self.probe_window(),
         })
@@ -271,8 +293,15 @@ impl Controller for Model {
         let gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Cruise { step, .. } => CYCLE.get(step).copied().unwrap_or(1.0),
-            Phase::Probe { .. } => 1.0,
+            Phase::Cruise { step, .. } => {
+                let gain = CYCLE.get(step).copied().unwrap_or(1.0);
+                if self.caution > 0 && step > 1 {
+                    HEADROOM
+                } else {
+                    gain
+                }
+            }
+            Phase::Settle { .. } | Phase::Probe { .. } => 1.0,
         };
         gain * self.carried()
     }

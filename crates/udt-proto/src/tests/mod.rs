@@ -2,6 +2,8 @@
 
 mod link;
 mod messages;
+mod sharing;
+mod tcp;
 mod throughput;
 mod transfer;
 mod world;

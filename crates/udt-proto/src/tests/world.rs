@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::link::{Dice, Link, Nature};
+use super::tcp::{self, Tcp};
 use crate::{Connection, ConnectionError, ConnectionId, Endpoint, Event, Options, Routed};
 
 /// The byte of a stream at a position.
@@ -36,9 +37,9 @@ pub(super) struct Program {
     pub(super) write_error: Option<ConnectionError>,
     pub(super) most_memory: usize,
     /// What the events allow.
-    may_read: bool,
-    may_write: bool,
-    is_closing: bool,
+    pub(super) may_read: bool,
+    pub(super) may_write: bool,
+    pub(super) is_closing: bool,
 }
 
 /// A connection and its program.
@@ -83,6 +84,7 @@ pub(super) struct World {
     /// Timers are late by up to this, as real ones are.
     pub(super) tick: Duration,
     pub(super) datagrams: u64,
+    pub(super) tcp: Option<Tcp>,
     buffer: Vec<u8>,
 }
 
@@ -108,6 +110,7 @@ impl World {
             dice: Dice::new(seed),
             tick: Duration::ZERO,
             datagrams: 0,
+            tcp: None,
             buffer: Vec::new(),
         }
     }
@@ -212,7 +215,8 @@ impl World {
                 .filter_map(|seat| seat.connection.poll_timeout())
                 .min();
             let timer = timer.map(|at| at.max(self.now) + self.tick);
-            let Some(at) = flying.into_iter().chain(timer).min() else {
+            let timer = timer.into_iter().chain(self.tcp.as_ref().map(Tcp::timeout));
+            let Some(at) = timer.chain(flying).min() else {
                 return false;
             };
             if at > end {
@@ -259,6 +263,9 @@ impl World {
     fn arrive(&mut self, batch: Option<Flying>, stride: usize) {
         let Some(batch) = batch else { return };
         let now = self.now;
+        if self.arrive_for_tcp(&batch, stride) {
+            return;
+        }
         let host = &mut self.hosts[batch.to];
         let mut rest = batch.bytes.as_slice();
         let mut replies = Vec::new();
@@ -293,6 +300,28 @@ impl World {
         }
     }
 
+    /// Has the other flow take what is its own.
+    fn arrive_for_tcp(&mut self, batch: &Flying, stride: usize) -> bool {
+        let now = self.now;
+        let Some(tcp) = &mut self.tcp else {
+            return false;
+        };
+        let number = |packet: &[u8]| u64::from_be_bytes(packet[4..12].try_into().unwrap());
+        let packets = batch.bytes.chunks(stride);
+        if batch.to == tcp.from {
+            packets.for_each(|packet| tcp.on_ack(now, number(packet)));
+            return true;
+        }
+        if batch.to != tcp.to {
+            return false;
+        }
+        tcp.arrived += packets.len() as u64;
+        for packet in packets {
+            self.send(batch.to, batch.from, &packet[..tcp::ACK]);
+        }
+        true
+    }
+
     /// Puts a datagram on its way.
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8]) {
         let address = self.hosts[from].address;
@@ -315,6 +344,15 @@ impl World {
 
     fn all_act(&mut self) {
         let now = self.now;
+        if let Some(tcp) = &mut self.tcp {
+            if tcp.timeout() <= now {
+                tcp.on_timeout(now);
+            }
+            let (from, to, packets) = (tcp.from, self.hosts[tcp.to].address, tcp.send(now));
+            packets
+                .iter()
+                .for_each(|packet| self.send(from, to, packet));
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(1 << 16, 0);
         for number in 0..self.hosts.len() {
