@@ -6,4 +6,5 @@ mod sharing;
 mod tcp;
 mod throughput;
 mod transfer;
+mod wire;
 mod world;
