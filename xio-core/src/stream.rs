@@ -102,6 +102,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 
     /// Reads bytes as they come and says where in the stream they belong; none added is the end.
     ///
+    /// With `wanted`, only bytes that belong there, so that others wait where they are.
+    ///
     /// Only where [`is_unordered`](Self::is_unordered); a handle is read in this way or with
     /// `poll_read`, which keeps the order, and not in both.
     ///
@@ -110,9 +112,10 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     fn poll_read_block(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
+        wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        let _ = (cx, buf);
+        let _ = (cx, wanted, buf);
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
@@ -174,9 +177,10 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
     fn poll_read_block(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
+        wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        Pin::new(&mut **self).poll_read_block(cx, buf)
+        Pin::new(&mut **self).poll_read_block(cx, wanted, buf)
     }
 }
 

@@ -317,9 +317,12 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
     fn poll_read_block(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
+        wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        self.get_mut().poll_reading(cx, buf, S::poll_read_block)
+        self.get_mut().poll_reading(cx, buf, |inner, cx, buf| {
+            inner.poll_read_block(cx, wanted, buf)
+        })
     }
 }
 

@@ -19,21 +19,33 @@ pub fn registry() -> Registry {
     registry.register(xio_http::driver());
     #[cfg(feature = "log")]
     registry.register(xio_log::driver());
+    #[cfg(feature = "mode_e")]
+    registry.register(xio_mode_e::driver());
+    #[cfg(feature = "multicast")]
+    registry.register(xio_multicast::driver());
+    #[cfg(feature = "ordering")]
+    registry.register(xio_ordering::driver());
     #[cfg(feature = "pipe")]
     registry.register(xio_pipe::driver());
     #[cfg(feature = "popen")]
     registry.register(xio_popen::driver());
+    #[cfg(feature = "queue")]
+    registry.register(xio_queue::driver());
     #[cfg(feature = "rate")]
     registry.register(xio_rate::driver());
     #[cfg(feature = "tcp")]
     registry.register(xio_tcp::driver());
+    #[cfg(feature = "telnet")]
+    registry.register(xio_telnet::driver());
     #[cfg(feature = "timeout")]
     registry.register(xio_timeout::driver());
-    #[cfg(feature = "udp")]
-    registry.register(xio_udp::driver());
     #[cfg(feature = "tls")]
     registry.register(xio_tls::driver());
+    #[cfg(feature = "udp")]
+    registry.register(xio_udp::driver());
     #[cfg(feature = "unix")]
     registry.register(xio_unix::driver());
+    #[cfg(feature = "verify")]
+    registry.register(xio_verify::driver());
     registry
 }

@@ -94,14 +94,24 @@ pub use xio_file as file;
 pub use xio_http as http;
 #[cfg(feature = "log")]
 pub use xio_log as log;
+#[cfg(feature = "mode_e")]
+pub use xio_mode_e as mode_e;
+#[cfg(feature = "multicast")]
+pub use xio_multicast as multicast;
+#[cfg(feature = "ordering")]
+pub use xio_ordering as ordering;
 #[cfg(feature = "pipe")]
 pub use xio_pipe as pipe;
 #[cfg(feature = "popen")]
 pub use xio_popen as popen;
+#[cfg(feature = "queue")]
+pub use xio_queue as queue;
 #[cfg(feature = "rate")]
 pub use xio_rate as rate;
 #[cfg(feature = "tcp")]
 pub use xio_tcp as tcp;
+#[cfg(feature = "telnet")]
+pub use xio_telnet as telnet;
 #[cfg(feature = "timeout")]
 pub use xio_timeout as timeout;
 #[cfg(feature = "tls")]
@@ -110,6 +120,8 @@ pub use xio_tls as tls;
 pub use xio_udp as udp;
 #[cfg(feature = "unix")]
 pub use xio_unix as unix;
+#[cfg(feature = "verify")]
+pub use xio_verify as verify;
 
 /// The examples of the workspace's README, compiled.
 #[cfg(doctest)]

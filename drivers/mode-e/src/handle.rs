@@ -1,0 +1,343 @@
+//! `ModeEHandle`: deals writes to its connections, and reads the one whose block is next.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mode_e::{Gather, Header, Limits};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+use xio_core::{Error, ErrorKind, Info, Operation, Stream};
+
+use crate::lane::{Lane, broken, contradicts};
+use crate::passive::Others;
+use crate::{LAYER, ModeEOptions};
+
+const LIMITS: Limits = Limits::DEFAULT.with_max_connections(256);
+
+/// How long a connection that is announced and missing is waited for when all others have ended.
+const LATE: Duration = Duration::from_secs(60);
+
+/// One stream over several connections.
+pub struct ModeEHandle<S> {
+    pub(crate) lanes: Vec<Lane<S>>,
+    /// How many of the first lanes are written to.
+    writers: usize,
+    block: usize,
+    /// Where in the stream the next block written belongs, in bytes.
+    written: u64,
+    /// The lane that is tried first for the next block.
+    turn: usize,
+    shut: bool,
+    gather: Gather,
+    /// Where in the stream reading in order has come to, in bytes.
+    read: u64,
+    /// Whether all of the stream has come.
+    complete: bool,
+    /// At the end that accepted: where other connections come from, until all have ended.
+    others: Option<Others<S>>,
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+/// How the lanes stand to what is wanted next.
+#[derive(Default)]
+struct Standing {
+    /// One waits for bytes.
+    waiting: bool,
+    /// One has a block of a later place.
+    ahead: bool,
+}
+
+impl<S: Stream> ModeEHandle<S> {
+    pub(crate) fn opened(streams: Vec<S>, options: ModeEOptions) -> Self {
+        let writers = streams.len();
+        let lanes = streams.into_iter().map(|s| Lane::new(s, LIMITS)).collect();
+        Self {
+            lanes,
+            writers,
+            block: options.block.in_memory(),
+            written: 0,
+            turn: 0,
+            shut: false,
+            gather: Gather::new(LIMITS),
+            read: 0,
+            complete: false,
+            others: None,
+            late: None,
+        }
+    }
+
+    pub(crate) fn accepted(first: S, others: Option<Others<S>>, options: ModeEOptions) -> Self {
+        Self {
+            others,
+            ..Self::opened(vec![first], options)
+        }
+    }
+
+    fn is_opener(&self) -> bool {
+        self.others.is_none() && !self.complete
+    }
+
+    /// Takes connections that came.
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while let Some(others) = &mut self.others
+            && let Poll::Ready(next) = others.poll_next(cx)
+        {
+            self.lanes.extend(next?.map(|s| Lane::new(s, LIMITS)));
+        }
+        Ok(())
+    }
+
+    fn is_opening(&self) -> bool {
+        self.others.as_ref().is_some_and(Others::is_opening)
+    }
+
+    /// Whether the stream can do without a lane that broke before it brought anything.
+    fn can_lose(&self, at: usize) -> bool {
+        match self.is_opener() {
+            // Answers come over the first; the others have done their part once all is written.
+            true => at > 0 && self.shut,
+            false => (self.lanes.len() > 1 || self.is_opening()) && (at > 0 || self.written == 0),
+        }
+    }
+
+    /// Reads from a lane whose next block is wanted, at `wanted` where that is given.
+    fn poll_lanes(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        buf: &mut ReadBuf<'_>,
+        standing: &mut Standing,
+    ) -> Poll<io::Result<u64>> {
+        let mut at = 0;
+        while let Some(lane) = self.lanes.get_mut(at) {
+            let begun = lane.has_begun();
+            match lane.poll_head(cx, &mut self.gather) {
+                Poll::Pending => standing.waiting = true,
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Ok(Some((offset, _)))) if wanted.is_some_and(|at| at < offset) => {
+                    standing.ahead = true;
+                }
+                Poll::Ready(Ok(Some((offset, _)))) if wanted.is_some_and(|at| at > offset) => {
+                    let fact = format!("the bytes at {offset} came twice");
+                    return Poll::Ready(Err(broken(ErrorKind::Protocol, fact)));
+                }
+                Poll::Ready(Ok(Some((offset, len)))) => match lane.poll_payload(cx, len, buf)? {
+                    Poll::Pending => standing.waiting = true,
+                    Poll::Ready(n) => {
+                        let counted = self.gather.record(offset, n as u64);
+                        return Poll::Ready(counted.map_err(contradicts).map(|()| offset));
+                    }
+                },
+                Poll::Ready(Err(error)) => {
+                    if begun || !self.can_lose(at) {
+                        return Poll::Ready(Err(error));
+                    }
+                    if !self.is_opener() {
+                        drop(self.lanes.remove(at));
+                        continue;
+                    }
+                    if let Some(lane) = self.lanes.get_mut(at) {
+                        lane.ended = true;
+                    }
+                }
+            }
+            at += 1;
+        }
+        Poll::Pending
+    }
+
+    /// Reads bytes, those at `wanted` where that is given, and says where they belong.
+    fn poll_block(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        if self.complete || buf.remaining() == 0 {
+            return Poll::Ready(Ok(self.read));
+        }
+        loop {
+            let mut standing = Standing::default();
+            if let Poll::Ready(done) = self.poll_lanes(cx, wanted, buf, &mut standing) {
+                self.late = None;
+                return Poll::Ready(done);
+            }
+            if self.gather.is_complete() {
+                return Poll::Ready(self.end());
+            }
+            let left = self.lanes.len();
+            self.poll_others(cx)?;
+            // One that just came has not been looked at.
+            if self.lanes.len() > left {
+                continue;
+            }
+            if standing.waiting || self.is_opening() {
+                return Poll::Pending;
+            }
+            return self.poll_missing(cx, wanted, standing.ahead);
+        }
+    }
+
+    /// All has come: it must be all of it, and the listener is another stream's.
+    fn end(&mut self) -> io::Result<u64> {
+        let received = self.gather.received();
+        if received.first_hole() != received.end() {
+            let fact = format!("all connections ended, and only the bytes {received} have come");
+            return Err(broken(ErrorKind::UnexpectedEof, fact));
+        }
+        self.complete = true;
+        self.others = None;
+        Ok(self.read)
+    }
+
+    /// Every lane has ended or stands ahead: only a lane that is still to come can help.
+    fn poll_missing(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        ahead: bool,
+    ) -> Poll<io::Result<u64>> {
+        let silent = !self.lanes.iter().any(Lane::has_begun);
+        if self.others.is_some() && !silent {
+            let late = self
+                .late
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(LATE)));
+            ready!(late.as_mut().poll(cx));
+        }
+        let expected = self.gather.expected();
+        let fact = match (wanted, expected) {
+            (Some(place), _) if ahead => format!(
+                "the bytes at {place} are behind later ones or on a connection that never came; `ordering` on top puts blocks of one connection in order"
+            ),
+            (_, None) => "the connections ended without an end mark".to_owned(),
+            (_, Some(expected)) => format!(
+                "all connections ended after {} of {expected} end marks; does this end take as many connections as the peer opens?",
+                self.gather.eods()
+            ),
+        };
+        let kind = if ahead {
+            ErrorKind::Protocol
+        } else {
+            ErrorKind::UnexpectedEof
+        };
+        Poll::Ready(Err(broken(kind, fact)))
+    }
+}
+
+impl<S: Stream> AsyncRead for ModeEHandle<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        ready!(this.poll_block(cx, Some(this.read), buf))?;
+        this.read += (buf.filled().len() - before) as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> AsyncWrite for ModeEHandle<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.shut {
+            let fact = "it was shut down before";
+            let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
+            return Poll::Ready(Err(error.into()));
+        }
+        let part = buf.get(..this.block).unwrap_or(buf);
+        if part.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        for step in 0..this.writers {
+            let at = (this.turn + step) % this.writers;
+            let Some(lane) = this.lanes.get_mut(at) else {
+                break;
+            };
+            if lane.poll_drain(cx)?.is_pending() {
+                continue;
+            }
+            let header = Header::data(this.written, part.len() as u64);
+            let out = lane.waiting.tail();
+            out.extend(header.to_bytes());
+            out.extend_from_slice(part);
+            // The block is taken; whether it is down already is for the next call.
+            let _ = lane.poll_drain(cx)?;
+            this.written += part.len() as u64;
+            this.turn = at + 1;
+            return Poll::Ready(Ok(part.len()));
+        }
+        Poll::Pending
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        poll_all(&mut this.lanes, |lane| lane.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.shut {
+            this.shut = true;
+            // GFD.20 §4: one mark for each connection, and on one of them how many there are.
+            for (at, lane) in this.lanes.iter_mut().take(this.writers).enumerate() {
+                let mark = match at {
+                    0 => Header::eof(this.writers as u64),
+                    _ => Header::eod(),
+                };
+                lane.waiting.tail().extend(mark.to_bytes());
+            }
+        }
+        poll_all(&mut this.lanes, |lane| lane.poll_shutdown(cx))
+    }
+}
+
+/// Runs an operation on every lane; one that waits does not hold up the others.
+fn poll_all<S>(
+    lanes: &mut [Lane<S>],
+    mut operation: impl FnMut(&mut Lane<S>) -> Poll<io::Result<()>>,
+) -> Poll<io::Result<()>> {
+    let mut all = Poll::Ready(Ok(()));
+    for lane in lanes {
+        if operation(lane)?.is_pending() {
+            all = Poll::Pending;
+        }
+    }
+    all
+}
+
+impl<S: Stream> Stream for ModeEHandle<S> {
+    fn describe(&self, info: &mut Info) {
+        if let Some(first) = self.lanes.first() {
+            first.stream.describe(info);
+        }
+        info.layer(LAYER);
+    }
+
+    fn is_unordered(&self) -> bool {
+        true
+    }
+
+    fn poll_read_block(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        self.get_mut().poll_block(cx, wanted, buf)
+    }
+}
+
+impl<S: Stream> fmt::Debug for ModeEHandle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} over {} connections", self.info(), self.lanes.len())
+    }
+}

@@ -1,0 +1,176 @@
+//! Connections that come late, break, lie or have nothing to do with it.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use xio_core::{Incoming, Listener, Passive};
+use xio_testkit::{Mem, MemHandle, Random};
+
+use mode_e::{Flags, Header};
+
+use super::*;
+
+type Handle = ModeEHandle<MemHandle>;
+
+fn place() -> Target {
+    "mem:1".parse().unwrap()
+}
+
+/// A listening end, and a network on which connections to it are made by hand.
+async fn listening() -> (ModeEPassive<xio_testkit::MemListener>, Mem) {
+    let net = Mem::new();
+    let listener = ModeE::over(net.clone()).listen(&place()).await.unwrap();
+    (listener, net)
+}
+
+async fn accept(listener: &mut ModeEPassive<xio_testkit::MemListener>) -> Handle {
+    listener.accept().await.unwrap().open().await.unwrap()
+}
+
+/// A connection that sends these blocks, and whatever headers, and ends.
+async fn lane(net: &Mem, parts: &[(Header, &[u8])]) -> MemHandle {
+    let mut lane = net.connect(&place()).await.unwrap();
+    for (header, bytes) in parts {
+        lane.write_all(&header.to_bytes()).await.unwrap();
+        lane.write_all(bytes).await.unwrap();
+    }
+    lane
+}
+
+async fn read(mut from: impl AsyncRead + Unpin) -> (Vec<u8>, Option<String>) {
+    let mut bytes = Vec::new();
+    let ended = from.read_to_end(&mut bytes).await;
+    (bytes, ended.err().map(|error| error.to_string()))
+}
+
+fn data(offset: u64, bytes: &[u8]) -> (Header, &[u8]) {
+    (Header::data(offset, bytes.len() as u64), bytes)
+}
+
+#[tokio::test]
+async fn a_stream_crosses_any_number_of_connections_whole() {
+    for (streams, block) in [(1, "1K"), (2, "64K"), (7, "1K"), (64, "3000")] {
+        let net = Mem::new().chunks(4000).seed(u64::from(streams));
+        let options = format!("block={block}").parse().unwrap();
+        let stack = ModeE::new(net, options).streams(streams);
+        let mut listener = stack.listen(&place()).await.unwrap();
+        let mut near = stack.connect(&place()).await.unwrap();
+        let far = accept(&mut listener).await;
+        let bytes = Random::new(5).bytes(700_000);
+        let sending = async {
+            near.write_all(&bytes).await.unwrap();
+            near.shutdown().await.unwrap();
+        };
+        let ((), (arrived, error)) = tokio::join!(sending, read(far));
+        assert_eq!(error, None, "{streams} streams");
+        assert!(arrived == bytes, "{streams} streams");
+    }
+}
+
+#[tokio::test]
+async fn connections_come_in_any_order_and_any_time() {
+    let (mut listener, net) = listening().await;
+    let mut last = lane(&net, &[data(3, b"def"), (Header::eod(), b"")]).await;
+    let far = accept(&mut listener).await;
+    let rest = async {
+        last.shutdown().await.unwrap();
+        // A stranger, who comes and goes.
+        drop(lane(&net, &[]).await);
+        tokio::task::yield_now().await;
+        let mut first = lane(&net, &[data(0, b"abc"), (Header::eof(2), b"")]).await;
+        first.shutdown().await.unwrap();
+        first
+    };
+    let (_first, (bytes, error)) = tokio::join!(rest, read(far));
+    assert_eq!((bytes.as_slice(), error), (&b"abcdef"[..], None));
+}
+
+#[tokio::test]
+async fn one_broken_connection_truncates_the_whole() {
+    for at in 0..3 {
+        let stack = ModeE::over(Mem::new()).streams(3);
+        let mut listener = stack.listen(&place()).await.unwrap();
+        let mut near = stack.connect(&place()).await.unwrap();
+        let far = accept(&mut listener).await;
+        for byte in *b"abcdef" {
+            near.write_all(&[byte]).await.unwrap();
+        }
+        // What breaks is one connection of three; the others end in good order.
+        near.lanes.remove(at);
+        let ((), (_, error)) = tokio::join!(async { near.shutdown().await.unwrap() }, read(far));
+        assert!(error.is_some(), "lane {at} was not missed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_comes_is_waited_for_a_minute() {
+    let (mut listener, net) = listening().await;
+    let mut one = lane(&net, &[data(0, b"abc"), (Header::eof(2), b"")]).await;
+    one.shutdown().await.unwrap();
+    let began = tokio::time::Instant::now();
+    let (bytes, error) = read(accept(&mut listener).await).await;
+    assert_eq!(bytes, b"abc");
+    assert!(error.unwrap().contains("1 of 2 end marks"));
+    assert_eq!(began.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_add_up_is_an_error() {
+    let long = Header::data(u64::MAX, 2);
+    let restart = Header::new(Flags::RESTART, 0, 0);
+    for (parts, says) in [
+        (vec![data(0, b"abc"), data(0, b"abc")], "came twice"),
+        (
+            vec![data(3, b"abc"), (Header::eof(1), b"")],
+            "`ordering` on top",
+        ),
+        (vec![(long, b"" as &[u8])], "beyond any file"),
+        (vec![(restart, b"")], "restart markers"),
+        (vec![(Header::eof(1000), b"")], "1 to 256 are possible"),
+        (
+            vec![(Header::data(0, 9), b"abc")],
+            "6 bytes before the end of a block",
+        ),
+        (vec![data(0, b"abc")], "without an end-of-data mark"),
+        (vec![], "without an end mark"),
+    ] {
+        let (mut listener, net) = listening().await;
+        let mut one = lane(&net, &parts).await;
+        one.shutdown().await.unwrap();
+        let (_, error) = read(accept(&mut listener).await).await;
+        let error = error.expect(says);
+        assert!(
+            error.starts_with("mode_e: read: ") && error.contains(says),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_listener_is_lent_until_all_has_come() {
+    let stack = ModeE::over(Mem::new()).streams(2);
+    let mut listener = stack.listen(&place()).await.unwrap();
+    for round in [1, 2] {
+        let mut near = stack.connect(&place()).await.unwrap();
+        let far = accept(&mut listener).await;
+        let waiting = tokio::time::timeout(std::time::Duration::ZERO, listener.accept());
+        assert!(waiting.await.is_err(), "it is lent");
+        near.write_all(&[round]).await.unwrap();
+        near.shutdown().await.unwrap();
+        assert_eq!(read(far).await, (vec![round], None));
+    }
+}
+
+#[test]
+fn options_round_trip_and_are_bounded() {
+    for good in ["", "block=1K;streams=64"] {
+        assert_eq!(good.parse::<ModeEOptions>().unwrap().to_string(), good);
+    }
+    for bad in [
+        "streams=0",
+        "streams=65",
+        "block=1023",
+        "block=17M",
+        "streams=x",
+    ] {
+        assert!(bad.parse::<ModeEOptions>().is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Hands what is written to several receivers, in a tree.
+//!
+//! # What it does
+//!
+//! The end that connects writes once. The bytes go to at most `p` receivers, and each of these hands
+//! them on to its share of the others, so that no link carries the whole load. The first receiver is
+//! the contact, the others are `urls`; all are reached through the stack below.
+//!
+//! The other ends listen with this driver as well, and read the bytes like any stream's.
+//! One with `forward=yes` also hands them on while it reads; its own `shutdown` then says that it,
+//! and all behind it, are done. **To know that all receivers have everything, shut down and read to the end**:
+//! the end is clean when every receiver has shut down in good order, and otherwise an error that names
+//! those that failed. Only the first receiver can answer; what it writes is read as usual.
+//!
+//! # When not to use it
+//!
+//! Where receivers do not trust the sender: one that forwards connects to whatever the sender names.
+//! In a slow and a fast group: the slowest receiver sets the pace, a mebibyte behind the rest at most.
+//!
+//! # String form
+//!
+//! `multicast:key=value;key=value` over any stack, as `tcp,multicast:urls=#b:5000#c:5000;p=2`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `forward` | whether this end hands on what a sender asks it to | no |
+//! | `ignore_errors` | whether a receiver that fails is left out, as long as one is left | no: it fails the whole |
+//! | `p` | how many receivers one end serves by itself, 1 to 64 (`P` in Globus) | 2 |
+//! | `urls` | the receivers beside the contact, a list whose first character separates | none |
+//!
+//! # Cost
+//!
+//! One copy of what is written, in a window of 1 MiB, and a write for each receiver served here.
+//! Forwarding adds one copy to reading.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_multicast::{Multicast, MulticastOptions};
+//! use xio_testkit::Mem;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let net = Mem::new();
+//! let receiver = Multicast::new(net.clone(), MulticastOptions::default());
+//! let mut first = receiver.listen(&"first:1".parse()?).await?;
+//! let mut second = receiver.listen(&"second:2".parse()?).await?;
+//!
+//! let sender = Multicast::new(net, "urls=#second:2".parse()?);
+//! let mut near = sender.connect(&"first:1".parse()?).await?;
+//! near.write_all(b"to all").await?;
+//! near.shutdown().await?;
+//!
+//! for listener in [&mut first, &mut second] {
+//!     let mut far = listener.accept().await?.open().await?;
+//!     let mut text = String::new();
+//!     far.read_to_string(&mut text).await?;
+//!     assert_eq!(text, "to all");
+//!     far.shutdown().await?;
+//! }
+//! // Everybody has it.
+//! assert_eq!(near.read_to_end(&mut Vec::new()).await?, 0);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod fan;
+mod handle;
+mod intro;
+mod options;
+mod passive;
+
+use std::fmt;
+use std::sync::Arc;
+
+use xio_core::{Driver, DynStack, Result, Stream, Target, Transport};
+
+use fan::Fan;
+pub use handle::MulticastHandle;
+pub use options::MulticastOptions;
+pub use passive::{MulticastIncoming, MulticastPassive};
+
+const LAYER: &str = "multicast";
+
+/// A transport whose writes go to several receivers.
+#[derive(Clone)]
+pub struct Multicast<T> {
+    below: Arc<T>,
+    options: Arc<MulticastOptions>,
+}
+
+impl<T> Multicast<T> {
+    /// Reaches receivers through `below`, as the options say.
+    #[must_use]
+    pub fn new(below: T, options: MulticastOptions) -> Self {
+        Self {
+            below: Arc::new(below),
+            options: Arc::new(options),
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Multicast<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, ", self.below)?;
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl<T: Transport<Handle: Stream>> Transport for Multicast<T> {
+    type Handle = MulticastHandle<T::Handle>;
+
+    async fn connect(&self, to: &Target) -> Result<Self::Handle> {
+        let mut receivers = vec![to.clone()];
+        for url in &self.options.urls {
+            receivers.push(url.parse()?);
+        }
+        let fan = Fan::open(&*self.below, &receivers, self.options.p, true).await;
+        let handle = MulticastHandle::root(fan, self.options.ignore_errors);
+        handle.judge(xio_core::Operation::Connect)?;
+        Ok(handle)
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::over(
+        LAYER,
+        "what is written goes to several receivers",
+        options::OPTIONS,
+        |entry, below| {
+            let text = format!("{},{entry}", below.text());
+            let can_listen = below.can_listen();
+            let stack = Multicast::new(below, MulticastOptions::from_entry(entry)?);
+            Ok(match can_listen {
+                true => DynStack::new(stack, &text),
+                false => DynStack::active(stack, &text),
+            })
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! Puts blocks that come out of order into the order of the stream.
+//!
+//! # What it does
+//!
+//! Takes blocks from the layer below as they come, keeps those that are not next, and hands all out
+//! in order. Its memory is bounded: when it is full, it asks the layer below for nothing but the block
+//! that is next, so that the others wait where they are.
+//!
+//! It is for layers that know places ([`is_unordered`](xio_core::Stream::is_unordered)), as `mode_e`
+//! does: `tcp,mode_e:streams=4,ordering`. `mode_e` alone keeps the order too, by
+//! leaving connections unread; this layer reads them all, which helps where a connection that is not
+//! read stalls its sender, and it is needed for senders whose blocks are out of order within a
+//! connection. On anything else it is not there.
+//!
+//! # When not to use it
+//!
+//! Where blocks are written to a file by their place: nothing needs the order then.
+//!
+//! # String form
+//!
+//! `ordering` or `ordering:key=value;key=value`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `buffering` | whether blocks that are not next are kept | yes |
+//! | `buf_size` | most bytes of a buffer, 1K to 16M | 256K |
+//! | `max_buf_count` | how many buffers, 1 to 65536 | 64 |
+//! | `max_read_count` | how many blocks one read takes from below before it lets others run, 1 to 65536 | 64 |
+//!
+//! # Cost
+//!
+//! One copy of what is not next, and memory of `buf_size` times `max_buf_count` at most.
+//!
+//! # Example
+//!
+//! ```
+//! use xio_core::Transport;
+//! use xio_ordering::{Ordering, OrderingOptions};
+//! use xio_testkit::Mem;
+//!
+//! let options: OrderingOptions = "buf_size=64K;max_buf_count=16".parse()?;
+//! let stack = Mem::new().push(Ordering::new(options));
+//! assert_eq!(format!("{stack:?}"), "mem, ordering:buf_size=64K;max_buf_count=16");
+//! # Ok::<(), xio_core::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod options;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{
+    Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transform,
+};
+
+pub use options::OrderingOptions;
+
+const LAYER: &str = "ordering";
+
+/// The layer.
+#[derive(Clone, Copy, Default)]
+pub struct Ordering {
+    options: OrderingOptions,
+}
+
+impl Ordering {
+    /// A layer with so much memory.
+    #[must_use]
+    pub const fn new(options: OrderingOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Ordering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Ordering {
+    type Handle = Ordered<S>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        Ok(Ordered {
+            sorts: self.options.buffering && inner.is_unordered(),
+            inner,
+            options: self.options,
+            next: 0,
+            kept: BTreeMap::new(),
+            taken: 0,
+            ended: false,
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+/// A stream in order.
+pub struct Ordered<S> {
+    inner: S,
+    options: OrderingOptions,
+    sorts: bool,
+    /// Where in the stream the next byte handed out is.
+    next: u64,
+    /// Blocks of later places, by their places.
+    kept: BTreeMap<u64, Vec<u8>>,
+    /// How much of the first of them was handed out.
+    taken: usize,
+    ended: bool,
+}
+
+fn broken(kind: ErrorKind, fact: String) -> io::Error {
+    Error::new(kind, LAYER, Operation::Read, fact).into()
+}
+
+impl<S: Stream> Ordered<S> {
+    /// Hands out of what is kept, where it is next.
+    fn give(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
+        let Some(first) = self.kept.first_entry() else {
+            return Ok(false);
+        };
+        let place = *first.key() + self.taken as u64;
+        if place > self.next {
+            return Ok(false);
+        }
+        if place < self.next {
+            let fact = format!("the bytes at {place} came twice");
+            return Err(broken(ErrorKind::Protocol, fact));
+        }
+        let rest = first.get().get(self.taken..).unwrap_or_default();
+        let n = rest.len().min(buf.remaining());
+        buf.put_slice(rest.get(..n).unwrap_or_default());
+        self.taken += n;
+        self.next += n as u64;
+        if n == rest.len() {
+            first.remove();
+            self.taken = 0;
+        }
+        Ok(true)
+    }
+
+    /// Takes one block from below: into `buf` where it is next, else into memory. Says whether one came.
+    fn poll_take(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+        let full = self.kept.len() >= self.options.max_buf_count as usize;
+        let wanted = full.then_some(self.next);
+        let before = buf.filled().len();
+        let size = self.options.buf_size.in_memory();
+        let mut block = Vec::new();
+        // A short buffer of the caller's would cut what may have to be kept into short blocks.
+        let (place, n) = if buf.remaining() >= size || full {
+            let inner = Pin::new(&mut self.inner);
+            let place = ready!(inner.poll_read_block(cx, wanted, buf))?;
+            (place, buf.filled().len() - before)
+        } else {
+            block.resize(size, 0);
+            let mut window = ReadBuf::new(&mut block);
+            let inner = Pin::new(&mut self.inner);
+            let place = ready!(inner.poll_read_block(cx, wanted, &mut window))?;
+            let n = window.filled().len();
+            block.truncate(n);
+            (place, n)
+        };
+        if n == 0 {
+            self.ended = true;
+            return Poll::Ready(Ok(false));
+        }
+        if place < self.next || self.kept.contains_key(&place) {
+            let fact = format!("the bytes at {place} came twice");
+            return Poll::Ready(Err(broken(ErrorKind::Protocol, fact)));
+        }
+        if block.is_empty() {
+            if place == self.next {
+                self.next += n as u64;
+                return Poll::Ready(Ok(true));
+            }
+            block.extend_from_slice(buf.filled().get(before..).unwrap_or_default());
+            buf.set_filled(before);
+        }
+        block.shrink_to_fit();
+        self.kept.insert(place, block);
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl<S: Stream> AsyncRead for Ordered<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.sorts {
+            return Pin::new(&mut this.inner).poll_read(cx, buf);
+        }
+        let before = buf.filled().len();
+        for _ in 0..this.options.max_read_count {
+            if buf.remaining() == 0 || this.give(buf)? || buf.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+            if this.ended {
+                return Poll::Ready(match this.kept.first_key_value() {
+                    None => Ok(()),
+                    Some((place, _)) => Err(broken(
+                        ErrorKind::UnexpectedEof,
+                        format!("the bytes from {} to {place} never came", this.next),
+                    )),
+                });
+            }
+            ready!(this.poll_take(cx, buf))?;
+            if buf.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        // Much came, and not what is next: others may have what to do.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<S: Stream> AsyncWrite for Ordered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S: Stream> Stream for Ordered<S> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        info.layer(LAYER);
+    }
+
+    fn is_send_file(&self) -> bool {
+        self.inner.is_send_file()
+    }
+
+    fn poll_send_file(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_send_file(cx, file, offset, len)
+    }
+
+    fn is_splice(&self) -> bool {
+        !self.sorts && self.inner.is_splice()
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        match self.sorts {
+            true => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            false => Pin::new(&mut self.inner).poll_splice(cx, pipe, len),
+        }
+    }
+
+    fn poll_write_more(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_more(cx, buf)
+    }
+}
+
+impl<S: Stream> fmt::Debug for Ordered<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        LAYER,
+        "blocks into the order of the stream",
+        options::OPTIONS,
+        |entry| {
+            Ok(DynLayer::new(Ordering::new(OrderingOptions::from_entry(
+                entry,
+            )?)))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+//! Takes writes while earlier ones are still under way.
+//!
+//! # What it does
+//!
+//! One write at a time goes to the layer below; what is written meanwhile waits in a queue of
+//! bounded size, and goes down together with what waits beside it. So a writer need not wait for each small
+//! write, and many of them become few. While the layer below keeps up, nothing is queued and nothing
+//! copied.
+//!
+//! The queue moves when the stream is written to, flushed or shut down, not by itself: **flush before
+//! waiting for an answer**, as with any buffer. An error of the layer below may come with a later
+//! call than the write that it struck. Dropping the handle drops what is queued.
+//!
+//! # When not to use it
+//!
+//! Below layers that make blocks, such as `compress`, which have a buffer of their own; or where
+//! writes are large: one that fills the queue waits as it would without.
+//!
+//! # String form
+//!
+//! `queue` or `queue:size=256K`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `size` | most bytes that wait, up to 64M | 64K |
+//!
+//! # Cost
+//!
+//! One copy of what has to wait, and the memory for it.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_queue::{Queue, QueueOptions};
+//! use xio_testkit::Mem;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // The network takes ten bytes; the queue takes the rest, so the writer is not held up.
+//! let stack = Mem::new().capacity(10).push(Queue::new(QueueOptions::default()));
+//! let at = "somewhere:1".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let mut near = stack.connect(&at).await?;
+//! for _ in 0..100 {
+//!     near.write_all(b"0123456789").await?;
+//! }
+//! let mut far = listener.accept().await?.open().await?;
+//! let mut arrived = [0; 1000];
+//! let (sent, read) = tokio::join!(near.flush(), far.read_exact(&mut arrived));
+//! sent?;
+//! read?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{
+    BadValue, ByteSize, Driver, DynLayer, Entry, Error, Info, Opt, OptionText, Outbox, Result,
+    Stream, Target, Transform, Value,
+};
+
+const OPTIONS: &[Opt] = &[Opt::new("size", "bytes, 1 to 64M", "most that may wait")];
+
+const MAX_SIZE: u64 = 64 << 20;
+
+/// How much is queued. The string form and this struct meet in `FromStr` and `Display`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueOptions {
+    /// Most bytes that wait; 64 KiB by default.
+    pub size: ByteSize,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self {
+            size: ByteSize::new(64 << 10),
+        }
+    }
+}
+
+impl QueueOptions {
+    /// Reads the options of one entry of a stack string.
+    ///
+    /// # Errors
+    /// An option that is unknown or whose value is not accepted.
+    pub fn from_entry(entry: &Entry) -> Result<Self> {
+        let mut options = Self::default();
+        entry.apply(OPTIONS, &mut options, Self::set)?;
+        Ok(options)
+    }
+
+    fn set(&mut self, _: &str, value: Value<'_>) -> Result<(), BadValue> {
+        self.size = value.size()?;
+        match self.size.bytes() {
+            1..=MAX_SIZE => Ok(()),
+            _ => Err(BadValue),
+        }
+    }
+}
+
+impl FromStr for QueueOptions {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::from_entry(&Entry::new("queue")?.with_options(text)?)
+    }
+}
+
+impl fmt::Display for QueueOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = (*self != Self::default()).then_some(self.size);
+        OptionText::new().add("size", size).fmt(f)
+    }
+}
+
+/// The layer.
+#[derive(Clone, Copy, Default)]
+pub struct Queue {
+    options: QueueOptions,
+}
+
+impl Queue {
+    /// A layer that queues as the options say.
+    #[must_use]
+    pub const fn new(options: QueueOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str("queue"),
+            options => write!(f, "queue:{options}"),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Queue {
+    type Handle = Queued<S>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        Ok(Queued {
+            inner,
+            waiting: Outbox::new(),
+            size: self.options.size.in_memory(),
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("queue");
+    }
+}
+
+/// A stream whose writes may wait in a queue.
+pub struct Queued<S> {
+    inner: S,
+    waiting: Outbox,
+    size: usize,
+}
+
+impl<S: Stream> Queued<S> {
+    /// Writes by `write` where nothing waits and the layer below takes it, else into the queue.
+    fn poll_queueing(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if self.waiting.poll_drain(cx, &mut self.inner)?.is_ready()
+            && let Poll::Ready(done) = write(Pin::new(&mut self.inner), cx)
+        {
+            return Poll::Ready(done);
+        }
+        let mut room = self.size.saturating_sub(self.waiting.len());
+        let mut taken = 0;
+        for buf in bufs {
+            let part = buf.get(..room).unwrap_or(buf);
+            self.waiting.tail().extend_from_slice(part);
+            room -= part.len();
+            taken += part.len();
+        }
+        if taken == 0 && bufs.iter().any(|buf| !buf.is_empty()) {
+            // What is full below, or waits there, has this task to wake.
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(taken))
+    }
+}
+
+impl<S: Stream> AsyncRead for Queued<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<S: Stream> AsyncWrite for Queued<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_queueing(cx, &[IoSlice::new(buf)], |inner, cx| {
+            inner.poll_write(cx, buf)
+        })
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_queueing(cx, bufs, |inner, cx| inner.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        Pin::new(&mut this.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        Pin::new(&mut this.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S: Stream> Stream for Queued<S> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        info.layer("queue");
+    }
+
+    fn is_send_file(&self) -> bool {
+        self.inner.is_send_file()
+    }
+
+    fn poll_send_file(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        // A file does not overtake what waits.
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        Pin::new(&mut this.inner).poll_send_file(cx, file, offset, len)
+    }
+
+    fn is_splice(&self) -> bool {
+        self.inner.is_splice()
+    }
+
+    fn poll_splice(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pipe: BorrowedFd<'_>,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_splice(cx, pipe, len)
+    }
+
+    fn poll_write_more(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let bufs = [IoSlice::new(buf)];
+        self.poll_queueing(cx, &bufs, |inner, cx| inner.poll_write_more(cx, buf))
+    }
+
+    fn is_unordered(&self) -> bool {
+        self.inner.is_unordered()
+    }
+
+    fn poll_read_block(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>> {
+        Pin::new(&mut self.inner).poll_read_block(cx, wanted, buf)
+    }
+}
+
+impl<S: Stream> fmt::Debug for Queued<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        "queue",
+        "takes writes while others are under way",
+        OPTIONS,
+        |entry| Ok(DynLayer::new(Queue::new(QueueOptions::from_entry(entry)?))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use xio_testkit::Mem;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_and_goes_down_together() {
+        let (near, mut far) = Mem::new().capacity(100).pair();
+        let queue = Queue::new("size=1000".parse().unwrap());
+        let mut near = queue.respond(near).await.unwrap();
+        let mut taken = 0;
+        loop {
+            let writing = tokio::time::timeout(std::time::Duration::ZERO, near.write(&[7; 30]));
+            match writing.await {
+                Ok(n) => taken += n.unwrap(),
+                Err(_) => break,
+            }
+        }
+        // What fits into the network, and the queue.
+        assert_eq!(taken, 1100);
+        let mut first = [0; 100];
+        far.read_exact(&mut first).await.unwrap();
+        assert_eq!(near.write(&[8; 500]).await.unwrap(), 100);
+        let mut rest = vec![0; 1100];
+        let (flushed, read) = tokio::join!(near.flush(), far.read_exact(&mut rest));
+        flushed.unwrap();
+        read.unwrap();
+        assert!(rest.ends_with(&[8; 100]) && !rest.contains(&0));
+    }
+
+    #[test]
+    fn options_round_trip_and_are_bounded() {
+        for good in ["", "size=1M", "size=1"] {
+            assert_eq!(good.parse::<QueueOptions>().unwrap().to_string(), good);
+        }
+        for bad in ["size=0", "size=65M", "size=x", "depth=1"] {
+            assert!(bad.parse::<QueueOptions>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `Encoder` and `Decoder`: bytes to Telnet and back, without I/O (RFC 854).
+
+use std::fmt;
+
+const IAC: u8 = 255;
+const DONT: u8 = 254;
+const DO: u8 = 253;
+const WONT: u8 = 252;
+const WILL: u8 = 251;
+const SB: u8 = 250;
+const SE: u8 = 240;
+const CR: u8 = b'\r';
+const LF: u8 = b'\n';
+const NUL: u8 = 0;
+
+/// Longest subnegotiation that is read over, in bytes.
+const MAX_SUBNEGOTIATION: usize = 1024;
+
+/// Writes data so that no byte of it is taken for a command.
+#[derive(Debug, Clone, Default)]
+pub struct Encoder {
+    /// The last byte was a carriage return: what follows decides whether a NUL stands between.
+    after_cr: bool,
+}
+
+impl Encoder {
+    /// An encoder at the start of a stream.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { after_cr: false }
+    }
+
+    /// Appends `data` to `out` in its Telnet form, at most two bytes for each and one before.
+    pub fn encode(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        out.reserve(data.len() + 1);
+        for &byte in data {
+            if self.after_cr && byte != LF {
+                out.push(NUL);
+            }
+            self.after_cr = byte == CR;
+            out.push(byte);
+            if byte == IAC {
+                out.push(IAC);
+            }
+        }
+    }
+
+    /// Makes room at `at` for a command that was put into `out` behind the data: a carriage return is
+    /// completed first, since a line feed may still follow the command.
+    pub fn interrupt(&mut self, out: &mut Vec<u8>, at: usize) {
+        if std::mem::take(&mut self.after_cr) {
+            out.insert(at.min(out.len()), NUL);
+        }
+    }
+
+    /// Completes what a last carriage return left open.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        let end = out.len();
+        self.interrupt(out, end);
+    }
+}
+
+/// Takes commands out of the data, and says how they are answered.
+#[derive(Debug, Clone, Default)]
+pub struct Decoder {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Data,
+    AfterCr,
+    Command,
+    /// The option of this verb comes next.
+    Option(u8),
+    /// Within a subnegotiation of so many bytes so far.
+    Sub(usize),
+    /// The same, after an IAC.
+    SubCommand(usize),
+}
+
+/// A subnegotiation is longer than any sense has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a subnegotiation is longer than {MAX_SUBNEGOTIATION} bytes"
+        )
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { state: State::Data }
+    }
+
+    /// Whether a command has begun and not ended: no place for a stream to end.
+    #[must_use]
+    pub const fn is_within(&self) -> bool {
+        !matches!(self.state, State::Data | State::AfterCr)
+    }
+
+    /// Leaves the data of `bytes` at its front, says how much that is, and appends to `answers` what
+    /// the peer must be told: at most as much as it sent.
+    ///
+    /// # Errors
+    /// [`TooLong`]; the stream is of no use then.
+    pub fn decode(&mut self, bytes: &mut [u8], answers: &mut Vec<u8>) -> Result<usize, TooLong> {
+        let mut kept = 0;
+        for at in 0..bytes.len() {
+            let Some(&byte) = bytes.get(at) else { break };
+            if let Some(data) = self.step(byte, answers)? {
+                // Never more data than bytes, so this is behind the one just read.
+                if let Some(slot) = bytes.get_mut(kept) {
+                    *slot = data;
+                }
+                kept += 1;
+            }
+        }
+        Ok(kept)
+    }
+
+    fn step(&mut self, byte: u8, answers: &mut Vec<u8>) -> Result<Option<u8>, TooLong> {
+        let (state, data) = match (self.state, byte) {
+            (State::Data | State::AfterCr, IAC) => (State::Command, None),
+            (State::AfterCr, NUL) => (State::Data, None),
+            (State::Data | State::AfterCr, CR) => (State::AfterCr, Some(CR)),
+            (State::Data | State::AfterCr, _) => (State::Data, Some(byte)),
+            (State::Command, IAC) => (State::Data, Some(IAC)),
+            (State::Command, WILL..=DONT) => (State::Option(byte), None),
+            (State::Command, SB) => (State::Sub(0), None),
+            // Every other command asks nothing of a stream of bytes.
+            (State::Command, _) => (State::Data, None),
+            (State::Option(verb), option) => {
+                match verb {
+                    WILL => answers.extend([IAC, DONT, option]),
+                    DO => answers.extend([IAC, WONT, option]),
+                    // RFC 1143 §7: what is off already needs no answer, or two ends never rest.
+                    _ => {}
+                }
+                (State::Data, None)
+            }
+            (State::Sub(len), IAC) => (State::SubCommand(len), None),
+            (State::SubCommand(_), SE) => (State::Data, None),
+            (State::Sub(len) | State::SubCommand(len), _) => {
+                if len >= MAX_SUBNEGOTIATION {
+                    return Err(TooLong);
+                }
+                (State::Sub(len + 1), None)
+            }
+        };
+        self.state = state;
+        Ok(data)
+    }
+}

@@ -1,0 +1,269 @@
+//! `Sealer` and `Opener`: bytes to checked blocks and back, without I/O.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Most bytes of a block that is read or written.
+pub(crate) const MAX_BLOCK: usize = 1 << 20;
+const HEADER: usize = 12;
+const DIGEST: usize = 32;
+/// How much memory is taken at once for what a header only announces.
+const STEP: usize = 64 << 10;
+
+/// The checksum of a block: its length and number, and its bytes.
+fn checksum(length: u32, number: u32, bytes: &[u8]) -> u32 {
+    let head = (u64::from(length) << 32 | u64::from(number)).to_be_bytes();
+    crc32c::crc32c_append(crc32c::crc32c(&head), bytes)
+}
+
+/// Makes blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Sealer {
+    number: u32,
+    digest: Sha256,
+}
+
+impl Sealer {
+    /// A sealer at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a block of `bytes`, at least one and at most 1 MiB, to `out`.
+    ///
+    /// # Panics
+    /// When there are none, or more.
+    pub fn block(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        assert!(
+            (1..=MAX_BLOCK).contains(&bytes.len()),
+            "a block is 1 byte to 1 MiB"
+        );
+        self.digest.update(bytes);
+        self.put(bytes.len(), bytes, out);
+    }
+
+    /// Appends the mark that ends the stream, and its digest.
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        let digest = self.digest.finalize_reset();
+        self.put(0, &digest, out);
+    }
+
+    fn put(&mut self, length: usize, bytes: &[u8], out: &mut Vec<u8>) {
+        let length = u32::try_from(length).expect("a block is at most 1 MiB");
+        out.reserve(HEADER + bytes.len());
+        out.extend(length.to_be_bytes());
+        out.extend(self.number.to_be_bytes());
+        out.extend(checksum(length, self.number, bytes).to_be_bytes());
+        out.extend_from_slice(bytes);
+        self.number = self.number.wrapping_add(1);
+    }
+}
+
+/// Checks blocks and hands out what is good.
+#[derive(Debug, Clone)]
+pub struct Opener {
+    state: State,
+    /// The block in hand: header, and what follows it.
+    bytes: Vec<u8>,
+    /// How many of them have come.
+    filled: usize,
+    /// Where what is not handed out yet begins.
+    next: usize,
+    number: u64,
+    digest: Sha256,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Header,
+    /// So many bytes follow the header.
+    Body(usize),
+    /// The block is good.
+    Good,
+    Ended,
+    Failed(BadBlock),
+}
+
+impl Default for Opener {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Opener {
+    /// An opener at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            state: State::Header,
+            bytes: Vec::new(),
+            filled: 0,
+            next: 0,
+            number: 0,
+            digest: Sha256::new(),
+        }
+    }
+
+    /// Bytes that were checked and not [taken](Self::taken) yet.
+    #[must_use]
+    pub fn good(&self) -> &[u8] {
+        match self.state {
+            State::Good => self.bytes.get(self.next..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// Says that so many of the good bytes were handed on.
+    pub fn taken(&mut self, n: usize) {
+        self.next += n;
+        if self.good().is_empty() && self.state == State::Good {
+            self.begin();
+        }
+    }
+
+    fn begin(&mut self) {
+        self.state = State::Header;
+        self.bytes.clear();
+        self.filled = 0;
+    }
+
+    /// Where the next bytes of the stream belong; `None` when it has ended in good order.
+    ///
+    /// # Errors
+    /// [`BadBlock`], again and again once it happened.
+    pub fn room(&mut self) -> Result<Option<&mut [u8]>, BadBlock> {
+        let end = match self.state {
+            State::Failed(bad) => return Err(bad),
+            State::Ended => return Ok(None),
+            State::Header => HEADER,
+            State::Body(length) => (HEADER + length).min(self.filled + STEP),
+            // Nothing is read while there is something to hand out.
+            State::Good => self.filled,
+        };
+        self.bytes.resize(end, 0);
+        Ok(self.bytes.get_mut(self.filled..))
+    }
+
+    /// Says that so many bytes came there; none is the end of the stream.
+    ///
+    /// # Errors
+    /// [`BadBlock`].
+    pub fn came(&mut self, n: usize) -> Result<(), BadBlock> {
+        self.filled += n;
+        let checked = match self.state {
+            State::Failed(bad) => Err(bad),
+            State::Ended | State::Good => Ok(()),
+            _ if n == 0 => Err(BadBlock::Cut { block: self.number }),
+            State::Header if self.filled == HEADER => self.header(),
+            State::Body(length) if self.filled == HEADER + length => self.body(),
+            State::Header | State::Body(_) => Ok(()),
+        };
+        if let Err(bad) = checked {
+            self.state = State::Failed(bad);
+        }
+        checked
+    }
+
+    fn field(&self, at: usize) -> u32 {
+        let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
+        u32::from_be_bytes(*bytes.expect("a header was read to its end"))
+    }
+
+    fn header(&mut self) -> Result<(), BadBlock> {
+        let block = self.number;
+        let length = self.field(0);
+        let known = usize::try_from(length).unwrap_or(usize::MAX);
+        if known > MAX_BLOCK {
+            return Err(BadBlock::Long { block, length });
+        }
+        self.state = State::Body(if known == 0 { DIGEST } else { known });
+        Ok(())
+    }
+
+    fn body(&mut self) -> Result<(), BadBlock> {
+        let block = self.number;
+        let (length, number) = (self.field(0), self.field(4));
+        let body = self.bytes.get(HEADER..).unwrap_or_default();
+        if checksum(length, number, body) != self.field(8) {
+            return Err(BadBlock::Checksum { block });
+        }
+        if u64::from(number) != block & u64::from(u32::MAX) {
+            return Err(BadBlock::Number { block, number });
+        }
+        if length == 0 {
+            if self.digest.finalize_reset().as_slice() != body {
+                return Err(BadBlock::Digest { blocks: block });
+            }
+            self.state = State::Ended;
+            self.bytes = Vec::new();
+            return Ok(());
+        }
+        self.digest.update(body);
+        self.number += 1;
+        self.next = HEADER;
+        self.state = State::Good;
+        Ok(())
+    }
+}
+
+/// A block that is not what was written. Blocks are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadBlock {
+    /// It announces more than a block may have.
+    Long {
+        /// Which block.
+        block: u64,
+        /// How many bytes it announces.
+        length: u32,
+    },
+    /// Its checksum is another.
+    Checksum {
+        /// Which block.
+        block: u64,
+    },
+    /// It is whole, but another one belongs here.
+    Number {
+        /// Which block belongs here.
+        block: u64,
+        /// The number of the one that came, modulo 2^32.
+        number: u32,
+    },
+    /// Every block is good, and all together are not what was written.
+    Digest {
+        /// How many blocks came.
+        blocks: u64,
+    },
+    /// The stream ended before its end mark.
+    Cut {
+        /// Which block would have come.
+        block: u64,
+    },
+}
+
+impl fmt::Display for BadBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Long { block, length } => write!(
+                f,
+                "block {block} announces {length} bytes, at most {MAX_BLOCK} are taken; does the peer use verify?"
+            ),
+            Self::Checksum { block } => {
+                write!(f, "block {block} is corrupt: its checksum differs")
+            }
+            Self::Number { block, number } => {
+                write!(f, "block {number} came where block {block} belongs")
+            }
+            Self::Digest { blocks } => {
+                write!(f, "the digest of all {blocks} blocks differs")
+            }
+            Self::Cut { block } => {
+                write!(f, "the stream ended in block {block}, before its end mark")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadBlock {}

@@ -1,0 +1,300 @@
+//! Checks that what arrives is what was written.
+//!
+//! # What it does
+//!
+//! Cuts the stream into blocks, each with its length, its number and a CRC-32C, and ends it with a
+//! SHA-256 digest of everything. Nothing of a block is handed out before its checksum agreed, and
+//! the end is an end only when the digest agrees. A flipped bit, a lost, repeated or exchanged block is an
+//! error that names the block; an end without the digest is truncation. Each direction is checked by
+//! itself.
+//!
+//! ```text
+//!  0         4         8         12
+//!  +---------+---------+---------+----------------
+//!  | length  | number  | CRC-32C | length bytes          length 0: the end, and 32 bytes of digest
+//!  +---------+---------+---------+----------------        numbers wrap; all fields big-endian
+//! ```
+//!
+//! The CRC covers the eight bytes before it and what follows it.
+//!
+//! # When not to use it
+//!
+//! Against somebody who changes bytes on purpose: that takes a key, so use `tls`. On top of `tls`
+//! it checks nothing that is not checked already. Both ends need it.
+//!
+//! # String form
+//!
+//! `verify` or `verify:block=256K`.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `block` | most bytes of a block that is written, 1K to 1M; up to 1M is read in any case | 64K |
+//!
+//! # Cost
+//!
+//! Twelve bytes for each block and 44 at the end; one copy each way, one CRC and one SHA-256 of
+//! everything, which bounds it to the speed at which one core digests. A write makes a block, so small
+//! writes make small ones.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Transport};
+//! use xio_testkit::Mem;
+//! use xio_verify::Verify;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stack = Mem::new().push(Verify::default());
+//! let at = "somewhere:1".parse()?;
+//! let mut listener = stack.listen(&at).await?;
+//! let mut near = stack.connect(&at).await?;
+//! let mut far = listener.accept().await?.open().await?;
+//! near.write_all(b"hello").await?;
+//! near.shutdown().await?;
+//!
+//! let mut text = String::new();
+//! far.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod block;
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use xio_core::{
+    BadValue, ByteSize, Driver, DynLayer, Entry, Error, ErrorKind, Info, Operation, Opt,
+    OptionText, Outbox, Result, Stream, Target, Transform, Value,
+};
+
+pub use block::{BadBlock, Opener, Sealer};
+
+const LAYER: &str = "verify";
+
+const OPTIONS: &[Opt] = &[Opt::new(
+    "block",
+    "bytes, 1K to 1M",
+    "most bytes of a block",
+)];
+
+/// How the stream is cut. The string form and this struct meet in `FromStr` and `Display`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Most bytes of a block that is written; 64 KiB by default.
+    pub block: ByteSize,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self {
+            block: ByteSize::new(64 << 10),
+        }
+    }
+}
+
+impl VerifyOptions {
+    /// Reads the options of one entry of a stack string.
+    ///
+    /// # Errors
+    /// An option that is unknown or whose value is not accepted.
+    pub fn from_entry(entry: &Entry) -> Result<Self> {
+        let mut options = Self::default();
+        entry.apply(OPTIONS, &mut options, Self::set)?;
+        Ok(options)
+    }
+
+    fn set(&mut self, _: &str, value: Value<'_>) -> Result<(), BadValue> {
+        self.block = value.size()?;
+        match (1 << 10..=block::MAX_BLOCK as u64).contains(&self.block.bytes()) {
+            true => Ok(()),
+            false => Err(BadValue),
+        }
+    }
+}
+
+impl FromStr for VerifyOptions {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::from_entry(&Entry::new(LAYER)?.with_options(text)?)
+    }
+}
+
+impl fmt::Display for VerifyOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let block = (*self != Self::default()).then_some(self.block);
+        OptionText::new().add("block", block).fmt(f)
+    }
+}
+
+/// The layer.
+#[derive(Clone, Copy, Default)]
+pub struct Verify {
+    options: VerifyOptions,
+}
+
+impl Verify {
+    /// A layer that cuts as the options say.
+    #[must_use]
+    pub const fn new(options: VerifyOptions) -> Self {
+        Self { options }
+    }
+}
+
+impl fmt::Debug for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+impl<S: Stream> Transform<S> for Verify {
+    type Handle = Verified<S>;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
+        self.respond(inner).await
+    }
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        Ok(Verified {
+            inner,
+            block: self.options.block.in_memory(),
+            opener: Opener::new(),
+            sealer: Sealer::new(),
+            waiting: Outbox::new(),
+            shut: false,
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+    }
+}
+
+/// A stream in checked blocks.
+pub struct Verified<S> {
+    inner: S,
+    block: usize,
+    opener: Opener,
+    sealer: Sealer,
+    waiting: Outbox,
+    shut: bool,
+}
+
+impl<S: Stream> AsyncRead for Verified<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let blame = |bad: BadBlock| {
+            let kind = match bad {
+                BadBlock::Cut { .. } => ErrorKind::UnexpectedEof,
+                _ => ErrorKind::Protocol,
+            };
+            io::Error::from(Error::new(kind, LAYER, Operation::Read, bad.to_string()))
+        };
+        while buf.remaining() > 0 {
+            let good = this.opener.good();
+            if !good.is_empty() {
+                let n = good.len().min(buf.remaining());
+                buf.put_slice(good.get(..n).unwrap_or_default());
+                this.opener.taken(n);
+                return Poll::Ready(Ok(()));
+            }
+            // What is missing may be long, and memory follows only what has come.
+            let Some(room) = this.opener.room().map_err(blame)? else {
+                return Poll::Ready(Ok(()));
+            };
+            let mut fresh = ReadBuf::new(room);
+            ready!(Pin::new(&mut this.inner).poll_read(cx, &mut fresh))?;
+            let n = fresh.filled().len();
+            this.opener.came(n).map_err(blame)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> AsyncWrite for Verified<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if this.shut {
+            let fact = "it was shut down before";
+            let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
+            return Poll::Ready(Err(error.into()));
+        }
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        let part = buf.get(..this.block).unwrap_or(buf);
+        if !part.is_empty() {
+            this.sealer.block(part, this.waiting.tail());
+            // The bytes are taken; whether they are down already is for the next call.
+            let _ = this.waiting.poll_drain(cx, &mut this.inner)?;
+        }
+        Poll::Ready(Ok(part.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        Pin::new(&mut this.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if !this.shut {
+            this.shut = true;
+            this.sealer.end(this.waiting.tail());
+        }
+        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
+        Pin::new(&mut this.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S: Stream> Stream for Verified<S> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        info.layer(LAYER);
+    }
+}
+
+impl<S: Stream> fmt::Debug for Verified<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::layer(
+        LAYER,
+        "checksums and a digest of what passes",
+        OPTIONS,
+        |entry| {
+            Ok(DynLayer::new(Verify::new(VerifyOptions::from_entry(
+                entry,
+            )?)))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;

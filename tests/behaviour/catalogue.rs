@@ -1,0 +1,86 @@
+//! The smaller drivers through the driver suite, each alone and among others.
+
+use xio_testkit::driver_suite::{self, Subject};
+
+use crate::{everything, loopback, secured};
+
+/// What is known of a stack.
+type Known = fn(Subject) -> Subject;
+
+const PLAIN: Known = |subject| subject;
+const SHARED: Known = Subject::one_peer_at_a_time;
+
+pub(crate) const STACKS: &[(&str, &[&str], Known)] = &[
+    ("tcp,queue", &["tcp", "queue"], |s| {
+        s.sends_files().writes_vectored()
+    }),
+    (
+        "mem:chunk=100;seed=6;capacity=500,queue:size=100",
+        &["mem", "queue"],
+        Subject::writes_vectored,
+    ),
+    ("tcp,telnet", &["tcp", "telnet"], PLAIN),
+    (
+        "mem:chunk=70;seed=8;capacity=1000,telnet,count",
+        &["mem", "telnet", "count"],
+        PLAIN,
+    ),
+    ("tcp,verify:block=1K", &["tcp", "verify"], PLAIN),
+    (
+        "mem:chunk=70;seed=9;capacity=100,verify,queue",
+        &["mem", "verify", "queue"],
+        PLAIN,
+    ),
+    ("tcp,ordering", &["tcp", "ordering"], |s| {
+        s.sends_files().writes_vectored()
+    }),
+    ("tcp,mode_e", &["tcp", "mode_e"], SHARED),
+    ("tcp,mode_e:streams=1", &["tcp", "mode_e"], PLAIN),
+    ("tcp,mode_e:streams=4", &["tcp", "mode_e"], SHARED),
+    (
+        "tcp,tls:OWN,mode_e:streams=3",
+        &["tcp", "tls", "mode_e"],
+        SHARED,
+    ),
+    (
+        "mem:chunk=3000;seed=10,mode_e:streams=3;block=5000,count,ordering",
+        &["mem", "mode_e", "count", "ordering"],
+        SHARED,
+    ),
+    ("tcp,multicast", &["tcp", "multicast"], PLAIN),
+    (
+        "mem:chunk=900;seed=11,multicast,rate:rate=1G",
+        &["mem", "multicast", "rate"],
+        PLAIN,
+    ),
+];
+
+fn subjects() -> impl Iterator<Item = Subject> {
+    STACKS.iter().map(|(text, chain, known)| {
+        let stack = everything().stack(&secured::fill_in(text));
+        let stack = stack.expect("the string names what there is");
+        known(Subject::new(stack, loopback(), chain))
+    })
+}
+
+#[tokio::test]
+async fn the_catalogue_keeps_every_rule() {
+    for subject in subjects() {
+        driver_suite::run(&subject).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_with_several_threads() {
+    for subject in subjects() {
+        driver_suite::run(&subject).await;
+    }
+}
+
+/// Local sockets cannot tell a drop from an end; a layer with an end mark can.
+#[tokio::test]
+async fn an_end_mark_makes_up_for_a_bottom_that_has_no_reset() {
+    let stack = everything().stack("unix,verify").expect("a stack");
+    let at = "unix://".parse().expect("any free name");
+    driver_suite::run(&Subject::new(stack, at, &["unix", "verify"])).await;
+}
