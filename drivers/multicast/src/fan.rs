@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncWriteExt, ReadBuf};
-use xio_core::{Error, Stream, Target, Transport};
+use xio_core::{Error, ErrorKind, Stream, Target, Transport};
 
 use crate::intro::{Intro, MAX_TEXT, Report};
 
@@ -38,6 +38,13 @@ enum State {
     Failed,
 }
 
+/// A receiver that failed.
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    /// Who, and why.
+    pub(crate) text: String,
+}
+
 /// All that are served from here.
 pub(crate) struct Fan<S> {
     branches: Vec<Branch<S>>,
@@ -45,7 +52,7 @@ pub(crate) struct Fan<S> {
     /// Where in the stream the window begins, in bytes.
     base: u64,
     /// Who failed, and why.
-    pub(crate) failures: Vec<String>,
+    pub(crate) failures: Vec<Failure>,
 }
 
 /// Deals receivers out to `p` groups, each in the given order.
@@ -88,7 +95,10 @@ impl<S: Stream> Fan<S> {
                         fan.branches.push(Branch::new(&first, group.len(), stream));
                         break;
                     }
-                    Err(error) => fan.failures.push(format!("`{first:?}`: {error}")),
+                    Err(error) => fan.failures.push(Failure {
+                        kind: error.kind(),
+                        text: format!("`{first:?}`: {error}"),
+                    }),
                 }
             }
         }
@@ -136,7 +146,11 @@ impl<S: Stream> Fan<S> {
                 Poll::Pending => all = Poll::Pending,
                 Poll::Ready(Err(error)) => {
                     branch.state = State::Failed;
-                    self.failures.push(format!("{}: {error}", branch.name));
+                    let known = Error::layer_of(&error).map(Error::kind);
+                    self.failures.push(Failure {
+                        kind: known.unwrap_or_else(|| error.kind().into()),
+                        text: format!("{}: {error}", branch.name),
+                    });
                 }
             }
         }
@@ -265,7 +279,7 @@ impl<S: Stream> Branch<S> {
         &mut self,
         cx: &mut Context<'_>,
         mut buf: Option<&mut ReadBuf<'_>>,
-        failures: &mut Vec<String>,
+        failures: &mut Vec<Failure>,
     ) -> Poll<io::Result<()>> {
         let wrong = |what: &str| Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
         let mut scratch = [0; MAX_TEXT];
@@ -292,7 +306,10 @@ impl<S: Stream> Branch<S> {
                 State::Body(report, 0) => {
                     if report == Report::Failure {
                         let text = String::from_utf8_lossy(&self.text);
-                        failures.push(text.escape_debug().collect());
+                        failures.push(Failure {
+                            kind: ErrorKind::Reset,
+                            text: text.escape_debug().collect(),
+                        });
                         self.text.clear();
                     }
                     self.state = State::Head;

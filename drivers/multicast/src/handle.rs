@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{Error, ErrorKind, Info, Operation, Outbox, Stream};
 
 use crate::LAYER;
-use crate::fan::Fan;
+use crate::fan::{Failure, Fan};
 use crate::intro::{MAX_TEXT, Report};
 
 /// Longest answer that goes up in one piece.
@@ -61,17 +61,23 @@ impl<S: Stream> MulticastHandle<S> {
             return Ok(());
         };
         let failures = &self.fan.failures;
-        if failures.is_empty() || (ignore_errors && !self.fan.is_lost()) {
+        let Some(first) = failures.first() else {
+            return Ok(());
+        };
+        if ignore_errors && !self.fan.is_lost() {
             return Ok(());
         }
-        let fact = format!("{} failed: {}", failures.len(), failures.join("; "));
-        Err(Error::new(ErrorKind::Reset, LAYER, op, fact))
+        let texts: Vec<_> = self.failures().collect();
+        let fact = format!("{} failed: {}", texts.len(), texts.join("; "));
+        Err(Error::new(first.kind, LAYER, op, fact))
     }
 
     /// The receivers that failed so far, each with the reason.
-    #[must_use]
-    pub fn failures(&self) -> &[String] {
-        &self.fan.failures
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.fan
+            .failures
+            .iter()
+            .map(|failure| failure.text.as_str())
     }
 }
 
@@ -196,11 +202,11 @@ impl<S: Stream> Node<S> {
     }
 
     /// Says who failed, and that this is all.
-    fn report(&mut self, failures: &[String]) {
+    fn report(&mut self, failures: &[Failure]) {
         self.reported = true;
         let out = self.waiting.tail();
         for failure in failures {
-            let bytes = failure.as_bytes();
+            let bytes = failure.text.as_bytes();
             let part = bytes.get(..MAX_TEXT).unwrap_or(bytes);
             out.extend(Report::Failure.head(part.len()));
             out.extend_from_slice(part);

@@ -62,7 +62,8 @@ async fn send(options: &str, ways: &[Way]) -> (Vec<u8>, Result<(), String>, Vec<
         false => format!("urls={urls};{options}").parse(),
     };
     let sender = Multicast::new(net, options.unwrap());
-    let bytes = Random::new(4).bytes(3_000_000);
+    // More than the window, where that does not take long.
+    let bytes = Random::new(4).bytes(if ways.len() < 5 { 1_200_000 } else { 200_000 });
     let sent = async {
         let mut near = sender.connect(&at(1)).await.map_err(|e| e.to_string())?;
         near.write_all(&bytes).await.map_err(|e| e.to_string())?;
@@ -127,7 +128,7 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
         .connect(&at(1))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Reset);
+    assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
         error
             .to_string()
@@ -141,7 +142,7 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
     let mut options = options;
     options.ignore_errors = true;
     let mut near = Multicast::new(net, options).connect(&at(1)).await.unwrap();
-    assert_eq!(near.failures().len(), 2);
+    assert_eq!(near.failures().count(), 2);
     near.write_all(b"all the same").await.unwrap();
     near.shutdown().await.unwrap();
     assert_eq!(third.await.unwrap(), b"all the same");
