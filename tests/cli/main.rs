@@ -8,6 +8,7 @@ mod hostile;
 mod output;
 mod rules;
 mod safety;
+mod stacks;
 mod uploads;
 
 use std::process::Command;

@@ -80,8 +80,17 @@ impl Shared {
         self.observer.event(&Event::Note(text));
     }
 
+    /// Says whether servers read and write their files through layers: then the size that they tell is not
+    /// the number of bytes that come, and nothing can begin but at the start.
+    pub(crate) fn through_layers(&self) -> bool {
+        self.options.connect.disk_stack.is_some()
+    }
+
     /// Adds a file to the work.
-    pub(crate) fn found(&self, job: FileJob) {
+    pub(crate) fn found(&self, mut job: FileJob) {
+        if self.through_layers() && self.source.is_some() {
+            job.facts.size = None;
+        }
         self.totals.found(self.expected(&job));
         self.queue.push(Item::File(Box::new(job)));
     }

@@ -223,7 +223,11 @@ fn ask(
                 shared.fail(taken, &error);
                 return None;
             };
-            let again = (job.failures > 0 || job.facts.size.is_none())
+            let layers = shared.through_layers();
+            if layers && job.failures > 0 {
+                job.forget();
+            }
+            let again = (!layers && (job.failures > 0 || job.facts.size.is_none()))
                 .then(|| control.send(Command::Mlst(Some(from.clone()))));
             let rest = restart(job, mode).map(|rest| control.send(Command::Rest(rest)));
             let command = match (shared.options.offset, shared.options.length) {

@@ -81,7 +81,7 @@ impl Asker<'_> {
             }
         };
         let same = is_same(job, source.size()).await;
-        if !same {
+        if !same || (job.begun && shared.through_layers()) {
             job.forget();
         }
         let offset = shared.options.offset.unwrap_or(0).min(source.size());
@@ -101,7 +101,7 @@ impl Asker<'_> {
         let mut how = How::default();
         if self.mode == Mode::Extended {
             how.held.clone_from(&job.held);
-        } else if same && job.begun && !job.anew {
+        } else if same && job.begun && !job.anew && !shared.through_layers() {
             how = copy.go_on(job).await;
         }
         // What is held, the server tells in wire offsets; the source's begin at the part's offset.

@@ -112,7 +112,7 @@ pub(super) async fn stream(
         resumes: asked.resumes,
         announced: asked.announced,
         replies: asked.replies,
-        ask_size: !shared.is_partial(),
+        ask_size: !shared.is_partial() && !shared.through_layers(),
         ended: moved.end,
         _under_way: asked.under_way,
     };

@@ -299,13 +299,16 @@ impl Pair<'_> {
             let mut told = self.source.send(Command::Mlst(Some(from.clone())));
             let now = told.finish().await.ok().as_ref().and_then(parse_mlst);
             let now = now.map(|(entry, known)| Facts::of_entry(&entry, known));
-            same = now == Some(job.facts) && job.facts.modified.is_some();
+            same =
+                now == Some(job.facts) && job.facts.modified.is_some() && !shared.through_layers();
             if !same {
                 job.forget();
                 job.facts = now.unwrap_or(job.facts);
             }
         }
-        if job.facts.size.is_none()
+        if shared.through_layers() {
+            job.facts.size = None;
+        } else if job.facts.size.is_none()
             && let Ok(reply) = self.source.send(Command::Size(from.clone())).finish().await
         {
             job.facts.size = crate::client::number(&reply);

@@ -1,0 +1,150 @@
+//! Copies over stacks that both ends are told of, and through layers over the server's files.
+
+use std::fs;
+
+use anyhow::Result;
+use workspace_tests::{Host, Tree};
+
+use crate::{Bed, fails};
+
+const NET: &[&str] = &["--net-stacks", "tcp,count,compress,rate"];
+const DISK: &[&str] = &["--disk-stacks", "file,count,compress"];
+
+/// Stacks of data connections that every way to copy must work over.
+const STACKS: &[&str] = &[
+    "tcp,count",
+    "tcp:nodelay=1;sndbuf=256K,compress:codec=zlib;level=1,count",
+    "tcp,compress:codec=lz4;block=16K",
+    "tcp,compress:strategy=auto",
+];
+
+fn bed(flags: &[&str]) -> Result<Bed> {
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    let server = Host::ours_with(there.root(), flags)?;
+    Ok(Bed {
+        here,
+        there,
+        server,
+    })
+}
+
+#[test]
+fn files_and_trees_cross_over_every_stack() -> Result<()> {
+    let bed = bed(NET)?;
+    bed.here.file("one", 3_000_001, 7)?;
+    for n in 0..40 {
+        bed.here
+            .file(&format!("tree/sub{}/f{n}", n % 3), n * 997, n)?;
+    }
+    bed.here.file("tree/empty", 0, 1)?;
+    for stack in STACKS {
+        for mode in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "4"]] {
+            let flags = [&["-q", "--stack", stack], mode].concat();
+            let cp = |more: &[&str]| bed.cp(&[&flags, more].concat());
+            cp(&["one", &bed.url("up")])?.ok()?;
+            bed.same("one", "up")?;
+            cp(&[&bed.url("up"), "down"])?.ok()?;
+            bed.same("down", "up")?;
+            cp(&["-r", "tree/", &bed.url("trees/")])?.ok()?;
+            cp(&["-r", &bed.url("trees/"), "back/"])?.ok()?;
+            let names = bed.here.names("tree")?;
+            anyhow::ensure!(bed.here.names("back")? == names, "{stack} {mode:?}");
+            for name in ["sub1/f37", "empty"] {
+                bed.same(&format!("back/{name}"), &format!("trees/{name}"))?;
+                bed.same(&format!("tree/{name}"), &format!("trees/{name}"))?;
+            }
+            fs::remove_dir_all(bed.there.path("trees"))?;
+            fs::remove_dir_all(bed.here.path("back"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn servers_talk_to_each_other_over_the_stack() -> Result<()> {
+    let (one, other) = (bed(NET)?, bed(NET)?);
+    one.there.file("f", 2_000_003, 5)?;
+    for mode in ["stream", "extended"] {
+        let stack = "tcp,compress:codec=zlib";
+        let to = other.url(mode);
+        one.cp(&["-q", "--stack", stack, "--mode", mode, &one.url("f"), &to])?
+            .ok()?;
+        anyhow::ensure!(fs::read(one.there.path("f"))? == fs::read(other.there.path(mode))?);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_server_does_not_allow_is_said_and_nothing_falls_back() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("f", 1000, 1)?;
+    let from = bed.url("f");
+    let finished = bed.cp(&["--stack", "tcp,count", &from, "copy"])?;
+    fails(
+        &finished,
+        1,
+        &["stack tcp,count", "not whitelisted", "net-stacks"],
+    )
+    .or_else(|_| {
+        fails(
+            &finished,
+            4,
+            &["stack tcp,count", "not whitelisted", "net-stacks"],
+        )
+    })?;
+    anyhow::ensure!(!bed.here.path("copy").exists());
+    let finished = bed.cp(&["--disk-stack", "file,count", &from, "copy"])?;
+    anyhow::ensure!(!finished.status.success() && finished.stderr.contains("disk-stacks"));
+    let finished = bed.cp(&["--stack", "tcp,nonsense", &from, "copy"])?;
+    fails(&finished, 2, &["nonsense"]).or_else(|_| fails(&finished, 1, &["nonsense"]))?;
+    // What is our end's business is not told, so this needs no permission.
+    bed.cp(&["-q", "--stack", "tcp:nodelay=1;sndbuf=1M", &from, "copy"])?
+        .ok()?;
+    bed.same("copy", "f")
+}
+
+#[test]
+fn layers_over_the_servers_files_are_undone_on_the_way_back() -> Result<()> {
+    let bed = bed(DISK)?;
+    let text: Vec<u8> = b"the same words again and again, ".repeat(60_000);
+    fs::create_dir(bed.here.path("tree"))?;
+    fs::write(bed.here.path("tree/text"), &text)?;
+    fs::write(bed.here.path("tree/empty"), b"")?;
+    bed.here.file("tree/noise", 400_000, 9)?;
+    let layers = ["-q", "--disk-stack", "file,compress:codec=zlib"];
+    for mode in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "4"]] {
+        let cp = |more: &[&str]| bed.cp(&[&layers[..], mode, more].concat());
+        cp(&["-r", "tree/", &bed.url("packed/")])?.ok()?;
+        let packed = fs::metadata(bed.there.path("packed/text"))?.len();
+        anyhow::ensure!(packed > 0 && packed < 100_000, "{packed} bytes, {mode:?}");
+        cp(&["-r", &bed.url("packed/"), "back/"])?.ok()?;
+        for name in ["text", "empty", "noise"] {
+            let (sent, came) = (format!("tree/{name}"), format!("back/{name}"));
+            let same = fs::read(bed.here.path(&sent))? == fs::read(bed.here.path(&came))?;
+            anyhow::ensure!(same, "{name} {mode:?}");
+        }
+        // Without the layers the file is what it is.
+        bed.cp(&["-q", &bed.url("packed/text"), "raw"])?.ok()?;
+        bed.same("raw", "packed/text")?;
+        fs::remove_dir_all(bed.there.path("packed"))?;
+        fs::remove_dir_all(bed.here.path("back"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_not_of_the_layers_making_is_an_error() -> Result<()> {
+    let bed = bed(DISK)?;
+    bed.there.file("plain", 100_000, 3)?;
+    let layers = ["--disk-stack", "file,compress:codec=zlib", "--retries", "0"];
+    let from = bed.url("plain");
+    let finished = bed.cp(&[&layers[..], &[&from, "copy"]].concat())?;
+    anyhow::ensure!(!finished.status.success(), "{}", finished.report());
+    anyhow::ensure!(
+        finished.stderr.contains("compress"),
+        "{}",
+        finished.report()
+    );
+    anyhow::ensure!(!bed.here.path("copy").exists());
+    Ok(())
+}
