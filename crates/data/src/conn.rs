@@ -44,11 +44,11 @@ impl Conn {
     /// Reads the next header of a connection whose part in this transfer is over, as far as it has
     /// come; `Ready` when the peer closed instead.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Ok(mode_e::Step::Header { need }) = self.deframer.poll() {
+        // What it says is for the next transfer, which must find it untouched.
+        while self.deframer.missing() > 0 {
             let mut bytes = [0; mode_e::HEADER_LEN];
-            let Some(wanted) = bytes.get_mut(..need) else {
-                break;
-            };
+            let wanted = bytes.get_mut(..self.deframer.missing());
+            let wanted = wanted.unwrap_or_default();
             let mut buf = ReadBuf::new(wanted);
             match Pin::new(&mut self.stream).poll_read(cx, &mut buf) {
                 Poll::Pending => return Poll::Pending,

@@ -141,6 +141,16 @@ impl Deframer {
         Ok(())
     }
 
+    /// Says how many bytes are missing of the next header; 0 while a block is in hand.
+    ///
+    /// Unlike [`poll`](Self::poll) it takes no step, so that a header may be read ahead of its transfer.
+    pub fn missing(&self) -> usize {
+        match self.state {
+            State::Header => HEADER_LEN - self.filled,
+            State::Block { .. } | State::AfterEof { .. } | State::Failed(_) => 0,
+        }
+    }
+
     /// Says what comes next.
     ///
     /// [`Step::Eof`] and [`Step::Eod`] are told once each; after the latter this is

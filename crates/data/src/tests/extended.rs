@@ -169,6 +169,41 @@ async fn connections_may_come_late_and_the_file_end_first() {
 }
 
 #[tokio::test]
+async fn what_a_connection_brings_ahead_waits_for_its_own_transfer() {
+    let (mut to, mut streams) = bare(1).await;
+    let address = streams[0].peer_addr().unwrap();
+    // All that the first connection has of two files, before the second connection is there.
+    let ahead = [Header::eof(2).to_bytes(), Header::eod().to_bytes()].concat();
+    streams[0].write_all(&ahead).await.unwrap();
+    let watch = Watch::new();
+    let late = async {
+        while watch.arrived().eods() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let content = bytes(5);
+        for part in [
+            &Header::eod().to_bytes()[..],
+            &Header::data(0, 5).to_bytes(),
+            &content,
+            &Header::eof(2).to_bytes(),
+        ] {
+            stream.write_all(part).await.unwrap();
+        }
+        streams.push(stream);
+    };
+    let (first, second) = (Kept::default(), Kept::default());
+    let plan = incoming(Mode::Extended);
+    let (got, ()) = tokio::join!(to.receive(&first, &plan, &watch), late);
+    assert_eq!(got.unwrap().bytes, 0);
+    let watch = Watch::new();
+    let got = to.receive(&second, &plan, &watch);
+    let got = tokio::time::timeout(Duration::from_secs(10), got).await;
+    assert_eq!(got.expect("it ends").unwrap().bytes, 5);
+    assert_eq!(second.data(), bytes(5));
+}
+
+#[tokio::test]
 async fn files_sent_back_to_back_stay_apart() {
     let (mut to, mut streams) = bare(2).await;
     let files: Vec<_> = (0..50).map(|n| bytes(n * 37)).collect();
