@@ -426,6 +426,7 @@ impl TransferError {
                 Class::Login
             }
             Self::Connect(ConnectError::Stack { .. }) | Self::Request(_) => Class::Usage,
+            Self::Connect(ConnectError::StackRefused { .. }) => Class::Transfer,
             Self::Connect(_) => Class::Connect,
             Self::Mismatch { .. } => Class::Verify,
             Self::Both { source, .. } => source.class(),
