@@ -43,6 +43,9 @@ impl Connection {
             ];
             earliest = others.into_iter().flatten().chain(earliest).min();
         }
+        if let (Phase::Leaving { .. }, Some(halves)) = (&self.phase, &self.halves) {
+            earliest = halves.receiver.due().into_iter().chain(earliest).min();
+        }
         earliest
     }
 
@@ -61,7 +64,7 @@ impl Connection {
             match self.phase {
                 Phase::Greeting(_) => self.fail(ConnectionError::TimedOut),
                 Phase::Lingering { .. } => self.give_up(now, ConnectionError::LingerExpired),
-                Phase::Open | Phase::Farewell(_) | Phase::Over => {}
+                Phase::Open | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
             }
         }
         if self.timers.take_due(Timer::Part, now) {
@@ -192,7 +195,10 @@ impl Connection {
             write_control(&mut self.out, &Control::Shutdown { reason }, *to);
             return true;
         }
-        if !matches!(self.phase, Phase::Open | Phase::Lingering { .. }) {
+        if matches!(
+            self.phase,
+            Phase::Greeting(_) | Phase::Farewell(_) | Phase::Over
+        ) {
             return false;
         }
         if std::mem::take(&mut self.keep_alive_due) {
@@ -232,7 +238,7 @@ impl Connection {
                 self.timers.set(Timer::Part, now.checked_add(patience));
                 self.try_part(now);
             }
-            Phase::Lingering { .. } | Phase::Farewell(_) | Phase::Over => {}
+            Phase::Lingering { .. } | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
         }
     }
 
@@ -248,20 +254,46 @@ impl Connection {
     pub fn abort(&mut self, now: Instant) {
         match self.phase {
             Phase::Greeting(_) => self.fail(ConnectionError::Closed),
-            Phase::Open | Phase::Lingering { .. } => self.give_up(now, ConnectionError::Closed),
-            Phase::Farewell(_) | Phase::Over => {}
+            Phase::Open | Phase::Lingering { .. } => self.leave(now),
+            Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
         }
+    }
+
+    /// Gives up, but lets a peer whose last words were read have that in writing: it may be closing.
+    fn leave(&mut self, now: Instant) {
+        let owed = self.halves.as_mut().and_then(|halves| {
+            let receiver = &mut halves.receiver;
+            let is_owed = !receiver.is_readable()
+                && !receiver.has_gaps()
+                && receiver.confirmed() < receiver.complete();
+            is_owed.then(|| receiver.hurry(now))
+        });
+        let Some(owed) = owed else {
+            self.give_up(now, ConnectionError::Closed);
+            return;
+        };
+        let closed = ConnectionError::Closed;
+        self.ends.end(Err(closed), closed);
+        self.ends.close(Some(closed));
+        self.phase = Phase::Leaving { owed };
+        self.probe = None;
+        self.timers.clear();
+        let patience = (self.rtt.late() * 8).min(LEAST_PATIENCE);
+        self.timers.set(Timer::Part, now.checked_add(patience));
     }
 
     /// Goes on with a close once everything is acknowledged, and the peer knows what we have.
     pub(super) fn try_part(&mut self, now: Instant) {
-        let Phase::Lingering { owed } = self.phase else {
+        let (Phase::Lingering { owed } | Phase::Leaving { owed }) = self.phase else {
             return;
         };
         let halves = self.halves.as_ref();
         let is_known = halves.is_none_or(|halves| halves.receiver.confirmed() >= owed);
         let is_patient = self.timers.get(Timer::Part).is_some();
-        if self.is_drained() && (is_known || !is_patient) {
+        let is_done = is_known || !is_patient;
+        if is_done && matches!(self.phase, Phase::Leaving { .. }) {
+            self.say_farewell(now, GIVEN_UP, false);
+        } else if is_done && self.is_drained() {
             self.part(now);
         }
     }

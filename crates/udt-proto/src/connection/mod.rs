@@ -90,6 +90,8 @@ enum Phase {
     Open,
     /// Waiting for the last acknowledgements, and for the peer to know that so much has come here.
     Lingering { owed: u64 },
+    /// Given up by an end that has read so much: the peer is to know that before it hears of the end.
+    Leaving { owed: u64 },
     /// Telling the peer that it is over.
     Farewell(Farewell),
     /// Nothing more.
@@ -413,6 +415,14 @@ impl Connection {
             min_rtt: sender.min_rtt().unwrap_or_else(|| self.rtt.duration()),
             rate: control::whole(sender.rate()),
             in_flight: sender.in_flight(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn greeting_cookie(&self) -> Option<u32> {
+        match &self.phase {
+            Phase::Greeting(greeting) => Some(greeting.ours.cookie),
+            _ => None,
         }
     }
 

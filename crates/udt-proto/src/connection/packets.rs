@@ -46,6 +46,15 @@ impl Connection {
         }
         match &mut self.phase {
             Phase::Open | Phase::Lingering { .. } => {}
+            // Nobody will read what comes now, so it must not be acknowledged.
+            Phase::Leaving { .. } => {
+                let is_of_use = |control: &Control<'_>| {
+                    matches!(control, Control::Ack2 { .. } | Control::Shutdown { .. })
+                };
+                if !matches!(&packet, Packet::Control(control) if is_of_use(control)) {
+                    return;
+                }
+            }
             Phase::Farewell(farewell) => {
                 let is_end = matches!(packet, Packet::Control(Control::Shutdown { .. }));
                 let farewell = *farewell;

@@ -1,0 +1,223 @@
+//! How connections begin and end: what each end learns, and when.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use super::link::Nature;
+use super::world::{Program, World};
+use crate::{ConnectionError, Options};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn path(delay: u32, loss: u32) -> Nature {
+    Nature {
+        delay: MS * delay,
+        loss,
+        ..Nature::default()
+    }
+}
+
+fn pair(seed: u64, natures: [Nature; 2], up: u64) -> World {
+    let mut world = World::pair(seed, natures, [Options::default(), Options::default()]);
+    let client = &mut world.only(0).program;
+    client.stream = 1;
+    client.to_write = up;
+    world.hosts[1].serves.expects = 1;
+    world
+}
+
+fn is_over(world: &World, host: usize) -> bool {
+    let mut seats = world.hosts[host].seats.values();
+    seats.next().is_some_and(|seat| seat.connection.is_over())
+}
+
+fn has_read(world: &World, host: usize, bytes: u64) -> bool {
+    let mut seats = world.hosts[host].seats.values();
+    seats.next().is_some_and(|seat| seat.program.read == bytes)
+}
+
+#[test]
+fn nobody_there_is_told_after_three_seconds() {
+    let dead = path(1, 1_000_000);
+    let mut world = pair(1, [dead.clone(), dead], 10);
+    assert!(world.run(10_000 * MS, |world| is_over(world, 0)));
+    assert_eq!(world.now - world.start, 3_000 * MS);
+    assert_eq!(
+        world.only(0).program.closed,
+        Some(Some(ConnectionError::TimedOut))
+    );
+    assert!((12..=14).contains(&world.datagrams), "{}", world.datagrams);
+}
+
+#[test]
+fn an_unreachable_port_is_told_at_once_but_only_while_connecting() {
+    let dead = path(1, 1_000_000);
+    let mut world = pair(1, [dead.clone(), dead], 10);
+    world.run(10 * MS, |_| false);
+    world.only(0).connection.on_unreachable();
+    world.run(MS, |_| false);
+    assert_eq!(
+        world.only(0).program.closed,
+        Some(Some(ConnectionError::Unreachable))
+    );
+
+    let mut world = pair(1, [path(1, 0), path(1, 0)], 10);
+    assert!(world.run(1_000 * MS, |world| has_read(world, 1, 10)));
+    world.only(0).connection.on_unreachable();
+    assert!(world.only(0).connection.is_connected());
+}
+
+#[test]
+fn a_stale_cookie_is_asked_for_again() {
+    // The answer to the cookie is lost for more than half a second.
+    let mut back = path(10, 0);
+    back.blackouts = vec![25 * MS..600 * MS];
+    let mut world = pair(1, [path(10, 0), back], 10);
+    let mut asked_again = false;
+    for _ in 0..2_000 {
+        world.run(MS, |_| false);
+        let time = world.now - world.start;
+        let connection = &world.only(0).connection;
+        if time > 500 * MS && !connection.is_connected() {
+            asked_again |= connection.greeting_cookie() == Some(0);
+        }
+    }
+    assert!(asked_again);
+    assert!(world.only(0).connection.is_connected());
+    assert!(has_read(&world, 1, 10));
+}
+
+#[test]
+fn the_dead_are_noticed_within_a_minute() {
+    let mut back = path(10, 0);
+    back.blackouts = vec![1_000 * MS..1_000_000 * MS];
+    let mut there = path(10, 0);
+    there.blackouts = back.blackouts.clone();
+    let mut world = pair(1, [there, back], 10);
+    assert!(world.run(100_000 * MS, |world| is_over(world, 0) && is_over(world, 1)));
+    let took = world.now - world.start;
+    assert!(took > 30_000 * MS && took < 60_000 * MS, "{took:?}");
+    for host in [0, 1] {
+        let closed = world.only(host).program.closed;
+        assert_eq!(closed, Some(Some(ConnectionError::PeerGone)));
+        let end = world.only(host).program.end;
+        assert_eq!(end, Some(Err(ConnectionError::PeerGone)));
+    }
+}
+
+#[test]
+fn giving_up_is_told_apart_from_an_end() {
+    for seed in 0..50 {
+        let mut world = pair(seed, [path(10, 100_000), path(10, 100_000)], 5_000_000);
+        assert!(world.run(20_000 * MS, |world| {
+            let mut seats = world.hosts[1].seats.values();
+            seats.next().is_some_and(|seat| seat.program.read > 10_000)
+        }));
+        let now = world.now;
+        world.only(0).connection.abort(now);
+        assert!(world.run(60_000 * MS, |world| is_over(world, 0) && is_over(world, 1)));
+        let server = &world.only(1).program;
+        assert_eq!(
+            server.end,
+            Some(Err(ConnectionError::PeerAborted)),
+            "seed {seed}"
+        );
+        let now = world.now;
+        let written = world.only(0).connection.write(now, b"more");
+        assert_eq!(written, Poll::Ready(Err(ConnectionError::Closed)));
+    }
+}
+
+#[test]
+fn who_has_read_everything_and_drops_it_does_not_spoil_the_others_close() {
+    for seed in 0..200 {
+        let loss = if seed % 2 == 0 { 0 } else { 200_000 };
+        let mut world = pair(seed, [path(10, loss), path(10, loss)], 100_000);
+        world.only(0).program.closes = true;
+        assert!(world.run(60_000 * MS, |world| has_read(world, 1, 100_000)));
+        let now = world.now;
+        world.only(1).connection.abort(now);
+        assert!(world.run(60_000 * MS, |world| is_over(world, 0) && is_over(world, 1)));
+        assert_eq!(world.only(0).program.closed, Some(None), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_nobody_read_is_not_acknowledged() {
+    let mut world = pair(1, [path(10, 0), path(10, 0)], 3_000_000);
+    world.only(0).program.closes = true;
+    assert!(world.run(20_000 * MS, |world| {
+        let mut seats = world.hosts[1].seats.values();
+        seats.next().is_some_and(|seat| seat.program.read > 10_000)
+    }));
+    let now = world.now;
+    world.only(1).connection.abort(now);
+    assert!(world.run(60_000 * MS, |world| is_over(world, 0) && is_over(world, 1)));
+    let closed = world.only(0).program.closed.unwrap();
+    assert_eq!(closed, Some(ConnectionError::PeerAborted));
+}
+
+#[test]
+fn a_close_does_not_wait_for_ever() {
+    let mut there = path(10, 0);
+    there.blackouts = vec![500 * MS..1_000_000 * MS];
+    let options = Options {
+        linger: 2_000 * MS,
+        ..Options::default()
+    };
+    let mut world = World::pair(1, [there, path(10, 0)], [options, Options::default()]);
+    world.run(600 * MS, |_| false);
+    let now = world.now;
+    let client = &mut world.only(0).connection;
+    assert_eq!(client.write(now, b"hello"), Poll::Ready(Ok(5)));
+    client.close(now);
+    let again = client.write(now, b"hello");
+    assert_eq!(again, Poll::Ready(Err(ConnectionError::Closed)));
+    world.run(2_100 * MS, |_| false);
+    let closed = world.only(0).program.closed;
+    assert_eq!(closed, Some(Some(ConnectionError::LingerExpired)));
+}
+
+#[test]
+fn two_meet() {
+    for seed in 0..200 {
+        let loss = if seed % 2 == 0 { 0 } else { 300_000 };
+        let mut world = World::new(seed);
+        let links = [
+            world.add_link(path(20, loss)),
+            world.add_link(path(20, loss)),
+        ];
+        let hosts = links.map(|link| world.add_host(link));
+        for (one, other) in [(0, 1), (1, 0)] {
+            let options = Options {
+                initial_sequence: Some(0x7fff_fff0 + one as u32 * 1_000),
+                mss: 1200 + one as u16 * 100,
+                ..Options::default()
+            };
+            let (now, peer) = (world.now, world.hosts[hosts[other]].address);
+            let endpoint = &mut world.hosts[hosts[one]].endpoint;
+            let connection = endpoint.rendezvous(now, peer, options);
+            let program = Program {
+                stream: one as u64,
+                to_write: 20_000,
+                expects: other as u64,
+                reads_first: 20_000,
+                closes: true,
+                ..Program::default()
+            };
+            world.seat(hosts[one], connection, program);
+            // The other comes later.
+            world.run(MS * 30 * (seed as u32 % 20), |_| false);
+        }
+        let ended = world.run(60_000 * MS, |world| is_over(world, 0) && is_over(world, 1));
+        assert!(ended, "seed {seed}\n{}", world.summary());
+        for host in hosts {
+            let program = &world.only(host).program;
+            assert_eq!(
+                (program.read, program.closed),
+                (20_000, Some(None)),
+                "seed {seed}"
+            );
+        }
+    }
+}
