@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Tree, sha256, sha256_range};
+use workspace_tests::{Break, Relay, Tree, sha256, sha256_range};
 
 use crate::{Bed, cp_in};
 
@@ -95,6 +95,7 @@ impl Seen {
     fn session(&self, mut control: TcpStream) -> Result<()> {
         control.write_all(b"220 ready\r\n")?;
         let mut passive: Option<TcpListener> = None;
+        let mut active: Option<SocketAddr> = None;
         let mut begin = None;
         for line in BufReader::new(control.try_clone()?).lines() {
             let line = line?;
@@ -106,7 +107,9 @@ impl Seen {
                 "TYPE" | "ALLO" => "200 ok".to_owned(),
                 "MLST" | "SIZE" => match self.size() {
                     Some(size) if verb == "SIZE" => format!("213 {size}"),
-                    Some(size) => format!("250-facts\r\n type=file;size={size}; {rest}\r\n250 end"),
+                    Some(size) => format!(
+                        "250-facts\r\n type=file;size={size};modify=20260101000000; {rest}\r\n250 end"
+                    ),
                     None => "550 no such file".to_owned(),
                 },
                 "CKSM" => {
@@ -149,6 +152,27 @@ impl Seen {
                                 continue;
                             }
                         }
+                    }
+                }
+                "PORT" => {
+                    let numbers: Vec<u16> = rest
+                        .split(',')
+                        .filter_map(|word| word.parse().ok())
+                        .collect();
+                    let (high, low) =
+                        (numbers.get(4).context("p1")?, numbers.get(5).context("p2")?);
+                    active = Some(SocketAddr::from(([127, 0, 0, 1], high << 8 | low)));
+                    "200 ok".to_owned()
+                }
+                "RETR" => {
+                    self.note(verb.to_owned());
+                    let mut file = std::fs::File::open(&self.file)?;
+                    file.seek(SeekFrom::Start(begin.take().unwrap_or(0)))?;
+                    control.write_all(b"150 coming\r\n")?;
+                    let mut to = TcpStream::connect(active.take().context("no PORT")?)?;
+                    match std::io::copy(&mut file, &mut to) {
+                        Ok(_) => "226 done".to_owned(),
+                        Err(_) => "426 broken".to_owned(),
                     }
                 }
                 "QUIT" => "221 bye".to_owned(),
@@ -241,6 +265,49 @@ fn a_refused_restart_is_not_tried_again() -> Result<()> {
         ..PLAIN
     };
     both(habits, SIZE + TAKEN, &["STOR", "REST", "STOR", "STOR"])
+}
+
+/// The source sends all of it then, and the destination must not put that behind what it has.
+#[test]
+fn a_source_without_rest_sends_all_of_it_again() -> Result<()> {
+    for (rest, asked) in [
+        ("350 go on", ["RETR", "REST", "RETR"]),
+        ("502 no REST here", ["RETR", "REST", "RETR"]),
+    ] {
+        let bed = Bed::new()?;
+        let file = bed.here.file("file", SIZE, 3)?;
+        let source = Server::start(file, Habits { rest, ..PLAIN })?;
+        // Paced, so that the destination has what passed.
+        let plan = Break::Everything { after: TAKEN };
+        let relay = Relay::paced(bed.server.addr(), plan, 4_000_000)?;
+        let from = format!("ftp://{}/file", source.addr);
+        let to = bed.server.url_at(relay.addr(), "file");
+        let finished = bed.cp(&["--mode", "stream", "--debug", &from, &to])?.ok()?;
+        bed.same("file", "file")
+            .with_context(|| finished.report())?;
+        ensure!(
+            source.commands() == asked,
+            "{rest}: {:?}",
+            source.commands()
+        );
+        let (passed, all) = (relay.passed(), SIZE + TAKEN);
+        ensure!(
+            relay.broke() && (passed < all) == rest.starts_with('3'),
+            "{rest}: {passed} bytes passed: {}",
+            finished.report()
+        );
+    }
+    Ok(())
+}
+
+/// It says that it takes the offset, and begins at the start all the same.
+#[test]
+fn a_rest_that_means_nothing_does_no_harm() -> Result<()> {
+    let habits = Habits {
+        rest: "200 never heard of it",
+        ..PLAIN
+    };
+    both(habits, SIZE + SIZE, &["STOR", "REST", "STOR", "STOR"])
 }
 
 /// What was taken for the end of the file is not believed only because nobody says otherwise.

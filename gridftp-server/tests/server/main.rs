@@ -15,6 +15,7 @@ mod narrowed;
 mod process;
 mod restart;
 mod stacks;
+mod stalls;
 mod stuck;
 mod support;
 mod tree;

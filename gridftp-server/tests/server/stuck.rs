@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use byte_ranges::RangeSet;
 use bytes::Bytes;
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Finish, Memory, Meta, Progress, Result,
-    Sink, Stat, User,
+    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Finish, Listing, Memory, Meta, Progress,
+    Result, Sink, Stat, User,
 };
 use gridftp_server::Server;
 use gridftp_server::config::{Access, Config, Options};
@@ -22,6 +22,7 @@ enum At {
     Open,
     Read,
     List,
+    Next,
     Write,
     Checkpoint,
     Tree,
@@ -39,6 +40,20 @@ struct StuckSink {
     inner: <Memory as Dsi>::Sink,
     at: At,
     met: Arc<AtomicU32>,
+}
+
+/// A directory of it.
+struct StuckListing {
+    inner: <Memory as Dsi>::Listing,
+    at: At,
+    met: Arc<AtomicU32>,
+}
+
+impl Listing for StuckListing {
+    async fn next(&mut self) -> Result<Vec<Stat>> {
+        hang(self.at == At::Next, &self.met).await;
+        self.inner.next().await
+    }
 }
 
 async fn hang(hangs: bool, met: &AtomicU32) {
@@ -83,7 +98,7 @@ impl Sink for StuckSink {
 impl Dsi for Stuck {
     type Source = <Memory as Dsi>::Source;
     type Sink = StuckSink;
-    type Listing = <Memory as Dsi>::Listing;
+    type Listing = StuckListing;
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
@@ -95,7 +110,11 @@ impl Dsi for Stuck {
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<Self::Listing> {
         hang(self.at == At::List, &self.met).await;
-        self.inner.list(user, path).await
+        Ok(StuckListing {
+            inner: self.inner.list(user, path).await?,
+            at: self.at,
+            met: Arc::clone(&self.met),
+        })
     }
 
     async fn read(&self, user: &User, path: &DsiPath) -> Result<Self::Source> {
@@ -168,6 +187,7 @@ fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
     options.port = Some(0);
     options.anonymous = Some(Access::Rw);
     options.root = Some(dir.path().into());
+    options.stall_timeout = Some(if at == At::Next { 1 } else { 300 });
     let config = Config::check(&options).unwrap();
     // One thread, so that whatever keeps it keeps everybody.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -274,4 +294,27 @@ fn recording_for_a_marker_can_be_aborted() {
         wait();
         abort(ftp);
     });
+}
+
+/// Nobody aborts here: the stall deadline does.
+#[test]
+fn a_listing_whose_storage_stops_ends() {
+    for mode in ["MODE S", "MODE E"] {
+        with_stuck(At::Next, |ftp, _| {
+            ftp.ok(mode, 200);
+            let listener = ftp.port();
+            ftp.send("MLSD");
+            let (data, _) = listener.accept().unwrap();
+            let code = ftp.outcome().code;
+            let code = if code == 150 {
+                ftp.outcome().code
+            } else {
+                code
+            };
+            assert!(code / 100 == 4, "{mode}: {code}");
+            drop(data);
+            ftp.ok("MODE S", 200);
+            assert_eq!(ftp.store("STOR after", b"after").code, 226);
+        });
+    }
 }
