@@ -36,6 +36,8 @@ pub struct ModeEHandle<S> {
     read: u64,
     /// Whether all of the stream has come.
     complete: bool,
+    /// Whether this end connected.
+    opener: bool,
     /// At the end that accepted: where other connections come from, until all have ended.
     others: Option<Others<S>>,
     late: Option<Pin<Box<Sleep>>>,
@@ -64,6 +66,7 @@ impl<S: Stream> ModeEHandle<S> {
             gather: Gather::new(LIMITS),
             read: 0,
             complete: false,
+            opener: true,
             others: None,
             late: None,
         }
@@ -71,13 +74,10 @@ impl<S: Stream> ModeEHandle<S> {
 
     pub(crate) fn accepted(first: S, others: Option<Others<S>>, options: ModeEOptions) -> Self {
         Self {
+            opener: false,
             others,
             ..Self::opened(vec![first], options)
         }
-    }
-
-    fn is_opener(&self) -> bool {
-        self.others.is_none() && !self.complete
     }
 
     /// Takes connections that came.
@@ -96,7 +96,7 @@ impl<S: Stream> ModeEHandle<S> {
 
     /// Whether the stream can do without a lane that broke before it brought anything.
     fn can_lose(&self, at: usize) -> bool {
-        match self.is_opener() {
+        match self.opener {
             // Answers come over the first; the others have done their part once all is written.
             true => at > 0 && self.shut,
             false => (self.lanes.len() > 1 || self.is_opening()) && (at > 0 || self.written == 0),
@@ -133,9 +133,12 @@ impl<S: Stream> ModeEHandle<S> {
                 },
                 Poll::Ready(Err(error)) => {
                     if begun || !self.can_lose(at) {
+                        if !begun {
+                            self.release();
+                        }
                         return Poll::Ready(Err(error));
                     }
-                    if !self.is_opener() {
+                    if !self.opener {
                         drop(self.lanes.remove(at));
                         continue;
                     }
@@ -189,8 +192,25 @@ impl<S: Stream> ModeEHandle<S> {
             return Err(broken(ErrorKind::UnexpectedEof, fact));
         }
         self.complete = true;
-        self.others = None;
+        self.release();
         Ok(self.read)
+    }
+
+    /// Gives the listener back, and what was taken from it for nothing.
+    fn release(&mut self) {
+        let Some(others) = self.others.take() else {
+            return;
+        };
+        let mut unused = Vec::new();
+        // The first is this stream's in any case: somebody may have answered over it.
+        let mut at = 1;
+        while let Some(lane) = self.lanes.get_mut(at) {
+            match lane.is_untouched() {
+                true => unused.push(self.lanes.remove(at).stream),
+                false => at += 1,
+            }
+        }
+        others.give_back(unused);
     }
 
     /// Every lane has ended or stands ahead: only a lane that is still to come can help.

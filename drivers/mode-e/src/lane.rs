@@ -60,6 +60,13 @@ impl<S: Stream> Lane<S> {
         self.deframer.has_begun()
     }
 
+    /// Whether nothing has come and nothing gone: it may as well be another stream's.
+    pub(crate) fn is_untouched(&mut self) -> bool {
+        let header = self.deframer.poll();
+        let nothing = matches!(header, Ok(Step::Header { need: HEADER_LEN }));
+        nothing && !self.ended && !self.has_begun() && !self.down
+    }
+
     /// Reads until payload is next, and says where it belongs and how long it is; `None` at the end.
     pub(crate) fn poll_head(
         &mut self,

@@ -1,12 +1,13 @@
 //! `ModeEPassive`: a listener lent to one stream at a time, which takes its connections from it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
-use tokio::task::JoinSet;
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
+use tokio::task::{JoinError, JoinSet};
 use xio_core::{
     Error, ErrorKind, Incoming, Info, Listener, Operation, Passive, Result, Stream, Target,
 };
@@ -23,15 +24,28 @@ impl<T: Passive<Handle: Stream>> Passive for ModeE<T> {
         let below = self.below.listen(at).await?;
         Ok(ModeEPassive {
             info: below.info(),
-            below: Arc::new(Mutex::new(below)),
+            below: Arc::new(Mutex::new(Lent {
+                listener: below,
+                opening: JoinSet::new(),
+                back: VecDeque::new(),
+            })),
             options: self.options,
         })
     }
 }
 
+/// The listener below, which is lent to one stream at a time.
+struct Lent<L: Listener> {
+    listener: L,
+    /// Connections whose handshakes run.
+    opening: JoinSet<Result<L::Handle>>,
+    /// Connections that the last stream took and did not need: the beginning of the next.
+    back: VecDeque<L::Handle>,
+}
+
 /// The listener of a [`ModeE`].
-pub struct ModeEPassive<L> {
-    below: Arc<Mutex<L>>,
+pub struct ModeEPassive<L: Listener> {
+    below: Arc<Mutex<Lent<L>>>,
     /// What the one below said, which cannot be asked while it is lent.
     info: Info,
     options: ModeEOptions,
@@ -43,7 +57,18 @@ impl<L: Listener<Handle: Stream>> Listener for ModeEPassive<L> {
 
     async fn accept(&mut self) -> Result<Self::Incoming> {
         let mut below = Arc::clone(&self.below).lock_owned().await;
-        let first = below.accept().await?;
+        let first = loop {
+            if let Some(handle) = below.back.pop_front() {
+                break First::Open(handle);
+            }
+            let Lent {
+                listener, opening, ..
+            } = &mut *below;
+            tokio::select! {
+                Some(opened) = opening.join_next() => below.back.extend(handshaken(opened)),
+                incoming = listener.accept() => break First::Fresh(incoming?),
+            }
+        };
         let alone = self.options.streams == Some(1);
         Ok(ModeEIncoming {
             first,
@@ -58,16 +83,26 @@ impl<L: Listener<Handle: Stream>> Listener for ModeEPassive<L> {
     }
 }
 
-impl<L> fmt::Debug for ModeEPassive<L> {
+impl<L: Listener> fmt::Debug for ModeEPassive<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.info)
     }
 }
 
+/// A handshake that fails is a stranger's, or its connection is missed at the end.
+fn handshaken<S>(opened: Result<Result<S>, JoinError>) -> Option<S> {
+    opened.ok().and_then(Result::ok)
+}
+
+enum First<L: Listener> {
+    Fresh(L::Incoming),
+    Open(L::Handle),
+}
+
 /// The first connection of a stream, and the listener to take the others from.
 pub struct ModeEIncoming<L: Listener> {
-    first: L::Incoming,
-    below: Option<OwnedMutexGuard<L>>,
+    first: First<L>,
+    below: Option<OwnedMutexGuard<Lent<L>>>,
     options: ModeEOptions,
 }
 
@@ -75,12 +110,18 @@ impl<L: Listener<Handle: Stream>> Incoming for ModeEIncoming<L> {
     type Handle = ModeEHandle<L::Handle>;
 
     fn describe(&self, info: &mut Info) {
-        self.first.describe(info);
+        match &self.first {
+            First::Fresh(incoming) => incoming.describe(info),
+            First::Open(handle) => handle.describe(info),
+        }
         info.layer(LAYER);
     }
 
     async fn open(self) -> Result<Self::Handle> {
-        let first = self.first.open().await?;
+        let first = match self.first {
+            First::Fresh(incoming) => incoming.open().await?,
+            First::Open(handle) => handle,
+        };
         let others = self.below.map(Others::of);
         Ok(ModeEHandle::accepted(first, others, self.options))
     }
@@ -88,34 +129,34 @@ impl<L: Listener<Handle: Stream>> Incoming for ModeEIncoming<L> {
 
 impl<L: Listener> fmt::Debug for ModeEIncoming<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.first.info())
+        f.write_str("a first connection of mode_e")
     }
 }
 
 /// The connections after the first, taken from a lent listener while the stream is not whole.
 ///
 /// A task of its own takes them, so that their handshakes do not wait for somebody to read.
-/// Dropping it ends the task and gives the listener back.
+/// Dropping this ends the task, which gives the listener back.
 pub(crate) struct Others<S> {
     came: mpsc::Receiver<Result<Option<S>>>,
     /// How many were accepted.
     accepted: Arc<AtomicUsize>,
     /// How many of them are known to have opened or failed.
     settled: usize,
-    _task: JoinSet<()>,
+    stop: oneshot::Sender<Vec<S>>,
 }
 
 impl<S: Send + 'static> Others<S> {
-    fn of<L: Listener<Handle = S>>(below: OwnedMutexGuard<L>) -> Self {
+    fn of<L: Listener<Handle = S>>(below: OwnedMutexGuard<Lent<L>>) -> Self {
         let (send, came) = mpsc::channel(MAX_LANES);
-        let accepted = Arc::new(AtomicUsize::new(0));
-        let mut task = JoinSet::new();
-        task.spawn(take(below, send, Arc::clone(&accepted)));
+        let (stop, stopped) = oneshot::channel();
+        let accepted = Arc::new(AtomicUsize::new(below.opening.len()));
+        tokio::spawn(take(below, send, stopped, Arc::clone(&accepted)));
         Self {
             came,
             accepted,
             settled: 0,
-            _task: task,
+            stop,
         }
     }
 
@@ -138,38 +179,66 @@ impl<S: Send + 'static> Others<S> {
     pub(crate) fn is_opening(&self) -> bool {
         self.accepted.load(Ordering::Acquire) > self.settled
     }
+
+    /// Gives the listener back, with the connections that were taken and not needed.
+    pub(crate) fn give_back(mut self, mut unused: Vec<S>) {
+        self.came.close();
+        while let Ok(next) = self.came.try_recv() {
+            unused.extend(next.ok().flatten());
+        }
+        // A task that is gone failed to accept, and so will the next.
+        drop(self.stop.send(unused));
+    }
 }
 
 /// Accepts and opens connections, and hands them over, until there were too many.
 async fn take<L: Listener>(
-    mut below: OwnedMutexGuard<L>,
+    mut below: OwnedMutexGuard<Lent<L>>,
     send: mpsc::Sender<Result<Option<L::Handle>>>,
+    mut stopped: oneshot::Receiver<Vec<L::Handle>>,
     accepted: Arc<AtomicUsize>,
 ) {
-    let mut opening = JoinSet::new();
-    for _ in 0..MAX_LANES {
-        let incoming = loop {
+    let mut taken = 0;
+    loop {
+        let Lent {
+            listener,
+            opening,
+            back,
+        } = &mut *below;
+        let opened = if let Some(handle) = back.pop_front() {
+            accepted.fetch_add(1, Ordering::Release);
+            Some(handle)
+        } else {
             tokio::select! {
-                incoming = below.accept() => break incoming,
-                Some(opened) = opening.join_next() => {
-                    // A handshake that fails is a stranger's, or its connection is missed at the end.
-                    let opened: Option<L::Handle> = opened.ok().and_then(Result::ok);
-                    let _ = send.send(Ok(opened)).await;
+                unused = &mut stopped => {
+                    for handle in unused.unwrap_or_default().into_iter().rev() {
+                        back.push_front(handle);
+                    }
+                    return;
+                }
+                Some(opened) = opening.join_next() => handshaken(opened),
+                incoming = listener.accept(), if taken < MAX_LANES => {
+                    match incoming {
+                        Ok(incoming) => {
+                            accepted.fetch_add(1, Ordering::Release);
+                            taken += 1;
+                            opening.spawn(incoming.open());
+                            continue;
+                        }
+                        Err(error) => {
+                            let _ = send.send(Err(error)).await;
+                            return;
+                        }
+                    }
                 }
             }
         };
-        match incoming {
-            Ok(incoming) => {
-                accepted.fetch_add(1, Ordering::Release);
-                opening.spawn(incoming.open());
-            }
-            Err(error) => {
-                let _ = send.send(Err(error)).await;
-                return;
-            }
+        // Nobody takes it any more: the word to stop follows.
+        if let Err(mpsc::error::SendError(Ok(Some(handle)))) = send.send(Ok(opened)).await {
+            let unused = stopped.await.unwrap_or_default();
+            below.back.extend(unused);
+            below.back.push_back(handle);
+            return;
         }
-    }
-    while let Some(opened) = opening.join_next().await {
-        let _ = send.send(Ok(opened.ok().and_then(Result::ok))).await;
     }
 }

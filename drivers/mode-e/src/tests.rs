@@ -159,6 +159,47 @@ async fn the_listener_is_lent_until_all_has_come() {
     }
 }
 
+#[tokio::test]
+async fn connections_of_the_next_stream_are_given_back() {
+    let stack = ModeE::over(Mem::new()).streams(2);
+    let mut listener = stack.listen(&place()).await.unwrap();
+    let mut one = stack.connect(&place()).await.unwrap();
+    let mut two = stack.connect(&place()).await.unwrap();
+    one.write_all(b"one").await.unwrap();
+    one.shutdown().await.unwrap();
+    let mut far = accept(&mut listener).await;
+    // Time enough to take all four, of which two belong to the other.
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let mut text = String::new();
+    far.read_to_string(&mut text).await.unwrap();
+    assert_eq!((text.as_str(), far.lanes.len()), ("one", 2));
+    two.write_all(b"two").await.unwrap();
+    two.shutdown().await.unwrap();
+    assert_eq!(
+        read(accept(&mut listener).await).await,
+        (b"two".to_vec(), None)
+    );
+}
+
+#[tokio::test]
+async fn a_connection_that_was_given_up_is_not_the_next_stream() {
+    let net = Mem::new();
+    let stack = ModeE::over(net.clone()).streams(2);
+    let mut listener = stack.listen(&place()).await.unwrap();
+    drop(net.connect(&place()).await.unwrap());
+    let far = accept(&mut listener).await;
+    let mut near = stack.connect(&place()).await.unwrap();
+    assert!(read(far).await.1.is_some());
+    near.write_all(b"alive").await.unwrap();
+    near.shutdown().await.unwrap();
+    assert_eq!(
+        read(accept(&mut listener).await).await,
+        (b"alive".to_vec(), None)
+    );
+}
+
 #[test]
 fn options_round_trip_and_are_bounded() {
     for good in ["", "block=1K;streams=64"] {
