@@ -331,7 +331,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Names(Names::Stat(_)) => Outcome::Stat(Box::new(Entry::new(kind, *b"x"))),
         Action::Names(Names::Lines(..)) => Outcome::Lines(vec![b"x".to_vec()]),
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),
-        Action::Names(Names::Held(_)) => Outcome::Held(byte_ranges::RangeSet::up_to(9)),
+        Action::Names(Names::Held(_)) => Outcome::Held(RangeSet::up_to(9)),
         _ => Outcome::Done,
     }
 }
