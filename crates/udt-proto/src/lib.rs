@@ -81,6 +81,10 @@ mod endpoint;
 mod error;
 mod estimate;
 mod expiry;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[expect(clippy::indexing_slicing, reason = "there are two ends")]
+pub mod fuzzing;
 mod greeting;
 mod handshake;
 mod loss;

@@ -4,6 +4,7 @@ mod ends;
 mod hostile;
 mod link;
 mod messages;
+mod operations;
 mod sharing;
 mod tcp;
 mod throughput;

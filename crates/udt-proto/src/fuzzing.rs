@@ -1,0 +1,297 @@
+//! Runs operations, read from bytes, against two machines on a bad line and checks what must always hold.
+//!
+//! The fuzz targets and the property tests share it, so that whatever one finds the other can replay.
+//! An operation is a byte that names it and which end it is for, a byte of length, and that many bytes.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use crate::handshake::Handshake;
+use crate::options::Options;
+use crate::packet::{Control, Packet, write_control};
+use crate::{Connection, Endpoint, Event, Routed};
+
+/// Packets that wait on the line at most; later ones are lost.
+const LINE: usize = 64;
+/// Memory that a connection of these options may hold.
+const MOST_MEMORY: usize = 1 << 20;
+
+/// Checks that a packet means the same when written again, and that none of its parts is without bound.
+///
+/// # Panics
+///
+/// When it does not; that is what it is for.
+pub fn packet(bytes: &[u8]) {
+    let Some(Packet::Control(control)) = Packet::parse(bytes) else {
+        return;
+    };
+    if let Control::Nak(report) = control {
+        assert!(report.count() <= bytes.len() / 4 + 1);
+    }
+    if control == Control::Unknown {
+        return;
+    }
+    let mut out = Vec::new();
+    write_control(&mut out, &control, 1);
+    assert_eq!(Packet::parse(&out), Some(Packet::Control(control)));
+}
+
+/// Writes one operation.
+pub fn encode(op: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(payload.len()).unwrap_or(u8::MAX);
+    let mut out = vec![op, len];
+    out.extend(payload.iter().take(len.into()));
+    out
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant can be had in no other way"
+)]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// Runs operations against a pair.
+///
+/// # Panics
+///
+/// When an invariant is broken; that is what it is for.
+pub fn connection(mut bytes: &[u8]) {
+    let mut rig = Rig::new();
+    while let Some(([op, len], rest)) = bytes.split_first_chunk::<2>() {
+        let (payload, rest) = rest.split_at(usize::from(*len).min(rest.len()));
+        bytes = rest;
+        rig.apply(*op, payload);
+    }
+}
+
+/// One end, and what is on the way to it.
+struct End {
+    address: SocketAddr,
+    endpoint: Endpoint,
+    connection: Option<Connection>,
+    line: VecDeque<Vec<u8>>,
+    written: u64,
+    read: u64,
+    is_closed: bool,
+}
+
+struct Rig {
+    now: Instant,
+    ends: [End; 2],
+    /// Whether something came that neither end sent, so that nothing is sure about what is read.
+    is_forged: bool,
+}
+
+/// The byte at a position of what an end writes.
+fn byte(end: usize, position: u64) -> u8 {
+    position.to_le_bytes()[0] ^ position.to_le_bytes()[1] ^ u8::from(end > 0)
+}
+
+fn options() -> Options {
+    Options {
+        mss: 200,
+        flow_window: 64,
+        send_buffer: 64,
+        receive_buffer: 64,
+        initial_sequence: Some(0x7fff_fff0),
+        linger: Duration::from_secs(5),
+        ..Options::default()
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let now = start();
+        let mut number = 0;
+        let mut ends = [(); 2].map(|()| {
+            number += 1;
+            End {
+                address: (Ipv4Addr::new(10, 0, 0, number), 5000).into(),
+                endpoint: Endpoint::new(now, [number; 16]),
+                connection: None,
+                line: VecDeque::new(),
+                written: 0,
+                read: 0,
+                is_closed: false,
+            }
+        });
+        let [near, far] = &mut ends;
+        far.endpoint.listen(options(), 4);
+        near.connection = Some(near.endpoint.connect(now, far.address, options()));
+        Self {
+            now,
+            ends,
+            is_forged: false,
+        }
+    }
+
+    fn apply(&mut self, op: u8, payload: &[u8]) {
+        let which = usize::from(op & 1);
+        let number = payload.first().copied().map_or(0, usize::from);
+        match op >> 1 & 7 {
+            // Delivers, in order or not, once or twice.
+            0 => {
+                for _ in 0..=number & 15 {
+                    self.deliver(which, 0, false);
+                }
+            }
+            1 => self.deliver(which, number & 63, number & 64 != 0),
+            // Loses.
+            2 => {
+                let line = &mut self.ends[which].line;
+                line.drain(..(number & 15).min(line.len()));
+            }
+            3 => {
+                self.now += Duration::from_millis(1 << (number & 15));
+            }
+            4 => self.write(which, number * 8),
+            5 => self.read(which, number * 8 + 1),
+            6 => self.forge(which, payload),
+            _ => self.end(which, number),
+        }
+        self.settle();
+    }
+
+    fn deliver(&mut self, which: usize, at: usize, again: bool) {
+        let line = &mut self.ends[which].line;
+        let Some(datagram) = (if again {
+            line.get(at).cloned()
+        } else {
+            line.remove(at)
+        }) else {
+            return;
+        };
+        self.arrive(which, &datagram);
+    }
+
+    fn arrive(&mut self, which: usize, datagram: &[u8]) {
+        let from = self.ends[1 - which].address;
+        let end = &mut self.ends[which];
+        let stride = datagram.len().max(1);
+        let (routed, taken) = end.endpoint.route(self.now, from, datagram, stride);
+        assert_eq!(taken, datagram.len());
+        match routed {
+            Routed::Nobody => {}
+            Routed::Connection(id) => {
+                if let Some(connection) = end.connection.as_mut().filter(|c| c.id() == id) {
+                    connection.handle_datagrams(self.now, datagram, stride);
+                }
+            }
+            Routed::Reply(bytes) => {
+                assert!(bytes.len() <= datagram.len(), "amplification");
+                self.ends[1 - which].line.push_back(bytes.to_vec());
+            }
+            Routed::Incoming(connection) => {
+                end.endpoint.taken(connection.id());
+                if end.connection.is_none() {
+                    end.connection = Some(*connection);
+                } else {
+                    end.endpoint.forget(connection.id());
+                }
+            }
+        }
+    }
+
+    /// Has something arrive that was never sent, at the right door.
+    fn forge(&mut self, which: usize, payload: &[u8]) {
+        self.is_forged = true;
+        let mut datagram = payload.to_vec();
+        let end = &self.ends[which];
+        let id = end.connection.as_ref().map_or(0, |c| c.id().get());
+        if let Some(place) = datagram.get_mut(12..16)
+            && place != [0; 4]
+        {
+            place.copy_from_slice(&id.to_be_bytes());
+        }
+        self.arrive(which, &datagram);
+        assert!(self.ends[which].endpoint.len() <= 2);
+    }
+
+    fn write(&mut self, which: usize, len: usize) {
+        let end = &mut self.ends[which];
+        let Some(connection) = &mut end.connection else {
+            return;
+        };
+        let bytes: Vec<_> = (0..len as u64)
+            .map(|at| byte(which, end.written + at))
+            .collect();
+        if let Poll::Ready(Ok(taken)) = connection.write(self.now, &bytes) {
+            assert!(taken <= len);
+            end.written += taken as u64;
+        }
+    }
+
+    fn read(&mut self, which: usize, len: usize) {
+        let other = self.ends[1 - which].written;
+        let end = &mut self.ends[which];
+        let Some(connection) = &mut end.connection else {
+            return;
+        };
+        let mut buffer = vec![0; len];
+        let Poll::Ready(Ok(got)) = connection.read(self.now, &mut buffer) else {
+            return;
+        };
+        if self.is_forged {
+            return;
+        }
+        for (at, got) in buffer[..got].iter().enumerate() {
+            assert_eq!(*got, byte(1 - which, end.read + at as u64));
+        }
+        end.read += got as u64;
+        assert!(end.read <= other, "more was read than written");
+        if got == 0 {
+            assert_eq!(end.read, other, "an end before the end");
+        }
+    }
+
+    fn end(&mut self, which: usize, number: usize) {
+        let Some(connection) = &mut self.ends[which].connection else {
+            return;
+        };
+        match number & 3 {
+            0 => connection.close(self.now),
+            1 => connection.abort(self.now),
+            2 => connection.on_unreachable(),
+            _ => connection.handle_timeout(self.now),
+        }
+    }
+
+    /// Lets both ends do what is due, and checks them.
+    fn settle(&mut self) {
+        for which in [0, 1] {
+            let mut out = Vec::new();
+            let end = &mut self.ends[which];
+            let Some(connection) = &mut end.connection else {
+                continue;
+            };
+            connection.handle_timeout(self.now);
+            let mut calls = 0;
+            while let Some(transmit) = connection.poll_transmit(self.now, 8) {
+                let size = transmit.segment_size.unwrap_or(transmit.contents.len());
+                assert!(transmit.contents.len().div_ceil(size) <= 8);
+                out.extend(transmit.contents.chunks(size).map(<[u8]>::to_vec));
+                connection.on_transmitted(self.now);
+                calls += 1;
+                assert!(calls < 1_000, "it never stops");
+            }
+            let most = connection.datagram_size().max(16 + Handshake::LEN);
+            assert!(out.iter().all(|datagram| datagram.len() <= most));
+            while let Some(event) = connection.poll_event() {
+                if matches!(event, Event::Closed(_)) {
+                    assert!(!end.is_closed, "closed twice");
+                    end.is_closed = true;
+                }
+            }
+            assert!(connection.memory() < MOST_MEMORY);
+            assert!(!connection.is_over() || connection.poll_timeout().is_none());
+            assert!(!connection.is_over() || end.is_closed);
+            let line = &mut self.ends[1 - which].line;
+            line.extend(out);
+            line.truncate(LINE);
+        }
+    }
+}

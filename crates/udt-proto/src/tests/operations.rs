@@ -1,0 +1,76 @@
+//! Operations against a pair: whatever comes, it neither panics nor grows nor reads what was not written.
+//!
+//! The same operations are fuzz targets; `connection` there and here is one function.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::fuzzing;
+
+fn operation() -> impl Strategy<Value = Vec<u8>> {
+    let number = any::<u8>();
+    let simple = (0..12_u8, vec(number, 0..2));
+    let forged = (12..14_u8, 0..10_u8, vec(number, 8), vec(number, 0..60));
+    prop_oneof![
+        12 => simple.prop_map(|(op, rest)| fuzzing::encode(op, &rest)),
+        1 => (14..16_u8, vec(number, 1)).prop_map(|(op, rest)| fuzzing::encode(op, &rest)),
+        2 => forged.prop_map(|(op, kind, header, rest)| {
+            let packet = [&[0x80, kind, 0, 0][..], &header, &[1; 4], &rest].concat();
+            fuzzing::encode(op, &packet)
+        }),
+    ]
+}
+
+/// The handshake goes through, then anything may happen.
+fn greeted() -> Vec<u8> {
+    let deliver = |end| fuzzing::encode(end, &[15]);
+    [
+        fuzzing::encode(6, &[0]),
+        deliver(1),
+        deliver(0),
+        deliver(1),
+        deliver(0),
+    ]
+    .concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pair_survives_any_operations(ops in vec(operation(), 0..200)) {
+        fuzzing::connection(&[greeted(), ops.concat()].concat());
+    }
+
+    #[test]
+    fn bytes_alone_are_operations_too(bytes in vec(any::<u8>(), 0..400)) {
+        fuzzing::connection(&bytes);
+        fuzzing::packet(&bytes);
+    }
+
+    #[test]
+    fn any_control_packet_means_the_same_when_written_again(
+        kind in 0..10_u8,
+        rest in vec(any::<u8>(), 12..80),
+    ) {
+        fuzzing::packet(&[&[0x80, kind, 0, 0][..], &rest].concat());
+    }
+}
+
+/// What fuzzing has found, or was given to begin with, stays found.
+#[test]
+fn the_corpora_hold() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
+    for (target, run) in [
+        ("udt_packet", fuzzing::packet as fn(&[u8])),
+        ("udt_connection", fuzzing::connection),
+    ] {
+        let mut inputs = 0;
+        for input in std::fs::read_dir(root.join(target)).unwrap() {
+            let bytes = std::fs::read(input.unwrap().path()).unwrap();
+            (0..=bytes.len()).for_each(|end| run(&bytes[..end]));
+            inputs += 1;
+        }
+        assert!(inputs >= 5, "{target} has no corpus");
+    }
+}
