@@ -1,5 +1,6 @@
 //! Pairs of machines on simulated links.
 
+mod doubles;
 mod ends;
 mod hostile;
 mod link;

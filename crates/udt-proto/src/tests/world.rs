@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use super::doubles::{Meddler, Memory};
 use super::link::{Dice, Link, Nature};
 use super::tcp::{self, Tcp};
 use crate::{Connection, ConnectionError, ConnectionId, Endpoint, Event, Options, Routed};
@@ -85,6 +86,8 @@ pub(super) struct World {
     pub(super) tick: Duration,
     pub(super) datagrams: u64,
     pub(super) tcp: Option<Tcp>,
+    /// Changes what a host sends.
+    pub(super) meddler: Option<(usize, Meddler, Memory)>,
     buffer: Vec<u8>,
 }
 
@@ -111,6 +114,7 @@ impl World {
             tick: Duration::ZERO,
             datagrams: 0,
             tcp: None,
+            meddler: None,
             buffer: Vec::new(),
         }
     }
@@ -325,6 +329,13 @@ impl World {
     /// Puts a datagram on its way.
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8]) {
         let address = self.hosts[from].address;
+        let mut bytes = bytes.to_vec();
+        if let Some((host, meddler, memory)) = &mut self.meddler
+            && *host == from
+            && !meddler(memory, &mut bytes)
+        {
+            return;
+        }
         self.datagrams += 1;
         for at in self.links[self.leaves_by[from]].pass(self.now, bytes.len()) {
             let Some(at) = at else { continue };
@@ -337,7 +348,7 @@ impl World {
                 number: self.number,
                 to,
                 from: address,
-                bytes: bytes.to_vec(),
+                bytes: bytes.clone(),
             }));
         }
     }
