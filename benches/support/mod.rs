@@ -1,4 +1,4 @@
-//! What benches share: an emulated link, the cost of processes, raw sessions, and tables of ratios.
+//! What benches share: an emulated link, pictures, the cost of processes, raw sessions, and tables of ratios.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
@@ -6,6 +6,7 @@
 )]
 
 pub mod link;
+pub mod picture;
 pub mod ratio;
 pub mod session;
 pub mod shape;

@@ -49,7 +49,7 @@
 //! | `level` | how hard to try; not with `strategy=auto` | the codec's own |
 //! | `smallest` | bytes; a smaller block travels as it is | 64 |
 //! | `strategy` | `fixed`, or `auto` to choose the codec while data flow | `fixed` |
-//! | `threads` | blocks of one stream that are worked on at once, 1 to 64 | 1 |
+//! | `threads` | blocks of one stream that are worked on at once, 1 to 64; no more than processors | 1 |
 //!
 //! # Cost
 //!

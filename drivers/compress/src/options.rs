@@ -99,7 +99,7 @@ pub struct CompressOptions {
     pub smallest: Option<ByteSize>,
     /// Who chooses the codec; the options by default.
     pub strategy: Strategy,
-    /// How many blocks of one stream are worked on at once; 1 by default.
+    /// How many blocks of one stream are worked on at once, within what the machine has; 1 by default.
     pub threads: Option<usize>,
 }
 
@@ -199,6 +199,13 @@ impl CompressOptions {
 
     pub(crate) fn thread_count(&self) -> usize {
         self.threads.unwrap_or(1)
+    }
+
+    /// How many blocks are worked on at once here: no more than there are processors for, since a
+    /// peer may have chosen the number.
+    pub(crate) fn width(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.thread_count().min(processors)
     }
 
     pub(crate) fn rules(&self) -> Rules {

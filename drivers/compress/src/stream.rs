@@ -39,7 +39,7 @@ impl Compress {
     fn chooser(&self) -> Chooser {
         let options = &self.options;
         if options.strategy == Strategy::Auto {
-            let auto = Auto::new(options.thread_count(), options.rules().most());
+            let auto = Auto::new(options.width(), options.rules().most());
             return Chooser::Auto(Box::new(auto));
         }
         let algorithm = options.codec.unwrap_or_default();
@@ -66,7 +66,7 @@ impl<S: Stream> Transform<S> for Compress {
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let options = &self.options;
-        let threads = options.thread_count();
+        let threads = options.width();
         let (rules, block) = (options.rules(), options.block_len());
         Ok(CompressHandle {
             writer: Writer::new(self.shop.clone(), rules, block, threads, self.chooser()),
