@@ -126,8 +126,8 @@ fn census(size: usize) -> Vec<u8> {
             // Few live in most of the rows, so that most columns hold nothing.
             let count = match column {
                 0 => people,
-                1..=4 => people * random.up_to(25) / 100,
-                _ if random.percent(6) => random.up_to(90),
+                1 => people * random.up_to(25) / 100,
+                _ if random.percent(3) => random.up_to(30),
                 _ => 0,
             };
             let _ = write!(text, "{count},");

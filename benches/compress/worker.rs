@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
-use xio_core::{DynStack, Incoming, Listener, Passive, Target, Transport};
+use xio_core::{DynStack, Incoming, Listener, Passive, Registry, Target, Transport};
 
 use crate::run::runtime;
 
@@ -34,7 +34,11 @@ fn end(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 fn stack(text: &str) -> Result<DynStack> {
-    Ok(xio::registry().stack(text)?)
+    let mut registry = Registry::new();
+    registry
+        .register(xio_tcp::driver())
+        .register(xio_compress::driver());
+    Ok(registry.stack(text)?)
 }
 
 /// Says where it listens, takes so many streams, and says how many bytes they brought in how long.

@@ -15,6 +15,9 @@
 //! | `lzo` | LZO1X, the other codec of that driver; **only in builds with the feature `lzo`** | 1 to 9, 3 |
 //! | `stored` | nothing; measures what the layer itself costs | none |
 //!
+//! With every codec but `stored`, a block of one byte over and over, as holes of files are, travels
+//! as that byte.
+//!
 //! The library behind `lzo` is under the **GPL, version 2**. Nothing has it unless asked:
 //! `--features xio-compress/lzo` builds it in, and what is built so falls under that licence as a
 //! whole.

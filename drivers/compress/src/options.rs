@@ -212,6 +212,7 @@ impl CompressOptions {
         Rules {
             smallest: self.smallest.map_or(64, ByteSize::in_memory),
             gain: self.gain.unwrap_or(1),
+            fills: self.codec != Some(Algorithm::Stored),
         }
     }
 }
@@ -221,9 +222,15 @@ impl CompressOptions {
 pub(crate) struct Rules {
     smallest: usize,
     gain: u8,
+    fills: bool,
 }
 
 impl Rules {
+    /// Whether blocks of one byte over and over are sent as that byte.
+    pub(crate) const fn fills(self) -> bool {
+        self.fills
+    }
+
     /// Whether a block of this length is worth a try.
     pub(crate) const fn allow(self, original: usize) -> bool {
         original >= self.smallest && original > 1

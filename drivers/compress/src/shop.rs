@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::codec::{self, Algorithm, Codec, Corrupt, room_for};
+use crate::codec::{self, Algorithm, Codec, Corrupt, is_fill, room_for};
 use crate::frame::{BadFrame, Head, Header};
 use crate::options::Rules;
 
@@ -27,7 +27,7 @@ impl Choice {
     /// About how long it takes to pack `len` bytes, so that long work can be done elsewhere.
     pub(crate) fn time(self, len: usize) -> Duration {
         let nanoseconds_a_byte = match (self.algorithm, self.level) {
-            (Algorithm::Stored, _) => 0,
+            (Algorithm::Stored | Algorithm::Fill, _) => 0,
             (Algorithm::Lz4, _) => 2,
             (Algorithm::Lzo, ..=4) => 3,
             (Algorithm::Lzo, _) => 40,
@@ -45,7 +45,7 @@ impl Choice {
 /// About how long it takes to unpack to `len` bytes.
 pub(crate) fn unpacking_time(algorithm: Algorithm, len: usize) -> Duration {
     let nanoseconds_a_byte = match algorithm {
-        Algorithm::Stored => 0,
+        Algorithm::Stored | Algorithm::Fill => 0,
         Algorithm::Lz4 => 1,
         Algorithm::Zlib | Algorithm::Lzo | Algorithm::Zstd => 2,
     };
@@ -100,7 +100,10 @@ pub(crate) struct Packed {
     pub(crate) payload_len: usize,
     /// The memory of the block, where it is not the payload.
     pub(crate) spare: Vec<u8>,
-    pub(crate) outcome: Outcome,
+    /// One for each way that was tried.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// When it was given to be packed.
+    pub(crate) began: Instant,
 }
 
 /// What packing a block brought and cost.
@@ -128,50 +131,57 @@ impl Shop {
         done
     }
 
-    /// Packs a block, and leaves it as it is where the rules or its contents say so.
+    /// Packs a block in each of these ways and keeps the smallest; leaves it as it is where the
+    /// rules or its contents say so.
     ///
     /// `room` is memory that may be used.
     pub(crate) fn pack(
         &self,
-        choice: Choice,
+        choices: &[Choice],
         rules: Rules,
         number: u64,
         block: Vec<u8>,
         mut room: Vec<u8>,
     ) -> Packed {
-        let original = block.len();
-        let mut outcome = Outcome {
-            choice,
-            original,
-            packed: original,
-            time: Duration::ZERO,
-        };
-        if choice.algorithm != Algorithm::Stored && rules.allow(original) {
-            let began = Instant::now();
-            if room.len() < room_for(original) {
-                room.resize(room_for(original), 0);
-            }
-            let packed = self.with(choice, |codec| codec.compress(&block, &mut room));
-            outcome.packed = packed.unwrap_or(original);
-            outcome.time = began.elapsed();
-            if rules.accept(original, outcome.packed) {
-                let head = Head::new(number, choice.algorithm, &block, outcome.packed);
-                return Packed {
-                    head,
-                    payload: room,
-                    payload_len: outcome.packed,
-                    spare: block,
-                    outcome,
-                };
+        let (original, began) = (block.len(), Instant::now());
+        let mut outcomes = Vec::with_capacity(choices.len());
+        let mut best = (Algorithm::Stored, original);
+        if rules.fills() && is_fill(&block) {
+            room.clear();
+            room.extend(block.first());
+            best = (Algorithm::Fill, 1);
+        } else if rules.allow(original) {
+            let mut other = Vec::new();
+            for &choice in choices.iter().filter(|choice| **choice != Choice::STORED) {
+                let tried = Instant::now();
+                other.resize(room_for(original).max(other.len()), 0);
+                let packed = self.with(choice, |codec| codec.compress(&block, &mut other));
+                let packed = packed.unwrap_or(original);
+                outcomes.push(Outcome {
+                    choice,
+                    original,
+                    packed,
+                    time: tried.elapsed(),
+                });
+                if packed < best.1 && rules.accept(original, packed) {
+                    best = (choice.algorithm, packed);
+                    std::mem::swap(&mut room, &mut other);
+                }
             }
         }
-        let head = Head::new(number, Algorithm::Stored, &block, original);
+        let (algorithm, payload_len) = best;
+        let head = Head::new(number, algorithm, &block, payload_len);
+        let (payload, spare) = match algorithm {
+            Algorithm::Stored => (block, room),
+            _ => (room, block),
+        };
         Packed {
             head,
-            payload: block,
-            payload_len: original,
-            spare: room,
-            outcome,
+            payload,
+            payload_len,
+            spare,
+            outcomes,
+            began,
         }
     }
 

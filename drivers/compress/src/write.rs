@@ -10,7 +10,7 @@ use xio_core::{Error, ErrorKind, Operation};
 
 use crate::LAYER;
 use crate::auto::{Auto, Next};
-use crate::codec::Algorithm;
+use crate::codec::{Algorithm, is_fill};
 use crate::frame::{Head, Preamble};
 use crate::options::Rules;
 use crate::outgoing::{Outgoing, SMALL};
@@ -44,10 +44,12 @@ pub(crate) struct Writer {
     block: usize,
     chooser: Chooser,
     /// What was chosen for the next block, until that is packed.
-    next: Option<Choice>,
+    next: Option<Vec<Choice>>,
     /// The block that is being collected.
     fill: Vec<u8>,
     line: Line<Packed>,
+    /// Whether someone waits for the oldest block of the line to be packed.
+    waited: bool,
     out: Outgoing,
     /// Memory of blocks that have been sent, for those to come.
     spare: Vec<Vec<u8>>,
@@ -83,6 +85,7 @@ impl Writer {
             next: None,
             fill: Vec::new(),
             line: Line::new(threads),
+            waited: false,
             out: Outgoing::default(),
             spare: Vec::new(),
             spares: threads + 1,
@@ -212,10 +215,12 @@ impl Writer {
             .extend_from_slice(buf.get(..n).unwrap_or_default());
         self.original += n as u64;
         // What is full goes on its way now; that it has to wait there is no matter of this call.
-        if self.fill.len() == self.block
-            && let Poll::Ready(Err(error)) = self.poll_progress(cx, below)
-        {
-            return Poll::Ready(Err(error));
+        if self.fill.len() == self.block {
+            let progress = self.poll_progress(cx, below);
+            self.waited = false;
+            if let Poll::Ready(Err(error)) = progress {
+                return Poll::Ready(Err(error));
+            }
         }
         Poll::Ready(Ok(n))
     }
@@ -244,7 +249,8 @@ impl Writer {
         below: &mut S,
         block: &[u8],
     ) -> Poll<io::Result<Option<usize>>> {
-        if !self.line.is_empty() || self.choose(block) != Choice::STORED {
+        let fill = self.rules.fills() && is_fill(block);
+        if !self.line.is_empty() || fill || !self.choose(block).is_empty() {
             return Poll::Ready(Ok(None));
         }
         if !self.out.has_room() {
@@ -292,39 +298,45 @@ impl Writer {
             ready!(self.poll_step(cx, below))?;
         }
         let block = std::mem::take(&mut self.fill);
-        let choice = self.choose(&block);
+        let choices = self.choose(&block);
         self.next = None;
         let room = self.spare.pop().unwrap_or_default();
         let (shop, rules, number) = (self.shop.clone(), self.rules, self.number);
         self.number += 1;
-        let time = choice.time(block.len());
-        self.line
-            .push(time, move || shop.pack(choice, rules, number, block, room));
+        let time = choices.iter().map(|choice| choice.time(block.len())).sum();
+        self.line.push(time, move || {
+            shop.pack(&choices, rules, number, block, room)
+        });
         Poll::Ready(Ok(()))
     }
 
-    fn choose(&mut self, block: &[u8]) -> Choice {
+    /// The ways in which the next block is packed; none but the way it is when there are none.
+    fn choose(&mut self, block: &[u8]) -> Vec<Choice> {
         let auto = match &mut self.chooser {
-            Chooser::Fixed(choice) => return *choice,
+            Chooser::Fixed(Choice::STORED) => return Vec::new(),
+            Chooser::Fixed(choice) => return vec![*choice],
             Chooser::Auto(auto) => auto,
         };
         if !self.rules.allow(block.len()) {
-            return Choice::STORED;
+            return Vec::new();
         }
-        if let Some(choice) = self.next {
-            return choice;
+        if let Some(choices) = &self.next {
+            return choices.clone();
         }
-        let choice = match auto.choose(Instant::now()) {
-            Next::Pack(choice) => choice,
-            Next::Sample(choice) => {
-                let from = block.len().saturating_sub(SAMPLE) / 2;
-                let sample = block.get(from..).unwrap_or_default();
-                let sample = sample.get(..SAMPLE).unwrap_or(sample);
-                auto.sampled(self.shop.sample(choice, sample))
-            }
+        let mut next = auto.choose(Instant::now());
+        if let Next::Sample(choice) = next {
+            let from = block.len().saturating_sub(SAMPLE) / 2;
+            let sample = block.get(from..).unwrap_or_default();
+            let sample = sample.get(..SAMPLE).unwrap_or(sample);
+            next = auto.sampled(self.shop.sample(choice, sample));
+        }
+        let choices = match next {
+            Next::Pack(Choice::STORED) | Next::Sample(_) => Vec::new(),
+            Next::Pack(choice) => vec![choice],
+            Next::Contest(choices) => choices,
         };
-        self.next = Some(choice);
-        choice
+        self.next = Some(choices.clone());
+        choices
     }
 
     /// Sends everything that was written.
@@ -356,11 +368,19 @@ impl Writer {
         if !self.out.has_room() {
             ready!(self.poll_out(cx, below))?;
         }
-        let next = ready!(self.line.poll_next(cx));
+        let Poll::Ready(next) = self.line.poll_next(cx) else {
+            self.waited = true;
+            return Poll::Pending;
+        };
+        let waited = std::mem::take(&mut self.waited);
         let next = next.map_err(|error| Error::from_io(error, LAYER, Operation::Write))?;
-        if let Some(packed) = next {
+        if let Some(mut packed) = next {
+            // What others have to wait for costs what they waited, threads to start included.
+            if let ([only], true) = (packed.outcomes.as_mut_slice(), waited) {
+                only.time = only.time.max(packed.began.elapsed());
+            }
             if let Chooser::Auto(auto) = &mut self.chooser {
-                auto.packed(Instant::now(), &packed.outcome);
+                auto.packed(Instant::now(), &packed.outcomes);
             }
             self.keep(packed.spare);
             if let Some(unused) = self

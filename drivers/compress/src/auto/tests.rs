@@ -6,6 +6,7 @@
 )]
 
 use super::*;
+use crate::codec::Algorithm;
 
 const BLOCK: usize = 64 << 10;
 
@@ -34,7 +35,7 @@ const WORLD: World = World {
 
 fn compressible(choice: Choice) -> (f64, f64) {
     match (choice.algorithm, choice.level) {
-        (Algorithm::Stored, _) => (f64::INFINITY, 1.0),
+        (Algorithm::Stored | Algorithm::Fill, _) => (f64::INFINITY, 1.0),
         (Algorithm::Lz4, _) => (600e6, 0.55),
         (Algorithm::Lzo, _) => (400e6, 0.55),
         (Algorithm::Zstd, 1) => (350e6, 0.42),
@@ -84,30 +85,46 @@ fn run(world: &World, total: u64, fixed: Option<Choice>) -> Run {
     while original < total {
         now += world.source * BLOCK as f64;
         queued = (queued - world.source * BLOCK as f64 * (world.link)(original)).max(0.0);
-        let choice = fixed.unwrap_or_else(|| match auto.choose(at(now)) {
-            Next::Pack(choice) => choice,
-            Next::Sample(sampler) => {
-                run.samples += 1;
-                now += 4096.0 / (world.codec)(sampler, original).0 + 5e-6;
-                auto.sampled((world.codec)(sampler, original).1)
-            }
-        });
-        let (speed, left) = (world.codec)(choice, original);
+        let mut next = fixed.map_or_else(|| auto.choose(at(now)), Next::Pack);
+        if let Next::Sample(sampler) = next {
+            run.samples += 1;
+            now += 4096.0 / (world.codec)(sampler, original).0 + 5e-6;
+            next = auto.sampled((world.codec)(sampler, original).1);
+        }
+        let tried = match next {
+            Next::Contest(choices) => choices,
+            Next::Pack(choice) => vec![choice],
+            Next::Sample(_) => unreachable!("a sample was taken just now"),
+        };
         // Several threads work as one that is faster.
-        let busy = BLOCK as f64 / speed / world.threads as f64;
+        let busy: f64 = tried
+            .iter()
+            .map(|choice| BLOCK as f64 / (world.codec)(*choice, original).0 / world.threads as f64)
+            .sum();
         now += busy;
+        let outcomes: Vec<_> = tried
+            .iter()
+            .map(|choice| {
+                let (speed, left) = (world.codec)(*choice, original);
+                Outcome {
+                    choice: *choice,
+                    original: BLOCK,
+                    packed: (BLOCK as f64 * left.min(1.0)) as usize,
+                    time: Duration::from_secs_f64(BLOCK as f64 / speed),
+                }
+            })
+            .collect();
+        let sent = outcomes
+            .iter()
+            .min_by_key(|outcome| outcome.packed)
+            .unwrap();
+        let (choice, packed) = (sent.choice, sent.packed as f64);
+        let left = packed / BLOCK as f64;
         original += BLOCK as u64;
-        let packed = (BLOCK as f64 * left).min(BLOCK as f64);
         // The receiver holds the link up when it unpacks more slowly.
         let link = (world.link)(original).min((world.receiver)(choice) * left);
         queued = (queued - busy * link).max(0.0);
-        let outcome = Outcome {
-            choice,
-            original: BLOCK,
-            packed: packed as usize,
-            time: Duration::from_secs_f64(BLOCK as f64 / speed),
-        };
-        auto.packed(at(now), &outcome);
+        auto.packed(at(now), &outcomes);
         // As a socket does: it fills up to the brim, and takes more when a third is free.
         let mut rest = packed;
         while queued + rest > world.buffer {

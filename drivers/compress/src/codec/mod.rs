@@ -1,5 +1,6 @@
 //! `Codec`: compress one block, decompress one block; the whole interface of an algorithm.
 
+mod fill;
 mod lz4;
 #[cfg(feature = "lzo")]
 mod lzo;
@@ -12,6 +13,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use xio_core::BadValue;
+
+pub(crate) use fill::is_fill;
 
 /// The algorithms, by the number that they have on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,11 +31,20 @@ pub enum Algorithm {
     Zstd = 3,
     /// The block format of LZ4.
     Lz4 = 4,
+    /// One byte for a block that is nothing else, as holes of files are; any codec's streams have it.
+    Fill = 5,
 }
 
 impl Algorithm {
     /// All of them, built or not.
-    pub const ALL: [Self; 5] = [Self::Stored, Self::Zlib, Self::Lzo, Self::Zstd, Self::Lz4];
+    pub const ALL: [Self; 6] = [
+        Self::Stored,
+        Self::Zlib,
+        Self::Lzo,
+        Self::Zstd,
+        Self::Lz4,
+        Self::Fill,
+    ];
 
     /// Its number on the wire.
     #[must_use]
@@ -55,6 +67,7 @@ impl Algorithm {
             Self::Lzo => "lzo",
             Self::Zstd => "zstd",
             Self::Lz4 => "lz4",
+            Self::Fill => "fill",
         }
     }
 
@@ -68,7 +81,7 @@ impl Algorithm {
     #[must_use]
     pub const fn levels(self) -> Option<RangeInclusive<i32>> {
         match self {
-            Self::Stored | Self::Lz4 => None,
+            Self::Stored | Self::Lz4 | Self::Fill => None,
             Self::Zlib => Some(1..=9),
             Self::Lzo => Some(1..=9),
             Self::Zstd => Some(-7..=19),
@@ -79,7 +92,7 @@ impl Algorithm {
     #[must_use]
     pub const fn default_level(self) -> i32 {
         match self {
-            Self::Stored | Self::Lz4 => 0,
+            Self::Stored | Self::Lz4 | Self::Fill => 0,
             Self::Zlib => 6,
             Self::Lzo | Self::Zstd => 3,
         }
@@ -162,6 +175,7 @@ pub fn make(algorithm: Algorithm, level: i32) -> Box<dyn Codec> {
         Algorithm::Lzo => panic!("asked for a codec that this build lacks"),
         Algorithm::Zstd => Box::new(zstd::Zstd::new(level)),
         Algorithm::Lz4 => Box::new(lz4::Lz4::default()),
+        Algorithm::Fill => Box::new(fill::Fill),
     }
 }
 
@@ -177,7 +191,7 @@ mod tests {
             let level = one.default_level();
             assert!(one.levels().is_none_or(|levels| levels.contains(&level)));
         }
-        assert_eq!(Algorithm::from_number(5), None);
+        assert_eq!(Algorithm::from_number(6), None);
         assert_eq!("gzip".parse::<Algorithm>(), Err(BadValue));
     }
 }

@@ -9,20 +9,25 @@
 //! rate = min(threads / cost, link / left)          without a codec: rate = link
 //! ```
 //!
-//! *Cost* and *left* are averages over the blocks that a codec packed. The *link* is measured
+//! *Cost* and *left* come from blocks that were packed; see below. The *link* is measured
 //! between two moments at which the layer below took no more: what it took in between, it moved.
 //! While that never happens the link is no bottleneck, no codec can help, and none is tried; so a
 //! fast link costs nothing. When it does happen, a few kilobytes of a block are packed as a
 //! sample. If there is nothing to gain the next sample is taken after twice as many blocks, else
-//! each codec that could win gets a block to show what it does.
+//! all codecs that could win pack the same block in a contest, the next one after twice as many
+//! blocks. Different blocks say nothing about codecs, so a contest tells how each compares with the
+//! one that samples are packed with; and every block that is sent tells what that one would now
+//! cost and leave, as data and machine are.
 //!
-//! A receiver that unpacks too slowly looks like a slow link. So when the layer below moves fewer
-//! bytes of a codec than it moved bare ones, the rate of that codec is capped by what came through,
-//! and the cap is lifted after a time that doubles whenever it proves right.
+//! A receiver that unpacks too slowly looks like a slow link. So when fewer original bytes come
+//! through by a codec than the link moved bare ones, the rate of that codec is capped by that, and
+//! the cap is lifted after a time that doubles whenever it proves right.
+
+mod candidate;
 
 use std::time::{Duration, Instant};
 
-use crate::codec::Algorithm;
+use self::candidate::{Candidate, FIELD, LONGEST_CAP, Measure, SAMPLER, amount, seconds};
 use crate::shop::{Choice, Outcome};
 
 /// Shortest time between two moments of a full link that gives a rate.
@@ -32,70 +37,35 @@ const IDLE: Duration = Duration::from_millis(5);
 /// How long the rate of the link holds without being seen again, at first and at most.
 const TRUST: Duration = Duration::from_secs(5);
 const LONGEST_TRUST: Duration = Duration::from_secs(120);
-/// How long a cap holds, at first and at most.
-const CAP: Duration = Duration::from_secs(2);
-const LONGEST_CAP: Duration = Duration::from_secs(120);
 /// A codec is taken only when it is expected to be better than none by this factor,
 const WORTH: f64 = 1.03;
 /// and another one when it is expected to be better than the one in use by this.
 const CHANGE: f64 = 1.05;
-/// Blocks between two samples, or two trials of a codec, at most.
+/// Blocks between two samples, or two contests, at most.
 const LONGEST_GAP: u64 = 256;
-/// Blocks that a codec packs to show what it does; the first, which makes its tables, does not count.
-const TRIAL: u32 = 2;
+/// A wait of this length says that the link is slow before its rate is known.
+const SLOW: Duration = Duration::from_millis(5);
 /// Blocks without gain in a row after which a codec is no longer believed in.
 const NO_GAIN: u32 = 3;
 
 /// What the stream does next.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
     /// Packs the block so.
     Pack(Choice),
     /// Packs a sample of the block so, and says what was left to [`Auto::sampled`].
     Sample(Choice),
+    /// Packs the block in each of these ways, and sends the smallest.
+    Contest(Vec<Choice>),
 }
-
-/// A codec and what is known of it.
-#[derive(Debug)]
-struct Candidate {
-    choice: Choice,
-    /// Bytes per second that it hardly exceeds on any machine.
-    hope: f64,
-    /// Seconds per byte, once it was tried.
-    cost: Option<f64>,
-    /// Share of the length that is left.
-    left: f64,
-    /// Blocks that it has still to pack before it is judged.
-    trial: u32,
-    next_trial: u64,
-    trial_gap: u64,
-    without_gain: u32,
-    /// Rate that the receiver bears, until when that holds, and for how long it did.
-    cap: Option<(f64, Instant)>,
-    cap_time: Duration,
-}
-
-/// The codecs that take part, the cheapest first, and the bytes per second that each hardly exceeds.
-const FIELD: &[(Algorithm, i32, f64)] = &[
-    (Algorithm::Lz4, 0, 4e9),
-    (Algorithm::Lzo, 3, 3e9),
-    (Algorithm::Zstd, 1, 2e9),
-    (Algorithm::Zstd, 3, 1.5e9),
-    (Algorithm::Zlib, 6, 3e8),
-    (Algorithm::Zstd, 9, 3e8),
-    (Algorithm::Zstd, 15, 4e7),
-];
-/// What a sample is packed with: cheap, and better than a search for repeats alone.
-const SAMPLER: Choice = Choice {
-    algorithm: Algorithm::Zstd,
-    level: 1,
-};
 
 /// The rate of the link, and how long it holds.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     rate: f64,
     until: Instant,
+    /// Whether it is no more than a first guess.
+    guess: bool,
 }
 
 /// What was measured since the link was full for the last time.
@@ -130,20 +100,15 @@ pub(crate) struct Auto {
     blocks: u64,
     next_sample: u64,
     sample_gap: u64,
+    next_contest: u64,
+    contest_gap: u64,
+    without_gain: u32,
+    /// What the reference would take and leave now.
+    base: Option<Measure>,
+    /// When the first block came.
+    began: Option<Instant>,
     /// What the last sample left; a guess at what codecs that are not yet tried leave.
     sample: f64,
-}
-
-fn seconds(time: Duration) -> f64 {
-    time.as_secs_f64().max(1e-9)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a rate needs no more than 52 bits"
-)]
-fn amount(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 impl Auto {
@@ -168,6 +133,11 @@ impl Auto {
             blocks: 0,
             next_sample: 0,
             sample_gap: 1,
+            next_contest: 0,
+            contest_gap: 1,
+            without_gain: 0,
+            base: None,
+            began: None,
             sample: 1.0,
         }
     }
@@ -179,11 +149,11 @@ impl Auto {
 
     /// Says how the next block is packed.
     pub(crate) fn choose(&mut self, now: Instant) -> Next {
+        self.began.get_or_insert(now);
         self.hear(now, false);
         self.blocks += 1;
         let Some(link) = self.link.filter(|link| now < link.until) else {
             self.link = None;
-            self.current = Choice::STORED;
             return self.take(Choice::STORED);
         };
         for candidate in &mut self.candidates {
@@ -193,67 +163,85 @@ impl Auto {
         }
         let could_help = |c: &Candidate| c.limit(self.threads * c.hope) > link.rate * WORTH;
         if !self.candidates.iter().any(could_help) {
-            self.current = Choice::STORED;
             return self.take(Choice::STORED);
         }
-        if self.sample >= self.most {
-            self.current = Choice::STORED;
-            if self.blocks >= self.next_sample {
-                return Next::Sample(SAMPLER);
-            }
-            return self.take(Choice::STORED);
+        if self.sample < self.most {
+            return self.pick(link.rate);
         }
-        let choice = self.best(link.rate);
-        self.take(choice)
+        if self.blocks >= self.next_sample {
+            return Next::Sample(SAMPLER);
+        }
+        self.take(Choice::STORED)
     }
 
     /// Takes note of what was left of a sample, and says how the block is packed.
-    pub(crate) fn sampled(&mut self, left: f64) -> Choice {
+    pub(crate) fn sampled(&mut self, left: f64) -> Next {
         self.sample = left;
         if left >= self.most {
             self.sample_gap = (self.sample_gap * 2).min(LONGEST_GAP);
             self.next_sample = self.blocks + self.sample_gap;
-            self.take(Choice::STORED);
-            return Choice::STORED;
+            return self.take(Choice::STORED);
         }
         self.sample_gap = 1;
+        self.contest_gap = 1;
+        self.next_contest = self.blocks;
+        self.base = None;
         for candidate in &mut self.candidates {
-            candidate.forget(self.blocks);
+            candidate.contests = 0;
         }
-        let rate = self.link.map_or(f64::INFINITY, |link| link.rate);
-        let choice = self.best(rate);
-        self.take(choice);
-        choice
+        self.pick(self.link.map_or(f64::INFINITY, |link| link.rate))
     }
 
-    /// Takes note of what a block came to.
-    pub(crate) fn packed(&mut self, now: Instant, outcome: &Outcome) {
+    /// Takes note of what a block came to, by the codec that packed it or by all of a contest.
+    pub(crate) fn packed(&mut self, now: Instant, outcomes: &[Outcome]) {
         self.hear(now, false);
-        if outcome.time.is_zero() || outcome.original == 0 {
-            return;
+        let measured: Vec<_> = outcomes.iter().filter_map(Outcome::measure).collect();
+        let least = measured.iter().map(|(_, m)| m.left).fold(1.0, f64::min);
+        match measured.as_slice() {
+            [] => return,
+            [(choice, measure)] => self.learn(*choice, *measure),
+            all => self.judge(all),
         }
-        let Some(candidate) = self
-            .candidates
-            .iter_mut()
-            .find(|c| c.choice == outcome.choice)
-        else {
-            return;
-        };
-        let original = amount(outcome.original as u64);
-        let cost = seconds(outcome.time) / original;
-        let left = (amount(outcome.packed as u64) / original).min(1.0);
-        candidate.learn(cost, left);
-        if left >= self.most {
-            candidate.without_gain += 1;
+        self.without_gain = if least < self.most {
+            0
         } else {
-            candidate.without_gain = 0;
-        }
-        // Data that cannot be compressed any more are found out of by samples from here on.
-        if candidate.without_gain >= NO_GAIN {
-            candidate.without_gain = 0;
+            self.without_gain + 1
+        };
+        // From here on samples find out when data can be compressed again.
+        if self.without_gain >= NO_GAIN {
+            self.without_gain = 0;
             self.sample = 1.0;
             self.sample_gap = 1;
             self.next_sample = self.blocks + 1;
+        }
+    }
+
+    /// Learns from a block that one codec packed how data and machine are now.
+    fn learn(&mut self, choice: Choice, measure: Measure) {
+        let found = self
+            .candidates
+            .iter()
+            .find(|c| c.choice == choice && c.contests > 0);
+        let (Some(candidate), Some(base)) = (found, &mut self.base) else {
+            return;
+        };
+        let now = measure.times(candidate.reference, candidate.own);
+        *base = base.mix(now, 0.125);
+    }
+
+    /// Learns from a contest how codecs compare.
+    fn judge(&mut self, all: &[(Choice, Measure)]) {
+        let Some((_, reference)) = all.iter().find(|(choice, _)| *choice == SAMPLER) else {
+            return;
+        };
+        self.base = Some(
+            self.base
+                .map_or(*reference, |base| base.mix(*reference, 0.25)),
+        );
+        for (choice, own) in all {
+            if let Some(candidate) = self.candidates.iter_mut().find(|c| c.choice == *choice) {
+                candidate.compare(*own, *reference);
+            }
         }
     }
 
@@ -291,7 +279,21 @@ impl Auto {
 
     /// Takes note that the layer below takes bytes again.
     pub(crate) fn free(&mut self, now: Instant) {
+        let wait = self
+            .heard
+            .map(|(before, _)| now.saturating_duration_since(before));
         self.hear(now, false);
+        let Some(began) = self.began else { return };
+        // All that was taken since the beginning is more than the link has moved.
+        if self.link.is_none() && self.trust == TRUST && wait.is_some_and(|wait| wait >= SLOW) {
+            let time = now.saturating_duration_since(began);
+            let rate = amount(self.wire) / seconds(time);
+            self.link = Some(Link {
+                rate,
+                until: now + TRUST,
+                guess: true,
+            });
+        }
     }
 
     fn begin_span(&mut self, now: Instant) {
@@ -314,28 +316,44 @@ impl Auto {
         choice: Option<Choice>,
     ) {
         let bare = choice == Some(Choice::STORED) && blocked;
-        let known = self.link.map(|link| link.rate);
-        if known.is_none() && !bare {
+        let Some(link) = &mut self.link else {
+            if bare {
+                self.link = Some(Link {
+                    rate,
+                    until: now + self.trust,
+                    guess: false,
+                });
+            }
             return;
-        }
-        if let Some(known) = known.filter(|known| !bare && rate < *known) {
-            // It was the receiver, or packing, that held this span up, and no news of the link.
-            if blocked && rate < 0.8 * known {
-                self.cap(now, through, choice);
-            } else if let Some(link) = &mut self.link {
-                link.until = link.until.max(now + TRUST.min(self.trust));
+        };
+        if link.guess {
+            if blocked {
+                link.rate = rate;
+            }
+            if bare {
+                link.guess = false;
             }
             return;
         }
-        // What is confirmed is trusted for longer, since measuring it again costs bare blocks.
-        self.trust = match known {
-            Some(known) if (rate / known - 1.0).abs() < 0.25 => (self.trust * 2).min(LONGEST_TRUST),
-            _ => TRUST,
-        };
-        self.link = Some(Link {
-            rate,
-            until: now + self.trust,
-        });
+        if bare || rate > link.rate {
+            // What is confirmed is trusted for longer, since measuring it again costs bare blocks.
+            let confirmed = (rate / link.rate - 1.0).abs() < 0.25;
+            self.trust = if confirmed {
+                (self.trust * 2).min(LONGEST_TRUST)
+            } else {
+                TRUST
+            };
+            link.until = link.until.max(now + self.trust);
+            link.rate = if bare {
+                (link.rate + rate) / 2.0
+            } else {
+                link.rate * 0.75 + rate * 0.25
+            };
+        } else if blocked && rate > 0.8 * link.rate {
+            link.until = link.until.max(now + self.trust);
+        } else if blocked && through < link.rate {
+            self.cap(now, through, choice);
+        }
     }
 
     fn cap(&mut self, now: Instant, through: f64, choice: Option<Choice>) {
@@ -363,6 +381,7 @@ impl Auto {
 
     /// Notes in the span what a block gets.
     fn take(&mut self, choice: Choice) -> Next {
+        self.current = choice;
         if let Some(span) = &mut self.span
             && span.choice != Some(choice)
         {
@@ -371,107 +390,52 @@ impl Auto {
         Next::Pack(choice)
     }
 
-    /// The choice that moves most over a link of this rate, or one that has yet to show what it does.
-    fn best(&mut self, link: f64) -> Choice {
-        let (threads, blocks, sample) = (self.threads, self.blocks, self.sample);
-        let rate_now = self
-            .candidates
-            .iter()
-            .find(|c| c.choice == self.current)
-            .map_or(link, |c| c.rate(threads, link));
+    /// The choice that moves most over a link of this rate, or a contest when one is due.
+    fn pick(&mut self, link: f64) -> Next {
+        let (threads, sample, base) = (self.threads, self.sample, self.base);
+        let rate = |c: &Candidate| {
+            c.measure(base)
+                .map(|m| c.limit((threads / m.cost).min(link / m.left)))
+        };
         let mut best = (Choice::STORED, link * WORTH);
         for candidate in &self.candidates {
-            let mut rate = candidate.rate(threads, link);
-            if candidate.choice == self.current {
-                rate *= CHANGE;
-            }
+            let rate = rate(candidate).unwrap_or(0.0);
+            let rate = if candidate.choice == self.current {
+                rate * CHANGE
+            } else {
+                rate
+            };
             if rate > best.1 {
                 best = (candidate.choice, rate);
             }
         }
+        if self.blocks < self.next_contest {
+            return self.take(best.0);
+        }
+        self.next_contest = self.blocks + self.contest_gap;
+        self.contest_gap = (self.contest_gap * 2).min(LONGEST_GAP);
+        // What was measured may have been bad luck, and what was not may be good.
+        let promise = |c: &Candidate| match rate(c) {
+            Some(rate) => rate * 1.2,
+            None => c.limit((threads * c.hope).min(link / (sample * 0.6))),
+        };
+        let takes_part =
+            |c: &&Candidate| c.choice == SAMPLER || c.choice == best.0 || promise(c) > best.1;
+        let contest: Vec<_> = self
+            .candidates
+            .iter()
+            .filter(takes_part)
+            .map(|c| c.choice)
+            .collect();
+        if contest.len() < 2 {
+            return self.take(best.0);
+        }
+        // The span's blocks are nobody's then.
+        if let Some(span) = &mut self.span {
+            span.choice = None;
+        }
         self.current = best.0;
-        let bar = rate_now.max(link) * CHANGE;
-        let on_trial = self.candidates.iter_mut().find(|c| {
-            c.trial > 0
-                || (c.choice != best.0
-                    && blocks >= c.next_trial
-                    && c.promise(threads, link, sample) > bar)
-        });
-        match on_trial {
-            Some(candidate) => {
-                candidate.try_now(blocks);
-                candidate.choice
-            }
-            None => best.0,
-        }
-    }
-}
-
-impl Candidate {
-    fn new(choice: Choice, hope: f64) -> Self {
-        Self {
-            choice,
-            hope,
-            cost: None,
-            left: 1.0,
-            trial: 0,
-            next_trial: 0,
-            trial_gap: 8,
-            without_gain: 0,
-            cap: None,
-            cap_time: CAP,
-        }
-    }
-
-    fn limit(&self, rate: f64) -> f64 {
-        self.cap.map_or(rate, |(cap, _)| rate.min(cap))
-    }
-
-    /// The rate at which original bytes are expected to move; 0 while nothing is known.
-    fn rate(&self, threads: f64, link: f64) -> f64 {
-        self.cost.map_or(0.0, |cost| {
-            self.limit((threads / cost).min(link / self.left))
-        })
-    }
-
-    /// The rate that is thought possible, so that it is worth a trial.
-    fn promise(&self, threads: f64, link: f64, sample: f64) -> f64 {
-        let possible = match self.cost {
-            None => (threads * self.hope).min(link / (sample * 0.6)),
-            // What was measured may have been a moment's bad luck, or other data.
-            Some(cost) => 1.1 * (threads / cost).min(link / self.left),
-        };
-        self.limit(possible)
-    }
-
-    fn try_now(&mut self, blocks: u64) {
-        if self.trial == 0 {
-            self.trial = TRIAL;
-            self.next_trial = blocks + self.trial_gap;
-            self.trial_gap = (self.trial_gap * 2).min(LONGEST_GAP);
-        }
-        self.trial -= 1;
-    }
-
-    fn learn(&mut self, cost: f64, left: f64) {
-        let new = match self.cost {
-            None => (cost, left),
-            // A trial judges by its better blocks: the others were held up by something else.
-            Some(old) if self.trial > 0 => (old.min(cost), self.left * 0.5 + left * 0.5),
-            Some(old) => (old * 0.75 + cost * 0.25, self.left * 0.75 + left * 0.25),
-        };
-        self.cost = Some(new.0);
-        self.left = new.1.max(1e-4);
-    }
-
-    /// Forgets what other data taught.
-    fn forget(&mut self, blocks: u64) {
-        self.cost = None;
-        self.left = 1.0;
-        self.trial = 0;
-        self.next_trial = blocks;
-        self.trial_gap = 8;
-        self.without_gain = 0;
+        Next::Contest(contest)
     }
 }
 
