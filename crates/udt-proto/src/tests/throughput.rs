@@ -76,7 +76,7 @@ fn later(path: Path, seconds: u64, congestion: Congestion) -> f64 {
 
 #[test]
 fn long_lossy_paths_are_filled() {
-    for (megabits, loss, seconds) in [(200, 500, 8), (200, 5000, 8), (1000, 0, 5), (1000, 100, 5)] {
+    for (megabits, loss, seconds) in [(200, 500, 8), (200, 5000, 8), (1000, 0, 4), (1000, 100, 4)] {
         let path = Path {
             megabits,
             rtt: 100,
