@@ -150,7 +150,7 @@ impl Endpoint {
             version: VERSION,
             service: service_word(options.service),
             initial: options.initial_sequence.unwrap_or(drawn) & crate::seq::MAX_SEQUENCE,
-            mss: options.mss.into(),
+            mss: options.mss_to(peer),
             window: options.receive_buffer,
             request: if is_rendezvous {
                 Request::Meet
@@ -254,7 +254,7 @@ impl Endpoint {
         }
         let id = self.new_id();
         let ours = Handshake {
-            mss: theirs.mss.min(options.mss.into()),
+            mss: theirs.mss.min(options.mss_to(from)),
             window: options.receive_buffer,
             request: Request::Confirm,
             id: id.0,

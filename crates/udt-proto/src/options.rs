@@ -1,5 +1,6 @@
 //! `Options`: what a user chooses for a connection, with defaults and units.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Bytes of the IPv4 and UDP headers, which a segment size includes whatever carries the packets.
@@ -37,6 +38,8 @@ pub enum Congestion {
 pub struct Options {
     /// Largest packet in bytes, with 28 for IP and UDP; the smaller of both ends counts. 76 to 65535.
     pub mss: u16,
+    /// The same for peers over IPv6, whose header is 20 bytes longer than what is counted for it.
+    pub mss_over_ipv6: u16,
     /// Most packets that the peer may have on the way to us.
     pub flow_window: u32,
     /// Packets that wait for the peer's acknowledgement, at most. Memory is taken as it is needed.
@@ -61,6 +64,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Largest packet in bytes to and from this peer.
+    pub(crate) fn mss_to(&self, peer: SocketAddr) -> u32 {
+        let is_ipv6 = peer.ip().to_canonical().is_ipv6();
+        u32::from(if is_ipv6 {
+            self.mss_over_ipv6
+        } else {
+            self.mss
+        })
+    }
+
     /// Largest number of payload bytes in a packet of `mss` bytes.
     pub(crate) fn payload(mss: u32) -> usize {
         mss as usize - IP_UDP - HEADER
@@ -69,6 +82,7 @@ impl Options {
     /// Brings what was chosen within what the protocol and memory allow.
     pub(crate) fn checked(mut self) -> Self {
         self.mss = self.mss.max(76);
+        self.mss_over_ipv6 = self.mss_over_ipv6.max(76);
         self.flow_window = self.flow_window.clamp(32, 1 << 24);
         self.send_buffer = self.send_buffer.clamp(32, 1 << 24);
         self.receive_buffer = self.receive_buffer.clamp(32, self.flow_window);
@@ -80,6 +94,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             mss: 1500,
+            mss_over_ipv6: 1480,
             flow_window: 25600,
             send_buffer: 25600,
             receive_buffer: 25600,

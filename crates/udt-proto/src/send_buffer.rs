@@ -92,6 +92,14 @@ impl SendBuffer {
             .saturating_mul(self.payload)
     }
 
+    /// Bytes that were never sent, about.
+    pub(crate) fn unsent(&self) -> usize {
+        let packets = self.end.saturating_sub(self.next);
+        usize::try_from(packets)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(self.payload)
+    }
+
     fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.end - self.acked)
     }

@@ -400,6 +400,12 @@ impl Connection {
         self.ends.poll_end().map_ok(|()| None)
     }
 
+    /// Bytes that were written and never sent, about: whole packets count.
+    pub fn unsent(&self) -> usize {
+        let unsent = |halves: &Halves| halves.sender.buffer.unsent();
+        self.halves.as_deref().map_or(0, unsent)
+    }
+
     /// What it has counted and measured.
     pub fn stats(&self) -> Stats {
         let Some(halves) = &self.halves else {
