@@ -41,6 +41,8 @@ enum Bottom {
     Tcp,
     /// Takes several slices.
     Mem,
+    /// Takes several slices, and ends both directions at once.
+    Udt,
     /// A layer on it takes bytes one slice at a time, by intent.
     Plain,
     /// As [`Mem`](Self::Mem), at names of this machine, and a drop looks like an end.
@@ -131,6 +133,12 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
     ),
     ("unix", &["unix"], Bottom::Unix),
     ("unix:mode=0600,count", &["unix", "count"], Bottom::Unix),
+    ("udt", &["udp", "udt"], Bottom::Udt),
+    (
+        "udp:offload=0,udt:mss=1000;cc=udt;sndbuf=100K;rcvbuf=100K,count",
+        &["udp", "udt", "count"],
+        Bottom::Udt,
+    ),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
     (
@@ -161,12 +169,13 @@ fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
         .expect("the string names what there is");
     let at = match bottom {
         Bottom::Unix => "unix://".parse().expect("any free name"),
-        Bottom::Tcp | Bottom::Mem | Bottom::Plain => loopback(),
+        Bottom::Tcp | Bottom::Mem | Bottom::Plain | Bottom::Udt => loopback(),
     };
     let subject = Subject::new(stack, at, chain);
     match bottom {
         Bottom::Tcp => subject.sends_files().writes_vectored(),
         Bottom::Mem => subject.writes_vectored(),
+        Bottom::Udt => subject.writes_vectored().ends_both_ways(),
         Bottom::Plain => subject,
         Bottom::Unix => subject.writes_vectored().ends_when_dropped(),
     }
@@ -194,10 +203,14 @@ async fn over_ipv6_too() {
         eprintln!("skipped: this machine has no IPv6");
         return;
     }
-    let stack = everything().stack("tcp,count").expect("a stack");
-    let subject = Subject::new(stack, target, &["tcp", "count"])
+    let stack = |text| everything().stack(text).expect("a stack");
+    let subject = Subject::new(stack("tcp,count"), target.clone(), &["tcp", "count"])
         .sends_files()
         .writes_vectored();
+    driver_suite::run(&subject).await;
+    let subject = Subject::new(stack("udt,count"), target, &["udp", "udt", "count"])
+        .writes_vectored()
+        .ends_both_ways();
     driver_suite::run(&subject).await;
 }
 
@@ -210,9 +223,9 @@ fn no_driver_is_left_out_of_the_table() {
             .map(|(_, chain, _)| chain)
             .chain(catalogue::STACKS.iter().map(|(_, chain, _)| chain))
             .any(|chain| chain.contains(&driver.name()));
-        // Some have no listener, and a bare socket no stream; each has tests of its own.
+        // Some have no listener; each has tests of its own.
         assert!(
-            in_table || ["file", "pipe", "popen", "udp"].contains(&driver.name()),
+            in_table || ["file", "pipe", "popen"].contains(&driver.name()),
             "{} is not in the table",
             driver.name()
         );

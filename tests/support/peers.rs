@@ -3,10 +3,18 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program of others.
+/// Where Debian's libraries are.
+const LIBRARIES: [&str; 4] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+];
+
+/// A program of others, or a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Peer {
@@ -24,11 +32,19 @@ pub enum Peer {
     Python,
     /// The `ip` program, for network namespaces.
     Ip,
+    /// The C++ compiler, for a program of libudt.
+    Gxx,
+    /// The UDT library of the protocol's author.
+    LibUdt,
+    /// The measuring program of the Grid Community Toolkit.
+    GlobusXioPerf,
+    /// The UDT driver of the Grid Community Toolkit.
+    GlobusUdt,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
@@ -36,9 +52,13 @@ impl Peer {
         Self::Openssl,
         Self::Python,
         Self::Ip,
+        Self::Gxx,
+        Self::LibUdt,
+        Self::GlobusXioPerf,
+        Self::GlobusUdt,
     ];
 
-    /// Returns the name of the program.
+    /// Returns the name of the program, or the file of the library.
     pub fn program(self) -> &'static str {
         match self {
             Self::GlobusServer => "globus-gridftp-server",
@@ -48,6 +68,10 @@ impl Peer {
             Self::Openssl => "openssl",
             Self::Python => "python3",
             Self::Ip => "ip",
+            Self::Gxx => "g++",
+            Self::LibUdt => "udt/udt.h",
+            Self::GlobusXioPerf => "globus-xioperf",
+            Self::GlobusUdt => "libglobus_xio_udt_driver.so",
         }
     }
 
@@ -61,6 +85,10 @@ impl Peer {
             Self::Openssl => "openssl",
             Self::Python => "python3",
             Self::Ip => "iproute2",
+            Self::Gxx => "g++",
+            Self::LibUdt => "libudt-dev",
+            Self::GlobusXioPerf => "globus-xioperf",
+            Self::GlobusUdt => "libglobus-xio-udt-driver",
         }
     }
 
@@ -76,17 +104,31 @@ impl Peer {
             Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
             Self::Python => "interop: HTTP against the server of its library",
             Self::Ip => "bench: small files over the emulated link",
+            Self::Gxx | Self::LibUdt => "udt: our UDT against libudt; bench",
+            Self::GlobusXioPerf | Self::GlobusUdt => "udt: our UDT against globus-xioperf",
         }
     }
 
     /// Returns where the program is, or nothing when it is not installed.
     pub fn find(self) -> Option<PathBuf> {
+        match self {
+            Self::LibUdt => return self.find_in(&["/usr/include", "/usr/local/include"]),
+            Self::GlobusUdt => return self.find_in(&LIBRARIES),
+            _ => {}
+        }
         let path = env::var_os("PATH").unwrap_or_default();
         let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
         env::split_paths(&path)
             .chain(system)
             .map(|folder| folder.join(self.program()))
             .find(|file| file.is_file())
+    }
+
+    fn find_in(self, folders: &[&str]) -> Option<PathBuf> {
+        let files = folders
+            .iter()
+            .map(|folder| Path::new(folder).join(self.program()));
+        files.into_iter().find(|file| file.is_file())
     }
 
     /// Returns a command for the program, or nothing after saying loudly that `suite` is skipped.

@@ -26,6 +26,7 @@ pub struct Subject {
     vectored: bool,
     aborts: bool,
     concurrent: bool,
+    half_close: bool,
 }
 
 impl Subject {
@@ -40,6 +41,7 @@ impl Subject {
             vectored: false,
             aborts: true,
             concurrent: true,
+            half_close: true,
         }
     }
 
@@ -69,6 +71,13 @@ impl Subject {
     #[must_use]
     pub fn one_peer_at_a_time(mut self) -> Self {
         self.concurrent = false;
+        self
+    }
+
+    /// Says that the protocol knows no half-close: whoever ends a stream ends both directions.
+    #[must_use]
+    pub fn ends_both_ways(mut self) -> Self {
+        self.half_close = false;
         self
     }
 
@@ -135,7 +144,7 @@ const CASES: &[(&str, Case)] = &[
     ("shutdown is a clean end, and stays one", |s| {
         Box::pin(ends::clean_end(s))
     }),
-    ("reading goes on after shutdown", |s| {
+    ("reading goes on after shutdown, or fails", |s| {
         Box::pin(ends::half_close(s))
     }),
     ("shutdown twice is shutdown once", |s| {

@@ -39,6 +39,11 @@ pub fn registry() -> Registry {
     registry.register(xio_telnet::driver());
     #[cfg(feature = "timeout")]
     registry.register(xio_timeout::driver());
+    #[cfg(feature = "udp")]
+    registry.register(xio_udp::driver());
+    // A stack may begin with it, as a Globus stack does: `udt` is `udp,udt`.
+    #[cfg(feature = "udt")]
+    registry.register(xio_udt::driver().brings(xio_udp::driver()));
     #[cfg(feature = "tls")]
     registry.register(xio_tls::driver());
     #[cfg(feature = "udp")]

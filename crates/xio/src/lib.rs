@@ -118,6 +118,8 @@ pub use xio_timeout as timeout;
 pub use xio_tls as tls;
 #[cfg(feature = "udp")]
 pub use xio_udp as udp;
+#[cfg(feature = "udt")]
+pub use xio_udt as udt;
 #[cfg(feature = "unix")]
 pub use xio_unix as unix;
 #[cfg(feature = "verify")]

@@ -16,6 +16,7 @@ pub(super) async fn intact(subject: &Subject) {
     let (near, far) = subject.pair().await;
     let there = Random::new(1).bytes(1 << 20);
     let back = Random::new(2).bytes((1 << 20) + 1);
+    let half_close = subject.half_close;
     let send = |mut end: tokio::io::WriteHalf<BoxStream>, bytes: Vec<u8>, seed| async move {
         let mut random = Random::new(seed);
         let mut left = &bytes[..];
@@ -24,26 +25,40 @@ pub(super) async fn intact(subject: &Subject) {
             end.write_all(now).await.expect("writing");
             left = rest;
         }
-        end.shutdown().await.expect("ending in good order");
+        if half_close {
+            end.shutdown().await.expect("ending in good order");
+        } else {
+            end.flush().await.expect("flushing");
+        }
+        end
     };
-    let receive = |mut end: tokio::io::ReadHalf<BoxStream>| async move {
+    let receive = |mut end: tokio::io::ReadHalf<BoxStream>, len: usize| async move {
         let mut bytes = Vec::new();
-        end.read_to_end(&mut bytes).await.expect("reading");
-        bytes
+        if half_close {
+            end.read_to_end(&mut bytes).await.expect("reading");
+        } else {
+            bytes.resize(len, 0);
+            end.read_exact(&mut bytes).await.expect("reading");
+        }
+        (bytes, end)
     };
     let (near_in, near_out) = tokio::io::split(near);
     let (far_in, far_out) = tokio::io::split(far);
-    let ((), (), at_far, at_near) = tokio::join!(
+    let (mut near_out, _far_out, (at_far, mut far_in), (at_near, _near_in)) = tokio::join!(
         send(near_out, there.clone(), 3),
         send(far_out, back.clone(), 4),
-        receive(far_in),
-        receive(near_in),
+        receive(far_in, there.len()),
+        receive(near_in, back.len()),
     );
     assert!(
         at_far == there,
         "what was connected wrote arrived otherwise"
     );
     assert!(at_near == back, "what was accepted wrote arrived otherwise");
+    // Where one end ends both directions, it does so when both have had their say.
+    near_out.shutdown().await.expect("ending in good order");
+    let more = far_in.read(&mut [0; 8]).await.expect("the end");
+    assert_eq!(more, 0, "more arrived than was sent");
 }
 
 /// Writes all slices and gives the most that one call took.

@@ -49,6 +49,7 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("drivers/udp", 2, Plugin),
     ("drivers/unix", 2, Plugin),
     ("drivers/verify", 2, Plugin),
+    ("drivers/udt", 2, Plugin),
     ("crates/data", 3, Other),
     ("crates/xio", 3, Other),
     ("crates/xio-perf", 4, Other),

@@ -1,0 +1,26 @@
+//! What a failure of the machine is to a caller: a kind, an operation and a fact.
+
+use udt_proto::ConnectionError;
+use xio_core::{Error, ErrorKind, Operation};
+
+/// The failure as an error of this layer.
+#[cold]
+pub(crate) fn error(why: ConnectionError, op: Operation) -> Error {
+    let kind = match why {
+        ConnectionError::TimedOut | ConnectionError::PeerGone | ConnectionError::LingerExpired => {
+            ErrorKind::TimedOut
+        }
+        ConnectionError::Rejected | ConnectionError::Unreachable => ErrorKind::Refused,
+        ConnectionError::Truncated => ErrorKind::UnexpectedEof,
+        ConnectionError::PeerAborted
+        | ConnectionError::PeerClosed
+        | ConnectionError::Unacknowledged => ErrorKind::Reset,
+        ConnectionError::Misbehaved(_) => ErrorKind::Protocol,
+        ConnectionError::WrongService => ErrorKind::Unsupported,
+        _ => ErrorKind::Io,
+    };
+    // The machine's text begins with the protocol's name, which this layer's has already.
+    let text = why.to_string();
+    let fact = text.strip_prefix("udt: ").unwrap_or(&text);
+    Error::new(kind, "udt", op, fact).with_source(why)
+}

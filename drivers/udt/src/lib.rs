@@ -1,0 +1,318 @@
+//! UDT: byte streams and messages over datagrams, for fast links that lose.
+//!
+//! # What it does
+//!
+//! Speaks UDT 4 as libudt 4.11 does, both ends and rendezvous, over any datagram socket. The
+//! protocol itself is the pure machine of `udt-proto`; here is what moves its datagrams: a task per
+//! socket, which owns the clock and every connection's turn, and handles that share one short lock
+//! each with it. All connections of a listener share its socket. Connections that are opened from
+//! here have one each, so that the network can say that nobody is there, unless `reuseaddr` is set.
+//!
+//! # When not to use it
+//!
+//! On links that do not lose or are short: TCP costs less CPU. Where bytes need protection it is
+//! only the bottom: put `tls` or `gsi` on top.
+//!
+//! # String form
+//!
+//! `udt` or `udt:key=value;key=value`, at the bottom of a stack or on a driver that yields datagram
+//! sockets: `udt,compress:codec=zlib` and `udp:listen_range=50000-51000,udt:mss=9000`. Sizes are bytes
+//! (`4M`) or bits (`8k` is 1024 bytes).
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `backlog` | how many peers may wait to be accepted | 128 |
+//! | `cc` | `bbr`, by a model of the path, which loss does not slow; or `udt`, the protocol's own | `bbr` |
+//! | `conntimeo` | seconds that connecting to one address may take | 3; rendezvous 30 |
+//! | `fc` | most packets on the way to us | 25600 |
+//! | `linger` | seconds that shutdown waits for the peer to acknowledge all | 180 |
+//! | `maxbw` | fastest rate to send at, bytes (or bits) a second with headers | none |
+//! | `mss` | largest packet in bytes, with 28 for IP and UDP; the smaller of both ends counts | 1500; over IPv6 1480 |
+//! | `port` | local port, for targets that name none and to connect from | any |
+//! | `rcvbuf` | most bytes that wait to be read | 25600 packets |
+//! | `rendezvous` | whether the peer connects to us at the same time; both need a `port` | no |
+//! | `reuseaddr` | whether connections that are opened from here share a socket | no |
+//! | `sndbuf` | most bytes that wait to be acknowledged | 25600 packets |
+//! | `udp_rcvbuf` | receive buffer of the socket; the kernel caps it | 12288000 |
+//! | `udp_sndbuf` | send buffer of the socket; the kernel caps it | 1M |
+//!
+//! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers as they
+//! are, which keeps a connection at 12 MB on the way whatever is asked; here the names mean what
+//! they mean in libudt, and the socket has names of its own. Globus' `linger` and `reuseaddr` have no
+//! effect there. `sndsyn`, `rcvsyn`, `sndtimeo` and `rcvtimeo` are for calls that block: nothing
+//! blocks here, and deadlines are what the `timeout` layer is for.
+//!
+//! # The end of a connection
+//!
+//! UDT has no half-close and one mark for the end, which goes out once and unacknowledged; here it
+//! goes out after everything was acknowledged, and again until the peer shows that it knows. A peer
+//! that ends with packets missing, or that says that it gave up as handles here do when they are
+//! dropped, leaves a truncated stream, and reading it fails. What cannot be told is a libudt peer
+//! that ended before it had sent all it was given, when none of the rest had left yet.
+//!
+//! # Cost
+//!
+//! A byte is copied once from the writer into the packet it leaves in, by the kernel, and twice at
+//! the receiver. Memory is taken as packets need it and given back; a connection that waits holds
+//! about a kilobyte, and no timer runs more often than every 300 ms then.
+//!
+//! # Example
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use xio_core::{Incoming, Listener, Passive, Target, Transport};
+//! # use xio_core::{Bind, Datagram, Received, Transmit, Info};
+//! # use std::{io::{self, IoSliceMut}, task::{Context, Poll}};
+//! # struct Socket(tokio::net::UdpSocket);
+//! # impl Datagram for Socket {
+//! #     fn describe(&self, info: &mut Info) { info.layer("plain"); info.local = self.0.local_addr().ok(); }
+//! #     fn poll_send(&self, cx: &mut Context<'_>, m: &Transmit<'_>) -> Poll<io::Result<()>> {
+//! #         self.0.poll_send_to(cx, m.payload, m.to.expect("a peer")).map_ok(|_| ())
+//! #     }
+//! #     fn poll_recv(&self, cx: &mut Context<'_>, bufs: &mut [IoSliceMut<'_>], met: &mut [Option<Received>]) -> Poll<io::Result<usize>> {
+//! #         let mut buf = tokio::io::ReadBuf::new(&mut bufs[0]);
+//! #         let from = std::task::ready!(self.0.poll_recv_from(cx, &mut buf))?;
+//! #         met[0] = Some(Received::new(from, buf.filled().len()));
+//! #         Poll::Ready(Ok(1))
+//! #     }
+//! # }
+//! # struct Plain;
+//! # impl Bind for Plain {
+//! #     type Socket = Socket;
+//! #     async fn bind(&self, _: &Target) -> xio_core::Result<Socket> {
+//! #         Ok(Socket(tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket")))
+//! #     }
+//! # }
+//! use xio_udt::Udt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let sockets = Plain;
+//! // `sockets` is anything that binds datagram sockets, such as `xio::udp::Udp`.
+//! let udt = Udt::over(sockets);
+//! let mut listener = udt.listen(&"127.0.0.1:0".parse()?).await?;
+//! let to = Target::from(listener.info().local.expect("a socket has an address"));
+//! let (near, far) = tokio::join!(udt.connect(&to), async { listener.accept().await?.open().await });
+//! let (mut near, mut far) = (near?, far?);
+//! near.write_all(b"hello").await?;
+//! near.shutdown().await?;
+//!
+//! let mut text = String::new();
+//! far.read_to_string(&mut text).await?;
+//! assert_eq!(text, "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod handle;
+mod line;
+mod listener;
+mod messages;
+mod options;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use tokio::net::lookup_host;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use udt_proto::Service;
+pub use udt_proto::{Congestion, MessageOptions, Stats};
+use xio_core::{
+    Bind, Datagram, Driver, DynStack, Error, ErrorKind, Operation, Passive, Result, SocketHints,
+    Target, Transport, resolve,
+};
+
+pub use handle::UdtHandle;
+use line::{Bell, Order};
+pub use listener::{Carrier, Held, UdtIncoming, UdtListener};
+pub use messages::UdtMessages;
+pub use options::UdtOptions;
+use task::{Listening, Task};
+
+impl Carrier for UdtHandle {
+    const SERVICE: Service = Service::Stream;
+
+    fn carry(held: Held) -> Self {
+        Self { hold: held.0 }
+    }
+}
+
+impl Carrier for UdtMessages {
+    const SERVICE: Service = Service::Message;
+
+    fn carry(held: Held) -> Self {
+        Self { hold: held.0 }
+    }
+}
+
+/// The transport: makes connections and listeners over the sockets of `B`.
+///
+/// Its handles are byte streams ([`UdtHandle`]); [`messages`](Self::messages) makes one whose handles
+/// carry messages ([`UdtMessages`]). Both ends of a connection must be of one kind.
+pub struct Udt<B, H = UdtHandle> {
+    below: B,
+    options: UdtOptions,
+    /// The task of the socket that connections share.
+    shared: Mutex<Weak<Bell>>,
+    kind: PhantomData<fn() -> H>,
+}
+
+impl<B: Bind> Udt<B> {
+    /// A transport with options as they are by default.
+    pub fn over(below: B) -> Self {
+        Self {
+            below,
+            options: UdtOptions::default(),
+            shared: Mutex::default(),
+            kind: PhantomData,
+        }
+    }
+
+    /// The same for messages.
+    pub fn messages(self) -> Udt<B, UdtMessages> {
+        Udt {
+            below: self.below,
+            options: self.options,
+            shared: self.shared,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<B: Bind, H: Carrier> Udt<B, H> {
+    /// The same with these options.
+    #[must_use]
+    pub fn with_options(mut self, options: UdtOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options.
+    pub const fn options(&self) -> &UdtOptions {
+        &self.options
+    }
+
+    /// Opens a socket to connect from and takes it into service, with a first connection to begin.
+    async fn open(
+        &self,
+        peer: Option<SocketAddr>,
+        hints: Option<&SocketHints>,
+        order: Order,
+    ) -> Result<Arc<Bell>> {
+        let mut wishes = self.options.socket(hints);
+        wishes.peer = peer;
+        let mut at = Target::default().with(wishes);
+        at.port = self.options.port;
+        let socket = self.below.bind(&at).await?;
+        let below = Arc::new(socket.info());
+        let bell = Task::spawn(socket, below, None);
+        // The task has not been asked to do anything yet, so it takes this.
+        let _ = bell.order(order);
+        Ok(bell)
+    }
+
+    async fn connect_to(&self, peer: SocketAddr, hints: Option<&SocketHints>) -> Result<H> {
+        let rendezvous = self.options.rendezvous;
+        let (reply, hold) = oneshot::channel();
+        let order = Order::Connect {
+            peer,
+            options: Box::new(self.options.machine(H::SERVICE, hints)),
+            rendezvous,
+            reply,
+        };
+        if self.options.reuse && !rendezvous {
+            let mut shared = self.shared.lock().await;
+            let refused = match shared.upgrade() {
+                Some(bell) => bell.order(order).err(),
+                None => Some(order),
+            };
+            if let Some(order) = refused {
+                *shared = Arc::downgrade(&self.open(None, hints, order).await?);
+            }
+        } else {
+            self.open(Some(peer), hints, order).await?;
+        }
+        let ended = || {
+            let fact = "the socket's task has ended";
+            Error::new(ErrorKind::Io, "udt", Operation::Connect, fact)
+        };
+        let hold = hold.await.map_err(|_| ended())?;
+        poll_fn(|cx| hold.0.poll_connected(cx, Operation::Connect)).await?;
+        Ok(H::carry(Held(hold)))
+    }
+}
+
+impl<B: Bind, H: Carrier> Transport for Udt<B, H> {
+    type Handle = H;
+
+    async fn connect(&self, to: &Target) -> Result<H> {
+        let hints = to.hint::<SocketHints>();
+        let lookup = |host, port| async move { lookup_host((host as String, port)).await };
+        let at = ("udt", Operation::Connect);
+        let mut last = None;
+        for peer in resolve(to, to.port.or(self.options.port), false, at, lookup).await? {
+            match self.connect_to(peer, hints).await {
+                Ok(handle) => return Ok(handle),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("resolving gives at least one address"))
+    }
+}
+
+impl<B: Bind, H: Carrier> Passive for Udt<B, H> {
+    type Listener = UdtListener<H>;
+
+    async fn listen(&self, at: &Target) -> Result<UdtListener<H>> {
+        let hints = at.hint::<SocketHints>();
+        let mut at = at.clone().with(self.options.socket(hints));
+        at.port = at.port.or(self.options.port);
+        let socket = self.below.bind(&at).await?;
+        let below = Arc::new(socket.info());
+        let backlog = hints
+            .and_then(|hints| hints.backlog)
+            .unwrap_or(self.options.backlog);
+        let (queue, taken) = mpsc::unbounded_channel();
+        let listening = Listening {
+            options: self.options.machine(H::SERVICE, hints),
+            backlog: usize::try_from(backlog).unwrap_or(usize::MAX),
+            queue,
+        };
+        Ok(UdtListener {
+            bell: Task::spawn(socket, Arc::clone(&below), Some(listening)),
+            queue: taken,
+            below,
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<B: fmt::Debug, H> fmt::Debug for Udt<B, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, udt", self.below)?;
+        match self.options.to_string().as_str() {
+            "" => Ok(()),
+            options => write!(f, ":{options}"),
+        }
+    }
+}
+
+/// The driver for a registry; a stack may begin with it where it [brings](Driver::brings) a socket.
+#[must_use]
+pub fn driver() -> Driver {
+    let about = "UDT: byte streams over datagrams";
+    Driver::over_socket("udt", about, options::OPTIONS, |entry, below| {
+        let text = below.under(entry);
+        let udt = Udt::over(below).with_options(UdtOptions::from_entry(entry)?);
+        Ok(DynStack::new(udt, &text))
+    })
+}

@@ -1,0 +1,104 @@
+//! `UdtListener` and `UdtIncoming`: waiting for peers, and a peer that came.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use xio_core::{Error, ErrorKind, Incoming, Info, Listener, Operation, Result};
+
+use crate::line::{Bell, Hold, Order};
+
+/// What a connection is in the hands of its user: a byte stream, or one of messages.
+pub trait Carrier: Send + Sized + 'static {
+    #[doc(hidden)]
+    const SERVICE: udt_proto::Service;
+
+    #[doc(hidden)]
+    fn carry(hold: Held) -> Self;
+}
+
+/// A connection on its way to its user.
+#[derive(Debug)]
+pub struct Held(pub(crate) Hold);
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut info = Info::default();
+        self.0.describe(&mut info);
+        write!(f, "{info}")
+    }
+}
+
+/// A socket that waits for peers.
+pub struct UdtListener<H> {
+    pub(crate) bell: Arc<Bell>,
+    /// At most as many as the backlog, which the machine keeps to.
+    pub(crate) queue: UnboundedReceiver<Hold>,
+    pub(crate) below: Arc<Info>,
+    pub(crate) kind: std::marker::PhantomData<fn() -> H>,
+}
+
+impl<H: Carrier> Listener for UdtListener<H> {
+    type Handle = H;
+    type Incoming = UdtIncoming<H>;
+
+    async fn accept(&mut self) -> Result<UdtIncoming<H>> {
+        let Some(hold) = self.queue.recv().await else {
+            let fact = "the socket can receive no more";
+            return Err(Error::new(ErrorKind::Io, "udt", Operation::Accept, fact));
+        };
+        // A task that is over has no backlog.
+        let _ = self.bell.order(Order::Taken(hold.0.id));
+        Ok(UdtIncoming {
+            hold,
+            kind: std::marker::PhantomData,
+        })
+    }
+
+    fn describe(&self, info: &mut Info) {
+        self.below
+            .chain
+            .iter()
+            .for_each(|name| info.layer(name.clone()));
+        info.layer("udt");
+        info.local = self.below.local;
+    }
+}
+
+impl<H> Drop for UdtListener<H> {
+    fn drop(&mut self) {
+        let _ = self.bell.order(Order::StopListening);
+    }
+}
+
+impl<H: Carrier> fmt::Debug for UdtListener<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
+
+/// A peer that was accepted; dropping it gives the connection up.
+pub struct UdtIncoming<H> {
+    hold: Hold,
+    kind: std::marker::PhantomData<fn() -> H>,
+}
+
+impl<H: Carrier> Incoming for UdtIncoming<H> {
+    type Handle = H;
+
+    fn describe(&self, info: &mut Info) {
+        self.hold.0.describe(info);
+    }
+
+    async fn open(self) -> Result<H> {
+        poll_fn(|cx| self.hold.0.poll_connected(cx, Operation::Open)).await?;
+        Ok(H::carry(Held(self.hold)))
+    }
+}
+
+impl<H: Carrier> fmt::Debug for UdtIncoming<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}

@@ -1,0 +1,328 @@
+//! Connections over a network in memory, in time that passes at once when everybody waits.
+
+mod net;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+use xio_core::{ErrorKind, Incoming, Listener, Passive, PathStats, Stream, Target, Transport};
+use xio_testkit::Random;
+
+use self::net::Net;
+use crate::{MessageOptions, Stats, Udt, UdtHandle, UdtListener, UdtMessages};
+
+fn udt(net: &Net, options: &str) -> Udt<Net> {
+    Udt::over(net.clone()).with_options(options.parse().unwrap())
+}
+
+async fn listen(udt: &Udt<Net>) -> (UdtListener<UdtHandle>, Target) {
+    let listener = udt.listen(&Target::default()).await.unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    (listener, to)
+}
+
+async fn pair(net: &Net, options: &str) -> (UdtHandle, UdtHandle) {
+    let udt = udt(net, options);
+    let (mut listener, to) = listen(&udt).await;
+    let (near, far) = tokio::join!(udt.connect(&to), async {
+        listener.accept().await?.open().await
+    });
+    (near.unwrap(), far.unwrap())
+}
+
+/// Sends and ends; the other end sees the same and the end.
+async fn transfer(mut from: UdtHandle, mut to: UdtHandle, bytes: &[u8]) {
+    let sending = async {
+        from.write_all(bytes).await.unwrap();
+        from.shutdown().await.unwrap();
+    };
+    let mut arrived = Vec::new();
+    let ((), read) = tokio::join!(sending, to.read_to_end(&mut arrived));
+    read.unwrap();
+    assert!(
+        arrived == bytes,
+        "{} bytes of {}",
+        arrived.len(),
+        bytes.len()
+    );
+}
+
+fn kind(error: &std::io::Error) -> ErrorKind {
+    let error = xio_core::Error::layer_of(error).expect("an error of a layer");
+    assert_eq!(error.layer(), "udt");
+    error.kind()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_arrive_whole_however_many_are_lost() {
+    for (seed, percent) in [(1, 0), (2, 1), (3, 10), (4, 30)] {
+        let net = Net::new(seed);
+        net.delay(Duration::from_millis(20));
+        net.lose(percent);
+        let bytes = Random::new(seed).bytes(700_000);
+        for cc in ["cc=bbr;conntimeo=60", "cc=udt;conntimeo=60"] {
+            let (near, far) = pair(&net, cc).await;
+            transfer(near, far, &bytes).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_serves_all_on_one_socket_and_goes_when_they_are_gone() {
+    let net = Net::new(5);
+    let udt = udt(&net, "reuseaddr=1");
+    let (mut listener, to) = listen(&udt).await;
+    let mut transfers = tokio::task::JoinSet::new();
+    let mut locals = Vec::new();
+    for seed in 0..20 {
+        let (near, far) = tokio::join!(udt.connect(&to), async {
+            listener.accept().await?.open().await
+        });
+        let (near, far) = (near.unwrap(), far.unwrap());
+        locals.push(near.info().local);
+        transfers.spawn(async move {
+            let bytes = Random::new(seed).bytes(100_000);
+            transfer(near, far, &bytes).await;
+        });
+    }
+    // All that connect share one socket as well, since they were asked to.
+    assert_eq!(net.sockets(), 2);
+    assert!(locals.iter().all(|local| *local == locals[0]));
+    drop(listener);
+    while let Some(done) = transfers.join_next().await {
+        done.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(net.sockets(), 0);
+    // The next connection opens a new one.
+    let (mut listener, to) = listen(&udt).await;
+    let (near, far) = tokio::join!(udt.connect(&to), async {
+        listener.accept().await?.open().await
+    });
+    transfer(near.unwrap(), far.unwrap(), b"again").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_waits_for_a_reader_that_does_not_read() {
+    let net = Net::new(6);
+    let (mut near, mut far) = pair(&net, "sndbuf=100K;rcvbuf=100K").await;
+    let mut sent = 0;
+    let block = vec![7; 10_000];
+    // In time that does not pass while anybody can go on, this ends when nobody can.
+    while let Ok(n) = tokio::time::timeout(Duration::from_secs(1), near.write(&block)).await {
+        sent += n.unwrap();
+        assert!(sent < 400_000, "nothing holds the writer back");
+    }
+    assert!(
+        sent > 150_000,
+        "both buffers are filled first, not {sent} bytes"
+    );
+    // And the shutdown waits until the reader has made room for the rest.
+    let closing = near.shutdown();
+    tokio::pin!(closing);
+    let early = tokio::time::timeout(Duration::from_secs(5), closing.as_mut()).await;
+    assert!(early.is_err(), "not everything can be acknowledged");
+    let mut arrived = Vec::new();
+    let (closed, read) = tokio::join!(closing, far.read_to_end(&mut arrived));
+    closed.unwrap();
+    read.unwrap();
+    assert_eq!(arrived.len(), sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_waits_learns_that_the_peer_left() {
+    let net = Net::new(14);
+    for seed in 0..20 {
+        let (mut near, far) = pair(&net, "").await;
+        let leaving = async {
+            for _ in 0..seed {
+                tokio::task::yield_now().await;
+            }
+            drop(far);
+        };
+        let writing = async {
+            loop {
+                if let Err(error) = near.write_all(&[0; 70_000]).await {
+                    return error;
+                }
+            }
+        };
+        let (error, ()) = tokio::join!(writing, leaving);
+        assert_eq!(kind(&error), ErrorKind::Reset, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_waited_for_no_longer_than_asked() {
+    let net = Net::new(7);
+    let nobody = Target::from(SocketAddr::from(([10, 0, 0, 1], 9)));
+    for (options, seconds) in [("", 3), ("conntimeo=7", 7), ("rendezvous=1", 30)] {
+        let begun = Instant::now();
+        let error = udt(&net, options).connect(&nobody).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{options}");
+    }
+    // A peer that vanishes is noticed, and so is one that vanishes while we wait for its answer.
+    for linger in ["linger=5", "linger=180"] {
+        let (mut near, mut far) = pair(&net, linger).await;
+        far.write_all(b"before").await.unwrap();
+        let mut six = [0; 6];
+        near.read_exact(&mut six).await.unwrap();
+        net.cut(true);
+        let begun = Instant::now();
+        near.write_all(b"never arrives").await.unwrap();
+        let error = near.shutdown().await.unwrap_err();
+        assert_eq!(kind(&error), ErrorKind::TimedOut, "{error}");
+        let took = begun.elapsed().as_secs();
+        match linger {
+            "linger=5" => assert_eq!(took, 5),
+            _ => assert!((20..60).contains(&took), "{took} s"),
+        }
+        let error = far.read(&mut six).await.unwrap_err();
+        assert_eq!(kind(&error), ErrorKind::TimedOut, "{error}");
+        net.cut(false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_that_meet_are_connected() {
+    let net = Net::new(8);
+    net.delay(Duration::from_millis(30));
+    net.lose(10);
+    for round in 0..10 {
+        let at = |port| Target::from(SocketAddr::from(([10, 0, 0, 1], port)));
+        let (first, second) = (
+            udt(&net, "rendezvous=1;port=1001"),
+            udt(&net, "rendezvous=1;port=1002"),
+        );
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(100 * round)).await;
+            second.connect(&at(1001)).await
+        };
+        let to = at(1002);
+        let (first, second) = tokio::join!(first.connect(&to), late);
+        let bytes = Random::new(round).bytes(50_000);
+        transfer(first.unwrap(), second.unwrap(), &bytes).await;
+        // The last words are over before the ports are used again.
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(net.sockets(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_for_whom_there_is_no_place_are_refused() {
+    let net = Net::new(9);
+    let udt = udt(&net, "backlog=2");
+    let (mut listener, to) = listen(&udt).await;
+    let first = udt.connect(&to).await.unwrap();
+    let second = udt.connect(&to).await.unwrap();
+    let error = udt.connect(&to).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    // One is taken, so there is a place again.
+    let far = listener.accept().await.unwrap().open().await.unwrap();
+    let third = udt.connect(&to).await.unwrap();
+    drop((first, second, third, far));
+}
+
+async fn message_pair(net: &Net, options: &str) -> (UdtMessages, UdtMessages) {
+    let udt = udt(net, options).messages();
+    let mut listener = udt.listen(&Target::default()).await.unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    let (near, far) = tokio::join!(udt.connect(&to), async {
+        listener.accept().await?.open().await
+    });
+    (near.unwrap(), far.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_arrive_whole_and_in_order_where_asked() {
+    let net = Net::new(10);
+    net.delay(Duration::from_millis(10));
+    net.lose(5);
+    for in_order in [true, false] {
+        let (mut near, mut far) = message_pair(&net, "conntimeo=60").await;
+        let options = MessageOptions::default().with_order(in_order);
+        let message = |number: usize| Random::new(number as u64).bytes(1 + number * 37);
+        let sending = async {
+            for number in 0..200 {
+                near.send(&message(number), options).await.unwrap();
+            }
+            near.shutdown().await.unwrap();
+        };
+        let receiving = async {
+            let mut room = vec![0; 10_000];
+            let mut arrived = Vec::new();
+            while let Some(len) = far.receive(&mut room).await.unwrap() {
+                let number = (len - 1) / 37;
+                assert!(
+                    room[..len] == message(number),
+                    "message {number} of {len} bytes"
+                );
+                arrived.push(number);
+            }
+            arrived
+        };
+        let ((), mut arrived) = tokio::join!(sending, receiving);
+        if !in_order {
+            arrived.sort_unstable();
+        }
+        assert!(arrived.iter().copied().eq(0..200), "{arrived:?}");
+    }
+    let (mut near, _far) = message_pair(&net, "sndbuf=50K;conntimeo=60").await;
+    let long = vec![0; 1 << 20];
+    let error = near
+        .send(&long, MessageOptions::default())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("at most"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_and_messages_do_not_mix() {
+    let net = Net::new(11);
+    let bytes = udt(&net, "");
+    let (_listener, to) = listen(&bytes).await;
+    let error = udt(&net, "").messages().connect(&to).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_tells_what_it_has_measured() {
+    let net = Net::new(12);
+    net.delay(Duration::from_millis(25));
+    let (mut near, mut far) = pair(&net, "mss=1000").await;
+    let block = vec![0; 300_000];
+    let (wrote, read) = tokio::join!(near.write_all(&block), async {
+        far.read_exact(&mut vec![0; 300_000]).await
+    });
+    wrote.unwrap();
+    read.unwrap();
+    near.shutdown().await.unwrap();
+    let info = near.info();
+    assert_eq!(info.chain, ["net", "udt"]);
+    assert_eq!(info.mtu, Some(1000 - 44));
+    let path = info.get::<PathStats>().unwrap();
+    let trip = path.round_trip.unwrap().as_millis();
+    assert!((50..70).contains(&trip), "{trip} ms");
+    assert!(path.sent.unwrap() >= 314);
+    assert_eq!(info.get::<Stats>().unwrap().sent, path.sent.unwrap());
+}
+
+#[test]
+fn a_runtime_that_ends_leaves_nobody_waiting() {
+    let runtime = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap()
+    };
+    let net = Net::new(13);
+    let first = runtime();
+    let (mut near, _far) = first.block_on(pair(&net, ""));
+    drop(first);
+    let error = runtime().block_on(near.read(&mut [0; 1])).unwrap_err();
+    assert_eq!(kind(&error), ErrorKind::Io, "{error}");
+    let error = runtime().block_on(near.shutdown()).unwrap_err();
+    assert_eq!(kind(&error), ErrorKind::Io, "{error}");
+    assert_eq!(net.sockets(), 0);
+}

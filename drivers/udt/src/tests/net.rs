@@ -1,0 +1,180 @@
+//! `Net`: datagram sockets in memory, on a network that delays, loses and cuts off, in the runtime's time.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use xio_core::{Bind, Datagram, Info, Received, Result, SocketHints, Target, Transmit};
+use xio_testkit::Random;
+
+/// A network; clones are the same.
+#[derive(Clone)]
+pub(super) struct Net(Arc<Mutex<State>>);
+
+struct State {
+    boxes: HashMap<SocketAddr, Mailbox>,
+    next_port: u16,
+    random: Random,
+    /// How many datagrams of a hundred are lost.
+    pub(super) loss: u8,
+    delay: Duration,
+    /// Whether nothing arrives at all.
+    is_cut: bool,
+    /// Datagrams that a socket takes before it wants to be asked later; then it does for a while.
+    sent: u64,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    reader: Option<Waker>,
+}
+
+impl Net {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            boxes: HashMap::new(),
+            next_port: 1,
+            random: Random::new(seed),
+            loss: 0,
+            delay: Duration::ZERO,
+            is_cut: false,
+            sent: 0,
+        })))
+    }
+
+    /// Loses so many datagrams of a hundred from now on.
+    pub(super) fn lose(&self, percent: u8) {
+        self.0.lock().unwrap().loss = percent;
+    }
+
+    /// Delivers after so long from now on.
+    pub(super) fn delay(&self, time: Duration) {
+        self.0.lock().unwrap().delay = time;
+    }
+
+    /// Delivers nothing from now on, or everything again.
+    pub(super) fn cut(&self, is_cut: bool) {
+        self.0.lock().unwrap().is_cut = is_cut;
+    }
+
+    /// How many sockets there are.
+    pub(super) fn sockets(&self) -> usize {
+        self.0.lock().unwrap().boxes.len()
+    }
+
+    fn deliver(&self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        let mut state = self.0.lock().unwrap();
+        if let Some(mailbox) = state.boxes.get_mut(&to) {
+            mailbox.waiting.push_back((from, bytes));
+            if let Some(reader) = mailbox.reader.take() {
+                drop(state);
+                reader.wake();
+            }
+        }
+    }
+}
+
+impl Bind for Net {
+    type Socket = Port;
+
+    async fn bind(&self, at: &Target) -> Result<Port> {
+        let mut state = self.0.lock().unwrap();
+        let port = match at.port {
+            Some(port) if port > 0 => port,
+            _ => {
+                state.next_port += 1;
+                state.next_port
+            }
+        };
+        let local = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), port));
+        state.boxes.insert(local, Mailbox::default());
+        Ok(Port {
+            net: self.clone(),
+            local,
+            peer: at.hint::<SocketHints>().and_then(|hints| hints.peer),
+        })
+    }
+}
+
+/// A socket on the network.
+pub(super) struct Port {
+    net: Net,
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.net.0.lock().unwrap().boxes.remove(&self.local);
+    }
+}
+
+impl Datagram for Port {
+    fn describe(&self, info: &mut Info) {
+        info.layer("net");
+        info.local = Some(self.local);
+        info.peer = self.peer;
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, message: &Transmit<'_>) -> Poll<io::Result<()>> {
+        let to = message.to.or(self.peer).unwrap();
+        let size = message.segment.unwrap_or(usize::MAX);
+        let mut state = self.net.0.lock().unwrap();
+        state.sent += 1;
+        if state.sent.is_multiple_of(50) {
+            // As a socket whose buffer is full for a moment.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let (delay, loss, is_cut) = (state.delay, state.loss, state.is_cut);
+        for part in message.payload.chunks(size) {
+            if is_cut || state.random.percent(loss) {
+                continue;
+            }
+            let (net, from, bytes) = (self.net.clone(), self.local, part.to_vec());
+            if delay.is_zero() {
+                drop(state);
+                net.deliver(from, to, bytes);
+                state = self.net.0.lock().unwrap();
+            } else {
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    net.deliver(from, to, bytes);
+                });
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        received: &mut [Option<Received>],
+    ) -> Poll<io::Result<usize>> {
+        let mut state = self.net.0.lock().unwrap();
+        let mailbox = state.boxes.get_mut(&self.local).unwrap();
+        let mut filled = 0;
+        for (buf, met) in bufs.iter_mut().zip(received) {
+            let Some((from, bytes)) = mailbox.waiting.pop_front() else {
+                break;
+            };
+            buf[..bytes.len()].copy_from_slice(&bytes);
+            *met = Some(Received::new(from, bytes.len()));
+            filled += 1;
+        }
+        if filled == 0 {
+            mailbox.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(filled))
+    }
+
+    fn max_batch(&self) -> usize {
+        8
+    }
+}

@@ -1,0 +1,192 @@
+//! We listen, we connect, we meet; we send, they send; loss, start of numbers and packet size.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
+use xio_testkit::Random;
+use xio_udp::Udp;
+use xio_udt::{Udt, UdtHandle, UdtOptions};
+
+use crate::peer::{finish, program, start};
+use crate::relay::Relay;
+
+/// How we come together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Listen,
+    Connect,
+    Meet,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    role: Role,
+    we_send: bool,
+    /// Datagrams of a thousand that are lost.
+    loss: u64,
+    /// The first sequence number, where it is ours to say.
+    initial: Option<u32>,
+    mss: u16,
+    seed: u64,
+}
+
+/// Cases under way at the same time; most of one is waiting for the other end's timers.
+const AT_ONCE: usize = 6;
+const BYTES: usize = 2_000_003;
+/// Numbers begin anew in the middle of the transfer.
+const NEAR_THE_END: u32 = 0x7FFF_FFFF - 700;
+
+fn cases(role: Role) -> Vec<Case> {
+    let mut cases = Vec::new();
+    // A connection to a listener begins with the number that the other end drew.
+    let initials: &[_] = match role {
+        Role::Listen => &[None],
+        Role::Connect | Role::Meet => &[None, Some(NEAR_THE_END)],
+    };
+    for &initial in initials {
+        for (loss, mss) in [(0, 1500), (0, 1200), (10, 1500), (10, 1200)] {
+            for we_send in [true, false] {
+                let seed = 100 * (cases.len() as u64 + 1);
+                cases.push(Case {
+                    role,
+                    we_send,
+                    loss,
+                    initial,
+                    mss,
+                    seed,
+                });
+            }
+        }
+    }
+    cases
+}
+
+fn run_all(role: Role) {
+    let Some(program) = program(&format!("udt: {role:?} with libudt")) else {
+        return;
+    };
+    let cases = cases(role);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let _named = Named(*case);
+                    run_one(program, *case);
+                }
+            });
+        }
+    });
+}
+
+/// Says which case it was when one fails.
+struct Named(Case);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("failed: {:?}", self.0);
+        }
+    }
+}
+
+fn run_one(program: &Path, case: Case) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    let bytes = Random::new(case.seed).bytes(BYTES);
+    if !case.we_send {
+        std::fs::write(&file, &bytes).unwrap();
+    }
+    let action = if case.we_send { "receive" } else { "send" };
+    let mss = case.mss.to_string();
+    let tail = [action, file.to_str().unwrap(), &mss];
+    let peer = |head: &[&str]| start(program, &[head, &tail[..]].concat());
+
+    let mut options: UdtOptions = format!("mss={mss}").parse().unwrap();
+    options.initial_sequence = case.initial;
+    options.rendezvous = case.role == Role::Meet;
+    let udt = Udt::over(Udp::default()).with_options(options);
+    let relay = Relay::start(case.loss, case.seed);
+    let far = relay.far.to_string();
+    let said = crate::block_on(async {
+        let limit = std::time::Duration::from_secs(60);
+        tokio::time::timeout(limit, async {
+            let (peer, handle) = match case.role {
+                Role::Connect => {
+                    let peer = peer(&["listen"]);
+                    relay.lead_to(peer.addr());
+                    (peer, udt.connect(&Target::from(relay.near)).await.unwrap())
+                }
+                Role::Listen => {
+                    let at = "127.0.0.1:0".parse().unwrap();
+                    let mut listener = udt.listen(&at).await.unwrap();
+                    relay.lead_from(listener.info().local.unwrap());
+                    let peer = peer(&["connect", &far]);
+                    let handle = listener.accept().await.unwrap().open().await;
+                    (peer, handle.unwrap())
+                }
+                Role::Meet => {
+                    let peer = peer(&["meet", &far]);
+                    relay.lead_to(peer.addr());
+                    (peer, udt.connect(&Target::from(relay.near)).await.unwrap())
+                }
+            };
+            transfer(handle, case.we_send, &bytes).await;
+            // The peer may still have to hear that this is the end.
+            tokio::task::spawn_blocking(move || finish(peer))
+                .await
+                .unwrap()
+        })
+        .await
+        .unwrap_or_else(|_| panic!("{case:?}: no end"))
+    });
+    if case.we_send {
+        let arrived = std::fs::read(&file).unwrap();
+        let same = arrived
+            .iter()
+            .zip(&bytes)
+            .take_while(|(a, b)| a == b)
+            .count();
+        assert!(
+            arrived == bytes,
+            "{case:?}: {} bytes arrived of {BYTES}, {same} at the beginning are right; peer: {said}",
+            arrived.len()
+        );
+    }
+}
+
+async fn transfer(mut handle: UdtHandle, we_send: bool, bytes: &[u8]) {
+    if we_send {
+        for part in bytes.chunks(70_001) {
+            handle.write_all(part).await.unwrap();
+        }
+        handle.shutdown().await.unwrap();
+    } else {
+        let mut arrived = Vec::new();
+        handle.read_to_end(&mut arrived).await.unwrap();
+        assert!(
+            arrived == bytes,
+            "{} bytes arrived of {}",
+            arrived.len(),
+            bytes.len()
+        );
+    }
+}
+
+#[test]
+fn we_listen() {
+    run_all(Role::Listen);
+}
+
+#[test]
+fn we_connect() {
+    run_all(Role::Connect);
+}
+
+#[test]
+fn we_meet() {
+    run_all(Role::Meet);
+}

@@ -1,0 +1,133 @@
+//! Files to and from `globus-xioperf -D udt`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use workspace_tests::{Daemon, Peer, run};
+use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
+use xio_testkit::Random;
+
+const BYTES: usize = 5_000_000;
+
+fn udt() -> xio_core::DynStack {
+    xio::registry().stack("udt").unwrap()
+}
+
+fn xioperf(direction: &str, file: &Path) -> Option<Command> {
+    let suite = "udt: globus-xioperf";
+    Peer::GlobusUdt.require(suite)?;
+    let program = Peer::GlobusXioPerf.require(suite)?;
+    // What it says of its port must not wait in a buffer until it ends.
+    let mut command = Command::new("stdbuf");
+    command.arg("-oL").arg(program.get_program());
+    command.args(["-D", "udt", direction, "-F"]).arg(file);
+    Some(command)
+}
+
+/// Where the server says that it listens; it gives a name, but listens on every address.
+fn place(line: &str) -> Option<SocketAddr> {
+    let (_, port) = line
+        .strip_prefix("server listening on:")?
+        .trim()
+        .rsplit_once(':')?;
+    Some(([127, 0, 0, 1], port.parse().ok()?).into())
+}
+
+#[test]
+fn we_connect_and_send() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    let Some(mut command) = xioperf("-R", &file) else {
+        return;
+    };
+    let mut server = Daemon::start(command.arg("-s"), place).unwrap();
+    let bytes = Random::new(1).bytes(BYTES);
+    crate::block_on(async {
+        let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();
+        handle.write_all(&bytes).await.unwrap();
+        handle.shutdown().await.unwrap();
+    });
+    assert!(
+        server.wait(Duration::from_secs(30)).unwrap(),
+        "{}",
+        server.said()
+    );
+    assert!(fs::read(&file).unwrap() == bytes, "other bytes arrived");
+}
+
+#[test]
+fn we_connect_and_receive() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    let Some(mut command) = xioperf("-S", &file) else {
+        return;
+    };
+    let bytes = Random::new(2).bytes(BYTES);
+    fs::write(&file, &bytes).unwrap();
+    let server = Daemon::start(command.arg("-s"), place).unwrap();
+    let mut arrived = Vec::new();
+    crate::block_on(async {
+        let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();
+        handle.read_to_end(&mut arrived).await.unwrap();
+    });
+    assert!(
+        arrived == bytes,
+        "{} bytes arrived of {BYTES}",
+        arrived.len()
+    );
+}
+
+/// What `globus-xioperf` as the client did with us listening.
+fn with_client(direction: &str, file: &Path, ours: impl AsyncFnOnce(xio_core::BoxStream)) -> bool {
+    let Some(mut command) = xioperf(direction, file) else {
+        return false;
+    };
+    crate::block_on(async {
+        let mut listener = udt().listen(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let place = listener.info().local.unwrap().to_string();
+        command.args(["-c", &place]);
+        let client = tokio::task::spawn_blocking(move || {
+            run(&mut command, Duration::from_secs(30)).and_then(workspace_tests::Finished::ok)
+        });
+        let handle = listener.accept().await.unwrap().open().await.unwrap();
+        ours(handle).await;
+        client.await.unwrap().unwrap();
+    });
+    true
+}
+
+#[test]
+fn we_listen_and_receive() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    let bytes = Random::new(3).bytes(BYTES);
+    fs::write(&file, &bytes).unwrap();
+    with_client("-S", &file, async |mut handle| {
+        let mut arrived = Vec::new();
+        handle.read_to_end(&mut arrived).await.unwrap();
+        assert!(
+            arrived == bytes,
+            "{} bytes arrived of {BYTES}",
+            arrived.len()
+        );
+    });
+}
+
+#[test]
+fn we_listen_and_send() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    let bytes = Random::new(4).bytes(BYTES);
+    let ran = with_client("-R", &file, async |mut handle| {
+        handle.write_all(&bytes).await.unwrap();
+        handle.shutdown().await.unwrap();
+    });
+    assert!(
+        !ran || fs::read(&file).unwrap() == bytes,
+        "other bytes arrived"
+    );
+}
