@@ -41,9 +41,14 @@ pub fn registry() -> Registry {
     registry.register(xio_timeout::driver());
     #[cfg(feature = "udp")]
     registry.register(xio_udp::driver());
-    // A stack may begin with it, as a Globus stack does: `udt` is `udp,udt`.
     #[cfg(feature = "udt")]
-    registry.register(xio_udt::driver().brings(xio_udp::driver()));
+    registry.register({
+        let udt = xio_udt::driver();
+        // A stack may begin with it, as a Globus stack does: `udt` is `udp,udt`.
+        #[cfg(feature = "udp")]
+        let udt = udt.brings(xio_udp::driver());
+        udt
+    });
     #[cfg(feature = "tls")]
     registry.register(xio_tls::driver());
     #[cfg(feature = "udp")]
