@@ -430,6 +430,9 @@ impl Sender {
             return;
         }
         let is_idle = self.in_flight() == 0;
+        if is_idle {
+            self.controller.on_idle_end(now);
+        }
         if !self.is_waiting() {
             self.on_first_write(now);
         }

@@ -59,6 +59,8 @@ pub(crate) trait Controller: Debug + Send {
     fn on_loss(&mut self, now: Instant, first: u64, progress: &Progress);
     /// Reacts on silence.
     fn on_timeout(&mut self, progress: &Progress);
+    /// Notes that sending begins again with nothing on the way, and so with no queue of ours.
+    fn on_idle_end(&mut self, _now: Instant) {}
     /// Reacts on a warning that a router or receiver is congested.
     fn on_warning(&mut self, next: u64);
     /// Packets that may be on the way.

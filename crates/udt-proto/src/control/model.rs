@@ -272,6 +272,11 @@ impl Controller for Model {
 
     fn on_timeout(&mut self, _progress: &Progress) {}
 
+    fn on_idle_end(&mut self, now: Instant) {
+        // There is nothing to empty for another look at the length.
+        self.min_rtt_at = now;
+    }
+
     fn on_warning(&mut self, _next: u64) {
         self.caution = CAUTION;
     }
