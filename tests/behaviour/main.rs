@@ -68,6 +68,12 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
     ),
     ("tcp,tls:OWN", &["tcp", "tls"], Bottom::Mem),
     ("tcp,http:method=POST", &["tcp", "http"], Bottom::Mem),
+    // What a layer below holds back until it is flushed must not hold a handshake or a head up.
+    (
+        "tcp,compress,tls:OWN,compress,http:method=POST",
+        &["tcp", "compress", "tls", "compress", "http"],
+        Bottom::Mem,
+    ),
     (
         "tcp,tls:OWN,http:method=PUT;header=#X: y",
         &["tcp", "tls", "http"],

@@ -45,6 +45,8 @@ pub struct HttpHandle<S: Stream> {
     pub(crate) receiving: Receiving,
     /// What was made and not taken below: heads, and what a write left over.
     pub(crate) outgoing: BytesMut,
+    /// The layer below took something since it was flushed.
+    pub(crate) unflushed: bool,
     pub(crate) sending: Sending,
     /// Whether the connection goes on after this exchange, as far as both ends said.
     pub(crate) persistent: bool,
@@ -71,6 +73,7 @@ impl<S: Stream> HttpHandle<S> {
             incoming: BytesMut::new(),
             receiving: Receiving::head(),
             outgoing: BytesMut::new(),
+            unflushed: false,
             sending: Sending::Undecided,
             shut: false,
             fault: None,
@@ -117,7 +120,7 @@ impl<S: Stream> HttpHandle<S> {
         if self.options.delay_write_header {
             return Ok(());
         }
-        std::future::poll_fn(|cx| self.poll_send(cx))
+        std::future::poll_fn(|cx| self.poll_push(cx))
             .await
             .map_err(|e| xio_core::Error::from_io(e, LAYER, Operation::Write))
     }
@@ -164,7 +167,7 @@ impl<S: Stream> AsyncRead for HttpHandle<S> {
         this.reader_waits = answer.is_pending();
         if this.reader_waits && this.writer.is_none() {
             // The peer may wait for a head that is still here. What goes wrong is for a write to say.
-            let _ = this.poll_send(cx);
+            let _ = this.poll_push(cx);
         }
         answer
     }
@@ -194,7 +197,9 @@ impl<S: Stream> AsyncWrite for HttpHandle<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_drain(cx, Operation::Flush))?;
-        Pin::new(&mut this.below).poll_flush(cx)
+        ready!(Pin::new(&mut this.below).poll_flush(cx))?;
+        this.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

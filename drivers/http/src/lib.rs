@@ -217,7 +217,7 @@ impl<S: Stream> Transform<S> for Http {
         let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Asks);
         handle.begin_request(request)?;
         if !self.options.delay_write_header {
-            let sent = std::future::poll_fn(|cx| handle.poll_send(cx));
+            let sent = std::future::poll_fn(|cx| handle.poll_push(cx));
             self.within(op, async {
                 sent.await.map_err(|e| Error::from_io(e, LAYER, op))
             })

@@ -127,7 +127,7 @@ impl<S: Stream> HttpHandle<S> {
             self.method.clear();
             self.write_response(response, Some(0));
             // The peer may be gone, and what is wrong is said by the error anyway.
-            let _ = std::future::poll_fn(|cx| self.poll_send(cx)).await;
+            let _ = std::future::poll_fn(|cx| self.poll_push(cx)).await;
             self.sending = Sending::Ended;
         }
         broken(Operation::Open, bad)

@@ -147,6 +147,17 @@ impl<S: Stream> HttpHandle<S> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.outgoing.advance(n);
+            self.unflushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends, and makes the layer below send what it was given.
+    pub(crate) fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        if self.unflushed {
+            ready!(Pin::new(&mut self.below).poll_flush(cx))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -239,6 +250,7 @@ impl<S: Stream> HttpHandle<S> {
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.unflushed = true;
             let before = self.outgoing.len();
             self.outgoing.advance(n.min(before));
             if n > before {

@@ -49,6 +49,8 @@ pub struct TlsHandle<S> {
     outgoing: Buffer,
     /// Room that the next read from below gets.
     read_size: usize,
+    /// The layer below took something since it was flushed.
+    unflushed: bool,
     /// What waits in `outgoing` is of no hurry: it goes with what is written next.
     lazy: bool,
     ending: Ending,
@@ -88,6 +90,7 @@ impl<S: Stream> TlsHandle<S> {
             plain: Buffer::default(),
             outgoing: Buffer::default(),
             read_size: FIRST_READ,
+            unflushed: false,
             lazy: false,
             ending: Ending::Open,
             peer_closed: false,
@@ -117,7 +120,7 @@ impl<S: Stream> TlsHandle<S> {
             if !self.session.is_handshaking() {
                 break;
             }
-            let sent = ready!(self.poll_send(cx));
+            let sent = ready!(self.poll_push(cx));
             sent.map_err(|e| Error::from_io(e, LAYER, op))?;
             match ready!(self.poll_fetch(cx)) {
                 Ok(0) => {
@@ -139,7 +142,7 @@ impl<S: Stream> TlsHandle<S> {
         if self.lazy {
             return Poll::Ready(Ok(()));
         }
-        self.poll_send(cx).map_err(|e| Error::from_io(e, LAYER, op))
+        self.poll_push(cx).map_err(|e| Error::from_io(e, LAYER, op))
     }
 
     /// Takes a step, and keeps the payload that comes to light.
@@ -168,7 +171,7 @@ impl<S: Stream> TlsHandle<S> {
         match self.writer.take() {
             Some(writer) => writer.wake(),
             None => {
-                let _ = self.poll_send(cx);
+                let _ = self.poll_push(cx);
             }
         }
     }
@@ -218,6 +221,17 @@ impl<S: Stream> TlsHandle<S> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.outgoing.consume(n);
+            self.unflushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends, and makes the layer below send what it was given.
+    fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        if self.unflushed {
+            ready!(Pin::new(&mut self.below).poll_flush(cx))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -403,7 +417,7 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
         if this.reader_waits && !this.lazy && this.writer.is_none() {
             // The peer may wait for what is left here before it says anything. What goes wrong is
             // for the next write to say.
-            let _ = this.poll_send(cx);
+            let _ = this.poll_push(cx);
         }
         answer
     }
@@ -435,7 +449,9 @@ impl<S: Stream> AsyncWrite for TlsHandle<S> {
         this.check(Operation::Flush)?;
         ready!(this.poll_drain(cx, Operation::Flush))?;
         this.outgoing.shrink(FIRST_READ);
-        Pin::new(&mut this.below).poll_flush(cx)
+        ready!(Pin::new(&mut this.below).poll_flush(cx))?;
+        this.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
