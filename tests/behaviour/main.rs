@@ -45,6 +45,8 @@ enum Bottom {
     Udt,
     /// A layer on it takes bytes one slice at a time, by intent.
     Plain,
+    /// Such a layer, on a bottom that ends both directions at once.
+    UdtPlain,
     /// As [`Mem`](Self::Mem), at names of this machine, and a drop looks like an end.
     Unix,
 }
@@ -145,6 +147,12 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         &["udp", "udt", "count"],
         Bottom::Udt,
     ),
+    (
+        "udt,compress:codec=zlib",
+        &["udp", "udt", "compress"],
+        Bottom::UdtPlain,
+    ),
+    ("udt,tls:OWN", &["udp", "udt", "tls"], Bottom::Udt),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
     (
@@ -175,7 +183,7 @@ fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
         .expect("the string names what there is");
     let at = match bottom {
         Bottom::Unix => "unix://".parse().expect("any free name"),
-        Bottom::Tcp | Bottom::Mem | Bottom::Plain | Bottom::Udt => loopback(),
+        Bottom::Tcp | Bottom::Mem | Bottom::Plain | Bottom::Udt | Bottom::UdtPlain => loopback(),
     };
     let subject = Subject::new(stack, at, chain);
     match bottom {
@@ -183,6 +191,7 @@ fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
         Bottom::Mem => subject.writes_vectored(),
         Bottom::Udt => subject.writes_vectored().ends_both_ways(),
         Bottom::Plain => subject,
+        Bottom::UdtPlain => subject.ends_both_ways(),
         Bottom::Unix => subject.writes_vectored().ends_when_dropped(),
     }
 }
