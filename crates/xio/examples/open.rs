@@ -11,12 +11,7 @@
 
 use tokio::io::AsyncWriteExt;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let words: Vec<_> = std::env::args().collect();
-    let [_, stack, contact] = words.as_slice() else {
-        return Err("usage: open STACK CONTACT".into());
-    };
+async fn open(stack: &str, contact: &str) -> Result<(), Box<dyn std::error::Error>> {
     let stack = xio::registry().stack(stack)?;
     let handle = xio::Transport::connect(&stack, &contact.parse()?).await?;
     eprintln!("{}", xio::Stream::info(&handle));
@@ -25,10 +20,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
         to.shutdown().await
     };
-    let (sent, received) = tokio::join!(sending, async {
-        let mut out = tokio::io::stdout();
-        tokio::io::copy(&mut from, &mut out).await?;
-        out.flush().await
-    });
-    Ok(received.and(sent)?)
+    let mut out = tokio::io::stdout();
+    let (sent, received) = tokio::join!(sending, tokio::io::copy(&mut from, &mut out));
+    out.flush().await?;
+    received.and(sent.map(|()| 0))?;
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::process::ExitCode {
+    let words: Vec<_> = std::env::args().collect();
+    let done = match words.as_slice() {
+        [_, stack, contact] => open(stack, contact).await,
+        _ => Err("usage: open STACK CONTACT".into()),
+    };
+    let report = |error| eprintln!("open: {error}");
+    u8::from(done.map_err(report).is_err()).into()
 }
