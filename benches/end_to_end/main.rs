@@ -12,10 +12,10 @@ mod pair;
 mod sessions;
 mod small;
 
-use std::fs;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use workspace_benches::machine;
 use workspace_benches::ratio::{HEAD, Line};
 
 use crate::options::Options;
@@ -39,7 +39,10 @@ fn measure() -> Result<()> {
     let Some(pair) = pair::Pair::find()? else {
         return Ok(());
     };
-    println!("{}", machine());
+    if !machine::go_first() {
+        println!("without priority over other work, which needs root: expect noise");
+    }
+    println!("{}", machine::caption());
     println!(
         "medians of {} alternating runs; above 1 we are better\n",
         options.runs
@@ -65,21 +68,4 @@ fn measure() -> Result<()> {
         println!("{}", line.row());
     }
     Ok(())
-}
-
-/// Returns what ran this, for the caption of the table.
-fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let cpu = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("\t: unknown processor");
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!(
-        "{}, {cpus} CPUs, Linux {}",
-        cpu.trim_start_matches(['\t', ' ', ':']),
-        kernel.trim()
-    )
 }

@@ -6,6 +6,7 @@
 )]
 
 pub mod link;
+pub mod machine;
 pub mod picture;
 pub mod ratio;
 pub mod session;
