@@ -2,20 +2,23 @@
 
 use std::fs;
 use std::hint::spin_loop;
+use std::process::{Command, Stdio, id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, available_parallelism};
 
-use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// The niceness that is asked for; it needs root.
-const FIRST: i32 = -15;
-
-/// Puts this thread, and all that it starts from here on, before other work of the machine, and
-/// says whether that was allowed.
+/// Puts this thread, and all that it starts from here on, before all ordinary work of the machine, and
+/// says whether that was allowed; it needs root, and `chrt` (package util-linux).
+///
+/// In the real-time class a program goes on the moment it can; by niceness alone it waits until a
+/// running one has used up its slice, and pays for each time it sleeps.
 pub fn go_first() -> bool {
-    setpriority_process(None, FIRST).is_ok()
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--rr", "--pid", "1"]).arg(id().to_string());
+    chrt.stderr(Stdio::null());
+    chrt.status().is_ok_and(|status| status.success())
 }
 
 /// Keeps this thread, and all that it starts from here on, on the last processor, and says whether

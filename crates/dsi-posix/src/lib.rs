@@ -29,6 +29,7 @@ mod part;
 mod remove;
 mod root;
 mod stat;
+mod whole;
 
 pub mod checksum;
 pub mod error;

@@ -83,7 +83,7 @@ impl Part {
             let flags = if once { OFlags::EXCL } else { OFlags::empty() };
             let file = match create(dir.as_fd(), &temp, flags, mode) {
                 Err(Errno::EXIST) => continue,
-                done => must_be_file(done?)?.0,
+                done => done?,
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
@@ -99,7 +99,7 @@ impl Part {
                 }
                 Err(errno) => return Err(errno.into()),
             }
-            let stat = rustix::fs::fstat(&file)?;
+            let (file, stat) = must_be_file(file)?;
             // Between opening and locking, its last writer may have published or removed it.
             if !is_at(dir.as_fd(), &temp, &stat) {
                 continue;

@@ -16,13 +16,10 @@ use rustix::io::Errno;
 use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
 use crate::hop::{Pace, hop};
-use crate::part::{Part, dress, settle_size, verify};
+use crate::part::{dress, settle_size, verify};
 use crate::root::{MAX_LINKS, Target, find_target, open_local_dir};
 use crate::stat::stat_of;
-
-/// A first block of at most this many bytes waits for the next operation, so that a small file
-/// is written and published in one hop.
-const SMALL: usize = 64 * 1024;
+use crate::whole::{SMALL, Whole};
 
 /// To free a file of more than so many bytes may take the file system a while.
 const LARGE: u64 = 64 << 20;
@@ -51,8 +48,8 @@ struct Inner {
 
 #[derive(Debug)]
 enum Way {
-    /// Under a hidden name until it is whole.
-    Part(Box<Part>),
+    /// Shown once it is whole.
+    Whole(Whole),
     /// The file itself.
     InPlace(OwnedFd),
     /// What takes bytes only in order (a FIFO, a terminal), and how many it has.
@@ -81,17 +78,25 @@ impl FileSink {
     pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
         let shown = path.display().to_string();
         let (path, name) = (path.to_path_buf(), shown.clone());
-        let target = hop(Pace::Brief, "create", move || {
-            local_target(&path).map_err(|fault| fault.of("create", name))
+        let opened = hop(Pace::Brief, "create", move || {
+            let fail = |fault: Fault| fault.of("create", &name);
+            let target = local_target(&path).map_err(fail)?;
+            let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
+            match how {
+                Create::Whole { .. } if !special => {
+                    let sink = Self::at_target(target, special, how, sync, name.clone());
+                    sink.map(Ok).map_err(fail)
+                }
+                _ => Ok(Err((target, special))),
+            }
         })
         .await?;
-        let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
-        // What is special may wait for whoever is at its other end.
-        let pace = match how {
-            Create::Whole { .. } if !special => Pace::Brief,
-            _ => Pace::Long,
+        let (target, special) = match opened {
+            Ok(sink) => return Ok(sink),
+            Err(rest) => rest,
         };
-        hop(pace, "create", move || {
+        // What is special may wait for whoever is at its other end.
+        hop(Pace::Long, "create", move || {
             Self::at_target(target, special, how, sync, shown.clone())
                 .map_err(|fault| fault.of("create", shown))
         })
@@ -142,8 +147,8 @@ impl FileSink {
         sync: bool,
     ) -> Outcome<Self> {
         let name = target.name.clone();
-        let (part, held) = Part::begin(target, resume, size)?;
-        Ok(Self::new(Way::Part(Box::new(part)), name, path, sync, held))
+        let (whole, held) = Whole::begin(target, resume, size)?;
+        Ok(Self::new(Way::Whole(whole), name, path, sync, held))
     }
 
     /// Writes to the regular file `file` itself.
@@ -213,7 +218,7 @@ impl Inner {
     /// What is no file of ours may be a device, which takes its time.
     fn pace_of_write(&self) -> Pace {
         match self.way {
-            Way::Part(_) => Pace::Brief,
+            Way::Whole(_) => Pace::Brief,
             Way::InPlace(_) | Way::InOrder(..) => Pace::Long,
         }
     }
@@ -226,7 +231,7 @@ impl Inner {
             .try_lock()
             .is_ok_and(|first| matches!(*first, First::Waits(..)));
         let frees = match &self.way {
-            Way::Part(part) => part.replaces(),
+            Way::Whole(whole) => whole.replaces(),
             Way::InPlace(_) | Way::InOrder(..) => 0,
         };
         if waits && !self.sync && done.checksum.is_none() && frees <= LARGE {
@@ -236,16 +241,16 @@ impl Inner {
         }
     }
 
-    fn file(&self) -> BorrowedFd<'_> {
-        match &self.way {
-            Way::Part(part) => part.file(),
+    fn file(&self) -> Outcome<BorrowedFd<'_>> {
+        Ok(match &self.way {
+            Way::Whole(whole) => whole.part()?.file(),
             Way::InPlace(file) | Way::InOrder(file, _) => file.as_fd(),
-        }
+        })
     }
 
     /// Keeps a small first block back; false when it has to be written now.
     fn keep_back(&self, offset: u64, data: &Bytes) -> bool {
-        if data.len() > SMALL || !matches!(self.way, Way::Part(_)) {
+        if data.len() > SMALL || !matches!(self.way, Way::Whole(_)) {
             return false;
         }
         // Taken means that someone is writing it: no longer the first.
@@ -264,7 +269,7 @@ impl Inner {
     fn catch_up(&self) -> Outcome<()> {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         if let First::Waits(offset, data) = &*first {
-            write_all(self.file(), data, *offset)?;
+            write_all(self.file()?, data, *offset)?;
         }
         *first = First::Written;
         Ok(())
@@ -326,7 +331,7 @@ impl Inner {
             return Ok(());
         }
         self.catch_up()?;
-        Ok(write_all(self.file(), data, offset)?)
+        Ok(write_all(self.file()?, data, offset)?)
     }
 
     fn take_pipe(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> Outcome<()> {
@@ -338,7 +343,7 @@ impl Inner {
             ));
         }
         self.catch_up()?;
-        Ok(splice_all(pipe, self.file(), offset, len)?)
+        Ok(splice_all(pipe, self.file()?, offset, len)?)
     }
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
@@ -348,15 +353,26 @@ impl Inner {
         self.catch_up()?;
         if durable
             && !matches!(self.way, Way::InOrder(..))
-            && let Err(errno) = rustix::fs::fdatasync(self.file())
+            && let Err(errno) = rustix::fs::fdatasync(self.file()?)
         {
             self.lost.store(true, Ordering::Relaxed);
             return Err(errno.into());
         }
         match &self.way {
-            Way::Part(part) => part.checkpoint(held, durable),
+            Way::Whole(whole) => whole.part()?.checkpoint(held, durable),
             Way::InPlace(_) | Way::InOrder(..) => Ok(()),
         }
+    }
+
+    /// Publishes a file of at most the block that waits, if it needed no name so far.
+    fn finish_at_once(&self, whole: &Whole, done: &Finish) -> Outcome<Option<Stat>> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let (offset, data) = match &*first {
+            First::Open => (0, &[][..]),
+            First::Waits(offset, data) => (*offset, data.as_ref()),
+            First::Written => return Ok(None),
+        };
+        whole.publish_at_once(offset, data, done, self.sync)
     }
 
     fn finish(&self, done: &Finish) -> Outcome<Stat> {
@@ -364,9 +380,14 @@ impl Inner {
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         *closed = true;
         self.must_be_sound()?;
+        if let Way::Whole(whole) = &self.way
+            && let Some(stat) = self.finish_at_once(whole, done)?
+        {
+            return Ok(stat);
+        }
         self.catch_up()?;
         match &self.way {
-            Way::Part(part) => part.publish(done, self.sync),
+            Way::Whole(whole) => whole.part()?.publish(done, self.sync),
             Way::InPlace(file) => {
                 let stat = rustix::fs::fstat(file)?;
                 if is_regular(&stat) {
@@ -419,7 +440,7 @@ impl Sink for FileSink {
     fn order(&self) -> WriteModel {
         match self.inner.way {
             Way::InOrder(..) => WriteModel::Sequential,
-            Way::Part(_) | Way::InPlace(_) => WriteModel::Random,
+            Way::Whole(_) | Way::InPlace(_) => WriteModel::Random,
         }
     }
 
@@ -435,7 +456,7 @@ impl Sink for FileSink {
     }
 
     fn takes_pipes(&self) -> bool {
-        matches!(self.inner.way, Way::Part(_))
+        matches!(self.inner.way, Way::Whole(_))
     }
 
     async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {

@@ -1,6 +1,9 @@
 //! Runs the connections of a copy: started as the work calls for them, replaced when they are lost.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -12,6 +15,9 @@ use super::{Stop, pull, push, third};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 
+/// Round trip up to which small files cost more work than waiting: connections beyond the processors
+/// here then only take turns.
+const NEAR: Duration = Duration::from_millis(1);
 /// Files that wait, for each connection there is, before one more is made: what one has under way at
 /// a time, twice. A new one needs six round trips and starts slowly, in which a distant one that is
 /// there moves hundreds of small files.
@@ -28,6 +34,20 @@ pub(crate) enum Session {
     Third(Box<Client>, Box<Client>),
 }
 
+impl Session {
+    /// Returns how many connections are worth it, all in all.
+    fn worth(&self) -> u32 {
+        match self {
+            Self::Pull(client) | Self::Push(client) if client.round_trip() <= NEAR => {
+                let processors = available_parallelism().map_or(2, NonZero::get);
+                u32::try_from(processors).unwrap_or(u32::MAX).max(2)
+            }
+            // Those of others do the work, or wait for it.
+            _ => u32::MAX,
+        }
+    }
+}
+
 /// What a worker does with its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
@@ -42,8 +62,11 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
     if matches!(session, Session::Third(..)) && shared.options.recursive {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
+    let mut limit = shared.connections();
+    if shared.options.concurrency.is_none() {
+        limit = limit.min(session.worth());
+    }
     workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
-    let limit = shared.connections();
     let each = if shared.options.concurrency.is_some() {
         0
     } else {
