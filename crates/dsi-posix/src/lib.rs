@@ -9,8 +9,9 @@
 //! **Served**: regular files and directories. FIFOs, devices and sockets are listed; they are never
 //! opened, so nobody can make the server wait on one or disturb who does.
 //!
-//! **Kept whole**: an upload has a hidden name beside its target until it is complete. What a
-//! broken one leaves can be continued, by the record of what it holds, until it expires.
+//! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small new
+//! file, where its size is known, has none at all. What a broken one leaves can be continued, by
+//! the record of what it holds, until it expires.
 //!
 //! Calls that may block run on the blocking threads of the tokio runtime, one hop for each
 //! operation; the runtime bounds their number.
