@@ -140,7 +140,7 @@ fn main() {
         false => (1, Duration::from_micros(100)),
     };
     println!("{}", machine::caption());
-    let first = machine::go_first();
+    let first = machine::weigh_more();
     let _others = is("--alone").then(machine::Occupied::others);
     let pinned = machine::stay_on_one();
     if !(first && pinned) {
