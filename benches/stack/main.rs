@@ -15,7 +15,7 @@
 //! processors of a machine may share a core, and nearly always share a cache.
 //!
 //! `--instructions` counts the instructions that both ends execute outside the kernel for one
-//! message there and back, by valgrind; they are the same in every run.
+//! message there and back, by valgrind; they depend little on what else the machine does.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
