@@ -12,6 +12,7 @@ mod catalogue;
 mod counting;
 mod datagrams;
 mod deadlines;
+mod exchanges;
 mod faults;
 mod plans;
 mod registry;

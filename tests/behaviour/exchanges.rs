@@ -1,0 +1,39 @@
+//! HTTP over each kind of stream: the same exchange, whatever is below.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
+use xio_testkit::Random;
+
+/// Opens `below` with an exchange on it, sends `question` one way and `answer` the other.
+async fn exchange(below: &str, method: &str, question: &[u8], answer: &[u8]) {
+    let text = crate::secured::fill_in(&format!("{below},http:method={method}"));
+    let stack = crate::everything().stack(&text).unwrap();
+    let mut listener = stack.listen(&crate::loopback()).await.unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    let asking = async {
+        let mut near = stack.connect(&to).await.unwrap();
+        near.write_all(question).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        near.read_to_end(&mut got).await.unwrap();
+        assert!(got == answer, "{below}: the answer arrived otherwise");
+    };
+    let answering = async {
+        let mut far = listener.accept().await.unwrap().open().await.unwrap();
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.unwrap();
+        assert!(got == question, "{below}: the question arrived otherwise");
+        far.write_all(answer).await.unwrap();
+        far.shutdown().await.unwrap();
+    };
+    tokio::join!(asking, answering);
+}
+
+#[tokio::test]
+async fn get_and_put_over_everything() {
+    let bytes = Random::new(41).bytes(300_000);
+    for below in ["tcp", "tcp,tls:OWN", "udt", "udt,tls:OWN"] {
+        exchange(below, "GET", b"", &bytes).await;
+        exchange(below, "PUT", &bytes, b"taken").await;
+    }
+}
