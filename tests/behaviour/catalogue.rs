@@ -48,6 +48,9 @@ pub(crate) const STACKS: &[(&str, &[&str], Known)] = &[
         SHARED,
     ),
     ("tcp,multicast", &["tcp", "multicast"], PLAIN),
+    ("udt,mode_e:streams=3", &["udp", "udt", "mode_e"], |s| {
+        s.ends_both_ways().one_peer_at_a_time()
+    }),
     (
         "mem:chunk=900;seed=11,multicast,rate:rate=1G",
         &["mem", "multicast", "rate"],
