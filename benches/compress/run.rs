@@ -34,10 +34,10 @@ pub(crate) enum Way {
 impl Way {
     /// A link of so many bytes per second and a round trip of one millisecond.
     pub(crate) fn link(rate: u64) -> Result<Self> {
-        Ok(Self::Link(Link::new(Shape::new(
-            rate,
-            Duration::from_micros(500),
-        ))?))
+        let shape = Shape::new(rate, Duration::from_micros(500));
+        // Longer than any window, so that nothing is lost and runs are alike.
+        let queue = Duration::from_secs(10);
+        Ok(Self::Link(Link::new(Shape { queue, ..shape })?))
     }
 
     fn near(&self, program: &Path) -> Command {
