@@ -53,8 +53,8 @@ fn verified_with_every_algorithm() -> Result<()> {
 }
 
 #[test]
-fn buffers_and_a_stack_of_drivers() -> Result<()> {
-    there_and_back(&["--tcp-buffer", "64K", "--stack", "tcp,count"])
+fn buffers_and_options_of_our_sockets() -> Result<()> {
+    there_and_back(&["--tcp-buffer", "64K", "--stack", "tcp:nodelay=1"])
 }
 
 #[test]

@@ -86,17 +86,12 @@ impl Plan {
     }
 
     /// The plan less the options that `leave_out` names.
-    pub(crate) fn without(&self, leave_out: impl Fn(&Entry, &str) -> Result<bool>) -> Result<Self> {
+    pub(crate) fn without(&self, leave_out: impl Fn(&Entry, &str) -> bool) -> Self {
         let mut plan = self.clone();
         for (entry, whole) in plan.entries.iter_mut().zip(&self.entries) {
-            entry.options.clear();
-            for (key, value) in &whole.options {
-                if !leave_out(whole, key)? {
-                    entry.options.push((key.clone(), value.clone()));
-                }
-            }
+            entry.options.retain(|(key, _)| !leave_out(whole, key));
         }
-        Ok(plan)
+        plan
     }
 }
 

@@ -233,12 +233,16 @@ impl Registry {
     /// # Errors
     /// [`UnknownDriver`](ErrorKind::UnknownDriver).
     pub fn for_peer(&self, plan: &Plan) -> Result<Plan> {
-        plan.without(|entry, key| {
-            let driver = self
-                .get(entry.driver())
+        for entry in plan.entries() {
+            self.get(entry.driver())
                 .ok_or_else(|| self.unknown(entry.driver()))?;
-            Ok(driver.options.iter().any(|o| o.local && o.name == key))
-        })
+        }
+        Ok(plan.without(|entry, key| {
+            let options = self
+                .get(entry.driver())
+                .map_or(&[][..], |driver| driver.options);
+            options.iter().any(|opt| opt.local && opt.name == key)
+        }))
     }
 
     /// The drivers, by name.

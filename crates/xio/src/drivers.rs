@@ -19,7 +19,7 @@ pub fn registry() -> Registry {
     registry.register(xio_http::driver());
     #[cfg(feature = "log")]
     registry.register(xio_log::driver());
-    #[cfg(feature = "mode_e")]
+    #[cfg(feature = "mode-e")]
     registry.register(xio_mode_e::driver());
     #[cfg(feature = "multicast")]
     registry.register(xio_multicast::driver());

@@ -94,7 +94,7 @@ pub use xio_file as file;
 pub use xio_http as http;
 #[cfg(feature = "log")]
 pub use xio_log as log;
-#[cfg(feature = "mode_e")]
+#[cfg(feature = "mode-e")]
 pub use xio_mode_e as mode_e;
 #[cfg(feature = "multicast")]
 pub use xio_multicast as multicast;
