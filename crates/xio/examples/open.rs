@@ -23,7 +23,8 @@ async fn open(stack: &str, contact: &str) -> Result<(), Box<dyn std::error::Erro
     let mut out = tokio::io::stdout();
     let (sent, received) = tokio::join!(sending, tokio::io::copy(&mut from, &mut out));
     out.flush().await?;
-    received.and(sent.map(|()| 0))?;
+    received?;
+    sent?;
     Ok(())
 }
 

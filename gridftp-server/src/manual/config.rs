@@ -24,6 +24,20 @@
 //! them. A range of one port works, for one session at a time that waits for data; when no port is free, `PASV` is
 //! answered `425`.
 //!
+//! # Stacks that clients choose
+//!
+//! `net-stacks` lists the drivers that a client may name for data connections (`SITE SETNETSTACK`, `gridftp-cp --stack`),
+//! `disk-stacks` those over files (`SITE SETDISKSTACK`, `gridftp-cp --disk-stack`):
+//!
+//! ```toml
+//! net-stacks = ["tcp", "udt", "compress", "rate"]
+//! disk-stacks = ["file", "compress"]
+//! ```
+//!
+//! Without them there is `tcp` and `file`. Options in these lists are this server's own: they go with every such stack,
+//! and no client can change them (`"tls:cert=/etc/gridftp/cert.pem;key=/etc/gridftp/key.pem"`). Data ports of `udt` are UDP
+//! ports of the same `data-ports`.
+//!
 //! # What bounds memory
 //!
 //! All sessions share one stock of 64 MiB of blocks (`block-size` each). A session that waits holds a task and small

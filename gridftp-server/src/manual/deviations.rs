@@ -18,7 +18,10 @@
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
 //! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
 //!   its data off the connections before it is answered.
+//! - `SITE SETNETSTACK` and `SITE SETDISKSTACK` refuse an option that they do not know, and one that names something of
+//!   this machine (a port, a file); the Globus server ignores them. A file behind a disk stack is moved whole: `REST`, `ERET`,
+//!   `ESTO`, `APPE` and a digest given ahead are answered `504`.
 //! - `MLSC` and `STAT` of a directory with more than 10,000 entries are refused; `MLSD` has no limit.
 //!
-//! Not there yet: GSSAPI and TLS (`AUTH`), `DCAU A` and `S`, `PROT P`, striping over several hosts, `SITE DSI` and
-//! `SITE SETNETSTACK`.
+//! Not there yet: GSSAPI and TLS (`AUTH`), `DCAU A` and `S`, `PROT P`, striping over several hosts and
+//! `SITE DSI`.
