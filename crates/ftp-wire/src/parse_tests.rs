@@ -140,6 +140,8 @@ const LINES: &[(&str, &str)] = &[
         "SITE STORATTR modify=20261120194724;x.checksum.md5=00ff;",
     ),
     ("SITE STORATTR frob=1", "SITE STORATTR ;"),
+    ("SITE SETNETSTACK udt,gsi", ""),
+    ("SITE SETDISKSTACK DEFAULT", "SITE SETDISKSTACK default"),
     ("SITE RESTRICT /a,R/b", ""),
     ("SITE CHROOT /a b", ""),
     ("AUTH GSSAPI", ""),
