@@ -7,7 +7,7 @@ use workspace_tests::{Host, Tree};
 
 use crate::{Bed, fails};
 
-const NET: &[&str] = &["--net-stacks", "tcp,count,compress"];
+const NET: &[&str] = &["--net-stacks", "tcp,udt,count,compress,rate"];
 const DISK: &[&str] = &["--disk-stacks", "file,count,compress"];
 
 /// Stacks of data connections that every way to copy must work over.
@@ -16,6 +16,9 @@ const STACKS: &[&str] = &[
     "tcp:nodelay=1;sndbuf=256K,compress:codec=zlib;level=1,count",
     "tcp,compress:codec=lz4;block=16K",
     "tcp,compress:strategy=auto",
+    "tcp,rate:rate=100M",
+    "udt",
+    "udt,compress:codec=zlib",
 ];
 
 fn bed(flags: &[&str]) -> Result<Bed> {
