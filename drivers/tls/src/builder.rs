@@ -43,9 +43,10 @@ impl Responds for Both {}
 /// Puts a [`Tls`] together; which steps there are depends on the ends it serves.
 ///
 /// ```compile_fail,E0599
-/// # let identity: xio_tls::Identity = unimplemented!();
+/// # fn example(identity: xio_tls::Identity) {
 /// // A server has no name of a peer to expect.
 /// xio_tls::Tls::server(identity).server_name("dtn.example.org");
+/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "it becomes a layer with `build`"]
