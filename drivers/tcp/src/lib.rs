@@ -5,7 +5,8 @@
 //! Opens connections and waits for them, over IPv4 and IPv6, with the socket set as asked. It
 //! sends files without copying them through the program, sends header and payload in one segment
 //! ([`poll_write_more`](xio_core::Stream::poll_write_more)), ends in good order on `shutdown` and
-//! resets when dropped without.
+//! resets when dropped without. Its description carries what the kernel knows of the path, as
+//! [`PathStats`](xio_core::PathStats): round-trip time, segments sent and sent again.
 //!
 //! # When not to use it
 //!
@@ -71,6 +72,7 @@
 
 mod listener;
 mod options;
+mod path;
 mod socket;
 mod stream;
 

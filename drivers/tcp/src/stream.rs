@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use xio_core::{Info, Operation, Stream, at_layer};
 
+use crate::path;
+
 /// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
 /// much in a few milliseconds, and the system call's own cost is small against it.
 const SEND_FILE_STEP: usize = 512 * 1024;
@@ -159,6 +161,9 @@ impl Stream for TcpHandle {
         };
         info.local = self.socket.local_addr().ok().map(plain);
         info.peer = self.peer.map(plain);
+        if let Some(stats) = path::stats(&self.socket) {
+            info.insert(stats);
+        }
     }
 
     fn is_send_file(&self) -> bool {

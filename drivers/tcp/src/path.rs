@@ -1,0 +1,76 @@
+//! What the kernel knows of a connection's path: round-trip time, segments sent and sent again.
+
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use libc::tcp_info;
+use nix::sys::socket::GetSockOpt;
+use nix::{getsockopt_impl, sockopt_impl};
+use xio_core::PathStats;
+
+/// Which word of `tcp_info` a field is.
+const fn word(offset: usize) -> usize {
+    offset / size_of::<u32>()
+}
+
+const ROUND_TRIP: usize = word(offset_of!(tcp_info, tcpi_rtt));
+const VARIATION: usize = word(offset_of!(tcp_info, tcpi_rttvar));
+const SENT_AGAIN: usize = word(offset_of!(tcp_info, tcpi_total_retrans));
+const SENT: usize = word(offset_of!(tcp_info, tcpi_data_segs_out));
+
+sockopt_impl!(
+    /// The words of `TCP_INFO` up to the last that is read here, which is there since Linux 4.6;
+    /// newer kernels know more, and write as much as they are asked for.
+    TcpInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u32; SENT + 1]
+);
+
+/// Asks the kernel; `None` where it does not say.
+pub(crate) fn stats(socket: &impl AsFd) -> Option<PathStats> {
+    let words = TcpInfo.get(socket).ok()?;
+    let at = |word: usize| words.get(word).copied();
+    let micros = |count: u32| Duration::from_micros(count.into());
+    let mut stats = PathStats::new();
+    // It is 0 until the peer has answered.
+    stats.round_trip = at(ROUND_TRIP).filter(|&time| time > 0).map(micros);
+    let varies = at(VARIATION).map(micros);
+    stats.round_trip_variation = varies.filter(|_| stats.round_trip.is_some());
+    stats.sent = at(SENT).map(u64::from);
+    stats.retransmitted = at(SENT_AGAIN).map(u64::from);
+    Some(stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_counted_in_segments() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        for _ in 0..3 {
+            near.write_all(b"word").unwrap();
+            far.read_exact(&mut [0; 4]).unwrap();
+        }
+        let (sender, receiver) = (stats(&near).unwrap(), stats(&far).unwrap());
+        assert_eq!(sender.sent, Some(3));
+        assert_eq!(receiver.sent, Some(0));
+        assert!(sender.retransmitted.is_some());
+        let round_trip = sender.round_trip.unwrap();
+        assert!(Duration::ZERO < round_trip && round_trip < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn other_sockets_have_none() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(stats(&socket), None);
+    }
+}
