@@ -19,8 +19,9 @@ pub(crate) fn error(why: ConnectionError, op: Operation) -> Error {
         ConnectionError::WrongService => ErrorKind::Unsupported,
         _ => ErrorKind::Io,
     };
-    // The machine's text begins with the protocol's name, which this layer's has already.
+    // The machine's text begins with the protocol's name, and some with the operation; both are said.
     let text = why.to_string();
-    let fact = text.strip_prefix("udt: ").unwrap_or(&text);
-    Error::new(kind, "udt", op, fact).with_source(why)
+    let fact = text.rsplit(": ").next().unwrap_or(&text);
+    // It holds all that the machine's error does, so that is no cause of its own.
+    Error::new(kind, "udt", op, fact)
 }
