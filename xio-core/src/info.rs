@@ -55,6 +55,9 @@ pub struct Info {
     pub security: Option<String>,
     /// Largest payload in bytes that travels in one piece, where a layer knows it.
     pub mtu: Option<usize>,
+    /// Whether ending one way of the stream ends the other as well, since a protocol has no
+    /// half-close.
+    pub ends_together: bool,
     extras: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -112,6 +115,7 @@ impl fmt::Debug for Info {
             .field("peer", &self.peer)
             .field("security", &self.security)
             .field("mtu", &self.mtu)
+            .field("ends_together", &self.ends_together)
             .field("extras", &self.extras.len())
             .finish()
     }

@@ -312,6 +312,7 @@ impl Line {
         }
         info.peer = Some(state.machine.peer());
         info.mtu = Some(state.machine.datagram_size().saturating_sub(16));
+        info.ends_together = true;
         let stats = state.machine.stats();
         let mut path = PathStats::new();
         path.round_trip = Some(stats.rtt);
