@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
@@ -21,7 +21,47 @@ const READY: Duration = Duration::from_secs(30);
 pub struct Daemon {
     child: Child,
     addr: SocketAddr,
-    said: Arc<Mutex<String>>,
+    said: Arc<Said>,
+}
+
+/// What a process wrote so far, and whether more may come.
+#[derive(Debug, Default)]
+struct Said {
+    so_far: Mutex<SoFar>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SoFar {
+    text: String,
+    /// Pipes that were read to their end.
+    ended: usize,
+}
+
+impl Said {
+    /// A thread that panicked leaves text all the same.
+    fn lock(&self) -> MutexGuard<'_, SoFar> {
+        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SoFar)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is `enough`, and returns the text.
+    fn wait(&self, limit: Duration, enough: impl Fn(&SoFar) -> bool) -> Result<String> {
+        let (so_far, late) = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, |so_far| !enough(so_far))
+            .unwrap_or_else(PoisonError::into_inner);
+        ensure!(
+            !late.timed_out(),
+            "not all was said within {limit:?}, but:\n{}",
+            so_far.text
+        );
+        Ok(so_far.text.clone())
+    }
 }
 
 impl Daemon {
@@ -35,7 +75,7 @@ impl Daemon {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {what}"))?;
-        let said = Arc::new(Mutex::new(String::new()));
+        let said = Arc::<Said>::default();
         let (sender, address) = mpsc::channel();
         let stdout = child.stdout.take().context("no pipe")?;
         listen(stdout, said.clone(), move |line| {
@@ -53,7 +93,7 @@ impl Daemon {
             Err(_) => {
                 let _ = kill_process_group(group_of(&child), Signal::KILL);
                 let status = child.wait()?;
-                let said = said.lock().map(|text| text.clone()).unwrap_or_default();
+                let said = said.lock().text.clone();
                 bail!("{what} was not ready within {READY:?} ({status}); it said:\n{said}");
             }
         }
@@ -71,10 +111,18 @@ impl Daemon {
 
     /// Returns all that it wrote so far, both streams together.
     pub fn said(&self) -> String {
-        self.said
-            .lock()
-            .map(|text| text.clone())
-            .unwrap_or_default()
+        self.said.lock().text.clone()
+    }
+
+    /// Waits until it has written `word`.
+    pub fn hear(&self, word: &str) -> Result<()> {
+        let heard = self.said.wait(READY, |said| said.text.contains(word));
+        heard.map(drop)
+    }
+
+    /// Returns all that a process which has ended ever wrote.
+    pub fn last_words(&self) -> Result<String> {
+        self.said.wait(READY, |said| said.ended == 2)
     }
 
     /// Sends a signal to the server process alone.
@@ -104,7 +152,7 @@ impl Drop for Daemon {
 
 fn listen(
     pipe: impl std::io::Read + Send + 'static,
-    said: Arc<Mutex<String>>,
+    said: Arc<Said>,
     mut line_seen: impl FnMut(&str) + Send + 'static,
 ) {
     thread::spawn(move || {
@@ -113,10 +161,9 @@ fn listen(
         while matches!(reader.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
             let line = String::from_utf8_lossy(&bytes).into_owned();
             line_seen(line.trim_end());
-            if let Ok(mut said) = said.lock() {
-                said.push_str(&line);
-            }
+            said.change(|so_far| so_far.text.push_str(&line));
             bytes.clear();
         }
+        said.change(|so_far| so_far.ended += 1);
     });
 }

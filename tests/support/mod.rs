@@ -19,6 +19,7 @@ mod relay;
 mod rewrite;
 mod run;
 mod tree;
+mod xioperf;
 
 pub use daemon::Daemon;
 pub use digest::{Digests, sha256, sha256_range, tree_digests};
@@ -29,3 +30,4 @@ pub use peers::{Peer, is_root};
 pub use relay::{Break, Relay};
 pub use run::{Finished, run};
 pub use tree::Tree;
+pub use xioperf::{globus_xioperf, globus_xioperf_place};

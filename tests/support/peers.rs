@@ -105,7 +105,9 @@ impl Peer {
             Self::Python => "interop: HTTP against the server of its library",
             Self::Ip => "bench: small files over the emulated link",
             Self::Gxx | Self::LibUdt => "udt: our UDT against libudt; bench",
-            Self::GlobusXioPerf | Self::GlobusUdt => "udt: our UDT against globus-xioperf",
+            Self::GlobusXioPerf | Self::GlobusUdt => {
+                "udt: our UDT against globus-xioperf; perf: xio-perf against it"
+            }
         }
     }
 

@@ -1,13 +1,12 @@
 //! Files to and from `globus-xioperf -D udt`.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use workspace_tests::{Daemon, Peer, run};
+use workspace_tests::{Daemon, globus_xioperf, globus_xioperf_place, run};
 use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
 use xio_testkit::Random;
 
@@ -18,23 +17,9 @@ fn udt() -> xio_core::DynStack {
 }
 
 fn xioperf(direction: &str, file: &Path) -> Option<Command> {
-    let suite = "udt: globus-xioperf";
-    Peer::GlobusUdt.require(suite)?;
-    let program = Peer::GlobusXioPerf.require(suite)?;
-    // What it says of its port must not wait in a buffer until it ends.
-    let mut command = Command::new("stdbuf");
-    command.arg("-oL").arg(program.get_program());
-    command.args(["-D", "udt", direction, "-F"]).arg(file);
+    let mut command = globus_xioperf("udt: globus-xioperf", "udt")?;
+    command.args([direction, "-F"]).arg(file);
     Some(command)
-}
-
-/// Where the server says that it listens; it gives a name, but listens on every address.
-fn place(line: &str) -> Option<SocketAddr> {
-    let (_, port) = line
-        .strip_prefix("server listening on:")?
-        .trim()
-        .rsplit_once(':')?;
-    Some(([127, 0, 0, 1], port.parse().ok()?).into())
 }
 
 #[test]
@@ -44,7 +29,7 @@ fn we_connect_and_send() {
     let Some(mut command) = xioperf("-R", &file) else {
         return;
     };
-    let mut server = Daemon::start(command.arg("-s"), place).unwrap();
+    let mut server = Daemon::start(command.arg("-s"), globus_xioperf_place).unwrap();
     let bytes = Random::new(1).bytes(BYTES);
     crate::block_on(async {
         let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();
@@ -68,7 +53,7 @@ fn we_connect_and_receive() {
     };
     let bytes = Random::new(2).bytes(BYTES);
     fs::write(&file, &bytes).unwrap();
-    let server = Daemon::start(command.arg("-s"), place).unwrap();
+    let server = Daemon::start(command.arg("-s"), globus_xioperf_place).unwrap();
     let mut arrived = Vec::new();
     crate::block_on(async {
         let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use xio::{BoxIncoming, BoxStream, Incoming, Listener, Passive, Stream, Transport};
 
 use crate::flags::{Run, Serve, Shape};
@@ -50,7 +50,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     // What runs sends the file, unless it is turned round.
     let files = turned(shape.reverse, (shape.file.clone(), None));
     let work = Arc::new(work(shape, part, files, time));
-    let mut report = Report::begin("run", shape, opened.first().map(Stream::info));
+    let mut report = Report::begin("run", shape, opened.first().map(Stream::info), &work.tally);
     let mut playing = JoinSet::new();
     for stream in opened {
         let work = Arc::clone(&work);
@@ -106,7 +106,7 @@ where
     let first = listener.accept().await?;
     let files = turned(shape.reverse, (None, shape.file.clone()));
     let work = Arc::new(work(shape, part, files, shape.time));
-    let mut report = Report::begin("serve", shape, Some(first.info()));
+    let mut report = Report::begin("serve", shape, Some(first.info()), &work.tally);
     let mut playing = JoinSet::new();
     playing.spawn(join(first, Arc::clone(&work)));
     let mut outcome = Ok(());
@@ -198,6 +198,8 @@ fn work(shape: &Shape, part: Part, (source, sink): Files, time: Option<Duration>
         .map_or(turn, xio::ByteSize::in_memory)
         .max(1);
     let payload = Payload::new(shape.data, block);
+    // Counted from here, when the payload is ready.
+    let tally = Tally::new();
     Work {
         part,
         block,
@@ -206,10 +208,9 @@ fn work(shape: &Shape, part: Part, (source, sink): Files, time: Option<Duration>
         sink,
         goal: Goal::new(
             shape.bytes.map(xio::ByteSize::bytes),
-            // Counted from here, when the payload is ready.
-            time.map(|time| Instant::now() + time),
+            time.map(|time| tally.begun() + time),
         ),
-        tally: Tally::new(),
+        tally,
     }
 }
 

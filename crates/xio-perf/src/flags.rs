@@ -90,7 +90,7 @@ pub(crate) struct Shape {
     #[arg(long, conflicts_with_all = ["both", "ping"])]
     pub(crate) reverse: bool,
 
-    /// Both ends send at once
+    /// Both ends send at once; over what has no half-close, as UDT, a second of silence ends it
     #[arg(long, conflicts_with = "ping")]
     pub(crate) both: bool,
 

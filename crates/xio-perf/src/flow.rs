@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use xio::file::{File, FileHandle, FileOptions, Flags};
 use xio::{BoxStream, Pool, Stream, Target, Transport, copy_file};
 
 use crate::goal::Goal;
 use crate::payload::Payload;
-use crate::tally::{Tally, no_turns};
+use crate::tally::{Tally, nanoseconds, no_turns};
 
 /// How long a peer may neither take nor give a byte.
-const STALL: Duration = Duration::from_secs(30);
-/// How long the end of a peer that sent all that was asked for may take.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+pub(crate) const STALL: Duration = Duration::from_secs(30);
+/// How long the end of a peer that sent all that was asked for may take, and how long silence lasts
+/// before it means that all has come.
+pub(crate) const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Bytes of a file that go out between two looks at the clock.
 const FILE_TURN: usize = 1 << 20;
 
@@ -58,8 +58,13 @@ impl Work {
             Part::Send => self.send(&mut stream).await,
             Part::Receive => self.receive(&mut stream).await,
             Part::Both => {
+                let ends_together = stream.info().ends_together;
                 let (mut reader, mut writer) = tokio::io::split(stream);
-                let outcome = self.both(&mut reader, &mut writer).await;
+                let outcome = if ends_together {
+                    self.both_until_quiet(&mut reader, &mut writer).await
+                } else {
+                    self.both(&mut reader, &mut writer).await
+                };
                 stream = reader.unsplit(writer);
                 outcome
             }
@@ -86,45 +91,14 @@ impl Work {
     }
 
     async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
-        if self.pull(stream, &self.goal).await? == Ended::ByPeer {
-            stalled(stream.shutdown()).await?;
+        match self.pull(stream, &self.goal).await? {
+            Ended::ByPeer => leave(stream).await,
+            Ended::Enough => Ok(()),
         }
-        Ok(())
-    }
-
-    /// Sends what is asked for while it receives what the peer has; an end that was not told how
-    /// much to send stops when the peer does.
-    async fn both<R, W>(&self, reader: &mut R, writer: &mut W) -> io::Result<()>
-    where
-        R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
-    {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let endless = self.goal.is_endless() && self.source.is_none();
-        let pushing = async {
-            if endless {
-                tokio::select! {
-                    biased;
-                    _ = stopped => {}
-                    pushed = self.push(writer) => pushed?,
-                }
-            } else {
-                self.push(writer).await?;
-            }
-            stalled(writer.shutdown()).await
-        };
-        let pulling = async {
-            // What is on its way when the time is over still counts, if it does not take for ever.
-            let until = self.goal.until().map(|until| until + STALL);
-            let pulled = self.pull(reader, &Goal::new(None, until)).await;
-            drop(stop);
-            pulled
-        };
-        tokio::try_join!(pushing, pulling).map(|_| ())
     }
 
     /// Sends what is asked for from the source, through memory.
-    async fn push<W: AsyncWrite + Unpin>(&self, to: &mut W) -> io::Result<()> {
+    pub(crate) async fn push<W: AsyncWrite + Unpin>(&self, to: &mut W) -> io::Result<()> {
         let mut source = match &self.source {
             Some(path) => Source::File(open(path, Flags::Read).await?, vec![0; self.block]),
             None => Source::Made(self.payload.clone()),
@@ -170,7 +144,11 @@ impl Work {
     }
 
     /// Receives until the peer ends or enough has come.
-    async fn pull<R: AsyncRead + Unpin>(&self, from: &mut R, goal: &Goal) -> io::Result<Ended> {
+    pub(crate) async fn pull<R: AsyncRead + Unpin>(
+        &self,
+        from: &mut R,
+        goal: &Goal,
+    ) -> io::Result<Ended> {
         let mut file = match &self.sink {
             Some(path) => Some(open(path, Flags::Write).await?),
             None => None,
@@ -247,7 +225,7 @@ impl Work {
         loop {
             let n = stalled(stream.read(&mut block)).await?;
             if n == 0 {
-                return stalled(stream.shutdown()).await;
+                return leave(stream).await;
             }
             self.tally.add_received(n);
             stalled(async {
@@ -279,7 +257,7 @@ async fn in_time<T>(
 
 /// Why receiving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+pub(crate) enum Ended {
     ByPeer,
     Enough,
 }
@@ -313,6 +291,15 @@ async fn open(path: &Path, flags: Flags) -> io::Result<FileHandle> {
     opened.map_err(io::Error::other)
 }
 
+/// Ends this way of a stream that the peer has ended before. Without half-close it is gone by then,
+/// with all that it wanted to have.
+pub(crate) async fn leave<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<()> {
+    match stalled(stream.shutdown()).await {
+        Err(error) if is_gone(&error) => Ok(()),
+        other => other,
+    }
+}
+
 /// The peer ends when it has read everything, which is what the sender's time counts to.
 async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
     match stalled(stream.read(&mut [0])).await {
@@ -329,7 +316,7 @@ async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
 }
 
 /// Whether the peer went away in the middle.
-fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::BrokenPipe
@@ -338,7 +325,7 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-async fn stalled<T>(operation: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+pub(crate) async fn stalled<T>(operation: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(STALL, operation).await.unwrap_or_else(|_| {
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -348,8 +335,4 @@ async fn stalled<T>(operation: impl Future<Output = io::Result<T>>) -> io::Resul
             ),
         ))
     })
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@
     reason = "a program's output"
 )]
 
+mod both;
 mod ends;
 mod flags;
 mod flow;

@@ -25,9 +25,14 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A session begins now; the time until here, for handshakes, is not part of it.
-    pub(crate) fn begin(end: &'static str, shape: &Shape, ends: Option<Info>) -> Self {
-        let begun = Instant::now();
+    /// A session has begun; the time until then, for handshakes, is not part of it.
+    pub(crate) fn begin(
+        end: &'static str,
+        shape: &Shape,
+        ends: Option<Info>,
+        tally: &Tally,
+    ) -> Self {
+        let begun = tally.begun();
         let ticks = shape.interval.map(|period| {
             let mut ticks = interval_at(begun + period, period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -84,7 +89,7 @@ impl Report {
 
     /// The session is over: tells all of it.
     pub(crate) fn end(&self, tally: &Tally, outcome: &anyhow::Result<()>) {
-        let seconds = self.begun.elapsed();
+        let seconds = tally.over() - self.begun;
         let cpu = cpu_time().saturating_sub(self.cpu);
         if self.json {
             println!("{}", self.object(tally, seconds, cpu, outcome));
@@ -209,7 +214,8 @@ impl Report {
         if let Some(time) = path.round_trip {
             println!("  round trip {:.3} ms", time.as_secs_f64() * 1e3);
         }
-        if let (Some(sent), Some(again)) = (path.sent, path.retransmitted) {
+        // An end that only receives has nothing to say of packets that it sent.
+        if let (Some(sent @ 1..), Some(again)) = (path.sent, path.retransmitted) {
             let lost = path
                 .lost
                 .map(|lost| format!(", {lost} reported lost"))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
 use xio::{Info, PathStats};
 
 /// What passed so far; connections add to it, reports read it.
@@ -14,18 +15,26 @@ pub(crate) struct Tally {
     sent: AtomicU64,
     received: AtomicU64,
     streams: AtomicU64,
+    begun: Instant,
+    /// When bytes last came, in nanoseconds from `begun`.
+    arrived: AtomicU64,
+    /// When all had passed, where an end only waited after that.
+    over: Mutex<Option<Instant>>,
     /// Of `--ping`: nanoseconds a turn.
     turns: Mutex<Histogram<u64>>,
     path: Mutex<PathStats>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Nothing yet; the session begins now.
     pub(crate) fn new() -> Self {
         Self {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             streams: AtomicU64::new(0),
+            begun: Instant::now(),
+            arrived: AtomicU64::new(0),
+            over: Mutex::new(None),
             turns: Mutex::new(no_turns()),
             path: Mutex::new(PathStats::new()),
         }
@@ -37,6 +46,29 @@ impl Tally {
 
     pub(crate) fn add_received(&self, n: usize) {
         self.received.fetch_add(n as u64, Ordering::Relaxed);
+        let at = nanoseconds(self.begun.elapsed());
+        self.arrived.fetch_max(at, Ordering::Relaxed);
+    }
+
+    /// When the session began.
+    pub(crate) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// When bytes last came.
+    pub(crate) fn arrived(&self) -> Instant {
+        self.begun + Duration::from_nanos(self.arrived.load(Ordering::Relaxed))
+    }
+
+    /// What came after `at` was waiting only.
+    pub(crate) fn end_at(&self, at: Instant) {
+        let mut over = lock(&self.over);
+        *over = (*over).max(Some(at));
+    }
+
+    /// When all had passed: now, or when nothing was left but waiting.
+    pub(crate) fn over(&self) -> Instant {
+        lock(&self.over).unwrap_or_else(Instant::now)
     }
 
     /// One more connection was opened.
@@ -87,6 +119,11 @@ impl Tally {
 /// An empty histogram of nanoseconds up to a minute, three digits exact.
 pub(crate) fn no_turns() -> Histogram<u64> {
     Histogram::new_with_max(60_000_000_000, 3).expect("bounds and digits are within what it takes")
+}
+
+/// A time as histograms hold it.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Processor time that this process used so far.

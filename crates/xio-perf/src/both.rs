@@ -1,0 +1,110 @@
+//! Both ways at once: an end that sends while it receives, with and without half-close.
+
+use std::io;
+use std::pin::pin;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use crate::flow::{AFTERWARDS, Ended, STALL, Work, is_gone, leave, stalled};
+use crate::goal::Goal;
+
+impl Work {
+    /// Sends what is asked for while it receives what the peer has; an end that was not told how
+    /// much to send stops when the peer does.
+    pub(crate) async fn both<R, W>(&self, reader: &mut R, writer: &mut W) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let pushing = async {
+            if self.is_endless() {
+                tokio::select! {
+                    biased;
+                    _ = stopped => {}
+                    pushed = self.push(writer) => pushed?,
+                }
+            } else {
+                self.push(writer).await?;
+            }
+            stalled(writer.shutdown()).await
+        };
+        let pulling = async {
+            let pulled = self.pull_rest(reader).await;
+            drop(stop);
+            pulled
+        };
+        tokio::try_join!(pushing, pulling).map(|_| ())
+    }
+
+    /// The same where to end is to end both ways: nothing but silence tells that the peer has sent
+    /// everything, and the first that notices ends the stream.
+    pub(crate) async fn both_until_quiet<R, W>(
+        &self,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        {
+            let mut pushing = pin!(async {
+                if self.is_endless() {
+                    tokio::select! {
+                        biased;
+                        () = self.quiet() => {}
+                        pushed = self.push(writer) => match pushed {
+                            Err(error) if is_gone(&error) => {}
+                            other => other?,
+                        },
+                    }
+                } else {
+                    self.push(writer).await?;
+                }
+                // The peer is to see all of it before this end ends anything.
+                stalled(writer.flush()).await?;
+                self.quiet().await;
+                Ok::<_, io::Error>(())
+            });
+            tokio::select! {
+                biased;
+                pushed = &mut pushing => pushed?,
+                pulled = self.pull_rest(reader) => {
+                    pulled?;
+                    pushing.await?;
+                }
+            }
+        }
+        self.tally.end_at(self.tally.arrived());
+        leave(writer).await
+    }
+
+    /// Returns when nothing has come for a while.
+    async fn quiet(&self) {
+        // A peer may begin late.
+        let begins = Instant::now() + STALL;
+        loop {
+            let until = match self.tally.received() {
+                0 => begins,
+                _ => self.tally.arrived() + AFTERWARDS,
+            };
+            if Instant::now() >= until {
+                return;
+            }
+            sleep_until(until.min(Instant::now() + AFTERWARDS)).await;
+        }
+    }
+
+    async fn pull_rest<R: AsyncRead + Unpin>(&self, reader: &mut R) -> io::Result<Ended> {
+        // What is on its way when the time is over still counts, if it does not take for ever.
+        let until = self.goal.until().map(|until| until + STALL);
+        self.pull(reader, &Goal::new(None, until)).await
+    }
+
+    fn is_endless(&self) -> bool {
+        self.goal.is_endless() && self.source.is_none()
+    }
+}

@@ -1,0 +1,113 @@
+//! Any stack between our two ends, secured ones included: every part is played, and the receiver counts.
+
+use xio_testkit::Authority;
+
+use crate::{check, connect, ran, serve, served};
+
+const BYTES: usize = 300_001;
+
+/// Stacks of the end that waits and of the end that connects, and certificates as long as they are needed.
+fn stacks() -> (tempfile::TempDir, Vec<[String; 2]>) {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("authority of the test");
+    let ca = authority.write(folder.path()).display().to_string();
+    let host = authority.issue("host", &["localhost"]);
+    let host = host.write(folder.path(), "host").display().to_string();
+    let alike = [
+        "udt",
+        "tcp,verify",
+        "tcp:nodelay=1,count",
+        "udt,compress:codec=lz4",
+    ];
+    let mut stacks: Vec<_> = alike
+        .map(|stack| [stack.to_owned(), stack.to_owned()])
+        .into();
+    for below in ["tcp", "udt"] {
+        stacks.push([
+            format!("{below},tls:cert={host}"),
+            format!("{below},tls:ca={ca};name=localhost"),
+        ]);
+    }
+    (folder, stacks)
+}
+
+/// One session with the same part at both ends, and the results of the serving and the running end.
+fn session([far, near]: &[String; 2], part: &[&str], ask: &[&str]) -> [serde_json::Value; 2] {
+    let server = serve(far, part);
+    let near = ran(&mut connect(near, server.addr(), &[part, ask].concat()));
+    [served(server), near]
+}
+
+#[test]
+fn bytes_are_counted_where_they_arrive() {
+    let (_folder, stacks) = stacks();
+    let bytes = BYTES.to_string();
+    let ask = ["--bytes", &bytes, "--data", "text"];
+    for stack in &stacks {
+        let [far, near] = session(stack, &[], &ask);
+        check(&far, &stack[0], BYTES);
+        assert_eq!(
+            (&near["sent"], &far["received"]),
+            (&BYTES.into(), &BYTES.into())
+        );
+
+        // What the end that waits sends has no end of its own.
+        let [_, near] = session(stack, &["--reverse"], &ask);
+        check(&near, &stack[1], BYTES);
+        assert_eq!(near["received"], BYTES, "{near}");
+    }
+}
+
+#[test]
+fn both_ways_at_once() {
+    let (_folder, stacks) = stacks();
+    for stack in &stacks {
+        let [far, near] = session(
+            stack,
+            &["--both", "--bytes", "200000"],
+            &["--interval", "0.05"],
+        );
+        for result in [far, near] {
+            assert_eq!(
+                (&result["sent"], &result["received"]),
+                (&200_000.into(), &200_000.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn connections_side_by_side() {
+    let (_folder, stacks) = stacks();
+    for stack in &stacks {
+        let bytes = BYTES.to_string();
+        let [far, _] = session(stack, &[], &["--streams", "3", "--bytes", &bytes]);
+        assert_eq!(
+            (&far["received"], &far["streams"]),
+            (&BYTES.into(), &3.into())
+        );
+    }
+}
+
+#[test]
+fn turns_take_time() {
+    let (_folder, stacks) = stacks();
+    for stack in &stacks {
+        let ask = ["--bytes", "5000", "--block-size", "50"];
+        let [_, near] = session(stack, &["--ping"], &ask);
+        let latency = &near["latency_seconds"];
+        assert_eq!(latency["turns"], 100, "{near}");
+        assert!(latency["p50"].as_f64() > Some(0.0), "{near}");
+    }
+}
+
+#[test]
+fn time_ends_a_session() {
+    let (_folder, stacks) = stacks();
+    for stack in &stacks {
+        let [far, near] = session(stack, &[], &["--time", "0.2"]);
+        assert!(near["seconds"].as_f64() >= Some(0.2), "{near}");
+        assert_eq!(near["sent"], far["received"]);
+        assert!(far["received"].as_u64() > Some(0), "{far}");
+    }
+}
