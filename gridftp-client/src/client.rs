@@ -297,11 +297,8 @@ impl Client {
                 let mut entry = Entry::new(EntryKind::File, name);
                 entry.size = bytes;
                 let mut known = FactSet::NONE.with(Fact::Type).with(Fact::Size);
-                let time = modified.finish().await.ok();
-                if let Some(time) =
-                    time.and_then(|r| r.lines().last().and_then(|l| TimeVal::parse(after_code(l))))
-                {
-                    entry.modified = time;
+                if let Some(at) = modified.finish().await.ok().as_ref().and_then(time) {
+                    entry.modified = at;
                     known = known.with(Fact::Modify);
                 }
                 Ok((entry, known))
@@ -479,6 +476,11 @@ pub(crate) fn number(reply: &Reply) -> Option<u64> {
         .trim()
         .parse()
         .ok()
+}
+
+/// The time in the reply to `MDTM`.
+pub(crate) fn time(reply: &Reply) -> Option<TimeVal> {
+    TimeVal::parse(after_code(reply.lines().last()?))
 }
 
 /// The text of a line; replies hold their lines without codes.

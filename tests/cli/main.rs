@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod copies;
+mod downloads;
 mod extended;
 mod failures;
 mod hostile;

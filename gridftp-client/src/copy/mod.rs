@@ -6,6 +6,7 @@ mod engine;
 mod job;
 mod kept;
 mod listing;
+mod look;
 mod pull;
 mod push;
 mod queue;

@@ -110,6 +110,7 @@ pub(super) async fn publish(
         sink,
         size,
         checksum,
+        after,
     } = landed;
     let Item::File(job) = taken.item() else {
         return;
@@ -121,6 +122,16 @@ pub(super) async fn publish(
         },
         None => None,
     };
+    if let Some(after) = after {
+        match after.confirm(&job.facts).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let path = shared.name_source(job);
+                return shared.fail(taken, &TransferError::Changed { path });
+            }
+            Err(error) => return shared.fail(taken, &error.into()),
+        }
+    }
     let verified = algorithm.zip(digest);
     let mut finish = if shared.is_partial() {
         Finish::as_is()

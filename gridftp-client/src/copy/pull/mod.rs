@@ -6,26 +6,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ftp_wire::command::{Command, Eret, Mode, Restart};
+use ftp_wire::command::Mode;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSink;
 use tokio::sync::mpsc;
 
 use crate::client::Client;
-use crate::control::{Control, Replies};
+use crate::control::Replies;
 use crate::copy::Stop;
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::Item;
+use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::options::ConnectOptions;
-use crate::url::show;
 
+mod ask;
 mod land;
 mod mover;
 mod stream;
 
+use self::ask::Asker;
 use self::land::land;
 use self::mover::Mover;
 use self::stream::stream;
@@ -37,10 +39,11 @@ const LANDING: usize = 64;
 struct Asked {
     taken: Taken,
     /// The object's facts, asked again after a failure.
-    again: Option<Replies>,
+    again: Option<Look>,
     rest: Option<Replies>,
     replies: Replies,
     checksum: Option<Replies>,
+    after: Option<After>,
     _under_way: UnderWay,
 }
 
@@ -50,6 +53,14 @@ struct Landed {
     sink: FileSink,
     size: u64,
     checksum: Option<Replies>,
+    after: Option<After>,
+}
+
+/// The question what the source is once it has been read.
+struct After {
+    look: Look,
+    /// Whether a part of it had come before, so that an answer is needed.
+    needed: bool,
 }
 
 /// Copies from the queue until nothing is left.
@@ -109,10 +120,19 @@ async fn extended(
         control,
         channel,
         options,
+        abilities,
         ..
     } = client;
     let channel = channel.get();
     let control = &*control;
+    let asker = Asker {
+        control,
+        abilities,
+        shared,
+        algorithm,
+        mode: Mode::Extended,
+        window: &window,
+    };
     let feed = async {
         let mut next = Some(first);
         loop {
@@ -130,7 +150,7 @@ async fn extended(
                     taken
                 }
             };
-            if let Some(request) = ask(control, shared, taken, algorithm, Mode::Extended, &window) {
+            if let Some(request) = asker.ask(taken) {
                 slot.send(request);
             }
         }
@@ -182,112 +202,6 @@ fn patience(options: &ConnectOptions) -> Duration {
     }
 }
 
-/// Asks for a transfer; `None` when there is nothing to ask.
-fn ask(
-    control: &Control,
-    shared: &Arc<Shared>,
-    mut taken: Taken,
-    algorithm: Option<ChecksumAlgorithm>,
-    mode: Mode,
-    window: &Window,
-) -> Option<Asked> {
-    let path = |bytes: &[u8]| control.path(bytes);
-    let (command, again, rest, checksum, bytes) = match taken.item_mut() {
-        Item::Dir(job) => {
-            let Some(from) = path(&job.from) else {
-                let error = TransferError::BadName {
-                    name: show(&job.from),
-                    why: "no command to this server can carry it",
-                };
-                shared.totals.found(None);
-                shared.fail(taken, &error);
-                return None;
-            };
-            (Command::Mlsd(Some(from)), None, None, None, 0)
-        }
-        Item::File(job) => {
-            if shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
-                shared.skip(taken, "it exists");
-                return None;
-            }
-            if shared.options.dry_run {
-                shared.plan(taken);
-                return None;
-            }
-            shared.start(job);
-            let Some(from) = path(&job.from) else {
-                let error = TransferError::BadName {
-                    name: show(&job.from),
-                    why: "no command to this server can carry it",
-                };
-                shared.fail(taken, &error);
-                return None;
-            };
-            let layers = shared.through_layers();
-            if layers && job.failures > 0 {
-                job.forget();
-            }
-            let again = (!layers && (job.failures > 0 || job.facts.size.is_none()))
-                .then(|| control.send(Command::Mlst(Some(from.clone()))));
-            let rest = restart(job, mode).map(|rest| control.send(Command::Rest(rest)));
-            let command = match (shared.options.offset, shared.options.length) {
-                (None, None) => Command::Retr(from.clone()),
-                (offset, length) => {
-                    let offset = offset.unwrap_or(0);
-                    // A length of −1 would end a GCT session.
-                    let rest = job
-                        .facts
-                        .size
-                        .unwrap_or(u64::MAX >> 1)
-                        .saturating_sub(offset);
-                    let length = Some(length.map_or(rest, |length| length.min(rest)));
-                    Command::Eret(Eret::Partial { offset, length }, from.clone())
-                }
-            };
-            let checksum = algorithm.map(|algorithm| Command::Cksm {
-                algorithm: algorithm.name().to_owned(),
-                offset: shared.options.offset.unwrap_or(0),
-                length: shared.options.length,
-                path: from,
-            });
-            (
-                command,
-                again,
-                rest,
-                checksum,
-                job.facts.size.unwrap_or(1 << 20),
-            )
-        }
-    };
-    let replies = control.send(command);
-    let checksum = checksum.map(|command| control.send(command));
-    Some(Asked {
-        taken,
-        again,
-        rest,
-        replies,
-        checksum,
-        _under_way: window.enter(bytes),
-    })
-}
-
-/// What to tell the server of what is held already.
-fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
-    if job.held.is_empty() {
-        return None;
-    }
-    if mode == Mode::Extended {
-        return Some(Restart::Ranges(job.held.clone()));
-    }
-    match job.held.first_hole() {
-        0 => {
-            job.forget();
-            None
-        }
-        hole => Some(Restart::Offset(hole)),
-    }
-}
-
 /// Lists one directory, and makes jobs of what is in it.
 pub(crate) async fn list_one(
     client: &mut Client,
@@ -302,17 +216,19 @@ pub(crate) async fn list_one(
                 control,
                 channel,
                 options,
+                abilities,
                 ..
             } = client;
             let channel = channel.get();
-            let Some(asked) = ask(
+            let asker = Asker {
                 control,
+                abilities,
                 shared,
-                taken,
-                None,
-                Mode::Extended,
-                &Window::default(),
-            ) else {
+                algorithm: None,
+                mode: Mode::Extended,
+                window: &Window::default(),
+            };
+            let Some(asked) = asker.ask(taken) else {
                 return Ok(());
             };
             if let Err(error) = ahead.settle().await {

@@ -9,9 +9,8 @@ use ftp_wire::command::{Mode, Type};
 use gridftp_data::{ErrorKind as DataErrorKind, ReceivePlan, Received, Watch};
 use gridftp_dsi_posix::FileSink;
 
-use crate::client::parse_mlst;
 use crate::control::{Control, Step};
-use crate::copy::job::{Facts, Item};
+use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::shared::Shared;
 use crate::copy::{Moved, Stop, after_failure, move_data, settle_final};
@@ -102,19 +101,15 @@ impl Mover<'_> {
 
     /// Reads the replies to what was sent before the transfer command.
     pub(super) async fn settle_before(asked: &mut Asked) -> Result<(), Stop> {
-        if let Some(mut again) = asked.again.take() {
-            match again.finish().await {
-                Ok(reply) => {
-                    if let (Some((entry, known)), Item::File(job)) =
-                        (parse_mlst(&reply), asked.taken.item_mut())
-                    {
-                        let facts = Facts::of_entry(&entry, known);
-                        job.changed |= !job.held.is_empty() && facts != job.facts;
-                        job.facts = facts;
-                    }
-                }
-                Err(ControlError::Refused { .. }) => {}
+        if let Some(again) = asked.again.take() {
+            let now = match again.facts().await {
+                Ok(now) => now,
                 Err(error) => return Err(Stop::Lost(error.into())),
+            };
+            if let Item::File(job) = asked.taken.item_mut() {
+                let same = now.is_some_and(|now| now.is_same_as(&job.facts));
+                job.changed |= !job.held.is_empty() && !same;
+                job.facts = now.unwrap_or(job.facts);
             }
         }
         if let Some(mut rest) = asked.rest.take() {
@@ -228,6 +223,7 @@ impl Mover<'_> {
                 sink,
                 size,
                 checksum: asked.checksum,
+                after: asked.after,
             });
         };
         // The same open file goes on at the next attempt.

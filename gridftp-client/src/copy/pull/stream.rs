@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ftp_wire::command::{BufferSide, Mode};
 use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
+use gridftp_dsi_posix::FileSink;
 
 use crate::client::Client;
 use crate::control::Step;
@@ -15,7 +16,7 @@ use crate::copy::window::Window;
 use crate::copy::{Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
 
-use super::ask;
+use super::ask::Asker;
 use super::land::{open_sink, plan, publish};
 use super::mover::Mover;
 
@@ -36,10 +37,21 @@ pub(super) async fn stream(
     }
     let window = Window::default();
     let Client {
-        control, channel, ..
+        control,
+        channel,
+        abilities,
+        ..
     } = client;
     let channel = channel.get();
-    let Some(mut asked) = ask(control, shared, taken, algorithm, Mode::Stream, &window) else {
+    let asker = Asker {
+        control,
+        abilities,
+        shared,
+        algorithm,
+        mode: Mode::Stream,
+        window: &window,
+    };
+    let Some(mut asked) = asker.ask(taken) else {
         return Err(Stop::Channel);
     };
     let mut mover = Mover {
@@ -86,6 +98,7 @@ pub(super) async fn stream(
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
             let error = error.into();
+            keep(&mut asked.taken, sink);
             shared.fail(asked.taken, &error);
             return if lost { Err(Stop::Lost(error)) } else { Ok(()) };
         }
@@ -104,6 +117,7 @@ pub(super) async fn stream(
             "{}: data connection: {what}",
             mover.control.site()
         ));
+        keep(&mut asked.taken, sink);
         shared.fail_midway(asked.taken, &asked.replies.unanswered(&what).into());
         return Err(Stop::Replace);
     }
@@ -113,4 +127,11 @@ pub(super) async fn stream(
         Err(Some(stop)) => return Err(stop),
     }
     Ok(())
+}
+
+/// Leaves the file for the next attempt: what an earlier one brought is in it.
+fn keep(taken: &mut Taken, sink: FileSink) {
+    if let Item::File(job) = taken.item_mut() {
+        job.sink = Some(sink);
+    }
 }

@@ -1,0 +1,157 @@
+//! Asks for retrievals and listings: says what is held already, and asks what the source is.
+
+use std::sync::Arc;
+
+use ftp_wire::command::{Command, Eret, Mode, Restart};
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use crate::abilities::Abilities;
+use crate::control::Control;
+use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::look::Look;
+use crate::copy::queue::Taken;
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::error::{ControlError, TransferError};
+use crate::url::show;
+
+use super::{After, Asked, local};
+
+/// Files at least this large take a while to be read, and are looked at again afterwards, in bytes.
+const LASTING: u64 = 1 << 20;
+
+/// Asks for transfers on one connection.
+pub(super) struct Asker<'a> {
+    pub(super) control: &'a Control,
+    pub(super) abilities: &'a Abilities,
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) algorithm: Option<ChecksumAlgorithm>,
+    pub(super) mode: Mode,
+    pub(super) window: &'a Window,
+}
+
+impl Asker<'_> {
+    /// Asks for a transfer; `None` when there is nothing to ask.
+    pub(super) fn ask(&self, mut taken: Taken) -> Option<Asked> {
+        let (control, shared) = (self.control, self.shared);
+        let job = match taken.item_mut() {
+            Item::Dir(job) => {
+                let Some(from) = control.path(&job.from) else {
+                    let error = bad_name(&job.from);
+                    shared.totals.found(None);
+                    shared.fail(taken, &error);
+                    return None;
+                };
+                return Some(Asked {
+                    taken,
+                    again: None,
+                    rest: None,
+                    replies: control.send(Command::Mlsd(Some(from))),
+                    checksum: None,
+                    after: None,
+                    _under_way: self.window.enter(0),
+                });
+            }
+            Item::File(job) => job,
+        };
+        if shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
+            shared.skip(taken, "it exists");
+            return None;
+        }
+        if shared.options.dry_run {
+            shared.plan(taken);
+            return None;
+        }
+        shared.start(job);
+        let Some(from) = control.path(&job.from) else {
+            let error = bad_name(&job.from);
+            shared.fail(taken, &error);
+            return None;
+        };
+        let layers = shared.through_layers();
+        // What came is worth something only in the file that it was written to, and only while it can
+        // be seen that the source is still the same.
+        if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
+            job.forget();
+        }
+        let look = || Look::send(control, self.abilities, from.clone());
+        let again = (!layers && (job.failures > 0 || job.facts.size.is_none())).then(look);
+        let rest = restart(job, self.mode).map(|rest| control.send(Command::Rest(rest)));
+        let needed = rest.is_some();
+        let replies = control.send(self.command(job, &from));
+        let checksum = self.algorithm.map(|algorithm| {
+            control.send(Command::Cksm {
+                algorithm: algorithm.name().to_owned(),
+                offset: shared.options.offset.unwrap_or(0),
+                length: shared.options.length,
+                path: from.clone(),
+            })
+        });
+        let lasts = !layers && job.facts.size.is_none_or(|size| size >= LASTING);
+        let after = (needed || lasts).then(|| After {
+            look: look(),
+            needed,
+        });
+        let under_way = self.window.enter(job.facts.size.unwrap_or(1 << 20));
+        Some(Asked {
+            taken,
+            again,
+            rest,
+            replies,
+            checksum,
+            after,
+            _under_way: under_way,
+        })
+    }
+
+    fn command(&self, job: &FileJob, from: &FtpPath) -> Command {
+        let options = &self.shared.options;
+        if let (None, None) = (options.offset, options.length) {
+            return Command::Retr(from.clone());
+        }
+        let offset = options.offset.unwrap_or(0);
+        // A length of −1 would end a GCT session.
+        let size = job.facts.size.unwrap_or(u64::MAX >> 1);
+        let rest = size.saturating_sub(offset);
+        let length = Some(options.length.map_or(rest, |length| length.min(rest)));
+        Command::Eret(Eret::Partial { offset, length }, from.clone())
+    }
+}
+
+fn bad_name(name: &[u8]) -> TransferError {
+    TransferError::BadName {
+        name: show(name),
+        why: "no command to this server can carry it",
+    }
+}
+
+/// What to tell the server of what is held already.
+fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
+    if job.held.is_empty() {
+        return None;
+    }
+    if mode == Mode::Extended {
+        return Some(Restart::Ranges(job.held.clone()));
+    }
+    match job.held.first_hole() {
+        0 => {
+            job.forget();
+            None
+        }
+        hole => Some(Restart::Offset(hole)),
+    }
+}
+
+impl After {
+    /// Says whether the source, of which `before` was known, was left alone meanwhile, as far as the
+    /// server tells.
+    pub(super) async fn confirm(self, before: &Facts) -> Result<bool, ControlError> {
+        Ok(match self.look.facts().await? {
+            Some(now) if now.modified.is_some() && before.modified.is_some() => {
+                now.is_same_as(before)
+            }
+            _ => !self.needed,
+        })
+    }
+}
