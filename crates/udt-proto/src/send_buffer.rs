@@ -4,6 +4,7 @@
 //! into its place once, when it is written; what is sent again is the same packet at the same place.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::options::HEADER;
 use crate::packet::{Message, timestamp, write_data_header, write_timestamp};
@@ -17,13 +18,19 @@ const MOST_SEGMENTS: usize = 64;
 const SPARE_BLOCKS: usize = 4;
 
 /// Packets next to each other.
-#[derive(Debug)]
 struct Block {
     bytes: Box<[u8]>,
     /// Payload bytes of each packet.
     lens: Box<[u16]>,
     /// A bit for each packet that was reported as lost.
     lost: u64,
+}
+
+/// Without the payload, which is nobody's business.
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x} of {:?}", self.lost, self.lens)
+    }
 }
 
 /// Packets from the first that is not acknowledged to the last that was written.
