@@ -19,6 +19,8 @@ const SLACK: Duration = Duration::from_millis(4);
 const TRAIN_TIME: Duration = Duration::from_millis(1);
 /// Packets that are sent again into silence, each time that it has lasted for too long.
 const BLIND: u64 = 64;
+/// How long what may be looked at for loss reports has to last.
+const REPORT_TIME: Duration = Duration::from_millis(10);
 
 /// Packets that go out as one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,9 @@ pub(crate) struct Sender {
     expiry: Expiry,
     receive_rate: f64,
     capacity: f64,
+    /// Packets that may still be looked at for loss reports, and from when on there are more again.
+    look_at: u64,
+    looks_again: Instant,
     opened: Instant,
     pub(crate) sent: u64,
     pub(crate) retransmitted: u64,
@@ -92,6 +97,8 @@ impl Sender {
             expiry: Expiry::default(),
             receive_rate: 0.0,
             capacity: 0.0,
+            look_at: 0,
+            looks_again: now,
             opened,
             sent: 0,
             retransmitted: 0,
@@ -188,7 +195,11 @@ impl Sender {
         let now_micros = self.micros(now);
         // What was sent again less than a round trip ago cannot be known to be lost again.
         let recent = rtt.smoothed() / 4 * 3;
-        let mut budget = 2 * (self.buffer.next() - self.buffer.acked()) + 64;
+        // Nobody has reason to report all of it more often; a peer that does would take all our time.
+        if now >= self.looks_again {
+            self.look_at = 2 * (self.buffer.next() - self.buffer.acked()) + 64;
+            self.looks_again = now + REPORT_TIME;
+        }
         let mut reported = None;
         for range in report {
             let (first, last) = range.map_err(|_| PeerMisbehaved::BadLossReport)?;
@@ -208,10 +219,10 @@ impl Sender {
             if count == 0 {
                 continue;
             }
-            if count > budget {
+            if count > self.look_at {
                 break;
             }
-            budget -= count;
+            self.look_at -= count;
             self.mark_lost(first, last + 1, now_micros, recent);
             // The packet behind the hole has come, or there would be no hole to see.
             self.delivery.reach(now, (last + 2).min(self.buffer.next()));
@@ -439,6 +450,12 @@ impl Sender {
         self.buffer.sent(end);
         let is_limited = self.buffer.end() == end && self.in_flight() < self.controller.window();
         self.delivery.on_sent(now, end, is_idle, is_limited);
+    }
+
+    /// The first packet that is not acknowledged, and how many may be looked at for loss reports.
+    #[cfg(test)]
+    pub(crate) fn reported(&self) -> (u64, u64) {
+        (self.buffer.acked(), self.look_at)
     }
 
     /// What the congestion control is at.

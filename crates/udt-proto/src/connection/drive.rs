@@ -10,13 +10,16 @@ use crate::timer::Timer;
 
 /// Silence of the peer that makes us speak, multiplied by how often it did so before.
 const EXPIRY: Duration = Duration::from_millis(300);
+/// It does not make us wait longer than this, whatever the peer says of the round trip.
+const LONGEST_EXPIRY: Duration = Duration::from_secs(10);
 /// After more expiries than this the peer is gone, unless it was heard lately.
 const MOST_EXPIRIES: u32 = 16;
 const LATELY: Duration = Duration::from_secs(5);
 /// How long a close waits at least for the peer to know what has come here.
 const LEAST_PATIENCE: Duration = Duration::from_secs(3);
-/// How often the end is told, with longer and longer pauses.
+/// How often the end is told, with longer and longer pauses, and the longest of them.
 const FAREWELLS: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// What a shutdown says that comes before everything was acknowledged; 0 is a proper end.
 const GIVEN_UP: u32 = 1;
 
@@ -89,7 +92,7 @@ impl Connection {
     /// When the peer will have been silent for too long.
     pub(super) fn expiry(&self) -> Instant {
         let slow = self.rtt.late() * self.expiries + Duration::from_millis(10);
-        self.expiry_from + slow.max(EXPIRY * self.expiries)
+        self.expiry_from + slow.max(EXPIRY * self.expiries).min(LONGEST_EXPIRY)
     }
 
     fn on_expiry(&mut self, now: Instant) {
@@ -316,7 +319,7 @@ impl Connection {
         self.phase = Phase::Farewell(Farewell {
             reason,
             left: if is_answer { 0 } else { FAREWELLS },
-            pause: (self.rtt.duration() / 2).max(Duration::from_millis(10)),
+            pause: (self.rtt.duration() / 2).clamp(Duration::from_millis(10), LONGEST_PAUSE),
             told: None,
             is_answer,
         });
@@ -334,7 +337,7 @@ impl Connection {
             return;
         }
         farewell.left -= 1;
-        farewell.pause *= 2;
+        farewell.pause = (farewell.pause * 2).min(LONGEST_PAUSE);
         self.farewell_due = true;
     }
 

@@ -444,6 +444,13 @@ impl Connection {
         halves.map_or_else(String::new, |halves| halves.sender.control())
     }
 
+    /// The first packet that is not acknowledged, and how many may be looked at for loss reports.
+    #[cfg(test)]
+    pub(crate) fn reported(&self) -> (u64, u64) {
+        let halves = self.halves.as_ref();
+        halves.map_or((0, 0), |halves| halves.sender.reported())
+    }
+
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {

@@ -11,6 +11,8 @@ use super::{Controller, Progress, SYN, packets, real, whole};
 
 /// A decrease makes the period longer by an eighth.
 const DECREASE: f64 = 1.125;
+/// Seconds per packet of the slowest rate that is ever used.
+const LONGEST_PERIOD: f64 = 1.0;
 /// Most decreases in one epoch of congestion.
 const MOST_DECREASES: u32 = 5;
 
@@ -156,7 +158,7 @@ impl Controller for Native {
     }
 
     fn on_warning(&mut self, next: u64) {
-        self.period *= DECREASE;
+        self.period = (self.period * DECREASE).min(LONGEST_PERIOD);
         self.last_decrease = next;
     }
 

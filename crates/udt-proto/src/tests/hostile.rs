@@ -14,7 +14,7 @@ use crate::{
 
 const MS: Duration = Duration::from_millis(1);
 
-fn packet(control: &Control<'_>, to: u32) -> Vec<u8> {
+pub(super) fn packet(control: &Control<'_>, to: u32) -> Vec<u8> {
     let mut out = Vec::new();
     write_control(&mut out, control, to);
     out
@@ -191,14 +191,18 @@ fn what_does_not_fit_is_refused_and_so_is_what_does_not_find_room() {
 }
 
 /// Two that are connected, with something written and on the way.
-fn connected() -> World {
+pub(super) fn connected() -> World {
+    connected_with(Options::default())
+}
+
+pub(super) fn connected_with(options: Options) -> World {
     let nature = Nature {
         delay: 10 * MS,
         ..Nature::default()
     };
     let options = Options {
         initial_sequence: Some(1000),
-        ..Options::default()
+        ..options
     };
     let mut world = World::pair(3, [nature.clone(), nature], [options.clone(), options]);
     let client = &mut world.only(0).program;
@@ -213,7 +217,7 @@ fn connected() -> World {
 }
 
 /// Has the client hear this from the server, and says how it ended, if it did.
-fn tell(world: &mut World, bytes: &[u8]) -> Option<Option<ConnectionError>> {
+pub(super) fn tell(world: &mut World, bytes: &[u8]) -> Option<Option<ConnectionError>> {
     let now = world.now;
     let seat = world.only(0);
     seat.connection.handle_datagrams(now, bytes, bytes.len());

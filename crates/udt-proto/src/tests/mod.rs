@@ -3,6 +3,7 @@
 mod doubles;
 mod ends;
 mod hostile;
+mod lies;
 mod link;
 mod messages;
 mod operations;
