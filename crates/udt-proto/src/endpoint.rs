@@ -20,7 +20,7 @@ const ID_END: u32 = 1 << 30;
 /// What refuses a handshake.
 const REFUSED: i32 = 1002;
 
-/// A connection's number at this end: 1 to 2^30.
+/// A connection's number at this end: 1 to 2^30, drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(u32);
 
@@ -78,7 +78,6 @@ struct Listening {
 pub struct Endpoint {
     seed: [u8; 16],
     drawn: u64,
-    next_id: u32,
     cookies: Cookies,
     listening: Option<Listening>,
     connections: HashMap<ConnectionId, Entry>,
@@ -89,18 +88,15 @@ pub struct Endpoint {
 impl Endpoint {
     /// Makes one without connections. Whoever knows `seed` can guess cookies and numbers.
     pub fn new(now: Instant, seed: [u8; 16]) -> Self {
-        let mut endpoint = Self {
+        Self {
             seed,
             drawn: 0,
-            next_id: 0,
             cookies: Cookies::new(now, seed),
             listening: None,
             connections: HashMap::new(),
             accepted: HashMap::new(),
             rendezvous: HashMap::new(),
-        };
-        endpoint.next_id = endpoint.draw();
-        endpoint
+        }
     }
 
     /// Lets peers connect; at most `backlog` of them wait for [`taken`](Self::taken).
@@ -118,6 +114,8 @@ impl Endpoint {
     }
 
     /// Says that an incoming connection waits in the backlog no longer.
+    ///
+    /// One that ended meanwhile keeps its place until then: whoever accepts still has it to look at.
     pub fn taken(&mut self, id: ConnectionId) {
         if let Some(listening) = &mut self.listening {
             listening.waiting.remove(&id);
@@ -277,7 +275,6 @@ impl Endpoint {
 
     /// Forgets a connection; what comes for it from now on is for nobody.
     pub fn forget(&mut self, id: ConnectionId) {
-        self.taken(id);
         let Some(entry) = self.connections.remove(&id) else {
             return;
         };
@@ -309,14 +306,14 @@ impl Endpoint {
         hasher.finish() as u32
     }
 
+    /// A number of its own, which does not follow from those of other connections as the reference's
+    /// do: whoever knows it and the addresses can end the connection.
     fn new_id(&mut self) -> ConnectionId {
         loop {
-            self.next_id = match self.next_id % ID_END {
-                0 | 1 => ID_END - 1,
-                id => id - 1,
-            };
-            let id = ConnectionId(self.next_id);
-            if !self.connections.contains_key(&id) {
+            let id = ConnectionId(self.draw() % ID_END);
+            let is_waiting = |listening: &Listening| listening.waiting.contains(&id);
+            let is_known = self.listening.as_ref().is_some_and(is_waiting);
+            if id.0 > 0 && !is_known && !self.connections.contains_key(&id) {
                 return id;
             }
         }

@@ -190,6 +190,42 @@ fn what_does_not_fit_is_refused_and_so_is_what_does_not_find_room() {
     assert_eq!(endpoint.len(), 3);
 }
 
+#[test]
+fn who_ends_before_it_is_taken_keeps_its_place_until_then() {
+    let (mut endpoint, now) = listener(2);
+    let from = stranger(1);
+    let cookie = cookie(&mut endpoint, now, from);
+    let come = |endpoint: &mut Endpoint, id| {
+        let what = Handshake {
+            id,
+            ..request(Request::Confirm, cookie)
+        };
+        match ask(endpoint, now, from, what) {
+            Routed::Incoming(connection) => Some(connection.id()),
+            _ => None,
+        }
+    };
+    let first = come(&mut endpoint, 1).unwrap();
+    endpoint.forget(first);
+    assert!(come(&mut endpoint, 2).is_some());
+    // Whoever accepts still has both before it, so nobody else finds room.
+    assert_eq!(come(&mut endpoint, 3), None);
+    endpoint.taken(first);
+    assert!(come(&mut endpoint, 3).is_some());
+}
+
+#[test]
+fn one_number_does_not_tell_the_next() {
+    let (mut endpoint, now) = listener(0);
+    let mut last = 0;
+    for _ in 0..1000 {
+        let id = endpoint.connect(now, stranger(1), Options::default()).id();
+        assert!((1..1 << 30).contains(&id.get()));
+        assert!(id.get().abs_diff(last) > 16, "{last} and then {id}");
+        last = id.get();
+    }
+}
+
 /// Two that are connected, with something written and on the way.
 pub(super) fn connected() -> World {
     connected_with(Options::default())
