@@ -179,7 +179,9 @@ impl Connection {
             Role::Rendezvous => connection.options.rendezvous_timeout,
             Role::Initiator | Role::Responder => connection.options.connect_timeout,
         };
-        connection.timers.set(Timer::GiveUp, Some(now + patience));
+        connection
+            .timers
+            .set(Timer::GiveUp, now.checked_add(patience));
         connection
     }
 

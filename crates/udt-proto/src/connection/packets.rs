@@ -137,12 +137,13 @@ impl Connection {
 
     fn on_handshake(&mut self, now: Instant, theirs: Handshake) {
         let Phase::Greeting(greeting) = &mut self.phase else {
-            // The peer has not heard that the connection stands.
-            self.handshake_due |= match self.role {
-                Role::Responder => self.is_connected(),
-                Role::Rendezvous => self.is_connected() && theirs.request != Request::Met,
-                Role::Initiator => false,
-            };
+            // The peer has not heard that the connection stands, or stood: the end is for it to hear as well.
+            self.handshake_due |= !self.is_over()
+                && match self.role {
+                    Role::Responder => true,
+                    Role::Rendezvous => theirs.request != Request::Met,
+                    Role::Initiator => false,
+                };
             return;
         };
         match greeting.on_handshake(theirs) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::link::Nature;
 use super::world::{Program, World};
-use crate::{ConnectionError, Options};
+use crate::{ConnectionError, Endpoint, Options};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -65,6 +65,34 @@ fn an_unreachable_port_is_told_at_once_but_only_while_connecting() {
     assert!(world.run(1_000 * MS, |world| has_read(world, 1, 10)));
     world.only(0).connection.on_unreachable();
     assert!(world.only(0).connection.is_connected());
+}
+
+#[test]
+fn who_waits_for_an_answer_for_ever_may() {
+    let now = World::new(0).now;
+    let options = Options {
+        connect_timeout: Duration::MAX,
+        rendezvous_timeout: Duration::MAX,
+        ..Options::default()
+    };
+    let mut endpoint = Endpoint::new(now, [7; 16]);
+    let peer = ([10, 0, 0, 9], 5000).into();
+    let mut connection = endpoint.connect(now, peer, options);
+    assert!(connection.poll_transmit(now, 1).is_some());
+    connection.handle_timeout(now + Duration::from_secs(1_000_000));
+    assert!(!connection.is_over());
+}
+
+#[test]
+fn an_end_at_once_is_heard_by_who_missed_the_answer() {
+    // The listener's program closes as soon as it is connected; its answer is lost, and told again.
+    let mut back = path(10, 0);
+    back.blackouts = vec![25 * MS..200 * MS];
+    let mut world = pair(1, [path(10, 0), back], 0);
+    world.hosts[1].serves.closes = true;
+    assert!(world.run(10_000 * MS, |world| is_over(world, 0)));
+    let client = &world.only(0).program;
+    assert_eq!((client.end, client.closed), (Some(Ok(())), Some(None)));
 }
 
 #[test]
