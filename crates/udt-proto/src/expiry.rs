@@ -24,6 +24,7 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
+    /// Whether every message is worth sending again.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

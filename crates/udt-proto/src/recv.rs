@@ -162,6 +162,7 @@ impl Receiver {
     /// Takes in that the sender gives up packets of a message.
     pub(crate) fn on_drop(
         &mut self,
+        now: Instant,
         message: u32,
         first: u32,
         last: u32,
@@ -188,6 +189,8 @@ impl Receiver {
         }
         let next = self.gaps.first().unwrap_or(self.next);
         assembler.tidy(&mut self.buffer, next);
+        // Nothing may follow, and the sender waits for word of what it gave up as for any other.
+        self.ack_within(now, LEAST_ACK);
         Ok(())
     }
 

@@ -319,8 +319,11 @@ impl Sender {
         })
     }
 
-    /// What the peer must be told next not to wait for.
-    pub(crate) fn next_drop(&mut self) -> Option<Control<'static>> {
+    /// What the peer must be told next not to wait for. Ask before [`plan`](Self::plan), which would send it again.
+    pub(crate) fn next_drop(&mut self, now: Instant) -> Option<Control<'static>> {
+        if !self.expiry.is_empty() {
+            self.drop_expired(now);
+        }
         self.expiry.next(self.numbers)
     }
 
@@ -338,10 +341,7 @@ impl Sender {
     }
 
     /// What may be sent now, if anything; `segments` packets at most.
-    pub(crate) fn plan(&mut self, now: Instant, segments: usize) -> Option<Train> {
-        if !self.expiry.is_empty() {
-            self.drop_expired(now);
-        }
+    pub(crate) fn plan(&self, now: Instant, segments: usize) -> Option<Train> {
         if self.due > now {
             return None;
         }

@@ -219,7 +219,7 @@ impl Connection {
             write_control(&mut self.out, &Control::Ack(ack), *to);
             return true;
         }
-        if let Some(drop) = sender.next_drop() {
+        if let Some(drop) = sender.next_drop(now) {
             write_control(&mut self.out, &drop, *to);
             return true;
         }

@@ -118,7 +118,7 @@ impl Connection {
                 message,
                 first,
                 last,
-            } => receiver.on_drop(message, first, last)?,
+            } => receiver.on_drop(now, message, first, last)?,
             Control::Warning => sender.on_warning(),
             Control::Shutdown { reason } => self.on_shutdown(now, reason),
             Control::Handshake(_) | Control::KeepAlive | Control::PeerError | Control::Unknown => {}

@@ -145,6 +145,52 @@ fn what_is_too_late_is_left_out() {
 }
 
 #[test]
+fn that_something_was_left_out_is_acknowledged_at_once() {
+    let chosen = Options {
+        service: Service::Message,
+        ..Options::default()
+    };
+    let nature = Nature {
+        delay: MS * 50,
+        ..Nature::default()
+    };
+    let mut world = World::pair(1, [nature.clone(), nature], [chosen.clone(), chosen]);
+    let is_drained = |world: &World| {
+        let mut seats = world.hosts[0].seats.values();
+        seats.all(|seat| seat.connection.is_drained())
+    };
+    world.run(MS * 500, |_| false);
+    let plain = MessageOptions::default();
+    for _ in 0..20 {
+        let now = world.now;
+        let client = &mut world.only(0).connection;
+        assert_eq!(
+            client.send_message(now, b"heard", plain),
+            Poll::Ready(Ok(()))
+        );
+        assert!(world.run(MS * 1_000, is_drained));
+        world.run(MS * 300, |_| false);
+    }
+    let dark = world.now - world.start;
+    world.links[0].nature.blackouts = vec![dark..dark + MS * 20];
+    let now = world.now;
+    let client = &mut world.only(0).connection;
+    let brief = plain.with_time_to_live(MS);
+    let sent = client.send_message(now, &[0; 4_000], brief);
+    assert_eq!(sent, Poll::Ready(Ok(())));
+    // Something of it comes after all; the rest is asked for and given up, which is acknowledged.
+    let before = world.only(1).connection.stats().received;
+    assert!(world.run(MS * 1_000, |world| {
+        let mut seats = world.hosts[1].seats.values();
+        seats.all(|seat| seat.connection.stats().received > before)
+    }));
+    let since = world.now;
+    assert!(world.run(MS * 1_000, is_drained));
+    let took = world.now - since;
+    assert!(took < MS * 180, "{took:?}: asked, given up, acknowledged");
+}
+
+#[test]
 fn a_message_is_refused_that_can_never_fit() {
     let chosen = Options {
         service: Service::Message,
