@@ -154,6 +154,13 @@ impl Delivery {
         })
     }
 
+    /// Gives back the memory that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        if self.marks.is_empty() {
+            self.marks = VecDeque::new();
+        }
+    }
+
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {

@@ -145,6 +145,13 @@ impl Gaps {
         }
     }
 
+    /// Gives back the memory that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        if self.gaps.is_empty() {
+            self.gaps = VecDeque::new();
+        }
+    }
+
     /// Whether a gap must be reported that never was, now that packets up to `next` have come.
     pub(crate) fn has_fresh(&self, next: u64) -> bool {
         let oldest = self.gaps.len().checked_sub(self.fresh);

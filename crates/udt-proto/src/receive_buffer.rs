@@ -251,6 +251,16 @@ impl ReceiveBuffer {
     /// Gives back the memory that nothing is in.
     pub(crate) fn shrink(&mut self) {
         self.spare = Vec::new();
+        let mut first = self.base;
+        for place in &mut self.blocks {
+            let read = usize::try_from(self.read.saturating_sub(first)).unwrap_or(usize::MAX);
+            let is_empty = |block: &Block| block.lens.iter().skip(read).all(|len| *len == ABSENT);
+            place.take_if(|block| is_empty(block));
+            first += PER_BLOCK as u64;
+        }
+        while self.blocks.back().is_some_and(Option::is_none) {
+            self.blocks.pop_back();
+        }
     }
 
     /// Bytes of memory held.

@@ -341,11 +341,15 @@ impl Receiver {
     /// Gives back the memory that nothing is in.
     pub(crate) fn shrink(&mut self) {
         self.buffer.shrink();
+        self.gaps.shrink();
+        if self.history.is_empty() {
+            self.history = VecDeque::new();
+        }
     }
 
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
-        self.buffer.memory() + self.gaps.len() * 48 + self.history.capacity() * 24
+        self.buffer.memory() + self.gaps.len() * 48 + self.history.capacity() * size_of::<Sent>()
     }
 }

@@ -470,6 +470,12 @@ impl Sender {
         )
     }
 
+    /// Gives back the memory that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        self.buffer.shrink();
+        self.delivery.shrink();
+    }
+
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {

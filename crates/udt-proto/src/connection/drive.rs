@@ -114,7 +114,7 @@ impl Connection {
         }
         self.keep_alive_due |= !is_waiting;
         if let Some(halves) = &mut self.halves {
-            halves.sender.buffer.shrink();
+            halves.sender.shrink();
             halves.receiver.shrink();
         }
         self.expiries += 1;
