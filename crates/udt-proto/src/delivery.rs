@@ -125,6 +125,8 @@ impl Delivery {
     /// When so many packets will be hidden at a rate, if a hole hides that many.
     pub(crate) fn hidden_at(&self, count: u64, rate: f64, longest: Duration) -> Option<Instant> {
         let takes = Duration::from_secs_f64(real(count) / rate.max(1.0));
+        // By then it is surely that many, however the time was rounded.
+        let takes = takes + Duration::from_micros(1);
         (takes <= longest && self.missing() > 0).then(|| self.highest_at + takes)
     }
 
@@ -165,5 +167,31 @@ impl Delivery {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
         self.marks.capacity() * size_of::<Mark>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant can be had in no other way"
+    )]
+    fn what_will_be_hidden_is_hidden_then() {
+        let now = Instant::now();
+        let mut delivery = Delivery::new(now);
+        delivery.on_hole();
+        let longest = Duration::from_secs(1);
+        for rate in [7.0, 999.0, 12_345.678, 1e6 / 3.0] {
+            for count in 1..500 {
+                let Some(at) = delivery.hidden_at(count, rate, longest) else {
+                    continue;
+                };
+                let hidden = delivery.hidden(at, 1_000_000, rate, longest);
+                assert!(hidden >= count, "{hidden} of {count} at {rate}");
+            }
+        }
     }
 }
