@@ -310,6 +310,14 @@ impl Receiver {
         })
     }
 
+    /// What has come, once more, unless the sender is known to know it.
+    pub(crate) fn ack_again(&mut self, now: Instant, rtt: RoundTrip) -> Option<Ack> {
+        self.acked_at = None;
+        self.ack_at = Some(now);
+        let is_known = self.confirmed == self.complete();
+        (!is_known).then(|| self.ack(now, rtt)).flatten()
+    }
+
     /// Writes the loss report that is to go out now; whether there is one.
     pub(crate) fn nak(
         &mut self,

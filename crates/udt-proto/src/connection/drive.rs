@@ -66,12 +66,12 @@ impl Connection {
         if self.timers.take_due(Timer::GiveUp, now) {
             match self.phase {
                 Phase::Greeting(_) => self.fail(ConnectionError::TimedOut),
-                Phase::Lingering { .. } => self.give_up(now, ConnectionError::LingerExpired),
+                Phase::Lingering { .. } => self.give_up(ConnectionError::LingerExpired),
                 Phase::Open | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
             }
         }
         if self.timers.take_due(Timer::Part, now) {
-            self.try_part(now);
+            self.try_part();
         }
         if self.timers.take_due(Timer::Farewell, now) {
             self.on_farewell_timer();
@@ -186,11 +186,19 @@ impl Connection {
             sender,
             receiver,
         } = &mut **halves;
-        if std::mem::take(&mut self.farewell_due) {
+        if self.farewell_due {
             let Phase::Farewell(farewell) = &mut self.phase else {
                 return false;
             };
+            if std::mem::take(&mut farewell.word_due)
+                && let Some(ack) = receiver.ack_again(now, self.rtt)
+            {
+                write_control(&mut self.out, &Control::Ack(ack), *to);
+                return true;
+            }
+            self.farewell_due = false;
             farewell.told = Some(now);
+            farewell.word_due = farewell.owes_word;
             let reason = farewell.reason;
             if self.timers.get(Timer::Farewell).is_none() {
                 self.timers.set(Timer::Farewell, Some(now + farewell.pause));
@@ -239,7 +247,7 @@ impl Connection {
                 self.timers.set(Timer::GiveUp, now.checked_add(linger));
                 let patience = LEAST_PATIENCE.max(self.rtt.late() * 8).min(linger);
                 self.timers.set(Timer::Part, now.checked_add(patience));
-                self.try_part(now);
+                self.try_part();
             }
             Phase::Lingering { .. } | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
         }
@@ -272,7 +280,7 @@ impl Connection {
             is_owed.then(|| receiver.hurry(now))
         });
         let Some(owed) = owed else {
-            self.give_up(now, ConnectionError::Closed);
+            self.give_up(ConnectionError::Closed);
             return;
         };
         let closed = ConnectionError::Closed;
@@ -286,7 +294,7 @@ impl Connection {
     }
 
     /// Goes on with a close once everything is acknowledged, and the peer knows what we have.
-    pub(super) fn try_part(&mut self, now: Instant) {
+    pub(super) fn try_part(&mut self) {
         let (Phase::Lingering { owed } | Phase::Leaving { owed }) = self.phase else {
             return;
         };
@@ -295,33 +303,31 @@ impl Connection {
         let is_patient = self.timers.get(Timer::Part).is_some();
         let is_done = is_known || !is_patient;
         if is_done && matches!(self.phase, Phase::Leaving { .. }) {
-            self.say_farewell(now, GIVEN_UP, false);
+            self.say_farewell(GIVEN_UP, false, !is_known);
         } else if is_done && self.is_drained() {
-            self.part(now);
+            let closed = ConnectionError::Closed;
+            self.ends.end(Err(closed), closed);
+            self.ends.close(None);
+            self.say_farewell(0, false, !is_known);
         }
     }
 
-    fn part(&mut self, now: Instant) {
-        let closed = ConnectionError::Closed;
-        self.ends.end(Err(closed), closed);
-        self.ends.close(None);
-        self.say_farewell(now, 0, false);
-    }
-
     /// Ends it for a reason that is no good one, and tells the peer.
-    pub(super) fn give_up(&mut self, now: Instant, why: ConnectionError) {
+    pub(super) fn give_up(&mut self, why: ConnectionError) {
         self.ends.end(Err(why), why);
         self.ends.close(Some(why));
-        self.say_farewell(now, GIVEN_UP, false);
+        self.say_farewell(GIVEN_UP, false, false);
     }
 
-    pub(super) fn say_farewell(&mut self, _now: Instant, reason: u32, is_answer: bool) {
+    pub(super) fn say_farewell(&mut self, reason: u32, is_answer: bool, owes_word: bool) {
         self.phase = Phase::Farewell(Farewell {
             reason,
             left: if is_answer { 0 } else { FAREWELLS },
             pause: (self.rtt.duration() / 2).clamp(Duration::from_millis(10), LONGEST_PAUSE),
             told: None,
             is_answer,
+            owes_word,
+            word_due: owes_word,
         });
         self.timers.clear();
         self.probe = None;

@@ -108,6 +108,9 @@ struct Farewell {
     told: Option<Instant>,
     /// Whether the peer said it first.
     is_answer: bool,
+    /// Whether the peer may not know yet what has come here, and is to be told so first.
+    owes_word: bool,
+    word_due: bool,
 }
 
 /// What exists once both ends know each other.

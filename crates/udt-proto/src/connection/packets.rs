@@ -65,7 +65,7 @@ impl Connection {
         }
         self.on_heard(now);
         if let Err(how) = self.on_open_packet(now, packet) {
-            self.give_up(now, ConnectionError::Misbehaved(how));
+            self.give_up(ConnectionError::Misbehaved(how));
         }
     }
 
@@ -104,14 +104,14 @@ impl Connection {
                 }
                 if sender.is_drained() && !was_drained {
                     self.ends.on_drained();
-                    self.try_part(now);
+                    self.try_part();
                 }
             }
             Control::Nak(report) => sender.on_nak(now, report, self.rtt)?,
             Control::Ack2 { number } => {
                 if let Some(took) = receiver.on_ack2(now, number) {
                     self.on_round_trip(took);
-                    self.try_part(now);
+                    self.try_part();
                 }
             }
             Control::Drop {
@@ -120,7 +120,7 @@ impl Connection {
                 last,
             } => receiver.on_drop(now, message, first, last)?,
             Control::Warning => sender.on_warning(),
-            Control::Shutdown { reason } => self.on_shutdown(now, reason),
+            Control::Shutdown { reason } => self.on_shutdown(reason),
             Control::Handshake(_) | Control::KeepAlive | Control::PeerError | Control::Unknown => {}
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Connection {
         }
     }
 
-    fn on_shutdown(&mut self, now: Instant, reason: u32) {
+    fn on_shutdown(&mut self, reason: u32) {
         let Some(halves) = &self.halves else { return };
         let read = if reason != 0 {
             Err(ConnectionError::PeerAborted)
@@ -178,7 +178,7 @@ impl Connection {
         self.ends.end(read, write);
         let why = read.err().or_else(|| (!is_drained).then_some(write));
         self.ends.close(why);
-        self.say_farewell(now, 0, true);
+        self.say_farewell(0, true, false);
     }
 
     fn on_packet_in_farewell(&mut self, now: Instant, farewell: Farewell, is_end: bool) {

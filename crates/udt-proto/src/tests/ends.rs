@@ -186,6 +186,23 @@ fn what_nobody_read_is_not_acknowledged() {
 }
 
 #[test]
+fn who_closes_into_the_dark_says_what_has_come_with_the_end() {
+    // Everything arrives, but for five seconds nothing goes back.
+    let mut there = path(10, 0);
+    there.blackouts = vec![35 * MS..5_000 * MS];
+    let mut world = pair(1, [there, path(10, 0)], 0);
+    let server = &mut world.hosts[1].serves;
+    (server.stream, server.to_write) = (2, 50_000);
+    let client = &mut world.only(0).program;
+    (client.expects, client.reads_first, client.closes) = (2, 50_000, true);
+    assert!(world.run(20_000 * MS, |world| is_over(world, 0) && is_over(world, 1)));
+    assert_eq!(world.only(0).program.read, 50_000);
+    assert_eq!(world.only(0).program.closed, Some(None));
+    let server = &world.only(1).program;
+    assert_eq!((server.closed, server.end), (Some(None), Some(Ok(()))));
+}
+
+#[test]
 fn a_close_does_not_wait_for_ever() {
     let mut there = path(10, 0);
     there.blackouts = vec![500 * MS..1_000_000 * MS];
