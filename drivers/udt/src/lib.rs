@@ -214,7 +214,7 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         at.port = self.options.port;
         let socket = self.below.bind(&at).await?;
         let below = Arc::new(socket.info());
-        let bell = Task::spawn(socket, below, None);
+        let bell = Task::spawn(socket, below, None)?;
         // The task has not been asked to do anything yet, so it takes this.
         let _ = bell.order(order);
         Ok(bell)
@@ -288,7 +288,7 @@ impl<B: Bind, H: Carrier> Passive for Udt<B, H> {
             queue,
         };
         Ok(UdtListener {
-            bell: Task::spawn(socket, Arc::clone(&below), Some(listening)),
+            bell: Task::spawn(socket, Arc::clone(&below), Some(listening))?,
             queue: taken,
             below,
             kind: PhantomData,

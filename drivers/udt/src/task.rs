@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
 use udt_proto::{Connection, ConnectionId, Endpoint, Event, Options, Routed};
-use xio_core::{Datagram, Info, Received, Transmit};
+use xio_core::{Datagram, Error, ErrorKind, Info, Operation, Received, Result, Transmit};
 
 use crate::line::{Bell, Hold, Line, Lost, Order, now};
 
@@ -62,9 +61,20 @@ pub(crate) struct Task<D> {
 
 impl<D: Datagram> Task<D> {
     /// Takes a socket into service; the task ends when nobody needs it any more.
-    pub(crate) fn spawn(socket: D, below: Arc<Info>, listening: Option<Listening>) -> Arc<Bell> {
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn spawn(
+        socket: D,
+        below: Arc<Info>,
+        listening: Option<Listening>,
+    ) -> Result<Arc<Bell>> {
+        let op = match listening {
+            Some(_) => Operation::Listen,
+            None => Operation::Connect,
+        };
         let bell = Arc::new(Bell::default());
-        let mut endpoint = Endpoint::new(now(), seed());
+        let mut endpoint = Endpoint::new(now(), seed(op)?);
         let queue = listening.map(|listening| {
             endpoint.listen(listening.options, listening.backlog);
             listening.queue
@@ -83,7 +93,7 @@ impl<D: Datagram> Task<D> {
             bell: Arc::clone(&bell),
         };
         tokio::spawn(task);
-        bell
+        Ok(bell)
     }
 
     /// Does what it was called for.
@@ -362,9 +372,12 @@ impl<D> Drop for Task<D> {
     }
 }
 
-/// Numbers that nobody else can guess: the standard library's hashes are keyed at random.
-fn seed() -> [u8; 16] {
-    let state = RandomState::new();
-    let (low, high) = (state.hash_one(0_u8), state.hash_one(1_u8));
-    (u128::from(low) | u128::from(high) << 64).to_ne_bytes()
+/// Numbers that nobody else can guess, from the system: cookies and connection numbers are made of them.
+fn seed(op: Operation) -> Result<[u8; 16]> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).map_err(|error| {
+        let fact = format!("the system gives no random numbers: {error}");
+        Error::new(ErrorKind::Io, "udt", op, fact)
+    })?;
+    Ok(seed)
 }
