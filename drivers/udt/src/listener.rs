@@ -33,7 +33,7 @@ impl fmt::Debug for Hold {
 /// A socket that waits for peers.
 pub struct UdtListener<H> {
     pub(crate) bell: Arc<Bell>,
-    /// At most as many as the backlog, which the machine keeps to.
+    /// At most as many as the backlog, which the machine keeps to: those that are over count as well.
     pub(crate) queue: UnboundedReceiver<Hold>,
     pub(crate) below: Arc<Info>,
     pub(crate) kind: std::marker::PhantomData<fn() -> H>,

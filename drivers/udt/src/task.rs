@@ -26,6 +26,8 @@ const TRAINS: usize = 8;
 const ROUNDS: usize = 32;
 /// Failures to receive, one after another, that make a socket useless.
 const FAILURES: usize = 64;
+/// How often a connection is looked at whose socket takes nothing; that calls by itself once it does.
+const BLOCKED: Duration = Duration::from_millis(10);
 /// How long the peer's port may refuse what we send before we believe that nobody is there.
 const REFUSALS: Duration = Duration::from_secs(1);
 /// A writer goes on when there are no more bytes than this that were never sent.
@@ -57,6 +59,8 @@ pub(crate) struct Task<D> {
     timers: BTreeSet<(Instant, ConnectionId)>,
     sleep: Pin<Box<Sleep>>,
     bell: Arc<Bell>,
+    /// Failures to receive since something was, or nothing was there.
+    failures: usize,
 }
 
 impl<D: Datagram> Task<D> {
@@ -91,6 +95,7 @@ impl<D: Datagram> Task<D> {
             timers: BTreeSet::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             bell: Arc::clone(&bell),
+            failures: 0,
         };
         tokio::spawn(task);
         Ok(bell)
@@ -239,6 +244,10 @@ impl<D: Datagram> Task<D> {
             true => None,
             false => state.machine.poll_timeout(),
         };
+        let due = match turn {
+            Turn::Blocked => due.map(|at| at.max(now + BLOCKED)),
+            Turn::Over | Turn::Again => due,
+        };
         if due != state.looks_at {
             if let Some(at) = std::mem::replace(&mut state.looks_at, due) {
                 self.timers.remove(&(at, line.id));
@@ -320,18 +329,21 @@ impl<D: Datagram> Future for Task<D> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let mut failures = 0;
         for _ in 0..ROUNDS {
             let now = now();
             this.take_calls(cx, now);
-            let mut again = match this.receive(cx, now) {
+            let received = this.receive(cx, now);
+            this.failures = match received {
+                Poll::Ready(Err(_)) => this.failures + 1,
+                _ => 0,
+            };
+            let mut again = match received {
                 Poll::Pending => false,
                 Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(error)) => {
-                    failures += 1;
                     if error.kind() == io::ErrorKind::ConnectionRefused {
                         this.on_refusal(now);
-                    } else if failures == FAILURES {
+                    } else if this.failures >= FAILURES {
                         return Poll::Ready(());
                     }
                     true

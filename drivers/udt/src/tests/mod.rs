@@ -132,6 +132,70 @@ async fn a_writer_waits_for_a_reader_that_does_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_socket_that_is_full_is_waited_for() {
+    let net = Net::new(15);
+    net.delay(Duration::from_millis(5));
+    let (mut near, mut far) = pair(&net, "").await;
+    let bytes = Random::new(15).bytes(300_000);
+    for _ in 0..3 {
+        net.block(Duration::from_millis(300));
+        let mut arrived = vec![0; bytes.len()];
+        let (wrote, read) = tokio::join!(near.write_all(&bytes), far.read_exact(&mut arrived));
+        wrote.unwrap();
+        read.unwrap();
+        assert!(arrived == bytes);
+    }
+    // Each is asked when it has something new to send, and now and then.
+    assert!((3..500).contains(&net.asked()), "{} times", net.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_fails_for_good_ends_its_connections() {
+    let net = Net::new(16);
+    let (mut near, mut far) = pair(&net, "").await;
+    net.spoil();
+    for handle in [&mut near, &mut far] {
+        let error = handle.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!(kind(&error), ErrorKind::Io, "{error}");
+    }
+    drop((near, far));
+    assert_eq!(net.sockets(), 0);
+    assert!(net.tried() < 1_000, "{} times", net.tried());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_in_the_clothes_of_another_is_the_same() {
+    let net = Net::new(18);
+    let udt = udt(&net, "");
+    let (mut listener, to) = listen(&udt).await;
+    let mapped = Target::host("::ffff:10.0.0.1", to.port.unwrap());
+    let (near, far) = tokio::join!(udt.connect(&mapped), async {
+        listener.accept().await?.open().await
+    });
+    transfer(near.unwrap(), far.unwrap(), b"here").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_and_go_unseen_keep_their_places() {
+    let net = Net::new(17);
+    let udt = udt(&net, "backlog=3");
+    let (mut listener, to) = listen(&udt).await;
+    for _ in 0..3 {
+        drop(udt.connect(&to).await.unwrap());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    let error = udt.connect(&to).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    for _ in 0..3 {
+        drop(listener.accept().await.unwrap());
+    }
+    let (near, far) = tokio::join!(udt.connect(&to), async {
+        listener.accept().await?.open().await
+    });
+    transfer(near.unwrap(), far.unwrap(), b"here").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_writer_that_waits_learns_that_the_peer_left() {
     let net = Net::new(14);
     for seed in 0..20 {

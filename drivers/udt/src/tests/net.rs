@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use xio_core::{Bind, Datagram, Info, Received, Result, SocketHints, Target, Transmit};
 use xio_testkit::Random;
 
@@ -23,8 +24,14 @@ struct State {
     delay: Duration,
     /// Whether nothing arrives at all.
     is_cut: bool,
-    /// Datagrams that a socket takes before it wants to be asked later; then it does for a while.
+    /// How often sockets were asked to take something; every so often they want to be asked later.
     sent: u64,
+    /// Until when no socket takes anything, and how often they were asked meanwhile.
+    blocked: Option<Instant>,
+    asked: u64,
+    /// Whether nothing can be received, and how often it was tried.
+    is_broken: bool,
+    tried: u64,
 }
 
 #[derive(Default)]
@@ -43,6 +50,10 @@ impl Net {
             delay: Duration::ZERO,
             is_cut: false,
             sent: 0,
+            blocked: None,
+            asked: 0,
+            is_broken: false,
+            tried: 0,
         })))
     }
 
@@ -59,6 +70,31 @@ impl Net {
     /// Delivers nothing from now on, or everything again.
     pub(super) fn cut(&self, is_cut: bool) {
         self.0.lock().unwrap().is_cut = is_cut;
+    }
+
+    /// Lets no socket take anything for so long.
+    pub(super) fn block(&self, time: Duration) {
+        self.0.lock().unwrap().blocked = Some(Instant::now() + time);
+    }
+
+    /// How often sockets were asked to take something while they did not.
+    pub(super) fn asked(&self) -> u64 {
+        self.0.lock().unwrap().asked
+    }
+
+    /// Has every attempt to receive fail from now on.
+    pub(super) fn spoil(&self) {
+        let mut state = self.0.lock().unwrap();
+        state.is_broken = true;
+        let waiting = state.boxes.values_mut();
+        let readers: Vec<_> = waiting.filter_map(|one| one.reader.take()).collect();
+        drop(state);
+        readers.into_iter().for_each(Waker::wake);
+    }
+
+    /// How often something was to be received from a broken socket.
+    pub(super) fn tried(&self) -> u64 {
+        self.0.lock().unwrap().tried
     }
 
     /// How many sockets there are.
@@ -124,6 +160,18 @@ impl Datagram for Port {
         let to = message.to.or(self.peer).unwrap();
         let size = message.segment.unwrap_or(usize::MAX);
         let mut state = self.net.0.lock().unwrap();
+        if let Some(until) = state.blocked.filter(|until| Instant::now() < *until) {
+            state.asked += 1;
+            let asked = state.asked;
+            drop(state);
+            assert!(asked < 10_000, "what takes nothing is asked all the time");
+            let waker = cx.waker().clone();
+            tokio::spawn(async move {
+                tokio::time::sleep_until(until).await;
+                waker.wake();
+            });
+            return Poll::Pending;
+        }
         state.sent += 1;
         if state.sent.is_multiple_of(50) {
             // As a socket whose buffer is full for a moment.
@@ -157,6 +205,13 @@ impl Datagram for Port {
         received: &mut [Option<Received>],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.net.0.lock().unwrap();
+        if state.is_broken {
+            state.tried += 1;
+            let tried = state.tried;
+            drop(state);
+            assert!(tried < 10_000, "what is broken is asked all the time");
+            return Poll::Ready(Err(io::Error::other("broken")));
+        }
         let mailbox = state.boxes.get_mut(&self.local).unwrap();
         let mut filled = 0;
         for (buf, met) in bufs.iter_mut().zip(received) {
