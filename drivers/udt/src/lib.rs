@@ -119,7 +119,7 @@ mod tests;
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use tokio::net::lookup_host;
@@ -260,6 +260,11 @@ impl<B: Bind, H: Carrier> Transport for Udt<B, H> {
         let at = ("udt", Operation::Connect);
         let mut last = None;
         for peer in resolve(to, to.port.or(self.options.port), false, at, lookup).await? {
+            // What comes from a mapped address is known by the address that it stands for.
+            let peer = match peer.ip().to_canonical() {
+                ip @ IpAddr::V4(_) => (ip, peer.port()).into(),
+                IpAddr::V6(_) => peer,
+            };
             match self.connect_to(peer, hints).await {
                 Ok(handle) => return Ok(handle),
                 Err(error) => last = Some(error),
