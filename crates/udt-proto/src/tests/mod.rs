@@ -7,6 +7,7 @@ mod lies;
 mod link;
 mod messages;
 mod operations;
+mod rows;
 mod sharing;
 mod tcp;
 mod throughput;
