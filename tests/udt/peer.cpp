@@ -1,7 +1,8 @@
 // A program of libudt: one connection, which sends a file, receives one, or echoes messages.
 //
-//   peer listen|connect ADDR|meet ADDR  send FILE|receive FILE|echo  MSS
+//   peer listen|connect ADDR|meet ADDR  send FILE|receive FILE|echo  MSS [FIRST]
 //
+// FIRST is the first sequence number, where it is this end that says it.
 // Its first line of output is the local address, IP:PORT.
 
 #include <arpa/inet.h>
@@ -11,6 +12,10 @@
 #include <string>
 #include <udt/udt.h>
 #include <vector>
+
+// The library draws its first sequence number, and its socket's number, from this: a part of 2^31 - 1.
+static int first = 0;
+extern "C" int rand() noexcept { return first ? first : static_cast<int>(random()); }
 
 static void check(bool good, const char *what) {
     if (good)
@@ -37,6 +42,7 @@ int main(int count, char **args) {
     std::string action = next();
     std::string file = action == "echo" ? "" : next();
     int mss = atoi(next().c_str());
+    first = atoi(next().c_str());
 
     UDT::startup();
     UDTSOCKET socket = UDT::socket(AF_INET, action == "echo" ? SOCK_DGRAM : SOCK_STREAM, 0);
