@@ -3,15 +3,15 @@
 //! The fuzz targets and the property tests share it, so that whatever one finds the other can replay.
 //! An operation is a byte that names it and which end it is for, a byte of length, and that many bytes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::handshake::Handshake;
-use crate::options::Options;
+use crate::options::{Congestion, Options, Service};
 use crate::packet::{Control, Packet, write_control};
-use crate::{Connection, Endpoint, Event, Routed};
+use crate::{Connection, Endpoint, Event, MessageOptions, Routed};
 
 /// Packets that wait on the line at most; later ones are lost.
 const LINE: usize = 64;
@@ -54,13 +54,30 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// Runs operations against a pair.
+/// Runs operations against a pair that carries bytes.
 ///
 /// # Panics
 ///
 /// When an invariant is broken; that is what it is for.
-pub fn connection(mut bytes: &[u8]) {
-    let mut rig = Rig::new();
+pub fn connection(bytes: &[u8]) {
+    run(Rig::new(options()), bytes);
+}
+
+/// Runs operations against a pair that carries messages, under the protocol's own congestion control.
+///
+/// # Panics
+///
+/// When an invariant is broken; that is what it is for.
+pub fn messages(bytes: &[u8]) {
+    let options = Options {
+        service: Service::Message,
+        congestion: Congestion::Native,
+        ..options()
+    };
+    run(Rig::new(options), bytes);
+}
+
+fn run(mut rig: Rig, mut bytes: &[u8]) {
     while let Some(([op, len], rest)) = bytes.split_first_chunk::<2>() {
         let (payload, rest) = rest.split_at(usize::from(*len).min(rest.len()));
         bytes = rest;
@@ -76,10 +93,13 @@ struct End {
     line: VecDeque<Vec<u8>>,
     written: u64,
     read: u64,
+    /// Messages that came.
+    got: BTreeSet<u64>,
     is_closed: bool,
 }
 
 struct Rig {
+    service: Service,
     now: Instant,
     ends: [End; 2],
     /// Whether something came that neither end sent, so that nothing is sure about what is read.
@@ -89,6 +109,12 @@ struct Rig {
 /// The byte at a position of what an end writes.
 fn byte(end: usize, position: u64) -> u8 {
     position.to_le_bytes()[0] ^ position.to_le_bytes()[1] ^ u8::from(end > 0)
+}
+
+/// A message: its number, and a pattern.
+fn message(end: usize, number: u64, len: usize) -> Vec<u8> {
+    let pattern = (0..len as u64).map(|at| byte(end, at ^ number));
+    number.to_be_bytes().into_iter().chain(pattern).collect()
 }
 
 fn options() -> Options {
@@ -104,7 +130,7 @@ fn options() -> Options {
 }
 
 impl Rig {
-    fn new() -> Self {
+    fn new(options: Options) -> Self {
         let now = start();
         let mut number = 0;
         let mut ends = [(); 2].map(|()| {
@@ -116,13 +142,16 @@ impl Rig {
                 line: VecDeque::new(),
                 written: 0,
                 read: 0,
+                got: BTreeSet::new(),
                 is_closed: false,
             }
         });
         let [near, far] = &mut ends;
-        far.endpoint.listen(options(), 4);
-        near.connection = Some(near.endpoint.connect(now, far.address, options()));
+        let service = options.service;
+        far.endpoint.listen(options.clone(), 4);
+        near.connection = Some(near.endpoint.connect(now, far.address, options));
         Self {
+            service,
             now,
             ends,
             is_forged: false,
@@ -148,6 +177,8 @@ impl Rig {
             3 => {
                 self.now += Duration::from_millis(1 << (number & 15));
             }
+            4 if self.service == Service::Message => self.send(which, number),
+            5 if self.service == Service::Message => self.receive(which),
             4 => self.write(which, number * 8),
             5 => self.read(which, number * 8 + 1),
             6 => self.forge(which, payload),
@@ -248,6 +279,45 @@ impl Rig {
         }
     }
 
+    /// Sends a message of which the number says everything: how long it is, and how it is to be sent.
+    fn send(&mut self, which: usize, number: usize) {
+        let end = &mut self.ends[which];
+        let Some(connection) = &mut end.connection else {
+            return;
+        };
+        let mut options = MessageOptions::default().with_order(number & 1 != 0);
+        if number & 6 == 0 {
+            options = options.with_time_to_live(Duration::from_millis(number as u64));
+        }
+        let message = message(which, end.written, number * 8);
+        if let Poll::Ready(Ok(())) = connection.send_message(self.now, &message, options) {
+            end.written += 1;
+        }
+    }
+
+    fn receive(&mut self, which: usize) {
+        let other = self.ends[1 - which].written;
+        let end = &mut self.ends[which];
+        let Some(connection) = &mut end.connection else {
+            return;
+        };
+        let mut buffer = vec![0; 3000];
+        let Poll::Ready(Ok(Some(len))) = connection.receive_message(self.now, &mut buffer) else {
+            return;
+        };
+        if self.is_forged {
+            return;
+        }
+        let got = &buffer[..len];
+        let number = u64::from_be_bytes(got[..8].try_into().expect("a message has a number"));
+        assert!(number < other, "more came than was sent");
+        assert!(
+            *got == message(1 - which, number, len - 8),
+            "another message"
+        );
+        assert!(end.got.insert(number), "a message came twice");
+    }
+
     fn end(&mut self, which: usize, number: usize) {
         let Some(connection) = &mut self.ends[which].connection else {
             return;
@@ -286,6 +356,8 @@ impl Rig {
                     end.is_closed = true;
                 }
             }
+            let rests_until = connection.poll_timeout();
+            assert!(rests_until.is_none_or(|at| at > self.now), "it never rests");
             assert!(connection.memory() < MOST_MEMORY);
             assert!(!connection.is_over() || connection.poll_timeout().is_none());
             assert!(!connection.is_over() || end.is_closed);

@@ -10,8 +10,8 @@ use crate::options::HEADER;
 use crate::packet::{Message, timestamp, write_data_header, write_timestamp};
 use crate::seq::{Numbering, next_message};
 
-/// Most bytes of a train: what a datagram socket takes in one call.
-const LONGEST_TRAIN: usize = 65_507;
+/// Most bytes of a train: what a datagram socket takes in one call, over IPv6 too.
+const LONGEST_TRAIN: usize = 65_487;
 /// Most packets of a train, and bits of a block's map.
 const MOST_SEGMENTS: usize = 64;
 /// Emptied blocks that are kept for the next write.

@@ -11,7 +11,24 @@ fn operation() -> impl Strategy<Value = Vec<u8>> {
     let number = any::<u8>();
     let simple = (0..12_u8, vec(number, 0..2));
     let forged = (12..14_u8, 0..10_u8, vec(number, 8), vec(number, 0..60));
+    // What is near what was sent does more harm than what is far from it.
+    let near = (
+        12..14_u8,
+        prop::sample::select(vec![0_u8, 2, 3, 7]),
+        0..8_u32,
+        vec(0..80_u32, 2),
+    );
     prop_oneof![
+        2 => near.prop_map(|(op, kind, message, places)| {
+            let places = places.iter().map(|place| 0x7fff_fff0 + place & 0x7fff_ffff);
+            let words: Vec<_> = match kind {
+                // Data: a sequence number and a message, in parts of which there are four.
+                0 => places.clone().take(1).chain([message | message << 30, 0, 1]).collect(),
+                _ => [0x8000_0000 | u32::from(kind) << 16, message, 0, 1].to_vec(),
+            };
+            let bytes = words.into_iter().chain(places).flat_map(u32::to_be_bytes);
+            fuzzing::encode(op, &bytes.collect::<Vec<_>>())
+        }),
         12 => simple.prop_map(|(op, rest)| fuzzing::encode(op, &rest)),
         1 => (14..16_u8, vec(number, 1)).prop_map(|(op, rest)| fuzzing::encode(op, &rest)),
         2 => forged.prop_map(|(op, kind, header, rest)| {
@@ -43,8 +60,14 @@ proptest! {
     }
 
     #[test]
+    fn and_so_does_a_pair_for_messages(ops in vec(operation(), 0..200)) {
+        fuzzing::messages(&[greeted(), ops.concat()].concat());
+    }
+
+    #[test]
     fn bytes_alone_are_operations_too(bytes in vec(any::<u8>(), 0..400)) {
         fuzzing::connection(&bytes);
+        fuzzing::messages(&bytes);
         fuzzing::packet(&bytes);
     }
 
@@ -64,6 +87,7 @@ fn the_corpora_hold() {
     for (target, run) in [
         ("udt_packet", fuzzing::packet as fn(&[u8])),
         ("udt_connection", fuzzing::connection),
+        ("udt_messages", fuzzing::messages),
     ] {
         let mut inputs = 0;
         for input in std::fs::read_dir(root.join(target)).unwrap() {

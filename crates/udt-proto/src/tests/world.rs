@@ -382,6 +382,8 @@ impl World {
                     seat.connection.on_transmitted(now);
                     out.extend(pieces.into_iter().map(|bytes| (to, bytes)));
                 }
+                let rests_until = seat.connection.poll_timeout();
+                assert!(rests_until.is_none_or(|at| at > now), "it never rests");
                 let memory = seat.connection.memory();
                 seat.program.most_memory = seat.program.most_memory.max(memory);
                 if seat.connection.is_over() {
