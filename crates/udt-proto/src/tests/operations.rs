@@ -20,7 +20,7 @@ fn operation() -> impl Strategy<Value = Vec<u8>> {
     );
     prop_oneof![
         2 => near.prop_map(|(op, kind, message, places)| {
-            let places = places.iter().map(|place| 0x7fff_fff0 + place & 0x7fff_ffff);
+            let places = places.iter().map(|place| (0x7fff_fff0 + place) & 0x7fff_ffff);
             let words: Vec<_> = match kind {
                 // Data: a sequence number and a message, in parts of which there are four.
                 0 => places.clone().take(1).chain([message | message << 30, 0, 1]).collect(),
