@@ -7,8 +7,11 @@
 //! status 0; any other status is an error, with the last of what it wrote to standard error. To know
 //! that a program has done its work, shut down and read to the end.
 //!
-//! A handle that is dropped before `shutdown` kills the program. After `shutdown` it is left to
-//! finish by itself, and nobody asks for its status.
+//! A handle that is dropped before `shutdown` kills the program, and what the program started and
+//! left in its process group, before the input ends: a program that was broken off never takes what
+//! it got for the whole. After `shutdown` it is left to finish by itself, and nobody asks for its
+//! status. Being a process group of its own, it does not get what a terminal sends to this one's,
+//! such as an interrupt.
 //!
 //! # When not to use it
 //!
@@ -123,7 +126,7 @@ impl Transport for Popen {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true);
+            .process_group(0);
         let mut child = command.spawn().map_err(|error| {
             let cause = Error::from_io(error, LAYER, Operation::Connect);
             let fact = format!("run `{program}`: {}", cause.fact());
@@ -135,10 +138,10 @@ impl Transport for Popen {
             unreachable!("all three were asked for just above");
         };
         Ok(PopenHandle {
+            watch: Watch::new(program.to_owned(), child, errors),
             input: Some(input),
             output,
             output_ended: false,
-            watch: Watch::new(program.to_owned(), child, errors),
             ignore_errors: self.options.ignore_errors,
         })
     }
@@ -146,11 +149,12 @@ impl Transport for Popen {
 
 /// A program that runs, or ran.
 pub struct PopenHandle {
+    /// Dropped before the input: a program that is to be killed must not see an end before.
+    watch: Watch,
     /// `None` once it is shut down.
     input: Option<ChildStdin>,
     output: ChildStdout,
     output_ended: bool,
-    watch: Watch,
     ignore_errors: bool,
 }
 

@@ -127,6 +127,63 @@ async fn dropping_kills_and_shutting_down_does_not() {
     }
 }
 
+/// Without a word from the runtime in between: whoever is to be killed must not first see an end.
+#[tokio::test]
+async fn what_a_program_started_is_killed_with_it_and_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, rest) in ["cat; printf done >&3", "{ cat; printf done >&3; } | cat"]
+        .iter()
+        .enumerate()
+    {
+        let fifo = folder.path().join(n.to_string());
+        make_fifo(&fifo);
+        let script = format!("exec 3>{}; echo up; {rest}", fifo.display());
+        let mut handle = start(shell(&script)).await;
+        let opening = tokio::task::spawn_blocking(move || std::fs::File::open(fifo).unwrap());
+        handle.read_exact(&mut [0; 3]).await.unwrap();
+        let mut watch = opening.await.unwrap();
+        drop(handle);
+        let mut last = String::new();
+        io::Read::read_to_string(&mut watch, &mut last).unwrap();
+        assert_eq!(last, "", "{rest}");
+    }
+}
+
+#[test]
+fn a_program_that_was_let_finish_outlives_the_runtime() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fifo, gate) = (folder.path().join("fifo"), folder.path().join("gate"));
+    make_fifo(&fifo);
+    make_fifo(&gate);
+    let script = format!(
+        "exec 3>{}; echo up; cat >/dev/null; read line <{}; printf done >&3",
+        fifo.display(),
+        gate.display()
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let opening = std::thread::spawn(move || std::fs::File::open(fifo).unwrap());
+    runtime.block_on(async {
+        let mut handle = start(shell(&script)).await;
+        handle.read_exact(&mut [0; 3]).await.unwrap();
+        handle.shutdown().await.unwrap();
+    });
+    drop(runtime);
+    // Open both ways, so that it neither waits for the program nor ends before it has read.
+    let mut gate = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(gate)
+        .unwrap();
+    io::Write::write_all(&mut gate, b"go\n").unwrap();
+    let mut last = String::new();
+    let mut watch = opening.join().unwrap();
+    io::Read::read_to_string(&mut watch, &mut last).unwrap();
+    assert_eq!(last, "done");
+}
+
 fn make_fifo(path: &std::path::Path) {
     let made = std::process::Command::new("mkfifo")
         .arg(path)

@@ -5,20 +5,26 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
 
 /// How much of what a program said is kept, in bytes.
 const KEPT: usize = 2048;
-/// How many reads are spent on what it left behind; its children may never stop.
-const LAST_READS: usize = 16;
+/// How many bytes are read of what it left behind, what a pipe holds; its children may never stop.
+const LEFT_BEHIND: usize = 64 << 10;
+
+/// The process group of a program, until its number may be another's.
+type Group = Arc<Mutex<Option<Pid>>>;
 
 /// The task that waits for one program. Dropping it kills the program, unless it was let finish.
 pub(crate) struct Watch {
     program: String,
+    group: Group,
     state: State,
     finish: bool,
 }
@@ -31,9 +37,13 @@ enum State {
 
 impl Watch {
     pub(crate) fn new(program: String, child: Child, errors: ChildStderr) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let group = Arc::new(Mutex::new(id.and_then(Pid::from_raw)));
+        let task = tokio::spawn(watch(child, errors, Arc::clone(&group)));
         Self {
             program,
-            state: State::Running(tokio::spawn(watch(child, errors))),
+            group,
+            state: State::Running(task),
             finish: false,
         }
     }
@@ -67,16 +77,40 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let State::Running(task) = &self.state
+        // At once, and not by the task: the program must be gone before it sees its input end.
+        if let Some(group) = *lock(&self.group)
             && !self.finish
         {
-            // The task owns the child, which is killed when it is dropped.
-            task.abort();
+            // It fails where nobody of the group is left, which is what is wanted.
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-async fn watch(mut child: Child, mut errors: ChildStderr) -> (io::Result<ExitStatus>, String) {
+fn lock(group: &Mutex<Option<Pid>>) -> std::sync::MutexGuard<'_, Option<Pid>> {
+    group.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for the exit, after which the number of the program is no longer its own.
+async fn exit(child: &mut Child, group: &Mutex<Option<Pid>>) -> io::Result<ExitStatus> {
+    let mut exit = pin!(child.wait());
+    poll_fn(|cx| {
+        // Held while the system forgets the program, so that nobody kills whoever is next.
+        let mut group = lock(group);
+        let status = exit.as_mut().poll(cx);
+        if status.is_ready() {
+            *group = None;
+        }
+        status
+    })
+    .await
+}
+
+async fn watch(
+    mut child: Child,
+    mut errors: ChildStderr,
+    group: Group,
+) -> (io::Result<ExitStatus>, String) {
     let mut kept = VecDeque::with_capacity(KEPT);
     let mut buf = [0; 512];
     let mut open = true;
@@ -88,20 +122,21 @@ async fn watch(mut child: Child, mut errors: ChildStderr) -> (io::Result<ExitSta
     // What it says is read as long as it lives, or it would wait for a reader.
     let status = loop {
         tokio::select! {
-            status = child.wait() => break status,
+            status = exit(&mut child, &group) => break status,
             read = errors.read(&mut buf), if open => match read {
                 Ok(n) if n > 0 => keep(buf.get(..n).unwrap_or_default()),
                 _ => open = false,
             },
         }
     };
-    for _ in 0..LAST_READS {
-        let mut reading = pin!(errors.read(&mut buf));
-        let read = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
-        match read {
-            Poll::Ready(Ok(n)) if n > 0 => keep(buf.get(..n).unwrap_or_default()),
-            _ => break,
-        }
+    // Past the reactor, which may not know yet that there is more; the descriptor does not block.
+    let mut left = LEFT_BEHIND;
+    while let Ok(n) = rustix::io::read(&errors, &mut buf)
+        && n > 0
+        && left > 0
+    {
+        keep(buf.get(..n).unwrap_or_default());
+        left = left.saturating_sub(n);
     }
     let said = String::from_utf8_lossy(kept.make_contiguous());
     // One line: it goes into a message.
