@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::target::Target;
+
 /// What a driver knows of the path to the peer, as an extra of [`Info`]; `None` where it does not.
 ///
 /// Packets are counted since the handle was opened.
@@ -38,8 +40,6 @@ impl PathStats {
         }
     }
 }
-
-use crate::target::Target;
 
 /// What a handle says of itself, filled by each layer in turn, the lowest first.
 #[derive(Default, Clone)]

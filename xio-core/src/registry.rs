@@ -40,14 +40,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver at the bottom of a stack that yields byte streams.
-    pub fn base(
-        name: &'static str,
-        about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry) -> Result<DynStack> + Send + Sync + 'static,
-    ) -> Self {
-        let kind = Kind::Base(Arc::new(make));
+    fn new(name: &'static str, about: &'static str, options: &'static [Opt], kind: Kind) -> Self {
         Self {
             name,
             about,
@@ -56,6 +49,16 @@ impl Driver {
             brings: None,
             private: false,
         }
+    }
+
+    /// A driver at the bottom of a stack that yields byte streams.
+    pub fn base(
+        name: &'static str,
+        about: &'static str,
+        options: &'static [Opt],
+        make: impl Fn(&Entry) -> Result<DynStack> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, options, Kind::Base(Arc::new(make)))
     }
 
     /// A driver at the bottom of a stack that yields datagram sockets.
@@ -65,15 +68,7 @@ impl Driver {
         options: &'static [Opt],
         make: impl Fn(&Entry) -> Result<DynBind> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::Socket(Arc::new(make));
-        Self {
-            name,
-            about,
-            options,
-            kind,
-            brings: None,
-            private: false,
-        }
+        Self::new(name, about, options, Kind::Socket(Arc::new(make)))
     }
 
     /// A layer: byte stream on byte stream.
@@ -83,15 +78,7 @@ impl Driver {
         options: &'static [Opt],
         make: impl Fn(&Entry) -> Result<DynLayer> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::Layer(Arc::new(make));
-        Self {
-            name,
-            about,
-            options,
-            kind,
-            brings: None,
-            private: false,
-        }
+        Self::new(name, about, options, Kind::Layer(Arc::new(make)))
     }
 
     /// A transport over the stack below, which opens its own handles there.
@@ -101,15 +88,7 @@ impl Driver {
         options: &'static [Opt],
         make: impl Fn(&Entry, DynStack) -> Result<DynStack> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::Over(Arc::new(make));
-        Self {
-            name,
-            about,
-            options,
-            kind,
-            brings: None,
-            private: false,
-        }
+        Self::new(name, about, options, Kind::Over(Arc::new(make)))
     }
 
     /// A transport that makes byte streams over a datagram socket.
@@ -119,15 +98,7 @@ impl Driver {
         options: &'static [Opt],
         make: impl Fn(&Entry, DynBind) -> Result<DynStack> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::OverSocket(Arc::new(make));
-        Self {
-            name,
-            about,
-            options,
-            kind,
-            brings: None,
-            private: false,
-        }
+        Self::new(name, about, options, Kind::OverSocket(Arc::new(make)))
     }
 
     /// Lets a stack begin with it: `socket`, without options, is then put below it.
@@ -208,8 +179,8 @@ impl Registry {
 
     /// A registry with those of these drivers that this one holds: what a peer's string may name.
     ///
-    /// Its strings may not set options that name something of this machine ([`Opt::local`]), and a
-    /// [private](Driver::private) driver is never among them.
+    /// Its strings may not set options that name something of this machine ([`Opt::local`]) nor put
+    /// a layer on itself, and a [private](Driver::private) driver is never among them.
     #[must_use]
     pub fn restrict<S: AsRef<str>>(&self, allowed: &[S]) -> Self {
         let mut smaller = self.clone();
@@ -272,27 +243,28 @@ impl Registry {
     pub fn build(&self, plan: &Plan) -> Result<DynStack> {
         let mut built = Built::Nothing;
         let mut below = "";
-        for entry in plan.entries() {
+        for (at, entry) in plan.entries().iter().enumerate() {
             let driver = self
                 .get(entry.driver())
                 .ok_or_else(|| self.unknown(entry.driver()))?;
+            let misplaced = |why: &str| {
+                let fact = format!("`{}` {}", driver.name, why.replace("{below}", below));
+                Error::new(ErrorKind::BadPlan, plan.to_string(), Operation::Plan, fact)
+            };
             if self.for_peers {
                 entry.is_from_peer(driver.options)?;
+                let mut before = plan.entries().iter().take(at);
+                // Layers of one kind multiply what each costs, in connections as in memory.
+                if !driver.is_base() && before.any(|one| one.driver() == driver.name) {
+                    return Err(misplaced("stands in a stack once"));
+                }
             }
-            let fixed = self.fixed.get(driver.name);
-            let whole = fixed.map(|fixed| entry.with_fixed(fixed)).transpose()?;
-            built =
-                place(driver, whole.as_ref().unwrap_or(entry), built).map_err(
-                    |misfit| match misfit {
-                        Misfit::Made(error) => error,
-                        Misfit::Order(why) => Error::new(
-                            ErrorKind::BadPlan,
-                            plan.to_string(),
-                            Operation::Plan,
-                            format!("`{}` {}", driver.name, why.replace("{below}", below)),
-                        ),
-                    },
-                )?;
+            built = self
+                .place(driver, entry, built)
+                .map_err(|misfit| match misfit {
+                    Misfit::Made(error) => error,
+                    Misfit::Order(why) => misplaced(why),
+                })?;
             below = driver.name;
         }
         match built {
@@ -306,6 +278,55 @@ impl Registry {
                 ),
             )),
         }
+    }
+
+    /// Puts one driver on what is built below it.
+    fn place(
+        &self,
+        driver: &Driver,
+        entry: &Entry,
+        below: Built,
+    ) -> std::result::Result<Built, Misfit> {
+        let fixed = self.fixed.get(driver.name);
+        let fixed = fixed.map(|fixed| entry.with_fixed(fixed)).transpose()?;
+        let entry = fixed.as_ref().unwrap_or(entry);
+        let below = match (below, &driver.brings) {
+            (Built::Nothing, Some(socket)) => {
+                let plain = Entry::new(socket.name)?;
+                match self.place(socket, &plain, Built::Nothing)? {
+                    Built::Socket(socket) => Built::Socket(socket.unsaid()),
+                    other => other,
+                }
+            }
+            (below, _) => below,
+        };
+        Ok(match (&driver.kind, below) {
+            (Kind::Base(make), Built::Nothing) => Built::Stream(make(entry)?),
+            (Kind::Socket(make), Built::Nothing) => Built::Socket(make(entry)?),
+            (Kind::Base(_) | Kind::Socket(_), _) => {
+                return Err(Misfit::Order(
+                    "stands at the bottom of a stack, not on `{below}`",
+                ));
+            }
+            (Kind::Layer(make), Built::Stream(stack)) => {
+                Built::Stream(stack.layer(make(entry)?, &entry.to_string()))
+            }
+            (Kind::Over(make), Built::Stream(stack)) => Built::Stream(make(entry, stack)?),
+            (Kind::OverSocket(make), Built::Socket(socket)) => Built::Stream(make(entry, socket)?),
+            (_, Built::Nothing) => {
+                return Err(Misfit::Order("needs a driver below it, such as `tcp`"));
+            }
+            (Kind::Layer(_) | Kind::Over(_), Built::Socket(_)) => {
+                return Err(Misfit::Order(
+                    "needs a byte stream below it, but `{below}` yields a datagram socket",
+                ));
+            }
+            (Kind::OverSocket(_), Built::Stream(_)) => {
+                return Err(Misfit::Order(
+                    "needs a datagram socket below it, but `{below}` yields a byte stream",
+                ));
+            }
+        })
     }
 
     fn unknown(&self, name: &str) -> Error {
@@ -333,48 +354,6 @@ impl From<Error> for Misfit {
     fn from(error: Error) -> Self {
         Self::Made(error)
     }
-}
-
-/// Puts one driver on what is built below it.
-fn place(driver: &Driver, entry: &Entry, below: Built) -> std::result::Result<Built, Misfit> {
-    let text = entry.to_string();
-    let below = match (below, &driver.brings) {
-        (Built::Nothing, Some(socket)) => {
-            let plain = Entry::new(socket.name)?;
-            match place(socket, &plain, Built::Nothing)? {
-                Built::Socket(socket) => Built::Socket(socket.unsaid()),
-                other => other,
-            }
-        }
-        (below, _) => below,
-    };
-    Ok(match (&driver.kind, below) {
-        (Kind::Base(make), Built::Nothing) => Built::Stream(make(entry)?),
-        (Kind::Socket(make), Built::Nothing) => Built::Socket(make(entry)?),
-        (Kind::Base(_) | Kind::Socket(_), _) => {
-            return Err(Misfit::Order(
-                "stands at the bottom of a stack, not on `{below}`",
-            ));
-        }
-        (Kind::Layer(make), Built::Stream(stack)) => {
-            Built::Stream(stack.layer(make(entry)?, &text))
-        }
-        (Kind::Over(make), Built::Stream(stack)) => Built::Stream(make(entry, stack)?),
-        (Kind::OverSocket(make), Built::Socket(socket)) => Built::Stream(make(entry, socket)?),
-        (_, Built::Nothing) => {
-            return Err(Misfit::Order("needs a driver below it, such as `tcp`"));
-        }
-        (Kind::Layer(_) | Kind::Over(_), Built::Socket(_)) => {
-            return Err(Misfit::Order(
-                "needs a byte stream below it, but `{below}` yields a datagram socket",
-            ));
-        }
-        (Kind::OverSocket(_), Built::Stream(_)) => {
-            return Err(Misfit::Order(
-                "needs a datagram socket below it, but `{below}` yields a byte stream",
-            ));
-        }
-    })
 }
 
 #[cfg(test)]

@@ -189,3 +189,32 @@ fn options_that_are_fixed_go_with_every_stack_and_cannot_be_changed() {
         "tcp: plan: option b is fixed here; leave it out"
     );
 }
+
+#[test]
+fn a_socket_that_is_brought_along_has_the_fixed_options_too() {
+    let mut registry = registry();
+    let udp = Driver::socket("udp", "", &[], |entry| {
+        Err(Error::new(
+            ErrorKind::Io,
+            "udp",
+            Operation::Plan,
+            entry.to_string(),
+        ))
+    });
+    let udt = registry.get("udt").unwrap().clone().brings(udp);
+    registry.register(udt);
+    registry.fix("udp:iface=1".parse().unwrap());
+    let error = registry.stack("udt").unwrap_err();
+    assert_eq!(error.fact(), "udp:iface=1");
+}
+
+#[test]
+fn a_peer_puts_no_layer_on_itself() {
+    let text = "tcp,mode_e,mode_e";
+    assert!(registry().stack(text).is_ok());
+    let error = registry().restrict(&["tcp", "mode_e"]).stack(text);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "tcp,mode_e,mode_e: plan: `mode_e` stands in a stack once"
+    );
+}
