@@ -101,6 +101,87 @@ fn a_restricted_registry_knows_nothing_else() {
     );
 }
 
+/// What a peer's string may set, of each driver that it can be allowed to name. An option that is
+/// not here names something of the machine that reads it, or is its own to decide.
+const FOR_PEERS: &[(&str, &str)] = &[
+    (
+        "compress",
+        "block codec gain level smallest strategy threads",
+    ),
+    ("count", ""),
+    ("file", ""),
+    (
+        "http",
+        "delay_write_header header host length method persistent status version",
+    ),
+    ("log", "each tag"),
+    ("mode_e", "block streams"),
+    ("multicast", "ignore_errors p"),
+    (
+        "ordering",
+        "buf_size buffering max_buf_count max_read_count",
+    ),
+    ("queue", "size"),
+    (
+        "rate",
+        "burst period rate read_burst read_period read_rate write_burst write_period write_rate",
+    ),
+    ("tcp", "cc keepalive nodelay noipv6 pacing rcvbuf sndbuf"),
+    ("telnet", ""),
+    ("timeout", "accept all close open read write"),
+    ("tls", "alpn min resume"),
+    ("udp", "dontfrag noipv6 offload rcvbuf sndbuf"),
+    (
+        "udt",
+        "cc fc maxbw mss rcvbuf rendezvous sndbuf udp_rcvbuf udp_sndbuf",
+    ),
+    ("unix", ""),
+    ("verify", "block"),
+];
+
+#[test]
+fn a_peer_sets_what_is_listed_and_nothing_of_this_machine() {
+    let everybody = xio::registry();
+    let names: Vec<_> = everybody.drivers().map(|driver| driver.name()).collect();
+    let peers = everybody.restrict(&names);
+    for driver in peers.drivers() {
+        let options: Vec<_> = driver.options().iter().filter(|opt| !opt.local).collect();
+        let options: Vec<_> = options.into_iter().map(|opt| opt.name).collect();
+        let listed = FOR_PEERS.iter().find(|(name, _)| *name == driver.name());
+        assert_eq!(
+            listed.map(|(_, options)| options.split_whitespace().collect()),
+            Some(options),
+            "{}",
+            driver.name()
+        );
+    }
+    let error = peers.stack("tcp,tls:cert=/etc/passwd").unwrap_err();
+    assert!(error.to_string().contains("own business"), "{error}");
+    let ours = "udt:port=5000;mss=1400,tls:ca=/home/me/ca.pem";
+    let told = everybody.for_peer(&ours.parse().unwrap()).unwrap();
+    assert_eq!(told.to_string(), "udt:mss=1400,tls");
+}
+
+/// What a peer's string can make this end hold for one connection is some hundred MiB at the most.
+#[test]
+fn buffers_that_a_string_asks_for_are_bounded() {
+    for text in [
+        "udt:rcvbuf=257M",
+        "udt:sndbuf=1G",
+        "udt:fc=262145",
+        "tcp,queue:size=65M",
+        "tcp,ordering:buf_size=16M;max_buf_count=17",
+        "tcp,mode_e:block=17M",
+        "tcp,mode_e:streams=65",
+        "tcp,compress:block=2M",
+        "tcp,compress:threads=65",
+        "tcp,verify:block=2M",
+    ] {
+        let error = xio::registry().stack(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadOption, "{text}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_cannot_listen_and_says_so() {
     let stack = xio::registry().stack("file,count").unwrap();

@@ -10,13 +10,15 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "flags",
         "one of r r+ w w+ a a+",
         "what the file is opened for, as fopen has it",
-    ),
+    )
+    .local(),
     Opt::new(
         "mode",
         "octal digits, as 0644",
         "permissions of a file that is made",
-    ),
-    Opt::new("offset", "bytes, as 1M", "where reading and writing begin"),
+    )
+    .local(),
+    Opt::new("offset", "bytes, as 1M", "where reading and writing begin").local(),
 ];
 
 /// What a file is opened for, as `fopen` names it.

@@ -16,7 +16,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "any_status",
         "yes or no",
         "whether the entity of a response that is no success is read like any other",
-    ),
+    )
+    .local(),
     Opt::new(
         "delay_write_header",
         "yes or no",
@@ -26,7 +27,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "head_timeout",
         "seconds, as 30 or 2.5",
         "how long a peer may take to send its request",
-    ),
+    )
+    .local(),
     Opt::new(
         "header",
         "a list whose first character is its delimiter, as #Accept: */*#Range: bytes=5-",

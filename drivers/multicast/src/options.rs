@@ -8,7 +8,7 @@ use xio_core::{BadValue, Entry, Error, Opt, OptionText, Result, Target, Value};
 use crate::intro::{MAX_RECEIVERS, MAX_TEXT};
 
 pub(crate) const OPTIONS: &[Opt] = &[
-    Opt::new("forward", "yes or no", "hand on what a sender asks to"),
+    Opt::new("forward", "yes or no", "hand on what a sender asks to").local(),
     Opt::new(
         "ignore_errors",
         "yes or no",
@@ -23,7 +23,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "urls",
         "a list, as #b:5000#c:5000",
         "the receivers beside the contact",
-    ),
+    )
+    .local(),
 ];
 
 /// Who receives. The string form and this struct meet in `FromStr` and `Display`.

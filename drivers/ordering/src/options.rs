@@ -3,12 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-use xio_core::{BadValue, ByteSize, Entry, Error, Opt, OptionText, Result, Value};
+use xio_core::{
+    BadValue, ByteSize, Entry, Error, ErrorKind, Operation, Opt, OptionText, Result, Value,
+};
+
+/// Most bytes of all buffers together; a peer's string may have asked for them.
+const MAX_MEMORY: u64 = 256 << 20;
 
 pub(crate) const OPTIONS: &[Opt] = &[
     Opt::new("buf_size", "bytes, 1K to 16M", "most bytes of a buffer"),
     Opt::new("buffering", "yes or no", "keep blocks that are not next"),
-    Opt::new("max_buf_count", "a number, 1 to 65536", "how many buffers"),
+    Opt::new(
+        "max_buf_count",
+        "a number, 1 to 65536",
+        "how many buffers, of 256M together",
+    ),
     Opt::new(
         "max_read_count",
         "a number, 1 to 65536",
@@ -45,10 +54,20 @@ impl OrderingOptions {
     /// Reads the options of one entry of a stack string.
     ///
     /// # Errors
-    /// An option that is unknown or whose value is not accepted.
+    /// An option that is unknown or whose value is not accepted, and buffers of more than 256 MiB
+    /// together.
     pub fn from_entry(entry: &Entry) -> Result<Self> {
         let mut options = Self::default();
         entry.apply(OPTIONS, &mut options, Self::set)?;
+        let memory = options.buf_size.bytes() * u64::from(options.max_buf_count);
+        if memory > MAX_MEMORY {
+            let fact = format!(
+                "{} buffers of {} bytes are more than 256M together",
+                options.max_buf_count, options.buf_size
+            );
+            let kind = ErrorKind::BadOption;
+            return Err(Error::new(kind, crate::LAYER, Operation::Plan, fact));
+        }
         Ok(options)
     }
 

@@ -24,38 +24,45 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "ca",
         FILE,
         "authorities to believe, in place of the system's",
-    ),
+    )
+    .local(),
     Opt::new(
         "cert",
         FILE,
         "own certificate, and those that lead to its authority",
-    ),
+    )
+    .local(),
     Opt::new(
         "client_cert",
         "none, optional or required",
         "whether peers that connect must show a certificate of one of the authorities in ca",
-    ),
+    )
+    .local(),
     Opt::new(
         "close_notify",
         "required or optional",
         "whether an end of the stream below without close-notify is an error",
-    ),
+    )
+    .local(),
     Opt::new(
         "handshake_timeout",
         "seconds, as 30 or 2.5",
         "how long the handshake as a whole may take",
-    ),
+    )
+    .local(),
     Opt::new(
         "key",
         FILE,
         "private key of cert, where it is not in the same file",
-    ),
+    )
+    .local(),
     Opt::new("min", "1.2 or 1.3", "lowest version that is accepted"),
     Opt::new(
         "name",
         "a host name or address",
         "what the peer's certificate must be for, where it is not the target's host",
-    ),
+    )
+    .local(),
     Opt::new("resume", "yes or no", "whether earlier sessions may go on"),
 ];
 

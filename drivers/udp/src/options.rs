@@ -15,31 +15,34 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "yes or no",
         "refuse what the path cannot take whole",
     ),
-    Opt::new("iface", "an IP address", "local address to bind to"),
+    Opt::new("iface", "an IP address", "local address to bind to").local(),
     Opt::new(
         "listen_range",
         "ports, as 50000-51000",
         "local ports to take one of when none is named",
-    ),
-    Opt::new("multicast", "an IP address", "group to join"),
+    )
+    .local(),
+    Opt::new("multicast", "an IP address", "group to join").local(),
     Opt::new(
         "multicast_ttl",
         "a number from 0 to 255",
         "how many routers a message to a group may pass",
-    ),
+    )
+    .local(),
     Opt::new("noipv6", "yes or no", "use IPv4 addresses only"),
     Opt::new(
         "offload",
         "yes or no",
         "let the kernel cut up and join batches",
     ),
-    Opt::new("port", "a port", "local port when none is named"),
+    Opt::new("port", "a port", "local port when none is named").local(),
     Opt::new("rcvbuf", "bytes, as 4M", "receive buffer of the socket"),
     Opt::new(
         "reuse",
         "yes or no",
         "bind although other sockets have the port",
-    ),
+    )
+    .local(),
     Opt::new("sndbuf", "bytes, as 4M", "send buffer of the socket"),
 ];
 

@@ -24,15 +24,15 @@
 //! | `backlog` | how many peers may wait to be accepted | 128 |
 //! | `cc` | `bbr`, by a model of the path, which loss does not slow; or `udt`, the protocol's own | `bbr` |
 //! | `conntimeo` | seconds that connecting to one address may take | 3; rendezvous 30 |
-//! | `fc` | most packets on the way to us | 25600 |
+//! | `fc` | most packets on the way to us, up to 262144 | 25600 |
 //! | `linger` | seconds that shutdown waits for the peer to acknowledge all | 180 |
 //! | `maxbw` | fastest rate to send at, bytes (or bits) a second with headers | none |
 //! | `mss` | largest packet in bytes, with 28 for IP and UDP; the smaller of both ends counts | 1500; over IPv6 1480 |
 //! | `port` | local port, for targets that name none and to connect from | any |
-//! | `rcvbuf` | most bytes that wait to be read | 25600 packets |
+//! | `rcvbuf` | most bytes that wait to be read, up to 256M | 25600 packets |
 //! | `rendezvous` | whether the peer connects to us at the same time; both need a `port` | no |
 //! | `reuseaddr` | whether connections that are opened from here share a socket | no |
-//! | `sndbuf` | most bytes that wait to be acknowledged | 25600 packets |
+//! | `sndbuf` | most bytes that wait to be acknowledged, up to 256M | 25600 packets |
 //! | `udp_rcvbuf` | receive buffer of the socket; the kernel caps it | 12288000 |
 //! | `udp_sndbuf` | send buffer of the socket; the kernel caps it | 1M |
 //!

@@ -15,19 +15,26 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "backlog",
         "a number of peers",
         "how many may wait to be accepted",
-    ),
+    )
+    .local(),
     Opt::new("cc", "bbr or udt", "congestion control of what is sent"),
     Opt::new(
         "conntimeo",
         "seconds, as 2.5",
         "how long connecting may take",
+    )
+    .local(),
+    Opt::new(
+        "fc",
+        "a number of packets, 1 to 262144",
+        "most packets on the way to us",
     ),
-    Opt::new("fc", "a number of packets", "most packets on the way to us"),
     Opt::new(
         "linger",
         "seconds, as 2.5",
         "how long shutdown waits for the peer",
-    ),
+    )
+    .local(),
     Opt::new(
         "maxbw",
         "bytes a second, as 100M, or bits, as 800m",
@@ -38,17 +45,21 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "bytes from 76 to 65535",
         "largest packet, IP and UDP headers included",
     ),
-    Opt::new("port", "a port", "local port when none is named"),
-    Opt::new("rcvbuf", "bytes, as 16M", "most that waits to be read"),
+    Opt::new("port", "a port", "local port when none is named").local(),
+    Opt::new(
+        "rcvbuf",
+        "bytes up to 256M, as 16M",
+        "most that waits to be read",
+    ),
     Opt::new(
         "rendezvous",
         "yes or no",
         "connect to a peer that connects to us",
     ),
-    Opt::new("reuseaddr", "yes or no", "let connections share a socket"),
+    Opt::new("reuseaddr", "yes or no", "let connections share a socket").local(),
     Opt::new(
         "sndbuf",
-        "bytes, as 16M",
+        "bytes up to 256M, as 16M",
         "most that waits to be acknowledged",
     ),
     Opt::new("udp_rcvbuf", "bytes, as 4M", "receive buffer of the socket"),
@@ -58,6 +69,10 @@ pub(crate) const OPTIONS: &[Opt] = &[
 /// Room in the socket for what arrives while this program is busy elsewhere; the reference's size.
 const SOCKET_RECEIVE: ByteSize = ByteSize::new(12_288_000);
 const SOCKET_SEND: ByteSize = ByteSize::new(1 << 20);
+/// Most bytes of a buffer of our own: 20 Gbit/s over 100 ms.
+const MAX_BUFFER: u64 = 256 << 20;
+/// Most packets on the way to us.
+const MAX_WINDOW: u32 = 1 << 18;
 
 /// What a connection is set to. The string form and this struct meet in `FromStr` and `Display`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +149,10 @@ impl UdtOptions {
             "backlog" => self.backlog = value.parse()?,
             "cc" => self.congestion = congestion(value.text())?,
             "conntimeo" => self.connect_timeout = Some(value.seconds()?),
-            "fc" => self.flow_window = Some(value.parse()?),
+            "fc" => {
+                let window = value.parse().ok().filter(|n| (1..=MAX_WINDOW).contains(n));
+                self.flow_window = Some(window.ok_or(BadValue)?);
+            }
             "linger" => self.linger = value.seconds()?,
             "maxbw" => self.max_bandwidth = Some(above_zero(value)?),
             "mss" => {
@@ -147,10 +165,10 @@ impl UdtOptions {
                 )
             }
             "port" => self.port = Some(value.parse()?),
-            "rcvbuf" => self.receive_buffer = Some(above_zero(value)?),
+            "rcvbuf" => self.receive_buffer = Some(buffer(value)?),
             "rendezvous" => self.rendezvous = value.bool()?,
             "reuseaddr" => self.reuse = value.bool()?,
-            "sndbuf" => self.send_buffer = Some(above_zero(value)?),
+            "sndbuf" => self.send_buffer = Some(buffer(value)?),
             "udp_rcvbuf" => self.socket_receive_buffer = Some(above_zero(value)?),
             "udp_sndbuf" => self.socket_send_buffer = Some(above_zero(value)?),
             _ => return Err(BadValue),
@@ -210,6 +228,14 @@ impl UdtOptions {
                 SOCKET_RECEIVE,
             ),
         )
+    }
+}
+
+/// The size of a buffer of our own, which a peer's string may have asked for.
+fn buffer(value: Value<'_>) -> Result<ByteSize, BadValue> {
+    match above_zero(value)? {
+        size if size.bytes() > MAX_BUFFER => Err(BadValue),
+        size => Ok(size),
     }
 }
 
@@ -277,17 +303,21 @@ mod tests {
 
     use super::*;
 
-    fn size() -> impl Strategy<Value = Option<ByteSize>> {
-        prop::option::of((1..u64::MAX).prop_map(ByteSize::new))
+    fn size(most: u64) -> impl Strategy<Value = Option<ByteSize>> {
+        prop::option::of((1..=most).prop_map(ByteSize::new))
     }
 
     fn options() -> impl Strategy<Value = UdtOptions> {
         (
             any::<[bool; 3]>(),
-            any::<(u32, Option<u32>, Option<u16>)>(),
+            (
+                any::<u32>(),
+                prop::option::of(1..=MAX_WINDOW),
+                any::<Option<u16>>(),
+            ),
             prop::option::of(76..=u16::MAX),
             (1..1_000_000_000_u64, prop::option::of(1..1_000_000_000_u64)),
-            [size(), size(), size(), size(), size()],
+            [u64::MAX, MAX_BUFFER, MAX_BUFFER, u64::MAX, u64::MAX].map(size),
         )
             .prop_map(|(flags, plain, mss, times, sizes)| UdtOptions {
                 backlog: plain.0,

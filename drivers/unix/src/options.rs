@@ -9,7 +9,8 @@ pub(crate) const OPTIONS: &[Opt] = &[Opt::new(
     "mode",
     "octal permissions, as 0600",
     "who may connect to a path that is listened at",
-)];
+)
+.local()];
 
 /// How sockets are made. The string form and this struct meet in `FromStr` and `Display`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
