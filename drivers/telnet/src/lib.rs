@@ -58,7 +58,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result, Stream, Target, Transform,
+    Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result, Stream, Transform,
 };
 
 pub use codec::{Decoder, Encoder, TooLong};
@@ -90,10 +90,6 @@ impl fmt::Debug for Telnet {
 impl<S: Stream> Transform<S> for Telnet {
     type Handle = TelnetHandle<S>;
 
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
-
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         Ok(TelnetHandle {
             inner,
@@ -101,6 +97,8 @@ impl<S: Stream> Transform<S> for Telnet {
             encoder: Encoder::new(),
             waiting: Outbox::new(),
             shut: false,
+            asked: false,
+            reader: None,
             writer: None,
         })
     }
@@ -117,7 +115,11 @@ pub struct TelnetHandle<S> {
     encoder: Encoder,
     waiting: Outbox,
     shut: bool,
-    /// Who waits to write. Reading writes answers, and then waits in its place below.
+    /// Whether there are answers that were not flushed.
+    asked: bool,
+    /// Who waits to bring answers down before reading on.
+    reader: Option<Waker>,
+    /// Who waits to write.
     writer: Option<Waker>,
 }
 
@@ -125,26 +127,39 @@ fn broken(kind: ErrorKind, fact: impl Into<String>) -> io::Error {
     Error::new(kind, LAYER, Operation::Read, fact).into()
 }
 
+/// Who calls the layer below, which wakes only the last who waited there.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Reader,
+    Writer,
+}
+
 impl<S: Stream> TelnetHandle<S> {
-    /// Brings answers down while reading, and wakes the writer whose place below that took.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.waiting.is_empty() {
-            return Poll::Ready(Ok(()));
+    /// Brings everything down for one side, and flushes it on demand; when it is down, the other
+    /// side is woken, whose place below this one took.
+    fn poll_down(&mut self, cx: &mut Context<'_>, side: Side, flush: bool) -> Poll<io::Result<()>> {
+        let mut down = self.waiting.poll_drain(cx, &mut self.inner);
+        if flush && matches!(down, Poll::Ready(Ok(()))) {
+            down = Pin::new(&mut self.inner).poll_flush(cx);
         }
-        let drained = self.waiting.poll_drain(cx, &mut self.inner);
-        if drained.is_ready()
-            && let Some(writer) = self.writer.take()
+        let (own, other) = match side {
+            Side::Reader => (&mut self.reader, &mut self.writer),
+            Side::Writer => (&mut self.writer, &mut self.reader),
+        };
+        *own = down.is_pending().then(|| cx.waker().clone());
+        if down.is_ready()
+            && let Some(other) = other.take()
         {
-            writer.wake();
+            other.wake();
         }
-        drained
+        down
     }
 
-    /// Brings everything down for a writer.
-    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let drained = self.waiting.poll_drain(cx, &mut self.inner);
-        self.writer = drained.is_pending().then(|| cx.waker().clone());
-        drained
+    /// Brings answers down while reading: nobody else may write or flush for long.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let answered = self.poll_down(cx, Side::Reader, self.asked);
+        self.asked &= answered.is_pending();
+        answered
     }
 }
 
@@ -187,6 +202,7 @@ impl<S: Stream> AsyncRead for TelnetHandle<S> {
             let kept = decoded.map_err(|error| broken(ErrorKind::Protocol, error.to_string()))?;
             if answers.len() > before {
                 this.encoder.interrupt(answers, before);
+                this.asked = !this.shut;
             }
             if kept > 0 {
                 buf.advance(kept);
@@ -213,26 +229,25 @@ impl<S: Stream> AsyncWrite for TelnetHandle<S> {
             let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
             return Poll::Ready(Err(error.into()));
         }
-        ready!(this.poll_drain(cx))?;
+        ready!(this.poll_down(cx, Side::Writer, false))?;
         let part = buf.get(..MAX_WAITING).unwrap_or(buf);
         this.encoder.encode(part, this.waiting.tail());
-        let _ = this.poll_drain(cx)?;
+        let _ = this.poll_down(cx, Side::Writer, false)?;
         Poll::Ready(Ok(part.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        ready!(this.poll_drain(cx))?;
-        Pin::new(&mut this.inner).poll_flush(cx)
+        self.poll_down(cx, Side::Writer, true)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if !this.shut {
             this.shut = true;
+            this.asked = false;
             this.encoder.finish(this.waiting.tail());
         }
-        ready!(this.poll_drain(cx))?;
+        ready!(this.poll_down(cx, Side::Writer, false))?;
         Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }

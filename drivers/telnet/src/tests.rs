@@ -117,3 +117,37 @@ async fn a_peer_that_asks_and_does_not_read_is_held_up() {
         near.waiting
     );
 }
+
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicBool);
+
+impl std::task::Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Both wait for room below, which wakes only the last of them.
+#[tokio::test]
+async fn a_reader_that_waits_to_answer_is_woken_when_a_writer_made_room() {
+    let (near, mut peer) = Mem::new().capacity(1000).pair();
+    let mut near = Telnet::new().respond(near).await.unwrap();
+    let reader = std::sync::Arc::<Woken>::default();
+    let waker = Waker::from(std::sync::Arc::clone(&reader));
+    let mut reading = Context::from_waker(&waker);
+    let mut byte = [0];
+    for _ in 0..60 {
+        peer.write_all(&b"\xff\xfb\x01".repeat(100)).await.unwrap();
+        let mut buf = ReadBuf::new(&mut byte);
+        let read = Pin::new(&mut near).poll_read(&mut reading, &mut buf);
+        assert!(read.is_pending());
+    }
+    assert!(near.waiting.len() >= MAX_WAITING, "{:?}", near.waiting);
+    let writing = near.write_all(b"x");
+    let mut answers = vec![0; 17_000];
+    let (written, read) = tokio::join!(writing, peer.read_exact(&mut answers));
+    written.unwrap();
+    read.unwrap();
+    let woken = reader.0.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(woken, "there is more to read, and room to answer");
+}
