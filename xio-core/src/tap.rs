@@ -210,7 +210,10 @@ impl<S: Stream, O: Observer> AsyncWrite for Tap<S, O> {
             let want = bufs.iter().map(|b| b.len()).sum();
             let granted = ready!(this.grant(cx, Operation::Write, want))?;
             match cut(bufs, granted) {
-                ([], part) => Pin::new(&mut this.inner).poll_write(cx, part),
+                // Only slices without bytes are whole: no bytes at all would look like a refusal.
+                (whole, part) if whole.iter().all(|b| b.is_empty()) => {
+                    Pin::new(&mut this.inner).poll_write(cx, part)
+                }
                 // The cut-off part waits for the next call: a short write, as any other.
                 (whole, _) => Pin::new(&mut this.inner).poll_write_vectored(cx, whole),
             }
@@ -370,6 +373,15 @@ mod tests {
             tap.read_to_string(&mut text).await.unwrap();
             assert_eq!(text, "all of it", "{grant} granted");
         }
+    }
+
+    #[tokio::test]
+    async fn an_empty_slice_in_front_stops_no_write() {
+        let (_near, far) = tokio::io::duplex(64);
+        let mut tap: Tap<DuplexStream, Odd> = Tap::new(far, Odd(2));
+        let bufs = [IoSlice::new(b""), IoSlice::new(b"abc")];
+        let writing = std::future::poll_fn(|cx| Pin::new(&mut tap).poll_write_vectored(cx, &bufs));
+        assert_eq!(writing.await.unwrap(), 2);
     }
 
     #[test]
