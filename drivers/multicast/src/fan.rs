@@ -17,6 +17,10 @@ const WINDOW: usize = 1 << 20;
 struct Branch<S> {
     /// Its contact, and how many are behind it.
     name: String,
+    /// Whether it was told that it may answer.
+    answers: bool,
+    /// How many behind it may still be reported as failed.
+    behind: usize,
     stream: S,
     /// How many bytes of the stream were written to it.
     sent: u64,
@@ -92,7 +96,7 @@ impl<S: Stream> Fan<S> {
                 };
                 match introduce(below, &first, &intro).await {
                     Ok(stream) => {
-                        fan.branches.push(Branch::new(&first, group.len(), stream));
+                        fan.branches.push(Branch::new(&first, &intro, stream));
                         break;
                     }
                     Err(error) => fan.failures.push(Failure {
@@ -201,11 +205,8 @@ impl<S: Stream> Fan<S> {
         let filled = |buf: &Option<&mut ReadBuf<'_>>| buf.as_ref().map_or(0, |b| b.filled().len());
         let before = filled(&buf);
         let mut failures = Vec::new();
-        let mut first = true;
         let all = self.poll_each(|branch| {
-            // Only the first was told that it may answer.
-            let takes = std::mem::take(&mut first);
-            let buf = buf.as_deref_mut().filter(|_| takes);
+            let buf = buf.as_deref_mut().filter(|_| branch.answers);
             branch.poll_report(cx, buf, &mut failures)
         });
         self.failures.append(&mut failures);
@@ -229,13 +230,16 @@ async fn introduce<T: Transport<Handle: Stream>>(
 }
 
 impl<S: Stream> Branch<S> {
-    fn new(to: &Target, behind: usize, stream: S) -> Self {
+    fn new(to: &Target, intro: &Intro, stream: S) -> Self {
+        let behind = intro.receivers.len();
         let name = match behind {
             0 => format!("`{to:?}`"),
             n => format!("`{to:?}` (and {n} behind it)"),
         };
         Self {
             name,
+            answers: intro.answers,
+            behind,
             stream,
             sent: 0,
             down: false,
@@ -290,6 +294,9 @@ impl<S: Stream> Branch<S> {
                     self.filled = 0;
                     self.state = match Report::parse(self.head) {
                         Some((Report::End, _)) => State::Ended,
+                        Some((Report::Failure, _)) if self.behind == 0 => {
+                            return wrong("it reports more failures than receivers are behind it");
+                        }
                         Some((report, len)) => State::Body(report, len),
                         None => return wrong("its report makes no sense"),
                     };
@@ -305,6 +312,7 @@ impl<S: Stream> Branch<S> {
                 }
                 State::Body(report, 0) => {
                     if report == Report::Failure {
+                        self.behind = self.behind.saturating_sub(1);
                         let text = String::from_utf8_lossy(&self.text);
                         failures.push(Failure {
                             kind: ErrorKind::Reset,

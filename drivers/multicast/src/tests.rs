@@ -211,3 +211,17 @@ fn options_round_trip_and_are_bounded() {
         assert!(bad.parse::<MulticastOptions>().is_err(), "{bad}");
     }
 }
+
+#[tokio::test]
+async fn a_receiver_reports_no_more_failures_than_can_be() {
+    let net = Mem::new();
+    let mut listener = net.listen(&at(1)).await.unwrap();
+    let sender = Multicast::new(net, MulticastOptions::default());
+    let mut near = sender.connect(&at(1)).await.unwrap();
+    let mut rogue = listener.accept().await.unwrap().open().await.unwrap();
+    rogue.write_all(&b"F\0\x01x".repeat(500)).await.unwrap();
+    rogue.shutdown().await.unwrap();
+    let error = near.read_u8().await.unwrap_err().to_string();
+    assert!(error.contains("more failures than receivers"), "{error}");
+    assert_eq!(near.failures().count(), 1);
+}
