@@ -14,11 +14,15 @@ pub trait Transform<H>: Send + Sync + 'static {
     /// What it makes.
     type Handle: Send + 'static;
 
-    /// Puts the layer on a handle that was opened actively towards `to`.
+    /// Puts the layer on a handle that was opened actively towards `to`; as [`respond`](Self::respond)
+    /// does, unless the two ends differ.
     ///
     /// # Cancel safety
     /// Dropping the future drops `inner`, which closes it.
-    fn initiate(&self, inner: H, to: &Target) -> impl Future<Output = Result<Self::Handle>> + Send;
+    fn initiate(&self, inner: H, to: &Target) -> impl Future<Output = Result<Self::Handle>> + Send {
+        let _ = to;
+        self.respond(inner)
+    }
 
     /// Puts the layer on a handle that a peer opened.
     ///

@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use xio_core::{
-    BadValue, Driver, DynLayer, Info, Operation, Opt, Result, Stream, Target, Transform, Value,
-    at_layer,
+    BadValue, Driver, DynLayer, Info, Operation, Opt, Result, Stream, Transform, Value, at_layer,
 };
 
 use crate::random::Random;
@@ -117,10 +116,6 @@ impl fmt::Debug for Fault {
 
 impl<S: Stream> Transform<S> for Fault {
     type Handle = Faulty<S>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Faulty<S>> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Faulty<S>> {
         Ok(Faulty::new(inner, self.options))

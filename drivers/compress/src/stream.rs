@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Info, Result, Stream, Target, Transform};
+use xio_core::{Info, Result, Stream, Transform};
 
 use crate::LAYER;
 use crate::auto::Auto;
@@ -59,10 +59,6 @@ impl fmt::Debug for Compress {
 
 impl<S: Stream> Transform<S> for Compress {
     type Handle = CompressHandle<S>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let options = &self.options;

@@ -50,7 +50,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xio_core::{Driver, DynLayer, Info, Observer, Result, Stream, Tap, Target, Transform};
+use xio_core::{Driver, DynLayer, Info, Observer, Result, Stream, Tap, Transform};
 
 /// The layer; each handle counts for itself.
 #[derive(Clone, Copy, Default)]
@@ -73,10 +73,6 @@ impl fmt::Debug for Count {
 
 impl<S: Stream> Transform<S> for Count {
     type Handle = Tap<S, Counting>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         Ok(Tap::new(inner, Counting::default()))

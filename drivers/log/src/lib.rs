@@ -46,7 +46,7 @@ use std::sync::Arc;
 use tracing::{debug, enabled, trace};
 use xio_core::{
     BadValue, Driver, DynLayer, Entry, Error, Info, Observer, Operation, Opt, OptionText, Result,
-    Stream, Tap, Target, Transform, Value,
+    Stream, Tap, Transform, Value,
 };
 
 const OPTIONS: &[Opt] = &[
@@ -149,10 +149,6 @@ impl fmt::Debug for Log {
 
 impl<S: Stream> Transform<S> for Log {
     type Handle = Tap<S, Logging>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let logging = Logging {

@@ -24,12 +24,13 @@
 //! | --- | --- | --- |
 //! | `buffering` | whether blocks that are not next are kept | yes |
 //! | `buf_size` | most bytes of a buffer, 1K to 16M | 256K |
-//! | `max_buf_count` | how many buffers, 1 to 65536 | 64 |
+//! | `max_buf_count` | how many buffers, 1 to 65536, and 256M of them together | 64 |
 //! | `max_read_count` | how many blocks one read takes from below before it lets others run, 1 to 65536 | 64 |
 //!
 //! # Cost
 //!
-//! One copy of what is not next, and memory of `buf_size` times `max_buf_count` at most.
+//! One copy of what is not next, or is read into less than `buf_size`; memory of `buf_size` times
+//! `max_buf_count` and one more at most.
 //!
 //! # Example
 //!
@@ -56,9 +57,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{
-    Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transform,
-};
+use xio_core::{Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Transform};
 
 pub use options::OrderingOptions;
 
@@ -90,10 +89,6 @@ impl fmt::Debug for Ordering {
 impl<S: Stream> Transform<S> for Ordering {
     type Handle = Ordered<S>;
 
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
-
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         Ok(Ordered {
             sorts: self.options.buffering && inner.is_unordered(),
@@ -102,6 +97,7 @@ impl<S: Stream> Transform<S> for Ordering {
             next: 0,
             kept: BTreeMap::new(),
             taken: 0,
+            spare: Vec::new(),
             ended: false,
         })
     }
@@ -122,6 +118,8 @@ pub struct Ordered<S> {
     kept: BTreeMap<u64, Vec<u8>>,
     /// How much of the first of them was handed out.
     taken: usize,
+    /// Where blocks are read to that a caller's buffer may be too short for.
+    spare: Vec<u8>,
     ended: bool,
 }
 
@@ -161,22 +159,20 @@ impl<S: Stream> Ordered<S> {
         let wanted = full.then_some(self.next);
         let before = buf.filled().len();
         let size = self.options.buf_size.in_memory();
-        let mut block = Vec::new();
         // A short buffer of the caller's would cut what may have to be kept into short blocks.
-        let (place, n) = if buf.remaining() >= size || full {
-            let inner = Pin::new(&mut self.inner);
+        let direct = full || buf.remaining() >= size;
+        let inner = Pin::new(&mut self.inner);
+        let (place, came) = if direct {
             let place = ready!(inner.poll_read_block(cx, wanted, buf))?;
-            (place, buf.filled().len() - before)
+            (place, buf.filled().get(before..).unwrap_or_default())
         } else {
-            block.resize(size, 0);
-            let mut window = ReadBuf::new(&mut block);
-            let inner = Pin::new(&mut self.inner);
+            self.spare.resize(size, 0);
+            let mut window = ReadBuf::new(&mut self.spare);
             let place = ready!(inner.poll_read_block(cx, wanted, &mut window))?;
             let n = window.filled().len();
-            block.truncate(n);
-            (place, n)
+            (place, self.spare.get(..n).unwrap_or_default())
         };
-        if n == 0 {
+        if came.is_empty() {
             self.ended = true;
             return Poll::Ready(Ok(false));
         }
@@ -184,16 +180,14 @@ impl<S: Stream> Ordered<S> {
             let fact = format!("the bytes at {place} came twice");
             return Poll::Ready(Err(broken(ErrorKind::Protocol, fact)));
         }
-        if block.is_empty() {
-            if place == self.next {
-                self.next += n as u64;
-                return Poll::Ready(Ok(true));
-            }
-            block.extend_from_slice(buf.filled().get(before..).unwrap_or_default());
+        if direct && place == self.next {
+            self.next += came.len() as u64;
+            return Poll::Ready(Ok(true));
+        }
+        self.kept.insert(place, came.to_vec());
+        if direct {
             buf.set_filled(before);
         }
-        block.shrink_to_fit();
-        self.kept.insert(place, block);
         Poll::Ready(Ok(true))
     }
 }

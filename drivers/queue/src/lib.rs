@@ -67,7 +67,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
     BadValue, ByteSize, Driver, DynLayer, Entry, Error, Info, Opt, OptionText, Outbox, Result,
-    Stream, Target, Transform, Value,
+    Stream, Transform, Value,
 };
 
 const OPTIONS: &[Opt] = &[Opt::new("size", "bytes, 1 to 64M", "most that may wait")];
@@ -150,10 +150,6 @@ impl fmt::Debug for Queue {
 
 impl<S: Stream> Transform<S> for Queue {
     type Handle = Queued<S>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         Ok(Queued {

@@ -70,9 +70,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
-use xio_core::{
-    Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Target, Transform,
-};
+use xio_core::{Driver, DynLayer, Info, Observer, Operation, Result, Stream, Tap, Transform};
 
 use bucket::Bucket;
 pub use options::{Limit, RateOptions};
@@ -136,10 +134,6 @@ impl Limits {
 
 impl<S: Stream> Transform<S> for Rate {
     type Handle = Tap<S, Pace>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let limits = self.group.clone();

@@ -74,7 +74,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
     BadValue, ByteSize, Driver, DynLayer, Entry, Error, ErrorKind, Info, Operation, Opt,
-    OptionText, Outbox, Result, Stream, Target, Transform, Value,
+    OptionText, Outbox, Result, Stream, Transform, Value,
 };
 
 pub use block::{BadBlock, Opener, Sealer};
@@ -163,10 +163,6 @@ impl fmt::Debug for Verify {
 
 impl<S: Stream> Transform<S> for Verify {
     type Handle = Verified<S>;
-
-    async fn initiate(&self, inner: S, _: &Target) -> Result<Self::Handle> {
-        self.respond(inner).await
-    }
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         Ok(Verified {
