@@ -182,3 +182,13 @@ async fn files_and_splices_pay_as_well() {
         assert!((1_850..=2_050).contains(&time), "{way}: {time} ms");
     }
 }
+
+/// A write of no bytes would look like a refusal.
+#[tokio::test]
+async fn an_empty_slice_in_front_stops_no_write() {
+    let (near, _far) = Mem::new().pair();
+    let rate = Rate::new("burst=2".parse().unwrap());
+    let mut near = rate.respond(near).await.unwrap();
+    let bufs = [io::IoSlice::new(b""), io::IoSlice::new(b"abc")];
+    assert_eq!(near.write_vectored(&bufs).await.unwrap(), 2);
+}

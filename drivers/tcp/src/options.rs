@@ -33,7 +33,8 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "connect_timeout",
         "seconds, as 2.5",
         "how long connecting may take",
-    ),
+    )
+    .local(),
     Opt::new(
         "iface",
         "an IP address",

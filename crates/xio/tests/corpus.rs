@@ -1,0 +1,16 @@
+//! The corpus of the fuzz target `plan`, as an ordinary test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "checks may fail, that is what they are for"
+)]
+
+#[path = "../../../tests/fuzz/checks/corpus.rs"]
+mod corpus;
+#[path = "../../../tests/fuzz/checks/plan.rs"]
+mod plan;
+
+#[test]
+fn the_corpus_holds() {
+    corpus::run("plan", plan::check);
+}
