@@ -143,6 +143,7 @@ async fn a_reader_that_waits_to_answer_is_woken_when_a_writer_made_room() {
         assert!(read.is_pending());
     }
     assert!(near.waiting.len() >= MAX_WAITING, "{:?}", near.waiting);
+    reader.0.store(false, std::sync::atomic::Ordering::SeqCst);
     let writing = near.write_all(b"x");
     let mut answers = vec![0; 17_000];
     let (written, read) = tokio::join!(writing, peer.read_exact(&mut answers));

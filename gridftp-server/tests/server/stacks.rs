@@ -49,6 +49,28 @@ fn what_is_not_allowed_is_refused_by_name_and_changes_nothing() {
     ftp.ok("SITE SETDISKSTACK file:flags=w", 500);
     ftp.ok("SITE SETDISKSTACK count,file", 500);
     assert_eq!(ftp.fetch("f"), b"x");
+    // Files of this machine, and connections times connections.
+    let server = TestServer::with(|o| o.net_stacks = list(&["tcp", "tls", "udt", "mode_e"]));
+    let mut ftp = server.login();
+    for (stack, says) in [
+        (
+            "tcp,tls:cert=/etc/passwd",
+            "cert is this end's own business",
+        ),
+        (
+            "tcp,tls:close_notify=optional",
+            "close_notify is this end's",
+        ),
+        ("udt:port=22", "port is this end's own business"),
+        ("udt:rcvbuf=1G", "rcvbuf does not accept"),
+        (
+            "tcp,mode_e:streams=64,mode_e:streams=64",
+            "stands in a stack once",
+        ),
+    ] {
+        let reply = ftp.ok(&format!("SITE SETNETSTACK {stack}"), 500);
+        assert!(reply.text().contains(says), "{stack}: {}", reply.text());
+    }
     // Without a word of the administrator, only TCP is there to choose.
     let server = TestServer::new();
     let mut ftp = server.login();
