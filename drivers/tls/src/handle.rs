@@ -1,4 +1,4 @@
-//! `TlsHandle`: a session over a stream; close-notify is its end mark.
+//! `TlsHandle`: a session over a stream, and reading from it; close-notify is its end mark.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -15,18 +15,15 @@ use crate::error::{LAYER, blame, truncated};
 use crate::info::TlsInfo;
 use crate::session::{Intent, RECORD, Session, Step};
 
-/// Payload that is encrypted before the layer below is asked to take it: some records at once, so
-/// that a system call moves them together, and few enough to stay in a core's cache.
-const BATCH: usize = 8 * RECORD;
 /// Reads begin with this much room, enough for most handshakes.
-const FIRST_READ: usize = 8 * 1024;
+pub(crate) const FIRST_READ: usize = 8 * 1024;
 /// Room that reads grow to while the layer below fills it. A handshake message is assembled in it
 /// as well, so this bounds the longest one.
 const MOST_READ: usize = 16 * RECORD;
 
 /// How far this end is from having ended its way of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Ending {
+pub(crate) enum Ending {
     Open,
     /// The end mark is among the outgoing bytes.
     Marked,
@@ -39,31 +36,31 @@ enum Ending {
 /// Reading ends with 0 bytes when the peer's close-notify was seen. Where the stream below ends
 /// without it, that is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
 pub struct TlsHandle<S> {
-    below: S,
+    pub(crate) below: S,
     session: Box<Session>,
     /// What came from below and was not decrypted.
-    incoming: Buffer,
+    pub(crate) incoming: Buffer,
     /// What was decrypted and not read.
     plain: Buffer,
     /// What was encrypted and not taken below.
-    outgoing: Buffer,
+    pub(crate) outgoing: Buffer,
     /// Room that the next read from below gets.
     read_size: usize,
     /// The layer below took something since it was flushed.
-    unflushed: bool,
+    pub(crate) unflushed: bool,
     /// What waits in `outgoing` is of no hurry: it goes with what is written next.
-    lazy: bool,
-    ending: Ending,
+    pub(crate) lazy: bool,
+    pub(crate) ending: Ending,
     peer_closed: bool,
     /// An end of the stream below without close-notify counts as one with it.
-    unmarked_end: bool,
+    pub(crate) unmarked_end: bool,
     /// Why the connection cannot go on.
     fault: Option<rustls::Error>,
     /// Who waits until the layer below takes more. It polls that by itself, and a layer below
     /// remembers one waker for each direction, so a reader must leave writing alone meanwhile.
-    writer: Option<Waker>,
+    pub(crate) writer: Option<Waker>,
     /// Whether somebody waits for bytes; a writer must leave reading alone meanwhile.
-    reader_waits: bool,
+    pub(crate) reader_waits: bool,
     info: Arc<TlsInfo>,
 }
 
@@ -148,7 +145,7 @@ impl<S: Stream> TlsHandle<S> {
     /// Takes a step, and keeps the payload that comes to light.
     ///
     /// That is no more than what was fetched already.
-    fn step(&mut self, intent: Intent<'_>) -> std::result::Result<Step, rustls::Error> {
+    pub(crate) fn step(&mut self, intent: Intent<'_>) -> std::result::Result<Step, rustls::Error> {
         let plain = &mut self.plain;
         let step = self.session.step(
             &mut self.incoming,
@@ -162,7 +159,7 @@ impl<S: Stream> TlsHandle<S> {
 
     /// Gives the connection up, and tells the peer why as far as that works at once.
     #[cold]
-    fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
+    pub(crate) fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
         self.fault = Some(fault);
         // The alert is the last of what is still there to be sent. Beyond it nothing may be asked
         // of the session.
@@ -177,7 +174,7 @@ impl<S: Stream> TlsHandle<S> {
     }
 
     /// The error that ended the connection, for another operation.
-    fn check(&self, op: Operation) -> io::Result<()> {
+    pub(crate) fn check(&self, op: Operation) -> io::Result<()> {
         match &self.fault {
             Some(fault) => Err(blame(fault, op).into()),
             None => Ok(()),
@@ -185,7 +182,7 @@ impl<S: Stream> TlsHandle<S> {
     }
 
     /// Reads from below; gives 0 at its end.
-    fn poll_fetch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_fetch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let waiting = self.incoming.len();
         if waiting >= MOST_READ {
             // Whole records are taken out before, so this is a handshake message without an end.
@@ -210,139 +207,6 @@ impl<S: Stream> TlsHandle<S> {
         }
         self.incoming.fill(n);
         Poll::Ready(Ok(n))
-    }
-
-    /// Hands what is encrypted to the layer below, until nothing is left.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.lazy = false;
-        while !self.outgoing.is_empty() {
-            let n = ready!(Pin::new(&mut self.below).poll_write(cx, self.outgoing.filled()))?;
-            if n == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.outgoing.consume(n);
-            self.unflushed = true;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Sends, and makes the layer below send what it was given.
-    fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_send(cx))?;
-        if self.unflushed {
-            ready!(Pin::new(&mut self.below).poll_flush(cx))?;
-            self.unflushed = false;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// As [`poll_send`](Self::poll_send), for someone who waits until it is done.
-    fn poll_drain(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
-        let sent = self.poll_send(cx);
-        self.writer = sent.is_pending().then(|| cx.waker().clone());
-        sent.map_err(|error| at_layer(error, LAYER, op))
-    }
-
-    /// Carries an intent out, after whatever the library wants done before.
-    fn carry_out(
-        &mut self,
-        cx: &mut Context<'_>,
-        op: Operation,
-        intent: Intent<'_>,
-    ) -> io::Result<()> {
-        loop {
-            match self.step(intent) {
-                Ok(Step::Done | Step::Starved) => return Ok(()),
-                Ok(Step::Again | Step::Payload | Step::PeerClosed) => {}
-                Err(fault) => {
-                    let error = blame(&fault, op);
-                    self.fail(cx, fault);
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-
-    /// Encrypts as much of `bufs` as there is room for, and gives how much that is.
-    ///
-    /// Short slices are put together, so that a header does not become a record of its own.
-    fn encrypt(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let room = BATCH - self.outgoing.len();
-        let mut left = room;
-        let mut together = Vec::new();
-        for (i, buf) in bufs.iter().enumerate() {
-            let mut part = buf.get(..left).unwrap_or(buf);
-            left -= part.len();
-            let alone = i + 1 == bufs.len() || left == 0;
-            if !together.is_empty() || (part.len() < RECORD && !alone) {
-                let (head, rest) = part.split_at(part.len().min(RECORD - together.len()));
-                together.extend_from_slice(head);
-                part = rest;
-                if together.len() == RECORD {
-                    self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
-                    together.clear();
-                }
-            }
-            if part.len() < RECORD && !alone {
-                together.extend_from_slice(part);
-            } else if !part.is_empty() {
-                self.carry_out(cx, Operation::Write, Intent::Encrypt(part))?;
-            }
-        }
-        if !together.is_empty() {
-            self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
-        }
-        Ok(room - left)
-    }
-
-    fn poll_take(
-        &mut self,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-        more_follows: bool,
-    ) -> Poll<io::Result<usize>> {
-        self.check(Operation::Write)?;
-        if self.ending != Ending::Open {
-            let error = Error::new(
-                ErrorKind::Reset,
-                LAYER,
-                Operation::Write,
-                "this end was shut down before",
-            );
-            return Poll::Ready(Err(error.into()));
-        }
-        if bufs.iter().all(|buf| buf.is_empty()) {
-            return Poll::Ready(Ok(0));
-        }
-        let full = self.outgoing.len() + RECORD > BATCH;
-        if !self.outgoing.is_empty() && (full || !self.lazy) {
-            let sent = self.poll_drain(cx, Operation::Write)?;
-            if sent.is_pending() && self.outgoing.len() + RECORD > BATCH {
-                return Poll::Pending;
-            }
-        }
-        let nothing_before = self.outgoing.is_empty();
-        let n = self.encrypt(cx, bufs)?;
-        if more_follows {
-            self.lazy |= nothing_before;
-        } else {
-            // What does not go now goes with the next write, with flushing or with shutdown.
-            let _ = self
-                .poll_send(cx)
-                .map_err(|error| at_layer(error, LAYER, Operation::Write))?;
-        }
-        self.writer = None;
-        Poll::Ready(Ok(n))
-    }
-
-    /// Sends the end mark and leaves the layer below open.
-    pub(crate) fn poll_mark(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ending == Ending::Open {
-            self.check(Operation::Shutdown)?;
-            self.carry_out(cx, Operation::Shutdown, Intent::Close)?;
-            self.ending = Ending::Marked;
-        }
-        self.poll_drain(cx, Operation::Shutdown)
     }
 
     /// Copies what was decrypted before.
@@ -429,7 +293,7 @@ impl<S: Stream> AsyncWrite for TlsHandle<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_take(cx, &[IoSlice::new(buf)], false)
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
@@ -437,7 +301,8 @@ impl<S: Stream> AsyncWrite for TlsHandle<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_take(cx, bufs, false)
+        self.get_mut()
+            .poll_for_writer(cx, |this, cx| this.poll_take(cx, bufs, false))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -445,29 +310,11 @@ impl<S: Stream> AsyncWrite for TlsHandle<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        this.check(Operation::Flush)?;
-        ready!(this.poll_drain(cx, Operation::Flush))?;
-        this.outgoing.shrink(FIRST_READ);
-        ready!(Pin::new(&mut this.below).poll_flush(cx))?;
-        this.unflushed = false;
-        Poll::Ready(Ok(()))
+        self.get_mut().poll_for_writer(cx, Self::poll_all)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.ending != Ending::Shut {
-            ready!(this.poll_mark(cx))?;
-            // Tickets that nobody read would make a socket that is closed now reset the connection,
-            // and with it what is still on its way to the peer.
-            if !this.reader_waits && this.incoming.is_empty() {
-                let _ = this.poll_fetch(cx);
-            }
-            ready!(Pin::new(&mut this.below).poll_shutdown(cx))
-                .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;
-            this.ending = Ending::Shut;
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().poll_for_writer(cx, Self::poll_end)
     }
 }
 
@@ -484,7 +331,9 @@ impl<S: Stream> Stream for TlsHandle<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_take(cx, &[IoSlice::new(buf)], true)
+        let bufs = &[IoSlice::new(buf)];
+        self.get_mut()
+            .poll_for_writer(cx, |this, cx| this.poll_take(cx, bufs, true))
     }
 }
 

@@ -94,6 +94,7 @@ mod error;
 mod handle;
 mod info;
 mod options;
+mod send;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,186 @@
+//! Sending: what is written becomes records, and these go to the layer below.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use xio_core::{Error, ErrorKind, Operation, Stream, at_layer};
+
+use crate::error::{LAYER, blame};
+use crate::handle::{Ending, FIRST_READ, TlsHandle};
+use crate::session::{Intent, RECORD, Step};
+
+/// Payload that is encrypted before the layer below is asked to take it: some records at once, so
+/// that a system call moves them together, and few enough to stay in a core's cache.
+const BATCH: usize = 8 * RECORD;
+
+impl<S: Stream> TlsHandle<S> {
+    /// Hands what is encrypted to the layer below, until nothing is left.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.lazy = false;
+        while !self.outgoing.is_empty() {
+            let n = ready!(Pin::new(&mut self.below).poll_write(cx, self.outgoing.filled()))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing.consume(n);
+            self.unflushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends, and makes the layer below send what it was given.
+    pub(crate) fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        if self.unflushed {
+            ready!(Pin::new(&mut self.below).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// As [`poll_send`](Self::poll_send), with errors of this layer.
+    fn poll_drain(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
+        self.poll_send(cx)
+            .map_err(|error| at_layer(error, LAYER, op))
+    }
+
+    /// Works for someone who writes, flushes or shuts down, and remembers whom to leave it to.
+    pub(crate) fn poll_for_writer<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        work: impl FnOnce(&mut Self, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.writer = None;
+        let answer = work(self, cx);
+        self.writer = answer.is_pending().then(|| cx.waker().clone());
+        answer
+    }
+
+    /// Carries an intent out, after whatever the library wants done before.
+    pub(crate) fn carry_out(
+        &mut self,
+        cx: &mut Context<'_>,
+        op: Operation,
+        intent: Intent<'_>,
+    ) -> io::Result<()> {
+        loop {
+            match self.step(intent) {
+                Ok(Step::Done | Step::Starved) => return Ok(()),
+                Ok(Step::Again | Step::Payload | Step::PeerClosed) => {}
+                Err(fault) => {
+                    let error = blame(&fault, op);
+                    self.fail(cx, fault);
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Encrypts as much of `bufs` as there is room for, and gives how much that is.
+    ///
+    /// Short slices are put together, so that a header does not become a record of its own.
+    fn encrypt(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let room = BATCH - self.outgoing.len();
+        let mut left = room;
+        let mut together = Vec::new();
+        for (i, buf) in bufs.iter().enumerate() {
+            let mut part = buf.get(..left).unwrap_or(buf);
+            left -= part.len();
+            let alone = i + 1 == bufs.len() || left == 0;
+            if !together.is_empty() || (part.len() < RECORD && !alone) {
+                let (head, rest) = part.split_at(part.len().min(RECORD - together.len()));
+                together.extend_from_slice(head);
+                part = rest;
+                if together.len() == RECORD {
+                    self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
+                    together.clear();
+                }
+            }
+            if part.len() < RECORD && !alone {
+                together.extend_from_slice(part);
+            } else if !part.is_empty() {
+                self.carry_out(cx, Operation::Write, Intent::Encrypt(part))?;
+            }
+        }
+        if !together.is_empty() {
+            self.carry_out(cx, Operation::Write, Intent::Encrypt(&together))?;
+        }
+        Ok(room - left)
+    }
+
+    pub(crate) fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+        more_follows: bool,
+    ) -> Poll<io::Result<usize>> {
+        self.check(Operation::Write)?;
+        if self.ending != Ending::Open {
+            let error = Error::new(
+                ErrorKind::Reset,
+                LAYER,
+                Operation::Write,
+                "this end was shut down before",
+            );
+            return Poll::Ready(Err(error.into()));
+        }
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        let full = self.outgoing.len() + RECORD > BATCH;
+        if !self.outgoing.is_empty() && (full || !self.lazy) {
+            let sent = self.poll_drain(cx, Operation::Write)?;
+            if sent.is_pending() && self.outgoing.len() + RECORD > BATCH {
+                return Poll::Pending;
+            }
+        }
+        let nothing_before = self.outgoing.is_empty();
+        let n = self.encrypt(cx, bufs)?;
+        if more_follows {
+            self.lazy |= nothing_before;
+        } else {
+            // What does not go now goes with the next write, with flushing or with shutdown.
+            let _ = self
+                .poll_send(cx)
+                .map_err(|error| at_layer(error, LAYER, Operation::Write))?;
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Sends the end mark and leaves the layer below open.
+    pub(crate) fn poll_mark(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ending == Ending::Open {
+            self.check(Operation::Shutdown)?;
+            self.carry_out(cx, Operation::Shutdown, Intent::Close)?;
+            self.ending = Ending::Marked;
+        }
+        self.poll_drain(cx, Operation::Shutdown)
+    }
+
+    /// Sends all that was written, and has the layer below do so.
+    pub(crate) fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(Operation::Flush)?;
+        ready!(self.poll_drain(cx, Operation::Flush))?;
+        self.outgoing.shrink(FIRST_READ);
+        ready!(Pin::new(&mut self.below).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends this way of the stream.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ending != Ending::Shut {
+            ready!(self.poll_mark(cx))?;
+            // Tickets that nobody read would make a socket that is closed now reset the connection,
+            // and with it what is still on its way to the peer.
+            if !self.reader_waits && self.incoming.is_empty() {
+                let _ = self.poll_fetch(cx);
+            }
+            ready!(Pin::new(&mut self.below).poll_shutdown(cx))
+                .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;
+            self.ending = Ending::Shut;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
