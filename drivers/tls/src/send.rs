@@ -174,8 +174,12 @@ impl<S: Stream> TlsHandle<S> {
             ready!(self.poll_mark(cx))?;
             // Tickets that nobody read would make a socket that is closed now reset the connection,
             // and with it what is still on its way to the peer.
-            if !self.reader_waits && self.incoming.is_empty() {
-                let _ = self.poll_fetch(cx);
+            if !self.reader_waits
+                && self.incoming.is_empty()
+                && let Poll::Ready(Err(_)) = self.poll_fetch(cx)
+            {
+                // What broke is told but once, and an end behind it is nobody's proper end.
+                self.unmarked_end = false;
             }
             ready!(Pin::new(&mut self.below).poll_shutdown(cx))
                 .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;

@@ -1,10 +1,12 @@
 //! How a stream ends: marked, cut at every byte, half, and with something behind the mark.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use xio_core::{Error, Transform as _};
-use xio_testkit::{Authority, FaultOptions, Faulty, Mem};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use xio_core::{Error, Info, Stream, Transform as _};
+use xio_testkit::{Authority, FaultOptions, Faulty, Mem, MemHandle};
 
 use super::{HOST, drain, identity, open, plain, roots, shake};
 use crate::Tls;
@@ -228,4 +230,67 @@ async fn who_flushes_is_woken_though_another_task_reads() {
     }
     far.shutdown().await.unwrap();
     assert_eq!(reader.await.unwrap().unwrap(), b"xx");
+}
+
+/// A stream that says once that it was reset, as a socket does, and from then on that it ended.
+struct Reset {
+    inner: MemHandle,
+    due: bool,
+}
+
+impl AsyncRead for Reset {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.due) {
+            return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+        }
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Reset {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+impl Stream for Reset {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+    }
+}
+
+#[tokio::test]
+async fn a_reset_that_shutdown_met_is_no_end_for_who_may_leave_out_the_mark() {
+    let authority = Authority::new("test authority");
+    let lenient = Tls::client(roots(&authority))
+        .close_notify_optional()
+        .build()
+        .unwrap();
+    let own = identity(&authority.issue("server", &[HOST]));
+    let server = Tls::server(own).build().unwrap();
+    let (inner, far) = Mem::new().pair();
+    let near = Reset { inner, due: false };
+    let (near, far) = shake(&lenient, &server, near, far).await;
+    let (mut near, mut far) = (near.unwrap(), far.unwrap());
+    far.below_mut().shutdown().await.unwrap();
+    near.below_mut().due = true;
+    near.shutdown().await.unwrap();
+    let error = drain(&mut near).await.1.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
 }
