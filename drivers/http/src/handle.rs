@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Info, Operation, Result, Stream, at_layer};
+use xio_core::{Info, Operation, Result, Stream};
 
 use crate::error::{LAYER, error};
 use crate::exchange::Exchange;
@@ -179,7 +179,7 @@ impl<S: Stream> AsyncWrite for HttpHandle<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_put(cx, &[IoSlice::new(buf)])
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
@@ -187,7 +187,8 @@ impl<S: Stream> AsyncWrite for HttpHandle<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_put(cx, bufs)
+        self.get_mut()
+            .poll_for_writer(cx, |this, cx| this.poll_put(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -195,31 +196,12 @@ impl<S: Stream> AsyncWrite for HttpHandle<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        ready!(this.poll_drain(cx, Operation::Flush))?;
-        ready!(Pin::new(&mut this.below).poll_flush(cx))?;
-        this.unflushed = false;
-        Poll::Ready(Ok(()))
+        self.get_mut()
+            .poll_for_writer(cx, |this, cx| this.poll_all(cx, Operation::Flush))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.shut {
-            return Poll::Ready(Ok(()));
-        }
-        this.end_entity()?;
-        ready!(this.poll_drain(cx, Operation::Shutdown))?;
-        ready!(Pin::new(&mut this.below).poll_flush(cx))?;
-        let last = match this.role {
-            Role::Answers => true,
-            Role::Asks => this.receiving.is_whole(),
-        };
-        if last && !this.persistent {
-            ready!(Pin::new(&mut this.below).poll_shutdown(cx))
-                .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;
-            this.shut = true;
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().poll_for_writer(cx, Self::poll_end)
     }
 }
 

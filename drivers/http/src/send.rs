@@ -162,15 +162,44 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// As [`poll_send`](Self::poll_send), for someone who waits until it is done.
-    pub(crate) fn poll_drain(
+    /// Sends all that was written, and has the layer below do so.
+    pub(crate) fn poll_all(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx)).map_err(|failure| self.explain(at_layer(failure, LAYER, op)))?;
+        ready!(Pin::new(&mut self.below).poll_flush(cx))
+            .map_err(|failure| at_layer(failure, LAYER, op))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends this end's entity, and with the last of the exchange the stream below.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let op = Operation::Shutdown;
+        if self.shut {
+            return Poll::Ready(Ok(()));
+        }
+        self.end_entity()?;
+        ready!(self.poll_all(cx, op))?;
+        let last = match self.role {
+            Role::Answers => true,
+            Role::Asks => self.receiving.is_whole(),
+        };
+        if last && !self.persistent {
+            ready!(Pin::new(&mut self.below).poll_shutdown(cx))
+                .map_err(|error| at_layer(error, LAYER, op))?;
+            self.shut = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Works for someone who writes, flushes or shuts down, and remembers whom to leave it to.
+    pub(crate) fn poll_for_writer<T>(
         &mut self,
         cx: &mut Context<'_>,
-        op: Operation,
-    ) -> Poll<io::Result<()>> {
-        let sent = self.poll_send(cx);
-        self.writer = sent.is_pending().then(|| cx.waker().clone());
-        sent.map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
+        work: impl FnOnce(&mut Self, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let answer = work(self, cx);
+        self.writer = answer.is_pending().then(|| cx.waker().clone());
+        answer
     }
 
     /// Takes bytes of the entity.
@@ -207,9 +236,8 @@ impl<S: Stream> HttpHandle<S> {
                 return Poll::Ready(Err(error(ErrorKind::Reset, op, fact).into()));
             }
         }
-        let put = self.poll_framed(cx, bufs);
-        self.writer = put.is_pending().then(|| cx.waker().clone());
-        put.map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
+        self.poll_framed(cx, bufs)
+            .map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
     }
 
     /// Sends what waits, and bytes of the entity behind it with their framing around them.

@@ -405,3 +405,49 @@ async fn every_way_of_cutting_carries_every_byte() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_flushes_is_woken_though_another_task_reads() {
+    // The layer below holds bytes back, so that flushing it waits; it remembers one waker for each way.
+    let (near, far) = Mem::new().capacity(1000).pair();
+    let (outer, to) = (http("method=PUT"), super::target("x"));
+    let (near, far) = tokio::join!(outer.initiate(near, &to), outer.respond(far));
+    let (near, far) = tokio::join!(
+        outer.initiate(near.unwrap(), &to),
+        outer.respond(far.unwrap())
+    );
+    let (mut near_in, mut near_out) = tokio::io::split(near.unwrap());
+    let mut far = far.unwrap();
+    let reader = tokio::spawn(async move {
+        let mut got = Vec::new();
+        near_in.read_to_end(&mut got).await.map(|_| got)
+    });
+    for ends in [false, true] {
+        let writer = tokio::spawn(async move {
+            near_out.write_all(&[9; 50_000]).await.unwrap();
+            match ends {
+                false => near_out.flush().await.unwrap(),
+                true => near_out.shutdown().await.unwrap(),
+            }
+            near_out
+        });
+        // The writer waits by then, and the reader waits again for more.
+        let go_on = async || {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        go_on().await;
+        far.write_all(b"x").await.unwrap();
+        far.flush().await.unwrap();
+        go_on().await;
+        far.read_exact(&mut [0; 50_000]).await.unwrap();
+        let limit = std::time::Duration::from_secs(60);
+        near_out = tokio::time::timeout(limit, writer)
+            .await
+            .expect("whoever waited for the layer below was forgotten")
+            .unwrap();
+    }
+    far.shutdown().await.unwrap();
+    assert_eq!(reader.await.unwrap().unwrap(), b"xx");
+}
