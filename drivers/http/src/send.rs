@@ -252,7 +252,7 @@ impl<S: Stream> HttpHandle<S> {
         let mut parts: Vec<&[u8]> = Vec::with_capacity(bufs.len().min(MAX_SLICES) + 2);
         let mut taken = 0;
         parts.push(&[]);
-        for buf in bufs.iter().take(MAX_SLICES) {
+        for buf in bufs.iter().filter(|buf| !buf.is_empty()).take(MAX_SLICES) {
             let part = buf.get(..MAX_CHUNK - taken).unwrap_or(buf);
             taken += part.len();
             parts.push(part);
@@ -265,10 +265,6 @@ impl<S: Stream> HttpHandle<S> {
                 *first = &line;
             }
             parts.push(b"\r\n");
-        }
-        if taken == 0 {
-            // Only empty slices among the first; the others come with the next call.
-            return Poll::Ready(Ok(0));
         }
         let gone = loop {
             let mut slices = Vec::with_capacity(parts.len() + 1);

@@ -451,3 +451,15 @@ async fn who_flushes_is_woken_though_another_task_reads() {
     far.shutdown().await.unwrap();
     assert_eq!(reader.await.unwrap().unwrap(), b"xx");
 }
+
+#[tokio::test]
+async fn slices_without_bytes_are_passed_over() {
+    for asks in ["method=PUT", "method=PUT;length=3"] {
+        let (mut near, mut far) = open(asks, "").await;
+        let mut slices = vec![std::io::IoSlice::new(b""); 100];
+        slices.push(std::io::IoSlice::new(b"abc"));
+        assert_eq!(near.write_vectored(&slices).await.unwrap(), 3);
+        near.shutdown().await.unwrap();
+        assert_eq!(drain(&mut far).await.0, b"abc");
+    }
+}
