@@ -100,7 +100,9 @@ impl<S: Stream> HttpHandle<S> {
             Ok(told) => told.or(self.options.length),
             Err(_) => return Err(broken(Operation::Write, crate::BadHead::Length).into()),
         };
-        let length = length.or_else(|| empty.then_some(0));
+        // What a GET would have brought is not known from a HEAD that nothing is written to.
+        let known = empty && self.method != "HEAD";
+        let length = length.or_else(|| known.then_some(0));
         self.write_response(response, length);
         Ok(())
     }

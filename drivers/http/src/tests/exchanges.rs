@@ -463,3 +463,13 @@ async fn slices_without_bytes_are_passed_over() {
         assert_eq!(drain(&mut far).await.0, b"abc");
     }
 }
+
+#[tokio::test]
+async fn who_answers_head_without_a_word_claims_no_length() {
+    let (mut near, far) = answers("", "HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    far.unwrap().shutdown().await.unwrap();
+    assert_eq!(
+        head_of(&mut near).await,
+        "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    );
+}
