@@ -8,6 +8,7 @@ use xio_core::{ErrorKind, Operation, Result};
 use crate::error::error;
 use crate::head::{Request, Response};
 use crate::options::is_reserved;
+use crate::parse;
 
 /// What was asked and what was answered; a layer's fact in [`Info`](xio_core::Info).
 ///
@@ -65,9 +66,12 @@ impl Exchange {
     /// Says what to answer, in place of what the options say. A field Content-Length is kept to.
     ///
     /// # Errors
-    /// When this end asks and does not answer, when it began to answer before, and for fields that
-    /// the layer writes by itself.
+    /// When this end asks and does not answer, when it began to answer before, for fields that the
+    /// layer writes by itself, and for a status or a length that peers could not read.
     pub fn reply(&self, response: Response) -> Result<()> {
+        Response::new(response.status)
+            .and_then(|_| parse::length(&response.headers))
+            .map_err(|bad| error(ErrorKind::BadOption, Operation::Write, bad.to_string()))?;
         let own = |name: &str| is_reserved(name) && !name.eq_ignore_ascii_case("content-length");
         if let Some((name, _)) = response.headers.iter().find(|(name, _)| own(name)) {
             let fact = format!("the field {name} is written by this layer");

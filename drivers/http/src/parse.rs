@@ -211,7 +211,7 @@ fn told(headers: &Headers, version: Version) -> Result<Option<Framing>, BadHead>
 }
 
 /// The length that every field of that name gives.
-fn length(headers: &Headers) -> Result<Option<u64>, BadHead> {
+pub(crate) fn length(headers: &Headers) -> Result<Option<u64>, BadHead> {
     let mut told = None;
     for value in headers.all("content-length") {
         // Digits alone: no sign, no list, no space between.

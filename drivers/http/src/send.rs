@@ -11,6 +11,7 @@ use crate::body::{LAST_CHUNK, chunk_line};
 use crate::error::{LAYER, broken, error};
 use crate::handle::{HttpHandle, Role};
 use crate::head::{Request, Response, Version};
+use crate::parse;
 
 /// Longest chunk, in bytes: what a write of the layer below may leave over is kept here.
 const MAX_CHUNK: usize = 256 * 1024;
@@ -95,11 +96,8 @@ impl<S: Stream> HttpHandle<S> {
                 response
             }
         };
-        let told = response.headers.get("content-length");
-        let length = match told.map(str::parse).transpose() {
-            Ok(told) => told.or(self.options.length),
-            Err(_) => return Err(broken(Operation::Write, crate::BadHead::Length).into()),
-        };
+        let told = parse::length(&response.headers).map_err(|bad| broken(Operation::Write, bad))?;
+        let length = told.or(self.options.length);
         // What a GET would have brought is not known from a HEAD that nothing is written to.
         let known = empty && self.method != "HEAD";
         let length = length.or_else(|| known.then_some(0));

@@ -473,3 +473,23 @@ async fn who_answers_head_without_a_word_claims_no_length() {
         "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
     );
 }
+
+#[tokio::test]
+async fn an_answer_that_peers_could_not_read_is_refused() {
+    let (_near, far) = open("", "").await;
+    for length in ["+5", "5, 5", "five", "", "\u{e9}"] {
+        let mut answer = Response::new(200).unwrap();
+        answer.headers.push("Content-Length", length).unwrap();
+        let error = far.exchange().reply(answer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadOption, "{length:?}: {error}");
+    }
+    let mut answer = Response::new(200).unwrap();
+    answer.headers.push("Content-Length", "5").unwrap();
+    answer.headers.push("Content-Length", "6").unwrap();
+    assert!(far.exchange().reply(answer).is_err());
+    for status in [100, 101, 99, 1000] {
+        let mut answer = Response::new(200).unwrap();
+        answer.status = status;
+        assert!(far.exchange().reply(answer).is_err(), "{status}");
+    }
+}
