@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Info, Operation, Result, Stream};
+use xio_core::{Error, Info, Operation, Result, Stream};
 
 use crate::error::{LAYER, error};
 use crate::exchange::Exchange;
@@ -16,6 +16,7 @@ use crate::head::{Request, Response, Version};
 use crate::options::HttpOptions;
 use crate::receive::Receiving;
 use crate::send::Sending;
+use crate::within;
 
 /// Which end of an exchange this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,12 +103,15 @@ impl<S: Stream> HttpHandle<S> {
             && self.fault.is_none()
             && self.is_sent()
             && self.receiving.is_whole()
+            // What came before it was asked for answers nothing that is asked next.
+            && (self.role == Role::Answers || self.incoming.is_empty())
     }
 
-    /// Asks for something else on the same connection.
+    /// Asks for something else on the same connection; the field Host is the caller's to give.
     ///
     /// # Errors
-    /// When the last exchange is not at its end, or the peer does not keep the connection.
+    /// When the last exchange is not at its end, the peer does not keep the connection, or takes
+    /// longer than the option `head_timeout` says; for a request that a peer could read in two ways.
     ///
     /// # Cancel safety
     /// The request goes out in whole with the next operation when the future is dropped.
@@ -115,20 +119,29 @@ impl<S: Stream> HttpHandle<S> {
         if self.role != Role::Asks || !self.can_go_on() {
             return Err(self.cannot_go_on());
         }
-        self.receiving = Receiving::head();
         self.begin_request(request)?;
+        self.receiving = Receiving::head();
         if self.options.delay_write_header {
             return Ok(());
         }
-        std::future::poll_fn(|cx| self.poll_push(cx))
-            .await
-            .map_err(|e| xio_core::Error::from_io(e, LAYER, Operation::Write))
+        self.push_head(Operation::Write).await
+    }
+
+    /// Sends what waits, which is the head of a request.
+    pub(crate) async fn push_head(&mut self, op: Operation) -> Result<()> {
+        within(self.options.head_timeout, op, async {
+            std::future::poll_fn(|cx| self.poll_push(cx))
+                .await
+                .map_err(|e| Error::from_io(e, LAYER, op))
+        })
+        .await
     }
 
     /// Waits for the next request on the same connection; gives false when the peer ended it instead.
     ///
     /// # Errors
-    /// When the last exchange is not at its end, or the peer breaks the protocol.
+    /// When the last exchange is not at its end, the peer breaks the protocol, or no request is
+    /// there in the time of the option `head_timeout`; then it can be waited for once more.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -136,10 +149,11 @@ impl<S: Stream> HttpHandle<S> {
         if self.role != Role::Answers || !self.can_go_on() {
             return Err(self.cannot_go_on());
         }
-        self.receive_request().await
+        let time = self.options.head_timeout;
+        within(time, Operation::Open, self.receive_request()).await
     }
 
-    fn cannot_go_on(&self) -> xio_core::Error {
+    fn cannot_go_on(&self) -> Error {
         let fact = match self.persistent {
             true => "the exchange before is not at its end; read and end both entities first",
             false => "the connection ends with this exchange; see the option persistent",

@@ -43,7 +43,7 @@
 //! | --- | --- | --- |
 //! | `any_status` | whether the entity of a response that is no success is read like any other | no |
 //! | `delay_write_header` | whether the request waits for the first write or read | no |
-//! | `head_timeout` | seconds that a peer may take for its request | 30 |
+//! | `head_timeout` | seconds that a peer may take for each request, or to take its head | 30 |
 //! | `header` | fields to add to the message of this end, as `#Accept: */*#Range: bytes=5-` | none |
 //! | `host` | what the field Host says | the target's |
 //! | `length` | how long this end's entity will be, in place of chunks | unknown |
@@ -105,11 +105,10 @@ mod tests;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use xio_core::{
-    Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transform,
-};
+use xio_core::{Driver, DynLayer, ErrorKind, Info, Operation, Result, Stream, Target, Transform};
 
 use crate::error::{LAYER, broken, error, truncated};
 use crate::handle::Role;
@@ -179,21 +178,21 @@ impl Http {
             .map_err(|bad| error(ErrorKind::BadTarget, op, bad.to_string()))?;
         Ok(request)
     }
+}
 
-    /// Runs the part of opening that waits for the peer in the time it is given.
-    async fn within<T>(&self, op: Operation, work: impl Future<Output = Result<T>>) -> Result<T> {
-        match tokio::time::timeout(self.options.head_timeout, work).await {
-            Ok(done) => done,
-            Err(_) => Err(error(
-                ErrorKind::TimedOut,
-                op,
-                format!(
-                    "the head of the request was not through in {} s",
-                    self.options.head_timeout.as_secs_f64()
-                ),
-            )),
-        }
-    }
+/// Runs what waits for the peer at the beginning of an exchange, in the time that it is given.
+pub(crate) async fn within<T>(
+    time: Duration,
+    op: Operation,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(time, work).await.unwrap_or_else(|_| {
+        let fact = format!(
+            "the head of the request was not through in {} s",
+            time.as_secs_f64()
+        );
+        Err(error(ErrorKind::TimedOut, op, fact))
+    })
 }
 
 /// A host and its port as the field Host has them.
@@ -217,11 +216,7 @@ impl<S: Stream> Transform<S> for Http {
         let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Asks);
         handle.begin_request(request)?;
         if !self.options.delay_write_header {
-            let sent = std::future::poll_fn(|cx| handle.poll_push(cx));
-            self.within(op, async {
-                sent.await.map_err(|e| Error::from_io(e, LAYER, op))
-            })
-            .await?;
+            handle.push_head(op).await?;
         }
         Ok(handle)
     }
@@ -229,7 +224,8 @@ impl<S: Stream> Transform<S> for Http {
     async fn respond(&self, inner: S) -> Result<HttpHandle<S>> {
         let op = Operation::Open;
         let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Answers);
-        match self.within(op, handle.receive_request()).await? {
+        let time = self.options.head_timeout;
+        match within(time, op, handle.receive_request()).await? {
             true => Ok(handle),
             false => Err(truncated(op, "the peer ended before it asked for anything")),
         }

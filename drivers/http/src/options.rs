@@ -26,7 +26,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     Opt::new(
         "head_timeout",
         "seconds, as 30 or 2.5",
-        "how long a peer may take to send its request",
+        "how long a peer may take to send each request, or to take its head",
     )
     .local(),
     Opt::new(
@@ -63,7 +63,7 @@ pub struct HttpOptions {
     pub any_status: bool,
     /// Whether the request waits for the first write or read.
     pub delay_write_header: bool,
-    /// How long a peer may take to send its request.
+    /// How long a peer may take to send each request, or to take its head.
     pub head_timeout: Duration,
     /// Header fields to add.
     pub headers: Vec<(String, String)>,

@@ -7,10 +7,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Buf;
 use xio_core::{ErrorKind, Operation, Result, Stream, at_layer};
 
+use crate::bad::BadHead;
 use crate::body::{LAST_CHUNK, chunk_line};
 use crate::error::{LAYER, broken, error};
 use crate::handle::{HttpHandle, Role};
 use crate::head::{Request, Response, Version};
+use crate::options::is_reserved;
 use crate::parse;
 
 /// Longest chunk, in bytes: what a write of the layer below may leave over is kept here.
@@ -39,11 +41,26 @@ pub(crate) enum Sending {
     Ended,
 }
 
+/// Says what in a request would let a peer read something else than was meant.
+fn check(request: &Request) -> std::result::Result<(), String> {
+    let own = |name: &str| is_reserved(name) && !name.eq_ignore_ascii_case("host");
+    if let Some((name, _)) = request.headers.iter().find(|(name, _)| own(name)) {
+        return Err(format!("the field {name} is written by this layer"));
+    }
+    // The fields of a request are open to all, so they may have changed since it was made.
+    Request::new(&request.method, &request.target).map_err(|bad| bad.to_string())?;
+    match request.headers.all("host").count() {
+        1 => Ok(()),
+        _ => Err(BadHead::Host.to_string()),
+    }
+}
+
 impl<S: Stream> HttpHandle<S> {
     /// Puts the head of a request in front of what is written.
     pub(crate) fn begin_request(&mut self, mut request: Request) -> Result<()> {
         let op = Operation::Connect;
         let (version, length) = (self.options.version, self.options.length);
+        check(&request).map_err(|fact| error(ErrorKind::BadOption, op, fact))?;
         request.version = version;
         self.sending = match (request.has_entity(), length, version) {
             (false, ..) => Sending::Nothing,

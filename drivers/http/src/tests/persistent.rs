@@ -1,6 +1,10 @@
 //! One exchange after the other on one connection.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+use xio_core::ErrorKind;
 
 use super::{answers, asks, drain, head_of, open};
 use crate::{Request, Response};
@@ -109,4 +113,87 @@ async fn nothing_follows_while_something_is_under_way() {
         .unwrap();
     near.read_u8().await.unwrap();
     assert!(near.ask(next).await.is_err());
+}
+
+/// An end that asked for something, got it, and may ask again.
+async fn asked() -> (
+    crate::HttpHandle<xio_testkit::MemHandle>,
+    xio_testkit::MemHandle,
+) {
+    let (mut near, mut far) = asks("persistent=1").await;
+    head_of(&mut far).await;
+    far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await
+        .unwrap();
+    assert_eq!(drain(&mut near).await.0, b"ok");
+    (near, far)
+}
+
+#[tokio::test]
+async fn a_request_that_peers_could_read_in_two_ways_is_not_sent() {
+    let (mut near, mut far) = asked().await;
+    let ask = |method: &str, fields: &[(&str, &str)]| {
+        let mut next = Request::new(method, "/next").unwrap();
+        for (name, value) in fields {
+            next.headers.push(name, value).unwrap();
+        }
+        next
+    };
+    let host = ("Host", "h");
+    let mut split = ask("GET", &[host]);
+    split.target = "/ HTTP/1.1\r\nX: y".to_owned();
+    let mut odd = ask("GET", &[host]);
+    odd.method = "GET /x HTTP/1.1\r\nX: y\r\n\r\nGET".to_owned();
+    for next in [
+        ask("PUT", &[host, ("Content-Length", "5")]),
+        ask("PUT", &[host, ("transfer-encoding", "chunked")]),
+        ask("GET", &[host, ("Connection", "close")]),
+        ask("GET", &[]),
+        ask("GET", &[host, host]),
+        split,
+        odd,
+    ] {
+        let error = near.ask(next.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadOption, "{next:?}: {error}");
+        assert!(near.can_go_on(), "{next:?}: nothing was begun");
+    }
+    near.ask(ask("GET", &[host])).await.unwrap();
+    assert_eq!(
+        head_of(&mut far).await,
+        "GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_came_before_its_question_is_none() {
+    let (mut near, mut far) = asks("persistent=1").await;
+    far.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\
+          HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
+    )
+    .await
+    .unwrap();
+    assert_eq!(drain(&mut near).await.0, b"ok");
+    assert!(!near.can_go_on());
+    let mut next = Request::new("GET", "/next").unwrap();
+    next.headers.push("Host", "h").unwrap();
+    assert!(near.ask(next).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_further_request_has_its_deadline() {
+    let first = "GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /ne";
+    let (mut near, far) = answers("persistent=1;head_timeout=5", first).await;
+    let mut far = far.unwrap();
+    far.shutdown().await.unwrap();
+    let began = Instant::now();
+    let error = far.accept().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    // Nothing is lost by that.
+    near.write_all(b"xt HTTP/1.1\r\nHost: h\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(far.accept().await.unwrap());
+    assert_eq!(far.exchange().request().unwrap().target, "/next");
 }
