@@ -54,7 +54,7 @@
 //!
 //! A byte is copied once from the writer into the packet it leaves in, by the kernel, and twice at
 //! the receiver. Memory is taken as packets need it and given back; a connection that waits holds
-//! about a kilobyte, and no timer runs more often than every 300 ms then.
+//! about two kilobytes, and no timer runs more often than every 300 ms then.
 //!
 //! # Example
 //!

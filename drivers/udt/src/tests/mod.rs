@@ -164,6 +164,95 @@ async fn a_socket_that_fails_for_good_ends_its_connections() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_there_is_known_at_once_where_the_network_says_so() {
+    let net = Net::new(19);
+    net.refuse();
+    let begun = Instant::now();
+    let nobody = Target::from(SocketAddr::from(([10, 0, 0, 1], 9)));
+    let error = udt(&net, "").connect(&nobody).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(begun.elapsed() < Duration::from_millis(10));
+    // Who is to be met may still come.
+    let error = udt(&net, "rendezvous=1")
+        .connect(&nobody)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+}
+
+#[test]
+fn a_peer_whose_port_is_closed_is_given_up_soon() {
+    let net = Net::new(20);
+    let theirs = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut ours = tokio::runtime::Builder::new_current_thread();
+    let ours = ours.enable_all().build().unwrap();
+    ours.block_on(async {
+        let there = udt(&net, "");
+        let listening = theirs.spawn(async move { listen(&there).await });
+        let (mut listener, to) = listening.await.unwrap();
+        let accepting = theirs.spawn(async move { listener.accept().await?.open().await });
+        let mut near = udt(&net, "").connect(&to).await.unwrap();
+        let far = accepting.await.unwrap().unwrap();
+        net.refuse();
+        // Gone without a word, and the port with it.
+        theirs.shutdown_background();
+        let is_gone = async {
+            while net.sockets() > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = Duration::from_secs(20);
+        tokio::time::timeout(limit, is_gone).await.unwrap();
+        tokio::time::pause();
+        let begun = Instant::now();
+        near.write_all(b"is anybody there?").await.unwrap();
+        let error = near.shutdown().await.unwrap_err();
+        assert_eq!(kind(&error), ErrorKind::Reset, "{error}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(4),
+            "{:?}",
+            begun.elapsed()
+        );
+        drop(far);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_leaves_nothing_behind_when_it_is_dropped() {
+    let net = Net::new(21);
+    net.delay(Duration::from_millis(20));
+    let udt = udt(&net, "");
+    let (mut listener, to) = listen(&udt).await;
+    for time in (0..120).step_by(7) {
+        let brief = Duration::from_millis(time);
+        let _ = tokio::time::timeout(brief, udt.connect(&to)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(net.sockets(), 1, "after {time} ms");
+    }
+    // What was far enough to be seen is given up, and nothing is in the way of others.
+    let late = async {
+        loop {
+            let Ok(accepted) =
+                tokio::time::timeout(Duration::from_millis(1), listener.accept()).await
+            else {
+                break;
+            };
+            let mut far = accepted.unwrap().open().await.unwrap();
+            far.read(&mut [0; 1]).await.unwrap_err();
+        }
+    };
+    late.await;
+    let (near, far) = tokio::join!(udt.connect(&to), async {
+        listener.accept().await?.open().await
+    });
+    transfer(near.unwrap(), far.unwrap(), b"here").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_in_the_clothes_of_another_is_the_same() {
     let net = Net::new(18);
     let udt = udt(&net, "");

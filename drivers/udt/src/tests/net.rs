@@ -32,12 +32,16 @@ struct State {
     /// Whether nothing can be received, and how often it was tried.
     is_broken: bool,
     tried: u64,
+    /// Whether sockets of one peer hear that it is not there.
+    refuses: bool,
 }
 
 #[derive(Default)]
 struct Mailbox {
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     reader: Option<Waker>,
+    /// Whether the network has to say that nobody was there.
+    is_refused: bool,
 }
 
 impl Net {
@@ -54,6 +58,7 @@ impl Net {
             asked: 0,
             is_broken: false,
             tried: 0,
+            refuses: false,
         })))
     }
 
@@ -92,6 +97,11 @@ impl Net {
         readers.into_iter().for_each(Waker::wake);
     }
 
+    /// Tells whoever sends to nobody from now on, as far as it is connected.
+    pub(super) fn refuse(&self) {
+        self.0.lock().unwrap().refuses = true;
+    }
+
     /// How often something was to be received from a broken socket.
     pub(super) fn tried(&self) -> u64 {
         self.0.lock().unwrap().tried
@@ -110,6 +120,11 @@ impl Net {
                 drop(state);
                 reader.wake();
             }
+        } else if let (true, Some(sender)) = (state.refuses, state.boxes.get_mut(&from)) {
+            sender.is_refused = true;
+            let reader = sender.reader.take();
+            drop(state);
+            reader.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -213,6 +228,9 @@ impl Datagram for Port {
             return Poll::Ready(Err(io::Error::other("broken")));
         }
         let mailbox = state.boxes.get_mut(&self.local).unwrap();
+        if std::mem::take(&mut mailbox.is_refused) && self.peer.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionRefused.into()));
+        }
         let mut filled = 0;
         for (buf, met) in bufs.iter_mut().zip(received) {
             let Some((from, bytes)) = mailbox.waiting.pop_front() else {
