@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use workspace_benches::machine;
+use workspace_benches::middle::{Lot, Middle};
 
 use crate::talk::Order;
 use crate::wrap::{End, LARGEST, Role, Wrap};
@@ -154,7 +155,7 @@ fn main() {
     println!("| What | bare, µs | {} |", names.join(" | "));
     println!("| --- | ---: |{}", " ---: |".repeat(names.len()));
     let mut bench = Bench::new();
-    let mut lot = Lot(0x2545_f491_4f6c_dd1d);
+    let mut lot = Lot::default();
     for (name, order) in questions() {
         let order = bench.fit(order, slice);
         let mut times = Wrap::ALL.map(|_| Vec::with_capacity(turns));
@@ -168,66 +169,9 @@ fn main() {
         let [bare, others @ ..] = &times;
         let cells = others
             .each_ref()
-            .map(|these| Middle::of(these, bare).cell());
+            .map(|these| Middle::of(these, bare).percent());
         let (Order::PingPong { times, .. } | Order::Bulk { times, .. }) = order;
         let micros = Middle::of(bare, &vec![f64::from(times) * 1e-6; turns]).value;
         println!("| {name} | {micros:.1} | {} |", cells.join(" | "));
-    }
-}
-
-/// A median and the interval that holds it with 95 %.
-struct Middle {
-    value: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Middle {
-    /// Returns the median of the ratios of what was measured in the same turn.
-    fn of(these: &[f64], those: &[f64]) -> Self {
-        let mut ratios: Vec<f64> = these.iter().zip(those).map(|(a, b)| a / b).collect();
-        ratios.sort_by(f64::total_cmp);
-        // Of n values in order, the median lies between the two that are 0.98 times the square root
-        // of n places from the middle one, whatever their distribution (binomial, 1.96 standard deviations).
-        let middle = ratios.len() / 2;
-        let mut reach = 0;
-        while reach * reach * 25 < 24 * ratios.len() {
-            reach += 1;
-        }
-        let last = ratios.len().saturating_sub(1);
-        let at = |index: usize| ratios.get(index.min(last)).copied().unwrap_or(f64::NAN);
-        Self {
-            value: at(middle),
-            low: at(middle.saturating_sub(reach)),
-            high: at(middle + reach),
-        }
-    }
-
-    fn cell(&self) -> String {
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        format!(
-            "{:+.1} ({:+.1} to {:+.1})",
-            percent(self.value),
-            percent(self.low),
-            percent(self.high)
-        )
-    }
-}
-
-/// Draws lots (xorshift); the same in every run.
-struct Lot(u64);
-
-impl Lot {
-    /// Returns all numbers below `N` in an order by lot.
-    fn order<const N: usize>(&mut self) -> [usize; N] {
-        let mut order = std::array::from_fn(|at| at);
-        for last in (1..N).rev() {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            let other = usize::try_from(self.0 % (last as u64 + 1)).unwrap_or(0);
-            order.swap(last, other);
-        }
-        order
     }
 }

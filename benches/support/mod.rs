@@ -1,4 +1,4 @@
-//! What benches share: an emulated link, pictures, the cost of processes, raw sessions, and tables of ratios.
+//! What benches share: an emulated link, pictures, the cost of processes, raw sessions, and ratios.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
@@ -7,6 +7,7 @@
 
 pub mod link;
 pub mod machine;
+pub mod middle;
 pub mod picture;
 pub mod ratio;
 pub mod session;
