@@ -21,6 +21,9 @@ pub(crate) const FIRST_READ: usize = 8 * 1024;
 /// as well, so this bounds the longest one.
 const MOST_READ: usize = 16 * RECORD;
 
+/// Reads in a row that fill little of their room before it shrinks.
+const SMALL_READS: u8 = 16;
+
 /// How far this end is from having ended its way of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
@@ -46,6 +49,8 @@ pub struct TlsHandle<S> {
     pub(crate) outgoing: Buffer,
     /// Room that the next read from below gets.
     read_size: usize,
+    /// Reads in a row that filled little of it.
+    small_reads: u8,
     /// The layer below took something since it was flushed.
     pub(crate) unflushed: bool,
     /// What waits in `outgoing` is of no hurry: it goes with what is written next.
@@ -87,6 +92,7 @@ impl<S: Stream> TlsHandle<S> {
             plain: Buffer::default(),
             outgoing: Buffer::default(),
             read_size: FIRST_READ,
+            small_reads: 0,
             unflushed: false,
             lazy: false,
             ending: Ending::Open,
@@ -199,10 +205,17 @@ impl<S: Stream> TlsHandle<S> {
         let mut room = ReadBuf::new(self.incoming.room(least));
         ready!(Pin::new(&mut self.below).poll_read(cx, &mut room))?;
         let n = room.filled().len();
-        // Grows while it is filled, and shrinks when most of it was for nothing.
+        // Grows while it is filled, and shrinks when most of it was for nothing all the time: to give
+        // memory back and take it again costs more than to keep it for a while.
+        if n >= self.read_size / 8 {
+            self.small_reads = 0;
+        } else {
+            self.small_reads += 1;
+        }
         if room.remaining() == 0 {
             self.read_size = (self.read_size * 2).min(MOST_READ);
-        } else if n < self.read_size / 8 {
+        } else if self.small_reads == SMALL_READS {
+            self.small_reads = 0;
             self.read_size = (self.read_size / 2).max(FIRST_READ);
         }
         self.incoming.fill(n);
