@@ -271,8 +271,8 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::atomic::AtomicUsize;
 
-    use nix::sys::socket::SetSockOpt;
-    use nix::{setsockopt_impl, sockopt_impl};
+    use nix::sys::socket::{GetSockOpt, SetSockOpt};
+    use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
     use xio_core::{Bind, Target};
 
     use super::*;
@@ -310,6 +310,30 @@ mod tests {
                     .unwrap();
                 let met = met[0].unwrap();
                 assert_eq!((&room[..met.len], met.segment), (part, part.len()));
+            }
+        }
+    }
+
+    sockopt_impl!(
+        /// What becomes of messages that are larger than the path takes.
+        Discover,
+        GetOnly,
+        libc::IPPROTO_IP,
+        libc::IP_MTU_DISCOVER,
+        libc::c_int
+    );
+
+    #[tokio::test]
+    async fn routers_may_cut_up_what_is_too_long_unless_that_was_refused() {
+        for at in ["127.0.0.1:0", ":0"] {
+            let at: Target = at.parse().unwrap();
+            for (options, expected) in [
+                ("", libc::IP_PMTUDISC_DONT),
+                ("dontfrag=1", libc::IP_PMTUDISC_DO),
+            ] {
+                let udp = Udp::new(options.parse().unwrap());
+                let socket = udp.bind(&at).await.unwrap();
+                assert_eq!(Discover.get(socket.socket()).unwrap(), expected);
             }
         }
     }

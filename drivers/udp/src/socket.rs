@@ -182,10 +182,13 @@ fn bind_one(at: SocketAddr, options: &UdpOptions, op: Operation) -> Result<UdpHa
 }
 
 /// Sets what becomes of messages that are larger than the path takes.
+///
+/// Where they may be cut up, IPv4 routers may do it: a path that is too narrow and does not say so
+/// would swallow them for good otherwise.
 fn fragments(socket: &impl AsFd, ipv4: bool, refuse: bool) -> io::Result<()> {
     let (v4, v6) = match refuse {
         true => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
-        false => (libc::IP_PMTUDISC_WANT, libc::IPV6_PMTUDISC_WANT),
+        false => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_WANT),
     };
     // A socket of IPv6 may carry IPv4 as well.
     Ip4MtuDiscover.set(socket, &v4)?;
