@@ -122,3 +122,31 @@ async fn tcp_gives_up_connecting_in_time() {
     assert_eq!(error.kind(), xio_core::ErrorKind::TimedOut);
     assert!(error.to_string().starts_with("tcp: connect: "), "{error}");
 }
+
+/// A program that ends tells the peers of its UDT connections; they would wait for most of a minute.
+#[test]
+fn a_runtime_that_ends_is_not_waited_for_by_udt_peers() {
+    let mut theirs = tokio::runtime::Builder::new_current_thread();
+    let theirs = theirs.enable_all().build().unwrap();
+    let ours = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let udt = || crate::everything().stack("udt").unwrap();
+    let mut listener = ours
+        .block_on(async { udt().listen(&crate::loopback()).await })
+        .unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    let near = ours.spawn(async move { listener.accept().await?.open().await });
+    let far = theirs.block_on(async { udt().connect(&to).await.unwrap() });
+    let mut near = ours.block_on(near).unwrap().unwrap();
+    drop(theirs);
+    let read = ours.block_on(async {
+        let limit = Duration::from_secs(20);
+        tokio::time::timeout(limit, near.read(&mut [0; 1])).await
+    });
+    let error = read.expect("not in time").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    drop(far);
+}

@@ -47,7 +47,7 @@
 //! UDT has no half-close and one mark for the end, which goes out once and unacknowledged; here it
 //! goes out after everything was acknowledged, and again until the peer shows that it knows. A peer
 //! that ends with packets missing, or that says that it gave up as handles here do when they are
-//! dropped, leaves a truncated stream, and reading it fails. What cannot be told is a libudt peer
+//! dropped or their runtime ends, leaves a truncated stream, and reading it fails. What cannot be told is a libudt peer
 //! that ended before it had sent all it was given, when none of the rest had left yet.
 //!
 //! # Cost

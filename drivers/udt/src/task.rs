@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -30,6 +31,8 @@ const FAILURES: usize = 64;
 const BLOCKED: Duration = Duration::from_millis(10);
 /// How long the peer's port may refuse what we send before we believe that nobody is there.
 const REFUSALS: Duration = Duration::from_secs(1);
+/// How often the end is told when the task ends before it.
+const LAST_WORDS: usize = 3;
 /// A writer goes on when there are no more bytes than this that were never sent.
 pub(crate) const UNSENT: usize = 1 << 20;
 
@@ -46,7 +49,7 @@ pub(crate) struct Listening {
 }
 
 /// Everything that happens at one socket.
-pub(crate) struct Task<D> {
+pub(crate) struct Task<D: Datagram> {
     socket: D,
     below: Arc<Info>,
     /// Whether the socket has several addresses, so that each answer names the one it leaves from.
@@ -370,13 +373,29 @@ impl<D: Datagram> Future for Task<D> {
     }
 }
 
-/// Whoever still holds a connection must not wait for a task that is no more.
-impl<D> Drop for Task<D> {
+/// Whoever still holds a connection must not wait for a task that is no more, nor must its peer, which would
+/// take three quarters of a minute to notice, and a failure for the end of one that has just been closed.
+impl<D: Datagram> Drop for Task<D> {
     fn drop(&mut self) {
         self.bell.silence();
+        let now = now();
+        let mut cx = Context::from_waker(Waker::noop());
         for line in self.lines.values() {
             let mut state = line.lock();
             state.lost.get_or_insert(Lost::Abandoned);
+            let (peer, local) = (state.machine.peer(), state.local);
+            // Where the machine itself has failed, it is not to be asked again.
+            let words = if panicking() { 0 } else { LAST_WORDS };
+            for _ in 0..words {
+                state.machine.last_words();
+                while let Some(words) = state.machine.poll_transmit(now, 1) {
+                    let mut message = Transmit::new(words.contents).to(peer);
+                    message.from = local;
+                    // Who cannot be told now is not told.
+                    let _ = self.socket.poll_send(&mut cx, &message);
+                    state.machine.on_transmitted(now);
+                }
+            }
             let wakes = [state.reader.take(), state.writer.take()];
             drop(state);
             wakes.into_iter().flatten().for_each(Waker::wake);

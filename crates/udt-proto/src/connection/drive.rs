@@ -270,6 +270,18 @@ impl Connection {
         }
     }
 
+    /// Has the end told once more, and gives up what has not ended: for when nobody will drive it any longer.
+    pub fn last_words(&mut self) {
+        match self.phase {
+            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
+            Phase::Open | Phase::Lingering { .. } | Phase::Leaving { .. } => {
+                self.give_up(ConnectionError::Closed);
+            }
+            Phase::Farewell(_) => self.farewell_due = true,
+            Phase::Over => {}
+        }
+    }
+
     /// Gives up, but lets a peer whose last words were read have that in writing: it may be closing.
     fn leave(&mut self, now: Instant) {
         let owed = self.halves.as_mut().and_then(|halves| {

@@ -1,5 +1,6 @@
 //! Connections over a network in memory, in time that passes at once when everybody waits.
 
+mod ended;
 mod net;
 
 use std::net::SocketAddr;
@@ -178,47 +179,6 @@ async fn nobody_there_is_known_at_once_where_the_network_says_so() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-}
-
-#[test]
-fn a_peer_whose_port_is_closed_is_given_up_soon() {
-    let net = Net::new(20);
-    let theirs = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let mut ours = tokio::runtime::Builder::new_current_thread();
-    let ours = ours.enable_all().build().unwrap();
-    ours.block_on(async {
-        let there = udt(&net, "");
-        let listening = theirs.spawn(async move { listen(&there).await });
-        let (mut listener, to) = listening.await.unwrap();
-        let accepting = theirs.spawn(async move { listener.accept().await?.open().await });
-        let mut near = udt(&net, "").connect(&to).await.unwrap();
-        let far = accepting.await.unwrap().unwrap();
-        net.refuse();
-        // Gone without a word, and the port with it.
-        theirs.shutdown_background();
-        let is_gone = async {
-            while net.sockets() > 1 {
-                tokio::task::yield_now().await;
-            }
-        };
-        let limit = Duration::from_secs(20);
-        tokio::time::timeout(limit, is_gone).await.unwrap();
-        tokio::time::pause();
-        let begun = Instant::now();
-        near.write_all(b"is anybody there?").await.unwrap();
-        let error = near.shutdown().await.unwrap_err();
-        assert_eq!(kind(&error), ErrorKind::Reset, "{error}");
-        assert!(
-            begun.elapsed() < Duration::from_secs(4),
-            "{:?}",
-            begun.elapsed()
-        );
-        drop(far);
-    });
 }
 
 #[tokio::test(start_paused = true)]

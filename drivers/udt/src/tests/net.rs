@@ -34,6 +34,8 @@ struct State {
     tried: u64,
     /// Whether sockets of one peer hear that it is not there.
     refuses: bool,
+    /// Packets that say the end which are lost still.
+    lost_ends: u32,
 }
 
 #[derive(Default)]
@@ -59,6 +61,7 @@ impl Net {
             is_broken: false,
             tried: 0,
             refuses: false,
+            lost_ends: 0,
         })))
     }
 
@@ -100,6 +103,11 @@ impl Net {
     /// Tells whoever sends to nobody from now on, as far as it is connected.
     pub(super) fn refuse(&self) {
         self.0.lock().unwrap().refuses = true;
+    }
+
+    /// Loses the next packets that say the end.
+    pub(super) fn lose_ends(&self, count: u32) {
+        self.0.lock().unwrap().lost_ends = count;
     }
 
     /// How often something was to be received from a broken socket.
@@ -196,6 +204,10 @@ impl Datagram for Port {
         let (delay, loss, is_cut) = (state.delay, state.loss, state.is_cut);
         for part in message.payload.chunks(size) {
             if is_cut || state.random.percent(loss) {
+                continue;
+            }
+            if state.lost_ends > 0 && part.starts_with(&[0x80, 0x05]) {
+                state.lost_ends -= 1;
                 continue;
             }
             let (net, from, bytes) = (self.net.clone(), self.local, part.to_vec());
