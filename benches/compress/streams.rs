@@ -47,8 +47,8 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
             title: format!("Figure {figure}: {codec} on parallel streams, 100 Mbit/s"),
             x: Axis {
                 name: "streams",
-                log: false,
-                from_zero: true,
+                log: true,
+                from_zero: false,
                 label: number,
             },
             // Zeros shrink so far that the others would lie on the ground.

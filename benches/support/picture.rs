@@ -8,7 +8,10 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (720, 440);
+const SIZE: (u32, u32) = (820, 440);
+/// Where the legend begins, beside the curves so that it hides none of them.
+const LEGEND: u32 = 690;
+const LEGEND_LINE: i32 = 20;
 const FONT: &str = "sans-serif";
 /// Told apart by all who see colours differently (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
@@ -123,7 +126,8 @@ impl Picture {
         let area = SVGBackend::new(path, SIZE).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
         area.fill(&WHITE).map_err(|e| failed(&e))?;
-        let mut chart = ChartBuilder::on(&area)
+        let (left, right) = area.split_horizontally(LEGEND);
+        let mut chart = ChartBuilder::on(&left)
             .caption(&self.title, (FONT, 18))
             .margin(12)
             .x_label_area_size(44)
@@ -141,27 +145,25 @@ impl Picture {
             .axis_desc_style((FONT, 14))
             .draw()
             .map_err(|e| failed(&e))?;
+        let mut height = 60;
         for (curve, colour) in self.curves.iter().zip(COLOURS) {
             let points = curve.points.iter().copied();
             chart
                 .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
-                .map_err(|e| failed(&e))?
-                .label(&curve.name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-                });
+                .map_err(|e| failed(&e))?;
             chart
                 .draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))
                 .map_err(|e| failed(&e))?;
+            let line = [(0, height), (18, height)];
+            right
+                .draw(&PathElement::new(line, colour.stroke_width(2)))
+                .and_then(|()| {
+                    let name = (26, height - 6);
+                    right.draw(&Text::new(curve.name.as_str(), name, (FONT, 13)))
+                })
+                .map_err(|e| failed(&e))?;
+            height += LEGEND_LINE;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .label_font((FONT, 13))
-            .draw()
-            .map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))
     }
 }
@@ -179,7 +181,10 @@ pub fn bytes(value: f64) -> String {
 
 /// Writes a number as short as it can be told.
 pub fn number(value: f64) -> String {
-    if value.abs() >= 10.0 || value.fract() == 0.0 {
+    if value.abs() < 0.05 {
+        // Not what is left of a subtraction, with its sign.
+        "0".to_owned()
+    } else if value.abs() >= 10.0 || value.fract() == 0.0 {
         format!("{value:.0}")
     } else {
         format!("{value:.1}")
@@ -233,8 +238,8 @@ mod tests {
             ["512", "64K", "1M"]
         );
         assert_eq!(
-            [number(0.25), number(3.0), number(12.5)],
-            ["0.2", "3", "12"]
+            [number(0.25), number(3.0), number(12.5), number(-1e-17)],
+            ["0.2", "3", "12", "0"]
         );
     }
 }
