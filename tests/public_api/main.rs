@@ -11,15 +11,20 @@
 use std::fmt::Debug;
 use std::future::Future;
 
-use xio_compress::{Compress, CompressHandle};
+use xio_compress::frame::BadFrame;
+use xio_compress::{Algorithm, Compress, CompressHandle, CompressOptions, Compression};
 use xio_core::{
     Block, BoxDatagram, BoxIncoming, BoxListener, BoxStream, DynBind, DynLayer, DynStack, Error,
     Info, Passive, Plan, Pool, Registry, Stack, Stream, Tap, Target, Transport,
 };
 use xio_count::{Count, Counting, Counts};
+use xio_http::{
+    BadBody, BadHead, Exchange, Headers, Http, HttpHandle, HttpOptions, Request, Response,
+};
 use xio_log::Log;
 use xio_tcp::{Tcp, TcpHandle, TcpIncoming, TcpPassive};
 use xio_timeout::Timeout;
+use xio_tls::{Identity, Roots, Tls, TlsHandle, TlsInfo, TlsOptions};
 
 fn is_send<T: Send + 'static>() {}
 fn is_shared<T: Send + Sync + 'static>() {}
@@ -41,6 +46,23 @@ fn values_travel_between_threads() {
     is_plain::<Counts>();
     is_plain::<Tcp>();
     is_plain::<Compress>();
+    is_plain::<CompressOptions>();
+    is_plain::<Compression>();
+    is_plain::<Algorithm>();
+    is_error::<BadFrame>();
+    is_plain::<TlsOptions>();
+    is_plain::<TlsInfo>();
+    is_plain::<Identity>();
+    is_plain::<Roots>();
+    is_shared::<Tls>();
+    is_plain::<Http>();
+    is_plain::<HttpOptions>();
+    is_plain::<Exchange>();
+    is_plain::<Request>();
+    is_plain::<Response>();
+    is_plain::<Headers>();
+    is_error::<BadHead>();
+    is_error::<BadBody>();
     is_shared::<Block>();
     is_error::<Error>();
     is_send::<BoxStream>();
@@ -63,6 +85,10 @@ fn a_boxed_stream_is_a_stream_and_a_stack_a_transport() {
     is_passive::<Stack<Stack<Tcp, Count>, Log>>();
     is_stream::<CompressHandle<BoxStream>>();
     is_passive::<Stack<Stack<Tcp, Compress>, Count>>();
+    is_stream::<TlsHandle<BoxStream>>();
+    is_stream::<HttpHandle<TlsHandle<TcpHandle>>>();
+    is_passive::<Stack<Stack<Stack<Tcp, Tls>, Compress>, Http>>();
+    is_passive::<Stack<DynStack, Http>>();
     is_passive::<Timeout<Stack<DynStack, Count>>>();
     is_passive::<Stack<Timeout<Tcp>, Count>>();
 }
@@ -76,6 +102,12 @@ fn futures_travel_too() {
     travels(stack.listen(&target));
     let named = xio::registry().stack("tcp,count").unwrap();
     travels(named.connect(&target));
+    travels(async {
+        let stack = Tcp::default().push(Http::default());
+        let mut stream = stack.connect(&target).await.unwrap();
+        stream.ask(Request::default()).await.unwrap();
+        stream.accept().await.unwrap();
+    });
     let pool = Pool::new(1, 1);
     travels(pool.get());
     travels(async {
