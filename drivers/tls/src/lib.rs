@@ -10,6 +10,9 @@
 //! The end mark is *close-notify* (RFC 8446 §6.1): `shutdown` sends it, and a stream below that ends
 //! without it is an error, since somebody may have cut it. One way can end while the other goes on.
 //!
+//! A peer that knows nothing of `alpn` is accepted, as RFC 7301 has it; [`TlsInfo`] says what was
+//! agreed on. One that names none of the protocols asked for is not.
+//!
 //! There is no option that leaves certificates unverified. For tests and measurements, make an
 //! authority and name it in `ca`.
 //!
