@@ -156,9 +156,9 @@ impl Delivery {
         })
     }
 
-    /// Gives back the memory that nothing is in.
-    pub(crate) fn shrink(&mut self) {
-        if self.marks.is_empty() {
+    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    pub(crate) fn shrink(&mut self, is_over: bool) {
+        if is_over || self.marks.is_empty() {
             self.marks = VecDeque::new();
         }
     }

@@ -470,10 +470,10 @@ impl Sender {
         )
     }
 
-    /// Gives back the memory that nothing is in.
-    pub(crate) fn shrink(&mut self) {
-        self.buffer.shrink();
-        self.delivery.shrink();
+    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    pub(crate) fn shrink(&mut self, is_over: bool) {
+        self.buffer.shrink(is_over);
+        self.delivery.shrink(is_over);
     }
 
     /// Bytes of memory held, about.

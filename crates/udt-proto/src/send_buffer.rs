@@ -338,10 +338,10 @@ impl SendBuffer {
         lost
     }
 
-    /// Gives back the memory that nothing is in.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    pub(crate) fn shrink(&mut self, is_over: bool) {
         self.spare = Vec::new();
-        if self.is_empty() {
+        if is_over || self.is_empty() {
             self.blocks = VecDeque::new();
             self.base = self.end;
         }

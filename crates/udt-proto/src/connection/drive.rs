@@ -114,7 +114,7 @@ impl Connection {
         }
         self.keep_alive_due |= !is_waiting;
         if let Some(halves) = &mut self.halves {
-            halves.sender.shrink();
+            halves.sender.shrink(false);
             halves.receiver.shrink();
         }
         self.expiries += 1;
@@ -344,6 +344,9 @@ impl Connection {
         self.timers.clear();
         self.probe = None;
         self.farewell_due = true;
+        if let Some(halves) = &mut self.halves {
+            halves.sender.shrink(true);
+        }
     }
 
     fn on_farewell_timer(&mut self) {

@@ -171,6 +171,25 @@ fn who_has_read_everything_and_drops_it_does_not_spoil_the_others_close() {
 }
 
 #[test]
+fn what_was_given_up_takes_no_memory() {
+    let mut world = pair(1, [path(10, 0), path(10, 0)], 30_000_000);
+    world.hosts[1].serves.end = Some(Ok(()));
+    assert!(world.run(20_000 * MS, |world| {
+        let mut seats = world.hosts[0].seats.values();
+        seats.all(|seat| seat.connection.memory() > 20_000_000)
+    }));
+    let dark = world.now - world.start;
+    for link in &mut world.links {
+        link.nature.blackouts = vec![dark..1_000_000 * MS];
+    }
+    let now = world.now;
+    let client = &mut world.only(0).connection;
+    client.abort(now);
+    assert!(!client.is_over(), "the peer is still to be told");
+    assert!(client.memory() < 10_000, "{}", client.memory());
+}
+
+#[test]
 fn what_nobody_read_is_not_acknowledged() {
     let mut world = pair(1, [path(10, 0), path(10, 0)], 3_000_000);
     world.only(0).program.closes = true;

@@ -133,6 +133,30 @@ async fn a_writer_waits_for_a_reader_that_does_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_in_nobodys_way() {
+    let net = Net::new(24);
+    let udt = udt(&net, "reuseaddr=1;sndbuf=100K;rcvbuf=100K");
+    let (mut listener, to) = listen(&udt).await;
+    let mut pairs = Vec::new();
+    for _ in 0..4 {
+        let (near, far) = tokio::join!(udt.connect(&to), async {
+            listener.accept().await?.open().await
+        });
+        pairs.push((near.unwrap(), far.unwrap()));
+    }
+    let (mut near, _lazy) = pairs.remove(0);
+    let stuck = tokio::spawn(async move { near.write_all(&[1; 1_000_000]).await });
+    // All over the same two sockets.
+    for (number, (near, far)) in (0..).zip(pairs) {
+        let bytes = Random::new(number).bytes(1_000_000);
+        let limit = Duration::from_secs(60);
+        let done = tokio::time::timeout(limit, transfer(far, near, &bytes)).await;
+        assert!(done.is_ok(), "transfer {number}");
+    }
+    assert!(!stuck.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_socket_that_is_full_is_waited_for() {
     let net = Net::new(15);
     net.delay(Duration::from_millis(5));
