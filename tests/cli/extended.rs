@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::set_socket_linger;
-use workspace_tests::{Finished, Tree};
+use workspace_tests::{Finished, Host, Tree};
 
 use crate::{cp_in, fails};
 
@@ -332,6 +332,42 @@ fn a_file_that_fails_among_downloads_shifts_no_other() -> Result<()> {
             ensure!(got == want, "{name}: {got:?}");
         }
         ensure!(tree.names("")?.len() == names.len() - usize::from(!breaks));
+    }
+    Ok(())
+}
+
+/// The destination takes for a file that the source announces and does not send the data of the next.
+#[test]
+fn a_file_that_does_not_come_between_servers_shifts_no_other() -> Result<()> {
+    let names: Vec<String> = (0..10).map(|n| format!("{n:02}")).collect();
+    let mut listing = b"type=cdir; .\r\n".to_vec();
+    for name in &names {
+        listing.extend(format!("type=file;size=6; {name}\r\n").into_bytes());
+    }
+    let content = |name: &str| format!("<{}>..", &name[name.len() - 2..]).into_bytes();
+    let times = AtomicUsize::new(0);
+    let files = move |name: &str| {
+        let whole = content(name);
+        let first = name.ends_with("03") && times.fetch_add(1, Ordering::Relaxed) == 0;
+        Lies {
+            conns: vec![[data(0, &whole), end(1)].concat()],
+            unreachable: first.then_some("150 coming\r\n425 no way to it"),
+            ..Lies::default()
+        }
+    };
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    // The last one waits in vain.
+    let server = Host::ours_with(there.root(), &["--connect-timeout", "3"])?;
+    let from = format!("ftp://{}/dir", serve(listing, Arc::new(files))?);
+    let flags = ["-r", "-j", "1", "--debug", &from, &server.url("")];
+    let finished = cp_in(&here, &flags)?.ok()?;
+    for name in &names {
+        let got = std::fs::read(there.path(&format!("dir/{name}"))).ok();
+        ensure!(
+            got == Some(content(name)),
+            "{name}: {got:?}: {}",
+            finished.report()
+        );
     }
     Ok(())
 }

@@ -217,3 +217,39 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() -> Result<()> {
     ensure!(!done.status.success() && said.contains("changed"), "{said}");
     Ok(())
 }
+
+/// What the server has by then is of the same length, and of another file.
+#[test]
+fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
+    for third in [false, true] {
+        let (bed, from) = (Bed::new()?, Bed::new()?);
+        let source = if third { &from.there } else { &bed.here };
+        source.file("file", SIZE, 3)?;
+        let other = bed.here.file("other", SIZE, 4)?;
+        // Slow enough for the server to tell what it holds.
+        let plan = Break::Data {
+            after: SIZE * 7 / 8,
+        };
+        let relay = Relay::paced(bed.server.addr(), plan, 1_100_000)?;
+        let to = bed.server.url_at(relay.addr(), "file");
+        let url = from.url("file");
+        let name = if third { &url } else { "file" };
+        let mut child = command(&bed.here, &["-q", "-p", "1", name, &to])?.spawn()?;
+        let begun = Instant::now();
+        while !relay.broke() {
+            ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
+            std::thread::yield_now();
+        }
+        std::fs::copy(&other, bed.there.path("file"))?;
+        for left in [".file.gridftp-part", ".file.gridftp-held"] {
+            std::fs::remove_file(bed.there.path(left))?;
+        }
+        ensure!(child.wait()?.success());
+        let copy = workspace_tests::sha256(&bed.there.path("file"))?;
+        ensure!(
+            copy == workspace_tests::sha256(&source.path("file"))?,
+            "third: {third}: the copy is of two files"
+        );
+    }
+    Ok(())
+}

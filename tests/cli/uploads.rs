@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, Relay, Tree, sha256, sha256_range};
+use workspace_tests::{Break, Relay, Tree, run, sha256, sha256_range};
 
-use crate::{Bed, cp_in};
+use crate::{Bed, LIMIT, command, cp_in, fails};
 
 const SIZE: u64 = 3_000_001;
 /// Bytes of the first upload that the server takes.
@@ -28,6 +28,8 @@ struct Habits {
     behind: Option<&'static str>,
     /// Whether a piece of what it took is a hole.
     hole: bool,
+    /// Whether that piece becomes one later, when more is stored behind it.
+    later: bool,
 }
 
 const PLAIN: Habits = Habits {
@@ -35,6 +37,7 @@ const PLAIN: Habits = Habits {
     rest: "350 go on",
     behind: None,
     hole: false,
+    later: false,
 };
 
 /// A server of one file, in MODE S.
@@ -100,6 +103,11 @@ impl Seen {
         for line in BufReader::new(control.try_clone()?).lines() {
             let line = line?;
             let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
+            // RFC 959 §4.1.3: "This command shall be immediately followed by the appropriate FTP service
+            // command".
+            if !matches!(verb, "STOR" | "APPE" | "RETR") {
+                begin = None;
+            }
             let reply = match verb {
                 "USER" => "331 password".to_owned(),
                 "PASS" => "230 in".to_owned(),
@@ -195,7 +203,8 @@ impl Seen {
         let most = if first { TAKEN } else { u64::MAX };
         let taken = std::io::copy(&mut from.take(most), &mut file)?;
         self.bytes.fetch_add(taken, Ordering::SeqCst);
-        if first && self.habits.hole {
+        let second = self.uploads.load(Ordering::SeqCst) == 2;
+        if (first && self.habits.hole) || (second && self.habits.later) {
             file.write_all_at(&[0; 4096], TAKEN / 2)?;
         }
         Ok(!first)
@@ -206,7 +215,8 @@ impl Seen {
 fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(u64, Vec<String>)> {
     let there = Tree::new()?;
     let server = Server::start(there.path("file"), habits)?;
-    let to = format!("ftp://{}/file", server.addr);
+    // A directory that may have to be made.
+    let to = format!("ftp://{}/dir/file", server.addr);
     // What the first try left is not what `--no-clobber` spares.
     let flags = ["--mode", "stream", "--no-clobber", "--debug", from, &to];
     let finished = cp_in(here, &flags)?.ok()?;
@@ -256,6 +266,15 @@ fn a_size_with_a_hole_in_it_proves_nothing() -> Result<()> {
         ..PLAIN
     };
     both(habits, SIZE + TAKEN, &["STOR", "STOR"])
+}
+
+#[test]
+fn what_changes_before_the_rest_comes_is_noticed() -> Result<()> {
+    let habits = Habits {
+        later: true,
+        ..PLAIN
+    };
+    both(habits, SIZE + SIZE, &["STOR", "REST", "STOR", "STOR"])
 }
 
 #[test]
@@ -318,4 +337,20 @@ fn a_server_that_hangs_up_before_it_tells_the_size_is_asked_again() -> Result<()
         ..PLAIN
     };
     both(habits, SIZE, &["STOR", "REST", "STOR"])
+}
+
+/// The same from standard input, which cannot be read again.
+#[test]
+fn a_server_that_hangs_up_on_a_pipe_is_not_believed() -> Result<()> {
+    let habits = Habits {
+        first: "226 done",
+        ..PLAIN
+    };
+    let (here, there) = (Tree::new()?, Tree::new()?);
+    let source = here.file("file", SIZE, 3)?;
+    let server = Server::start(there.path("file"), habits)?;
+    let to = format!("ftp://{}/file", server.addr);
+    let mut copying = command(&here, &["-", &to])?;
+    copying.stdin(std::fs::File::open(source)?);
+    fails(&run(&mut copying, LIMIT)?, 1, &["SIZE"])
 }

@@ -1,15 +1,17 @@
-//! What a server kept of an upload that broke in MODE S, and the proof that it is the source's.
+//! What a server kept of an upload that broke, and the proof that it is the source's.
 //!
-//! MODE S has no markers, so the server is asked; but what it has may be older, somebody else's, or
-//! hold holes. Two kinds of servers can be believed, and no other:
+//! MODE E has markers, and in MODE S the server is asked; but by now what it has may be older,
+//! somebody else's, or hold holes. Two kinds of servers can be believed, and no other:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest that was announced to it, so the source's goes ahead (`SITE STORATTR`).
 //! - One that leaves them under the final name tells their number (`SIZE`) and their digest
-//!   (`CKSM`), which has to be that of as many bytes of the source.
+//!   (`CKSM`), which has to be that of as many bytes of the source; and once all is there, the digest
+//!   of all.
 
 use std::path::Path;
 
+use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Site, StorAttr};
 use ftp_wire::marker::Marker;
@@ -30,16 +32,22 @@ const PROOFS: [ChecksumAlgorithm; 4] = [
     ChecksumAlgorithm::Md5,
 ];
 
+/// Files that went on in MODE E are hashed for a proof up to this size, in bytes: the markers said
+/// what was there, and beyond it a server would be silent for longer than one is waited for.
+const PROVEN: u64 = 64 << 30;
+
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
 
 /// What need not be sent again.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// Number of bytes, from the start of what is copied.
-    pub(crate) bytes: u64,
+    /// The bytes, counted from the start of what is copied.
+    pub(crate) held: RangeSet,
     /// Digest that is to be announced, where it stands for those bytes.
     pub(crate) announce: Option<Digest>,
+    /// Algorithm to compare the whole copy with afterwards, where nothing is announced.
+    pub(crate) after: Option<ChecksumAlgorithm>,
 }
 
 /// Where the source is.
@@ -62,11 +70,36 @@ pub(crate) struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    /// The algorithm that proves a copy of `original`, if both ends know one.
+    fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
+        PROOFS
+            .into_iter()
+            .find(|algorithm| offers(self.abilities, *algorithm) && original.offers(*algorithm))
+    }
+
+    /// Takes what markers told that is there of `original`; `None` for nothing.
+    pub(crate) async fn told(&self, held: &RangeSet, original: &Original<'_>) -> Option<Kept> {
+        if held.is_empty() {
+            return None;
+        }
+        let algorithm = self.algorithm(original).filter(|_| self.part.1 <= PROVEN);
+        let announce = match algorithm {
+            Some(algorithm) if self.abilities.held && self.whole => {
+                // Who cannot read it for that has nothing to go on with.
+                Some((algorithm, original.digest(algorithm, 0, None).await?))
+            }
+            _ => None,
+        };
+        Some(Kept {
+            held: held.clone(),
+            after: algorithm.filter(|_| announce.is_none()),
+            announce,
+        })
+    }
+
     /// Asks how much of `original` is there; `None` when nothing can be relied on.
     pub(crate) async fn kept(&self, original: &Original<'_>) -> Option<Kept> {
-        let algorithm = PROOFS
-            .into_iter()
-            .find(|algorithm| offers(self.abilities, *algorithm) && original.offers(*algorithm))?;
+        let algorithm = self.algorithm(original)?;
         let (offset, length) = self.part;
         if self.abilities.held && self.whole {
             let path = self.path.clone();
@@ -74,8 +107,9 @@ impl Copy<'_> {
             let bytes = beginning(held).await?.min(length);
             let announce = original.digest(algorithm, 0, None).await?;
             return Some(Kept {
-                bytes,
+                held: RangeSet::up_to(bytes),
                 announce: Some((algorithm, announce)),
+                after: None,
             });
         }
         let mut size = self.control.send(Command::Size(self.path.clone()));
@@ -88,9 +122,10 @@ impl Copy<'_> {
         let bytes = bytes.min(length);
         let there = checksum(self.control, algorithm, offset, Some(bytes), self.path);
         let (there, here) = tokio::join!(there, original.digest(algorithm, offset, Some(bytes)));
-        (there? == here?).then_some(Kept {
-            bytes,
+        (there? == here?).then(|| Kept {
+            held: RangeSet::up_to(bytes),
             announce: None,
+            after: Some(algorithm),
         })
     }
 }

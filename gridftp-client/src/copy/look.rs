@@ -9,42 +9,44 @@ use crate::client::{number, parse_mlst, time};
 use crate::control::{Control, Replies};
 use crate::error::ControlError;
 
+/// Files at least this large take a while to be read, and are looked at again afterwards, in bytes.
+const LASTING: u64 = 1 << 20;
+
 /// The question, sent.
-pub(crate) enum Look {
-    /// `MLST`.
-    Facts(Replies),
-    /// `SIZE` and `MDTM`.
-    Parts(Replies, Replies),
+pub(crate) struct Look {
+    /// `MLST`, which some know and do not list.
+    facts: Replies,
+    /// `SIZE` and `MDTM`, for those who do not.
+    parts: Option<(Replies, Replies)>,
 }
 
 impl Look {
     /// Sends it, behind whatever was sent before.
     pub(crate) fn send(control: &Control, abilities: &Abilities, path: FtpPath) -> Self {
-        if abilities.mlst {
-            return Self::Facts(control.send(Command::Mlst(Some(path))));
-        }
-        let size = control.send(Command::Size(path.clone()));
-        Self::Parts(size, control.send(Command::Mdtm(path)))
+        let facts = control.send(Command::Mlst(Some(path.clone())));
+        let parts = (!abilities.mlst).then(|| {
+            let size = control.send(Command::Size(path.clone()));
+            (size, control.send(Command::Mdtm(path)))
+        });
+        Self { facts, parts }
     }
 
     /// Reads what the file is; `None` when the server does not tell.
-    pub(crate) async fn facts(self) -> Result<Option<Facts>, ControlError> {
-        match self {
-            Self::Facts(mut told) => Ok(told_by(&mut told)
-                .await?
-                .as_ref()
-                .and_then(parse_mlst)
-                .map(|(entry, known)| Facts::of_entry(&entry, known))),
-            Self::Parts(mut size, mut modified) => {
-                let size = told_by(&mut size).await?.as_ref().and_then(number);
-                let modified = told_by(&mut modified).await?.as_ref().and_then(time);
-                Ok(size.map(|size| Facts {
-                    size: Some(size),
-                    modified: modified.map(|time| (time.seconds, time.nanos)),
-                    mode: None,
-                }))
-            }
+    pub(crate) async fn facts(mut self) -> Result<Option<Facts>, ControlError> {
+        let told = told_by(&mut self.facts).await?;
+        if let Some((entry, known)) = told.as_ref().and_then(parse_mlst) {
+            return Ok(Some(Facts::of_entry(&entry, known)));
         }
+        let Some((mut size, mut modified)) = self.parts else {
+            return Ok(None);
+        };
+        let size = told_by(&mut size).await?.as_ref().and_then(number);
+        let modified = told_by(&mut modified).await?.as_ref().and_then(time);
+        Ok(size.map(|size| Facts {
+            size: Some(size),
+            modified: modified.map(|time| (time.seconds, time.nanos)),
+            mode: None,
+        }))
     }
 }
 
@@ -57,6 +59,16 @@ async fn told_by(replies: &mut Replies) -> Result<Option<ftp_wire::reply::Reply>
 }
 
 impl Facts {
+    /// Whether the file may be written to while it is read.
+    pub(crate) fn lasts(&self) -> bool {
+        self.size.is_none_or(|size| size >= LASTING)
+    }
+
+    /// Whether these, told later, are of a file that was written to since, as far as the times tell.
+    pub(crate) fn differs_from(&self, before: &Self) -> bool {
+        self.modified.is_some() && before.modified.is_some() && !self.is_same_as(before)
+    }
+
     /// Whether these, told later, are of a file that was not written to since: without times, none
     /// is known to be.
     pub(crate) fn is_same_as(&self, before: &Self) -> bool {

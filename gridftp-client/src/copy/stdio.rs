@@ -296,16 +296,22 @@ async fn put(
     let from = local.to_string();
     let sent = settle(sent, &mut replies, site, remote, ("read", &from)).await?;
     // In MODE S a connection that was cut off looks to the server like the end of the file.
-    if offset.is_none()
-        && let Ok(reply) = client.ask(Command::Size(client.path(&remote.path)?)).await
-        && let Some(got) = number(&reply)
-        && got != sent.bytes
-    {
-        return Err(TransferError::Size {
-            path: remote.to_string(),
-            expected: sent.bytes,
-            got,
-        });
+    if offset.is_none() {
+        let got = match client.ask(Command::Size(client.path(&remote.path)?)).await {
+            Ok(reply) => number(&reply),
+            // A server that does not tell is believed, one that is gone may have been cut off with the data.
+            Err(ControlError::Refused { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(got) = got
+            && got != sent.bytes
+        {
+            return Err(TransferError::Size {
+                path: remote.to_string(),
+                expected: sent.bytes,
+                got,
+            });
+        }
     }
     let length = offset.map(|_| sent.bytes);
     let digest = compare(client, remote, algorithm, offset, length, pipe).await?;

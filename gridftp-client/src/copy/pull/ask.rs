@@ -18,9 +18,6 @@ use crate::url::show;
 
 use super::{After, Asked, local};
 
-/// Files at least this large take a while to be read, and are looked at again afterwards, in bytes.
-const LASTING: u64 = 1 << 20;
-
 /// Asks for transfers on one connection.
 pub(super) struct Asker<'a> {
     pub(super) control: &'a Control,
@@ -88,7 +85,7 @@ impl Asker<'_> {
                 path: from.clone(),
             })
         });
-        let lasts = !layers && job.facts.size.is_none_or(|size| size >= LASTING);
+        let lasts = !layers && job.facts.lasts();
         let after = (needed || lasts).then(|| After {
             look: look(),
             needed,
@@ -147,11 +144,10 @@ impl After {
     /// Says whether the source, of which `before` was known, was left alone meanwhile, as far as the
     /// server tells.
     pub(super) async fn confirm(self, before: &Facts) -> Result<bool, ControlError> {
-        Ok(match self.look.facts().await? {
-            Some(now) if now.modified.is_some() && before.modified.is_some() => {
-                now.is_same_as(before)
-            }
-            _ => !self.needed,
+        let now = self.look.facts().await?;
+        Ok(match self.needed {
+            true => now.is_some_and(|now| now.is_same_as(before)),
+            false => !now.is_some_and(|now| now.differs_from(before)),
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::job::{FileJob, Item};
-use crate::copy::kept::{Announced, Copy, Original};
+use crate::copy::kept::{Announced, Copy, Kept, Original};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
@@ -98,37 +98,49 @@ impl Asker<'_> {
             part: (offset, length),
             whole,
         };
-        let mut how = How::default();
-        if self.mode == Mode::Extended {
-            how.held.clone_from(&job.held);
+        let original = Original::Here(local(&job.from));
+        let kept = if self.mode == Mode::Extended {
+            copy.told(&job.held, &original).await
         } else if same && job.begun && !job.anew && !shared.through_layers() {
-            how = copy.go_on(job).await;
-        }
-        // What is held, the server tells in wire offsets; the source's begin at the part's offset.
-        let mut ranges: RangeSet = Range64::from_len(offset, length).into_iter().collect();
-        for range in &how.held.shift_up(offset).unwrap_or_default() {
-            ranges.remove(range);
-        }
+            copy.kept(&original).await
+        } else {
+            None
+        };
         drop(make_parents(control, shared, names::parent(&job.to), told));
-        let announced = match (how.announced, self.algorithm) {
+        let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
+        let digest = match (proof, self.algorithm) {
             (None, Some(algorithm)) if whole && self.abilities.held => {
                 match verify::local(local(&job.from), algorithm, 0, None).await {
-                    Ok(digest) => Some(Announced::send(control, (algorithm, digest))),
+                    Ok(digest) => Some((algorithm, digest)),
                     Err(error) => {
                         shared.fail(taken, &error);
                         return None;
                     }
                 }
             }
-            (announced, _) => announced,
+            (proof, _) => proof,
         };
-        let resumes = !how.held.is_empty();
-        let rest = (resumes && self.mode == Mode::Extended)
-            .then(|| control.send(Command::Rest(Restart::Ranges(how.held))));
         // In MODE S a connection that is cut off looks like the end of the file.
         if length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held) {
             // A server that sees no use in it says so, and the store goes on.
             drop(control.send(Command::Allo(length)));
+        }
+        let mut announced = digest.map(|digest| Announced::send(control, digest));
+        // RFC 959 §4.1.3: nothing comes between REST and the store.
+        let how = match kept {
+            None => How::default(),
+            Some(kept) if self.mode == Mode::Extended => How {
+                rest: Some(control.send(Command::Rest(Restart::Ranges(kept.held.clone())))),
+                held: kept.held,
+                after: kept.after,
+                append: false,
+            },
+            Some(kept) => self.go_on(kept, &mut announced).await,
+        };
+        // What is held, the server tells in wire offsets; the source's begin at the part's offset.
+        let mut ranges: RangeSet = Range64::from_len(offset, length).into_iter().collect();
+        for range in &how.held.shift_up(offset).unwrap_or_default() {
+            ranges.remove(range);
         }
         job.begun = true;
         let replies = control.send(match (whole, how.append) {
@@ -142,12 +154,41 @@ impl Asker<'_> {
             source,
             ranges,
             base: offset,
-            rest,
-            resumes,
+            rest: how.rest,
+            resumes: !how.held.is_empty(),
+            after: how.after,
             announced,
             replies,
             under_way,
         })
+    }
+
+    /// Has the server go on in MODE S with what it kept, if it will.
+    async fn go_on(&self, kept: Kept, announced: &mut Option<Announced>) -> How {
+        if kept.announce.is_some()
+            && let Some(sent) = announced.take()
+        {
+            match sent.taken().await {
+                Ok(taken) => *announced = Some(taken),
+                Err(_) => return How::default(),
+            }
+        }
+        let rest = Command::Rest(Restart::Offset(kept.held.first_hole()));
+        let append = match self.control.send(rest).finish().await {
+            Ok(_) => false,
+            Err(ControlError::Refused { .. })
+                if !self.shared.is_partial() && announced.is_none() =>
+            {
+                true
+            }
+            Err(_) => return How::default(),
+        };
+        How {
+            held: kept.held,
+            rest: None,
+            after: kept.after,
+            append,
+        }
     }
 }
 
@@ -156,37 +197,11 @@ impl Asker<'_> {
 struct How {
     /// What is there, in wire offsets.
     held: RangeSet,
-    announced: Option<Announced>,
+    rest: Option<Replies>,
+    /// Algorithm to compare the copy with afterwards.
+    after: Option<ChecksumAlgorithm>,
     /// Whether the server adds to the end, and knows no `REST`.
     append: bool,
-}
-
-impl Copy<'_> {
-    /// Has the server go on with what it kept, if that is worth anything.
-    async fn go_on(&self, job: &FileJob) -> How {
-        let Some(kept) = self.kept(&Original::Here(local(&job.from))).await else {
-            return How::default();
-        };
-        let mut how = How {
-            held: RangeSet::up_to(kept.bytes),
-            ..How::default()
-        };
-        if let Some(digest) = kept.announce {
-            match Announced::send(self.control, digest).taken().await {
-                Ok(announced) => how.announced = Some(announced),
-                Err(_) => return How::default(),
-            }
-        }
-        let rest = Command::Rest(Restart::Offset(kept.bytes));
-        match self.control.send(rest).finish().await {
-            Ok(_) => how,
-            Err(ControlError::Refused { .. }) if self.whole && how.announced.is_none() => {
-                how.append = true;
-                how
-            }
-            Err(_) => How::default(),
-        }
-    }
 }
 
 /// Says whether the source is what the earlier attempts read, and notes what it is now.

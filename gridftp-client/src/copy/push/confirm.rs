@@ -63,6 +63,7 @@ pub(super) async fn confirm_one(
         base,
         size,
         resumes,
+        after,
         announced,
         mut replies,
         ask_size,
@@ -102,19 +103,29 @@ pub(super) async fn confirm_one(
     };
     let stored = ask_size.then(|| control.send(Command::Size(to.clone())));
     let mut verified = None;
+    let mut after = after;
     if let Some(announced) = announced {
-        verified = announced.taken().await.ok().map(|taken| taken.digest);
+        let algorithm = announced.digest.0;
+        match announced.taken().await {
+            Ok(taken) => verified = Some(taken.digest),
+            // What it has not looked at is still to be proven.
+            Err(_) if resumes => after = Some(algorithm),
+            Err(_) => {}
+        }
     }
     let done = verified.as_ref().map(|(algorithm, _)| *algorithm);
+    let partial = shared.is_partial();
     let checksum = algorithm
+        .or(after)
         .filter(|wanted| done != Some(*wanted))
         .map(|algorithm| {
-            control.send(Command::Cksm {
+            let sent = control.send(Command::Cksm {
                 algorithm: algorithm.name().to_owned(),
                 offset: base,
-                length: shared.is_partial().then_some(size),
+                length: partial.then(|| shared.expected(job).unwrap_or(size)),
                 path: to.clone(),
-            })
+            });
+            (algorithm, sent)
         });
     let mut meta = Vec::new();
     if shared.options.preserve && !shared.is_partial() {
@@ -137,27 +148,19 @@ pub(super) async fn confirm_one(
 }
 
 /// Reads what follows and ends the jobs.
-pub(super) async fn follow(
-    shared: &Arc<Shared>,
-    mut followed: mpsc::Receiver<Following>,
-    algorithm: Option<ChecksumAlgorithm>,
-) {
+pub(super) async fn follow(shared: &Arc<Shared>, mut followed: mpsc::Receiver<Following>) {
     while let Some(next) = followed.recv().await {
-        settle_following(shared, next, algorithm).await;
+        settle_following(shared, next).await;
     }
 }
 
-pub(super) async fn settle_following(
-    shared: &Arc<Shared>,
-    next: Following,
-    algorithm: Option<ChecksumAlgorithm>,
-) {
+pub(super) async fn settle_following(shared: &Arc<Shared>, next: Following) {
     let Following {
         taken,
         size,
         stored,
         checksum,
-        verified,
+        mut verified,
         meta,
     } = next;
     if let Some(mut replies) = stored {
@@ -180,8 +183,7 @@ pub(super) async fn settle_following(
             _ => {}
         }
     }
-    let mut verified = verified.filter(|(used, _)| Some(*used) == algorithm);
-    if let (Some(mut replies), Some(algorithm)) = (checksum, algorithm) {
+    if let Some((algorithm, mut replies)) = checksum {
         let job = file(&taken);
         let offset = shared.options.offset.unwrap_or(0);
         let length = shared.is_partial().then_some(size);

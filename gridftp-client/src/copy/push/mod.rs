@@ -50,6 +50,8 @@ struct Asked {
     rest: Option<Replies>,
     /// Whether the server is to go on with what it has.
     resumes: bool,
+    /// Algorithm to compare the copy with, although nobody asked for that.
+    after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     replies: Replies,
     under_way: UnderWay,
@@ -62,6 +64,8 @@ struct Sending {
     base: u64,
     size: u64,
     resumes: bool,
+    /// Algorithm to compare the copy with, although nobody asked for that.
+    after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     replies: Replies,
     /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
@@ -78,7 +82,7 @@ struct Following {
     size: u64,
     /// How much the server has.
     stored: Option<Replies>,
-    checksum: Option<Replies>,
+    checksum: Option<(ChecksumAlgorithm, Replies)>,
     /// The digest that the server has compared already.
     verified: Option<Digest>,
     /// Commands that set metadata.
@@ -258,9 +262,11 @@ async fn extended(
                 base: request.base,
                 size,
                 resumes: request.resumes,
+                after: request.after,
                 announced: request.announced,
                 replies: request.replies,
-                ask_size: false,
+                // What was there before may have been longer.
+                ask_size: request.resumes && !shared.is_partial(),
                 ended: moved.end,
                 _under_way: request.under_way,
             };
@@ -282,7 +288,7 @@ async fn extended(
         }
     };
     let confirmed = confirm(control, shared, sent, following, algorithm, eager, &alarm);
-    let settled = follow(shared, followed, algorithm);
+    let settled = follow(shared, followed);
     let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
     moved.and(confirmed)
 }

@@ -110,6 +110,7 @@ pub(super) async fn stream(
         base: asked.base,
         size,
         resumes: asked.resumes,
+        after: asked.after,
         announced: asked.announced,
         replies: asked.replies,
         ask_size: !shared.is_partial() && !shared.through_layers(),
@@ -117,7 +118,7 @@ pub(super) async fn stream(
         _under_way: asked.under_way,
     };
     match confirm_one(control, shared, sending, algorithm, false).await {
-        Ok(next) => settle_following(shared, next, algorithm).await,
+        Ok(next) => settle_following(shared, next).await,
         Err(None) => {}
         Err(Some(stop)) => return Err(stop),
     }

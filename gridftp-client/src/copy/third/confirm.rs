@@ -12,6 +12,7 @@ use crate::control::{Control, Replies, Step};
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::judge;
+use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Success;
 use crate::copy::{ACCOUNT, Stop};
@@ -25,25 +26,22 @@ impl Pair<'_> {
         mut moved: mpsc::Receiver<Moving>,
         alarm: &Alarm,
     ) -> Result<(), Stop> {
-        let mut ended = Ok(());
         while let Some(mut file) = moved.recv().await {
-            match self.confirm_one(&mut file).await {
-                Ok(()) => self.settle(file.taken).await,
-                Err(error) => {
-                    let lost = is_lost(&error);
-                    self.shared.fail_midway(file.taken, &error);
-                    alarm.ring();
-                    // Whatever follows on these connections cannot be told apart any more.
-                    ended = Err(if lost {
-                        Stop::Lost(error)
-                    } else {
-                        Stop::Replace
-                    });
-                    moved.close();
-                }
+            if let Err(error) = self.confirm_one(&mut file).await {
+                let lost = is_lost(&error);
+                self.shared.fail_midway(file.taken, &error);
+                alarm.ring();
+                // Whatever follows on these connections cannot be told apart any more, not even by
+                // servers that call it well: it is copied again.
+                return Err(if lost {
+                    Stop::Lost(error)
+                } else {
+                    Stop::Replace
+                });
             }
+            self.settle(file.taken, file.after).await;
         }
-        ended
+        Ok(())
     }
 
     /// Waits for both ends, keeping what both say; one that failed gives the other a moment.
@@ -120,12 +118,12 @@ impl Pair<'_> {
     }
 
     /// Checks a copy and gives it its times and modes.
-    async fn settle(&self, taken: Taken) {
+    async fn settle(&self, taken: Taken, after: Option<ChecksumAlgorithm>) {
         let shared = self.shared;
         let Item::File(job) = taken.item() else {
             return;
         };
-        match self.check(job).await {
+        match self.check(job, after).await {
             Ok(verified) => {
                 let bytes = shared.expected(job).unwrap_or(0);
                 shared.succeed(taken, &Success { bytes, verified });
@@ -137,6 +135,7 @@ impl Pair<'_> {
     async fn check(
         &self,
         job: &FileJob,
+        after: Option<ChecksumAlgorithm>,
     ) -> Result<Option<(ChecksumAlgorithm, String)>, TransferError> {
         let shared = self.shared;
         let mut verified = None;
@@ -144,7 +143,9 @@ impl Pair<'_> {
         else {
             return Ok(None);
         };
-        if let Some(algorithm) = self.algorithm {
+        let again = (job.facts.lasts() && !shared.through_layers())
+            .then(|| Look::send(self.source, self.abilities.0, from.clone()));
+        if let Some(algorithm) = self.algorithm.or(after) {
             let offset = shared.options.offset.unwrap_or(0);
             let length = if shared.is_partial() {
                 shared.expected(job)
@@ -194,6 +195,13 @@ impl Pair<'_> {
                     got,
                 });
             }
+        }
+        if let Some(again) = again
+            && let Some(now) = again.facts().await?
+            && now.differs_from(&job.facts)
+        {
+            let path = shared.name_source(job);
+            return Err(TransferError::Changed { path });
         }
         if shared.options.preserve && !shared.is_partial() {
             if let Some(mode) = job.facts.mode {

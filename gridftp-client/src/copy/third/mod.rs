@@ -16,12 +16,13 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
 use crate::abilities::Abilities;
-use crate::client::{Client, parse_mlst};
+use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
-use crate::copy::job::{Facts, Item};
+use crate::copy::job::Item;
 use crate::copy::kept::{Announced, Digest};
+use crate::copy::look::Look;
 use crate::copy::pull;
 use crate::copy::push::{Making, make_parents};
 use crate::copy::queue::{Kind, Taken};
@@ -44,6 +45,8 @@ struct Asked {
     held: RangeSet,
     /// The source's digest, where it has to stand for that.
     proof: Option<Digest>,
+    /// Algorithm to compare the copy with where it goes on unproven.
+    after: Option<ChecksumAlgorithm>,
     rest: Option<Replies>,
     retrieve: Replies,
     under_way: UnderWay,
@@ -55,6 +58,8 @@ struct Moving {
     retrieve: Replies,
     /// Whether the destination is to go on with what it has.
     resumes: bool,
+    /// Algorithm to compare the copy with, although nobody asked for that.
+    after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     store: Replies,
     _under_way: UnderWay,
@@ -296,11 +301,9 @@ impl Pair<'_> {
         let mut same = true;
         if job.begun {
             // What the destination holds is of no use when the source has been written to since.
-            let mut told = self.source.send(Command::Mlst(Some(from.clone())));
-            let now = told.finish().await.ok().as_ref().and_then(parse_mlst);
-            let now = now.map(|(entry, known)| Facts::of_entry(&entry, known));
-            same =
-                now == Some(job.facts) && job.facts.modified.is_some() && !shared.through_layers();
+            let look = Look::send(self.source, self.abilities.0, from.clone());
+            let now = look.facts().await.ok().flatten();
+            same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
             if !same {
                 job.forget();
                 job.facts = now.unwrap_or(job.facts);
@@ -313,16 +316,14 @@ impl Pair<'_> {
         {
             job.facts.size = crate::client::number(&reply);
         }
-        let (mut held, mut proof) = (RangeSet::new(), None);
-        if self.mode == Mode::Extended {
-            held.clone_from(&job.held);
-        } else if same
-            && job.begun
-            && !job.anew
-            && let Some(kept) = self.kept(job, &from, &to).await
-        {
-            (held, proof) = (RangeSet::up_to(kept.bytes), kept.announce);
+        let mut kept = None;
+        if same && job.begun && !job.anew {
+            kept = self.kept(job, &from, &to).await;
         }
+        let (held, proof, after) = match kept {
+            Some(kept) => (kept.held, kept.announce, kept.after),
+            None => Default::default(),
+        };
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
         let command = match (shared.options.offset, shared.options.length) {
             (None, None) => Command::Retr(from),
@@ -344,6 +345,7 @@ impl Pair<'_> {
             taken,
             held,
             proof,
+            after,
             rest,
             retrieve,
             under_way: window.enter(bytes),
@@ -401,6 +403,13 @@ impl Pair<'_> {
             names::parent(&job.to),
             told,
         ));
+        if self.mode == Mode::Stream
+            && self.abilities.1.held
+            && let Some(length) = shared.expected(job)
+        {
+            // A connection that is cut off looks like the end of the file.
+            drop(self.destination.send(Command::Allo(length)));
+        }
         let (announced, append) = match self.go_on(&asked.held, asked.proof).await {
             Ok(how) => how,
             Err(error) => {
@@ -418,13 +427,6 @@ impl Pair<'_> {
                 });
             }
         };
-        if self.mode == Mode::Stream
-            && self.abilities.1.held
-            && let Some(length) = shared.expected(job)
-        {
-            // A connection that is cut off looks like the end of the file.
-            drop(self.destination.send(Command::Allo(length)));
-        }
         job.begun = true;
         let store = self.destination.send(if append {
             Command::Appe(to)
@@ -438,6 +440,7 @@ impl Pair<'_> {
             taken: asked.taken,
             retrieve: asked.retrieve,
             resumes: !asked.held.is_empty(),
+            after: asked.after.filter(|_| !asked.held.is_empty()),
             announced,
             store,
             _under_way: asked.under_way,

@@ -20,7 +20,7 @@ pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
 }
 
 impl Pair<'_> {
-    /// Asks how much of a file the destination has.
+    /// Says what the destination has of a file: by its markers, or because it is asked.
     pub(super) async fn kept(&self, job: &FileJob, from: &FtpPath, to: &FtpPath) -> Option<Kept> {
         let copy = Copy {
             control: self.destination,
@@ -33,7 +33,11 @@ impl Pair<'_> {
             whole: !self.shared.is_partial(),
         };
         let original = Original::There(self.source, self.abilities.0, from);
-        copy.kept(&original).await
+        if self.mode == Mode::Extended {
+            copy.told(&job.held, &original).await
+        } else {
+            copy.kept(&original).await
+        }
     }
 
     /// Has the destination go on with what it holds; says whether it adds to the end instead,
