@@ -218,6 +218,46 @@ fn two_sources_for_one_name_are_told() -> Result<()> {
     bed.same("a/x", "to/x")
 }
 
+/// Trees that have a name in common are copied into one, but no file over another's.
+#[test]
+fn two_trees_with_a_file_in_common_are_told() -> Result<()> {
+    let bed = Bed::new()?;
+    for tree in [&bed.here, &bed.there] {
+        for (dir, seed) in [("a", 1), ("b", 2)] {
+            tree.file(&format!("{dir}/tree/sub/x"), 10, seed)?;
+            tree.file(&format!("{dir}/tree/{dir}"), 10, seed)?;
+        }
+    }
+    let urls = [bed.url("a/tree"), bed.url("b/tree")];
+    let ways = [
+        (["a/tree", "b/tree"], bed.url("to/"), &bed.there),
+        ([&urls[0], &urls[1]], "to/".to_owned(), &bed.here),
+        ([&urls[0], &urls[1]], bed.url("third/"), &bed.there),
+    ];
+    for (from, to, tree) in ways {
+        let finished = bed.cp(&["-r", from[0], from[1], &to])?;
+        fails(&finished, 1, &["tree/sub/x", "another source"])?;
+        let to = if to.ends_with("third/") {
+            "third"
+        } else {
+            "to"
+        };
+        let names = tree.names(&format!("{to}/tree"))?;
+        ensure!(
+            names == ["a", "b", "sub/x"],
+            "{names:?}: {}",
+            finished.report()
+        );
+        let got = std::fs::read(tree.path(&format!("{to}/tree/sub/x")))?;
+        let mut whole = Vec::new();
+        for dir in ["a", "b"] {
+            whole.push(std::fs::read(tree.path(&format!("{dir}/tree/sub/x")))?);
+        }
+        ensure!(whole.contains(&got), "{}", finished.report());
+    }
+    Ok(())
+}
+
 #[test]
 fn standard_input_is_kept_off_existing_files_when_asked() -> Result<()> {
     let bed = Bed::new()?;

@@ -1,6 +1,5 @@
 //! Works out what each source and the destination are, by the rules of rsync, and runs the copies.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,7 +9,7 @@ use ftp_wire::facts::{Entry, EntryKind};
 
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts, FileJob, Item};
-use super::shared::Shared;
+use super::shared::{Shared, Targets};
 use super::{dirs, stdio};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, TransferError};
@@ -51,7 +50,8 @@ pub(crate) async fn run(
     let to_dir = sources.len() > 1 || destination.means_contents() || sources.iter().any(many);
     let mut to = look(destination, to_dir, &options, observer).await?;
     let mut worst = None;
-    let mut targets = HashSet::new();
+    // One tree, or one file, has no two files for one name.
+    let targets = (sources.len() > 1).then(Arc::<Targets>::default);
     for group in sources.chunk_by(|a, b| site(a) == site(b)) {
         let first = group.first().and_then(site);
         let mut client = match &first {
@@ -64,14 +64,14 @@ pub(crate) async fn run(
             Arc::clone(totals),
             first.clone(),
             to.site.clone(),
+            targets.clone(),
         ));
         if to.exists && to.dir {
             shared.note_made(names::trim_slashes(&to.path));
         }
         let producer = shared.queue.producer();
         for source in group {
-            if let Err(error) = add(&shared, client.as_deref_mut(), source, &to, &mut targets).await
-            {
+            if let Err(error) = add(&shared, client.as_deref_mut(), source, &to).await {
                 totals.found(None);
                 shared.give_up(&source.to_string(), &error);
             }
@@ -233,13 +233,12 @@ async fn add(
     client: Option<&mut Client>,
     source: &Location,
     to: &Destination,
-    targets: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
     let contents = source.means_contents();
     match (source, client) {
         (Location::Remote(remote), Some(client)) => {
             if let Some(pattern) = &remote.pattern {
-                return add_matches(shared, client, remote, pattern, to, targets).await;
+                return add_matches(shared, client, remote, pattern, to).await;
             }
             let path = names::trim_slashes(&remote.path);
             if contents || path == b"/" || path == b"~" {
@@ -249,7 +248,7 @@ async fn add(
             if is_dir(entry.kind) {
                 return add_dir(shared, path, false, to);
             }
-            add_file(shared, path, Facts::of_entry(&entry, known), to, targets)
+            add_file(shared, path, Facts::of_entry(&entry, known), to)
         }
         (Location::Local(path), _) => {
             let bytes = path.as_os_str().as_bytes();
@@ -267,7 +266,7 @@ async fn add(
                 ));
             }
             let item = local::Item::new(path.clone(), Vec::new(), &meta);
-            add_file(shared, bytes, Facts::of_local(&item), to, targets)
+            add_file(shared, bytes, Facts::of_local(&item), to)
         }
         _ => Err(TransferError::Request(
             "usage: this source needs a file of its own".to_owned(),
@@ -282,7 +281,6 @@ async fn add_matches(
     remote: &Remote,
     pattern: &[u8],
     to: &Destination,
-    targets: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
     let dir = names::parent(&remote.path);
     let mut found = Vec::new();
@@ -314,7 +312,7 @@ async fn add_matches(
                 });
                 Ok(())
             }
-            Ok(()) => add_file(shared, &path, Facts::of_entry(&entry, known), to, targets),
+            Ok(()) => add_file(shared, &path, Facts::of_entry(&entry, known), to),
         };
         if let Err(error) = added {
             shared.totals.found(None);
@@ -336,7 +334,6 @@ fn add_file(
     from: &[u8],
     facts: Facts,
     to: &Destination,
-    targets: &mut HashSet<Vec<u8>>,
 ) -> Result<(), TransferError> {
     let target = if to.dir {
         let name = names::last(from);
@@ -345,14 +342,6 @@ fn add_file(
     } else {
         to.path.clone()
     };
-    if !targets.insert(target.clone()) {
-        let what = format!(
-            "another source is copied to {} already; copy it elsewhere",
-            show(&target)
-        );
-        let path = show(from);
-        return Err(TransferError::Source { path, what });
-    }
     shared.found(FileJob::new(from.to_vec(), target).with_facts(facts));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `Shared`: what the connections of one copy have in common, and the one place where a job ends.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,10 +37,27 @@ pub(crate) struct Shared {
     pub(crate) source: Option<Site>,
     /// The server of the destination, if it is on one.
     pub(crate) destination: Option<Site>,
+    /// What other sources are copied to, where there are any.
+    targets: Option<Arc<Targets>>,
     made: Mutex<HashSet<Vec<u8>>>,
     worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     unreachable: AtomicBool,
+}
+
+/// Hashes of the paths that files are copied to: no two sources may go to one.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    taken: Mutex<HashSet<u64>>,
+    hasher: RandomState,
+}
+
+impl Targets {
+    /// Takes a path; false when another source has it.
+    fn take(&self, path: &[u8]) -> bool {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(self.hasher.hash_one(path))
+    }
 }
 
 /// How a job ended well.
@@ -61,9 +79,11 @@ impl Shared {
         totals: Arc<Totals>,
         source: Option<Site>,
         destination: Option<Site>,
+        targets: Option<Arc<Targets>>,
     ) -> Self {
         Self {
             options,
+            targets,
             queue: Queue::default(),
             totals,
             observer,
@@ -88,6 +108,16 @@ impl Shared {
 
     /// Adds a file to the work.
     pub(crate) fn found(&self, mut job: FileJob) {
+        if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
+            let what = format!(
+                "another source is copied to {} already; copy it elsewhere",
+                show(&job.to)
+            );
+            let path = show(&job.from);
+            self.totals.found(None);
+            let error = TransferError::Source { path, what };
+            return self.give_up(&self.name_source(&job), &error);
+        }
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
         }

@@ -69,6 +69,7 @@ pub(crate) async fn run(
         Arc::clone(totals),
         None,
         None,
+        None,
     );
     let algorithm = shared.algorithm(&[&client])?;
     if shared.options.no_clobber && local.is_some() && client.exists(&remote.path).await? {
@@ -348,6 +349,7 @@ fn make_parents(client: &Client, path: &FtpPath) {
         CopyOptions::default(),
         Arc::new(crate::progress::Silent::default()),
         Arc::new(Totals::default()),
+        None,
         None,
         None,
     );
