@@ -405,3 +405,42 @@ fn two_that_meet_say_what_the_reference_does() {
     };
     assert_eq!((data.sequence, data.payload), (5, &b"word"[..]));
 }
+
+#[test]
+fn the_last_packet_goes_out_again_after_a_round_trip_or_two() {
+    let mut ours = Ours::listening(Options::default());
+    for number in 1..100 {
+        ours.hears_ack(number, 0);
+    }
+    ours.says();
+    let now = ours.now;
+    assert_eq!(ours.connection.write(now, b"tail"), Poll::Ready(Ok(4)));
+    let first = ours.says();
+    // The round trip takes a millisecond; the reference would wait for 300.
+    let again = ours.says_within(50 * MS);
+    let is_it = |packet: &Vec<u8>| packet[..8] == first[0][..8] && packet[16..] == *b"tail";
+    assert!((1..6).contains(&again.iter().filter(|packet| is_it(packet)).count()));
+}
+
+#[test]
+fn what_tears_too_many_holes_is_lost_itself() {
+    let mut ours = Ours::listening(Options::default());
+    let last = 20_000;
+    for index in (0..last).step_by(2) {
+        ours.hears_data(index, middle(), 1356);
+    }
+    assert_eq!(ours.connection.stats().received, 8193, "holes are counted");
+    let said = ours.says();
+    assert!(said.iter().all(|packet| packet.len() <= 1372));
+    // It all comes right in the end.
+    let mut sink = vec![0; 20_000 * 1356];
+    let mut read = 0;
+    for index in 0..last {
+        ours.hears_data(index, middle(), 1356);
+        let now = ours.now;
+        if let Poll::Ready(Ok(n)) = ours.connection.read(now, &mut sink) {
+            read += n;
+        }
+    }
+    assert_eq!(read, sink.len());
+}
