@@ -43,7 +43,40 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<(
         check_name(package, &folder, findings);
         check_features(package, &folder, findings);
     }
+    check_fuzz(findings)?;
     check_shared(findings)
+}
+
+/// Reports fuzz targets that their manifest, which is none of the workspace, does not have as it should.
+fn check_fuzz(findings: &mut Vec<String>) -> Result<()> {
+    let folder = root().join("tests/fuzz");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+    let readme = fs::read_to_string(folder.join("README.md"))?;
+    let found: BTreeSet<String> = manifest
+        .split("\n[[bin]]\n")
+        .skip(1)
+        .map(|block| block.trim().to_owned())
+        .collect();
+    let mut expected = BTreeSet::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if !readme.contains(&format!("| `{name}` |")) {
+            findings.push(format!(
+                "tests/fuzz/README.md: does not say what `{name}` checks"
+            ));
+        }
+        expected.insert(format!(
+            "name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\ntest = false\ndoc = false\nbench = false"
+        ));
+    }
+    for block in expected.symmetric_difference(&found) {
+        let name = block.lines().next().unwrap_or_default();
+        findings.push(format!(
+            "tests/fuzz/Cargo.toml: the target with {name} is not there, or not as the others are"
+        ));
+    }
+    Ok(())
 }
 
 /// Reports dependencies whose version stands in a member.
