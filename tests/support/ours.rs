@@ -35,7 +35,7 @@ impl Profile {
     }
 }
 
-/// Builds both programs where needed and returns the folder that holds them.
+/// Builds the programs where needed and returns the folder that holds them.
 ///
 /// A chore that has built them already names the folder in `GRIDFTP_BIN_DIR`.
 pub fn binaries(profile: Profile) -> Result<PathBuf> {
@@ -50,7 +50,8 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
         // With the features that the whole workspace asks for, as the tests are built.
         Profile::Dev => build.arg("--workspace"),
         Profile::Release => {
-            build.args(["--package", "gridftp-server", "--package", "gridftp-client"])
+            let packages = ["gridftp-server", "gridftp-client", "xio-perf"];
+            build.args(packages.map(|name| ["--package", name]).concat())
         }
     };
     let built = build.status().context("run cargo to build the programs")?;
