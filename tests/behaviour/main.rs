@@ -12,6 +12,7 @@ mod catalogue;
 mod counting;
 mod datagrams;
 mod deadlines;
+mod example;
 mod exchanges;
 mod faults;
 mod plans;

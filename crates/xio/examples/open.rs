@@ -9,30 +9,39 @@
 //! ```
 #![allow(clippy::print_stderr, reason = "a program speaks to a person")]
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
 
-async fn open(stack: &str, contact: &str) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn open<I: AsyncRead + Unpin, O: AsyncWrite + Unpin>(
+    (stack, contact): (&str, &str),
+    (mut input, mut output): (I, O),
+) -> Result<(), Box<dyn std::error::Error>> {
     let stack = xio::registry().stack(stack)?;
     let handle = xio::Transport::connect(&stack, &contact.parse()?).await?;
-    eprintln!("{}", xio::Stream::info(&handle));
-    let (mut from, mut to) = tokio::io::split(handle);
+    let info = xio::Stream::info(&handle);
+    eprintln!("{info}");
+    let (mut from, mut to) = split(handle);
     let sending = async {
-        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
-        to.shutdown().await
+        let said = copy(&mut input, &mut to).await?;
+        // Where ending one way ends both, whoever had nothing to say leaves that to the peer.
+        if said > 0 || !info.ends_together {
+            to.shutdown().await?;
+        }
+        std::io::Result::Ok(said)
     };
-    let mut out = tokio::io::stdout();
-    let (sent, received) = tokio::join!(sending, tokio::io::copy(&mut from, &mut out));
-    out.flush().await?;
-    received?;
-    sent?;
+    let (said, received) = tokio::join!(sending, copy(&mut from, &mut output));
+    output.flush().await?;
+    if said? == 0 || !info.ends_together {
+        received?;
+    }
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::process::ExitCode {
     let words: Vec<_> = std::env::args().collect();
+    let ends = (tokio::io::stdin(), tokio::io::stdout());
     let done = match words.as_slice() {
-        [_, stack, contact] => open(stack, contact).await,
+        [_, stack, contact] => open((stack, contact), ends).await,
         _ => Err("usage: open STACK CONTACT".into()),
     };
     let report = |error| eprintln!("open: {error}");

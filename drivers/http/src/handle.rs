@@ -223,6 +223,8 @@ impl<S: Stream> Stream for HttpHandle<S> {
     fn describe(&self, info: &mut Info) {
         self.below.describe(info);
         info.layer(LAYER);
+        // A request ends with a mark of its own, and the stream below with the answer.
+        info.ends_together &= self.role == Role::Answers;
         info.insert(self.exchange.clone());
     }
 }
