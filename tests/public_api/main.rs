@@ -8,9 +8,11 @@
     reason = "a test that fails says where by itself"
 )]
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::future::Future;
+use std::str::FromStr;
 
+use xio::{mode_e, multicast, ordering, pipe, popen, queue, rate, telnet, udp, udt, unix, verify};
 use xio_compress::frame::BadFrame;
 use xio_compress::{Algorithm, Compress, CompressHandle, CompressOptions, Compression};
 use xio_core::{
@@ -31,6 +33,16 @@ fn is_shared<T: Send + Sync + 'static>() {}
 fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 fn is_stream<T: Stream + ?Sized>() {}
 fn is_passive<T: Passive<Handle: Stream>>() {}
+fn is_transport<T: Transport<Handle: Stream>>() {}
+fn is_options<T: FromStr<Err = Error> + Display + Default + PartialEq>()
+where
+    T: Clone + Debug + Send + Sync + 'static,
+{
+    assert_eq!(T::default().to_string(), "", "defaults need no words");
+    assert!("".parse::<T>().unwrap() == T::default());
+    let unknown = "no_such_option=1".parse::<T>().err().unwrap();
+    assert_eq!(unknown.kind(), xio_core::ErrorKind::BadOption);
+}
 fn is_plain<T: Clone + Debug + Send + Sync + 'static>() {}
 
 #[test]
@@ -127,4 +139,67 @@ fn a_typed_layer_costs_no_memory() {
         "an error travels in a register"
     );
     assert!(size_of::<BoxStream>() == 2 * size_of::<usize>());
+}
+
+#[test]
+fn every_driver_stacks_in_types_as_in_strings() {
+    is_passive::<unix::Unix>();
+    is_passive::<udt::Udt<udp::Udp>>();
+    is_passive::<mode_e::ModeE<Tcp>>();
+    is_passive::<multicast::Multicast<mode_e::ModeE<Tcp>>>();
+    is_passive::<Stack<mode_e::ModeE<DynStack>, ordering::Ordering>>();
+    is_passive::<Stack<Tcp, rate::Rate>>();
+    is_passive::<Stack<Tcp, queue::Queue>>();
+    is_passive::<Stack<Tcp, telnet::Telnet>>();
+    is_passive::<Stack<Tcp, verify::Verify>>();
+    is_passive::<Stack<Stack<udt::Udt<udp::Udp>, Tls>, Http>>();
+    is_transport::<Stack<xio::file::File, verify::Verify>>();
+    is_transport::<pipe::Pipe>();
+    is_transport::<popen::Popen>();
+}
+
+#[test]
+fn handles_are_streams_and_travel() {
+    is_stream::<Tap<BoxStream, rate::Pace>>();
+    is_stream::<mode_e::ModeEHandle<BoxStream>>();
+    is_stream::<multicast::MulticastHandle<BoxStream>>();
+    is_stream::<ordering::Ordered<BoxStream>>();
+    is_stream::<queue::Queued<BoxStream>>();
+    is_stream::<telnet::TelnetHandle<BoxStream>>();
+    is_stream::<verify::Verified<BoxStream>>();
+    is_stream::<udt::UdtHandle>();
+    is_stream::<unix::UnixHandle>();
+    is_stream::<pipe::PipeHandle>();
+    is_stream::<popen::PopenHandle>();
+    is_send::<unix::UnixPassive>();
+    is_send::<unix::UnixIncoming>();
+    is_send::<mode_e::ModeEPassive<BoxListener>>();
+    is_send::<mode_e::ModeEIncoming<BoxListener>>();
+    is_send::<multicast::MulticastIncoming<DynStack>>();
+    is_send::<telnet::Encoder>();
+    is_send::<telnet::Decoder>();
+    is_send::<verify::Sealer>();
+    is_send::<verify::Opener>();
+    is_error::<telnet::TooLong>();
+    is_error::<verify::BadBlock>();
+}
+
+#[test]
+fn options_are_values_with_a_string_form() {
+    is_options::<HttpOptions>();
+    is_options::<mode_e::ModeEOptions>();
+    is_options::<multicast::MulticastOptions>();
+    is_options::<ordering::OrderingOptions>();
+    is_options::<popen::PopenOptions>();
+    is_options::<queue::QueueOptions>();
+    is_options::<rate::RateOptions>();
+    is_options::<udp::UdpOptions>();
+    is_options::<udt::UdtOptions>();
+    is_options::<unix::UnixOptions>();
+    is_options::<verify::VerifyOptions>();
+    is_options::<xio::file::FileOptions>();
+    is_options::<CompressOptions>();
+    is_options::<xio_log::LogOptions>();
+    is_options::<xio_tcp::TcpOptions>();
+    is_options::<xio_timeout::TimeoutOptions>();
 }
