@@ -1,5 +1,10 @@
 //! The smaller drivers through the driver suite, each alone and among others.
 
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
 use xio_testkit::driver_suite::{self, Subject};
 
 use crate::{everything, loopback, secured};
@@ -86,4 +91,26 @@ async fn an_end_mark_makes_up_for_a_bottom_that_has_no_reset() {
     let stack = everything().stack("unix,verify").expect("a stack");
     let at = "unix://".parse().expect("any free name");
     driver_suite::run(&Subject::new(stack, at, &["unix", "verify"])).await;
+}
+
+/// A peer that asks waits for the answer, and the layer below waits to be flushed.
+#[tokio::test]
+async fn what_telnet_answers_is_not_held_back_below() {
+    let stack = |text| everything().stack(text).expect("a stack");
+    let mut listener = stack("tcp,compress,telnet")
+        .listen(&loopback())
+        .await
+        .unwrap();
+    let to = Target::from(listener.info().local.unwrap());
+    let mut peer = stack("tcp,compress").connect(&to).await.unwrap();
+    let mut near = listener.accept().await.unwrap().open().await.unwrap();
+    peer.write_all(b"\xff\xfb\x01").await.unwrap();
+    peer.flush().await.unwrap();
+    let mut answer = [0; 3];
+    let answered = timeout(Duration::from_secs(20), peer.read_exact(&mut answer));
+    tokio::select! {
+        read = near.read_u8() => panic!("nothing was said: {read:?}"),
+        done = answered => { done.expect("an answer in time").unwrap() }
+    };
+    assert_eq!(answer, *b"\xff\xfe\x01");
 }

@@ -1,4 +1,7 @@
 //! HTTP over each kind of stream: the same exchange, whatever is below.
+//!
+//! Over `udt` this stands in the place of the driver suite, which has both ends write and end at
+//! once: UDT ends both directions together, so an answer that ends first cuts the request off.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};

@@ -109,7 +109,7 @@ const FOR_PEERS: &[(&str, &str)] = &[
         "block codec gain level smallest strategy threads",
     ),
     ("count", ""),
-    ("file", ""),
+    ("file", "blocking"),
     (
         "http",
         "delay_write_header header host length method persistent status version",

@@ -7,7 +7,9 @@
 //! # When not to use it
 //!
 //! For many connections at once: each call keeps its thread until it is done. Inside an
-//! asynchronous runtime every call here is an error, since it would keep a thread of that.
+//! asynchronous runtime every call here is an error, since it would keep a thread of that. For
+//! stacks that work between calls too, as `udt` does, in programs that think for seconds between two
+//! calls: nothing moves then, and the peer of a `udt` gives up after some time without a word.
 //!
 //! # Example
 //!

@@ -19,6 +19,7 @@
 //!
 //! | Option | Value | Default |
 //! | --- | --- | --- |
+//! | `blocking` | yes or no; taken as Globus writes it, no thread of the runtime is ever blocked | no |
 //! | `flags` | `r` `r+` `w` `w+` `a` `a+`, as `fopen` has them | `r` |
 //! | `mode` | permissions of a file that is made, in octal | `0666` |
 //! | `offset` | bytes from the start where reading and writing begin | 0 |

@@ -7,6 +7,11 @@ use xio_core::{BadValue, Entry, Error, Opt, OptionText, Result, Value};
 
 pub(crate) const OPTIONS: &[Opt] = &[
     Opt::new(
+        "blocking",
+        "yes or no",
+        "changes nothing: files are read and written on threads that may block",
+    ),
+    Opt::new(
         "flags",
         "one of r r+ w w+ a a+",
         "what the file is opened for, as fopen has it",

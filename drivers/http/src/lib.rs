@@ -21,6 +21,9 @@
 //! A PUT is known to be taken when it was read to the end after `shutdown`, without an error: the
 //! status comes there.
 //!
+//! Over a stream that ends both directions together, as `udt` does, request and answer come in turn:
+//! the end that answers reads the request to its end before it shuts down, or cuts the rest off.
+//!
 //! # What it is strict about
 //!
 //! A message that two peers could understand in two ways is refused: length and chunks together,

@@ -25,8 +25,12 @@
 //! | --- | --- | --- |
 //! | `forward` | whether this end hands on what a sender asks it to | no |
 //! | `ignore_errors` | whether a receiver that fails is left out, as long as one is left | no: it fails the whole |
-//! | `p` | how many receivers one end serves by itself, 1 to 64 (`P` in Globus) | 2 |
+//! | `p` | how many receivers one end serves by itself, 1 to 64 | 2 |
 //! | `urls` | the receivers beside the contact, a list whose first character separates | none |
+//!
+//! Globus' `gridftp_multicast` has options of its GridFTP connections as well (`tcpbs`, `subject`,
+//! parallel streams): here they are options of the drivers below, `tcp:sndbuf`, `tls:name` and
+//! `mode_e:streams`. Its `local_write` is not needed: an end that forwards reads the bytes too.
 //!
 //! # Cost
 //!
