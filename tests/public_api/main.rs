@@ -34,9 +34,9 @@ fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 fn is_stream<T: Stream + ?Sized>() {}
 fn is_passive<T: Passive<Handle: Stream>>() {}
 fn is_transport<T: Transport<Handle: Stream>>() {}
-fn is_options<T: FromStr<Err = Error> + Display + Default + PartialEq>()
+fn is_options<T>()
 where
-    T: Clone + Debug + Send + Sync + 'static,
+    T: FromStr<Err = Error> + Display + Default + PartialEq + Clone + Debug + Send + Sync + 'static,
 {
     assert_eq!(T::default().to_string(), "", "defaults need no words");
     assert!("".parse::<T>().unwrap() == T::default());
