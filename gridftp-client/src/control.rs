@@ -10,6 +10,7 @@ use ftp_proto::types::Ticket;
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
+use gridftp_data::Watch;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use xio_core::BoxStream;
@@ -21,6 +22,8 @@ use crate::progress::{Event, Observer};
 const READ: usize = 16 * 1024;
 /// Longest wait for the server to take leave.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How often a transfer is looked at.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// One control connection.
 ///
@@ -43,6 +46,8 @@ enum Request {
     Command(Command, mpsc::UnboundedSender<Answer>),
     /// Data has moved, so a transfer that is silent here is alive.
     Moved,
+    /// Nobody waits any more for what runs.
+    Abort,
 }
 
 #[derive(Debug)]
@@ -59,6 +64,25 @@ pub(crate) struct Replies {
     site: Arc<str>,
     command: String,
     begun: bool,
+}
+
+/// Sends `ABOR` when it is dropped before the transfer has ended.
+#[derive(Debug)]
+pub(crate) struct Abort<'a>(Option<&'a Control>);
+
+impl Abort<'_> {
+    /// The transfer has ended, or its end is awaited.
+    pub(crate) fn spare(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abort<'_> {
+    fn drop(&mut self) {
+        if let Some(control) = self.0 {
+            let _gone = control.requests.send(Request::Abort);
+        }
+    }
 }
 
 /// A reply and what it means for the command.
@@ -133,6 +157,43 @@ impl Control {
     /// Tells that data moved.
     pub(crate) fn moved(&self) {
         let _gone = self.requests.send(Request::Moved);
+    }
+
+    /// Has the server abort what runs, unless that has ended before the guard is dropped.
+    pub(crate) fn abort_on_drop(&self) -> Abort<'_> {
+        Abort(Some(self))
+    }
+
+    /// Runs a transfer, and tells `count` and the session how many bytes move meanwhile.
+    pub(crate) async fn watched<T>(
+        &self,
+        watch: &Watch,
+        mut count: impl FnMut(u64),
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut counted = 0;
+        let mut look = || {
+            let bytes = watch.bytes();
+            let more = bytes - counted;
+            count(more);
+            counted = bytes;
+            more > 0
+        };
+        let mut tick = tokio::time::interval(LOOK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tick.reset();
+        tokio::pin!(work);
+        let done = loop {
+            tokio::select! {
+                biased;
+                done = &mut work => break done,
+                _ = tick.tick() => if look() {
+                    self.moved();
+                },
+            }
+        };
+        look();
+        done
     }
 
     /// Makes a path for a command; `None` when no command to this server can carry it.
@@ -330,6 +391,8 @@ impl Driver {
     fn request(&mut self, request: Request) {
         match request {
             Request::Moved => self.session.handle(Instant::now(), Input::Moved),
+            // Whoever asks for it waits for no reply; a session that has ended needs none.
+            Request::Abort => drop(self.session.abort(Instant::now())),
             Request::Command(command, answer) => {
                 match self.session.send(Instant::now(), &command) {
                     Ok(ticket) => self.waiting.push_back((ticket, answer)),

@@ -299,6 +299,13 @@ pub enum TransferError {
         /// What is wrong with it.
         what: String,
     },
+    /// A file that is read in order ended before its end.
+    Cut {
+        /// Offset of the first byte that did not come.
+        at: u64,
+        /// How it ended.
+        cause: Box<Self>,
+    },
     /// The request itself makes no sense.
     Request(String),
     /// Both servers of a third-party copy failed.
@@ -351,6 +358,12 @@ impl fmt::Display for TransferError {
                 )
             }
             Self::Source { path, what } => write!(f, "source: {path}: {what}"),
+            Self::Cut { at, cause } => {
+                write!(
+                    f,
+                    "{cause}; what came ends at byte {at}, read on from there"
+                )
+            }
             Self::Request(what) => f.write_str(what),
             Self::Both {
                 source,
@@ -392,6 +405,7 @@ impl TransferError {
             Self::Connect(error) => error.is_transient(),
             Self::Control(error) => error.is_transient(),
             Self::Data { cause, .. } => cause.is_transient(),
+            Self::Cut { cause, .. } => cause.is_transient_midway(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
             Self::Local { .. } | Self::BadName { .. } | Self::Source { .. } | Self::Request(_) => {
                 false
@@ -430,6 +444,7 @@ impl TransferError {
             Self::Connect(_) => Class::Connect,
             Self::Mismatch { .. } => Class::Verify,
             Self::Both { source, .. } => source.class(),
+            Self::Cut { cause, .. } => cause.class(),
             Self::Control(_)
             | Self::Data { .. }
             | Self::Local { .. }

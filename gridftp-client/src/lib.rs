@@ -24,6 +24,7 @@
 //! | [`options`] | what a caller may choose |
 //! | [`client`] | one session: login, features, names |
 //! | [`list`], [`glob`] | listings, and wildcards matched against them |
+//! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
 //! | [`progress`] | events and counts |
 //! | [`error`] | which side, which operation, which path, what to try |
@@ -67,9 +68,11 @@ pub mod client;
 mod control;
 pub mod copy;
 pub mod error;
+pub mod file;
 pub mod glob;
 pub mod list;
 pub mod local;
+mod moving;
 pub mod names;
 pub mod netrc;
 pub mod options;

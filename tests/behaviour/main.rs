@@ -17,6 +17,7 @@ mod exchanges;
 mod faults;
 mod plans;
 mod registry;
+mod remote;
 mod secured;
 mod sockets;
 
@@ -28,7 +29,8 @@ fn everything() -> Registry {
     let mut registry = xio::registry();
     registry
         .register(xio_testkit::mem_driver())
-        .register(xio_testkit::fault_driver());
+        .register(xio_testkit::fault_driver())
+        .register(xio_gridftp::driver());
     registry
 }
 
@@ -242,7 +244,7 @@ fn no_driver_is_left_out_of_the_table() {
             .any(|chain| chain.contains(&driver.name()));
         // Some have no listener; each has tests of its own.
         assert!(
-            in_table || ["file", "pipe", "popen"].contains(&driver.name()),
+            in_table || ["file", "gridftp", "pipe", "popen"].contains(&driver.name()),
             "{} is not in the table",
             driver.name()
         );

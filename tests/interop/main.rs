@@ -11,7 +11,12 @@ mod curl;
 mod http;
 mod lftp;
 mod matrix;
+#[path = "../udt/peer.rs"]
+#[expect(clippy::unwrap_used, reason = "a test that fails says where by itself")]
+mod peer;
+mod remote;
 mod restart;
 mod resume;
 mod rows;
 mod tls;
+mod udt;

@@ -104,9 +104,9 @@ impl Peer {
             Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
             Self::Python => "interop: HTTP against the server of its library",
             Self::Ip => "bench: small files over the emulated link",
-            Self::Gxx | Self::LibUdt => "udt: our UDT against libudt; bench",
+            Self::Gxx | Self::LibUdt => "udt, interop: our UDT against libudt; bench",
             Self::GlobusXioPerf | Self::GlobusUdt => {
-                "udt: our UDT against globus-xioperf; perf: xio-perf against it"
+                "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
         }
     }

@@ -187,8 +187,14 @@ impl DataChannel {
         };
         if plan.mode == Mode::Extended {
             let streams = used.streams();
-            let work = send::extended_chunks(&mut used.idle.conns, streams, chunks, stall, watch);
-            Stall::new(stall).run(look, work).await?;
+            let conns = &mut used.idle.conns;
+            if plan.dealt {
+                let work = Box::pin(send::dealt_chunks(conns, streams, chunks, stall, watch));
+                Stall::new(stall).run(look, work).await?;
+            } else {
+                let work = send::extended_chunks(conns, streams, chunks, stall, watch);
+                Stall::new(stall).run(look, work).await?;
+            }
         } else {
             let conn = used.only()?;
             Stall::new(stall)

@@ -18,6 +18,9 @@ pub struct SendPlan {
     pub base: u64,
     /// Connections to open to each address in MODE E; 0 counts as 1.
     pub parallelism: u32,
+    /// Whether chunks go out over whichever connection is free, each as soon as it is there; else they
+    /// take one connection, so that the simplest of receivers gets them in order.
+    pub dealt: bool,
 }
 
 impl SendPlan {
@@ -29,6 +32,7 @@ impl SendPlan {
             ranges,
             base: 0,
             parallelism: 1,
+            dealt: false,
         }
     }
 
@@ -36,6 +40,13 @@ impl SendPlan {
     #[must_use]
     pub fn parallelism(mut self, n: u32) -> Self {
         self.parallelism = n;
+        self
+    }
+
+    /// Deals chunks to all connections in MODE E.
+    #[must_use]
+    pub fn dealt(mut self) -> Self {
+        self.dealt = true;
         self
     }
 

@@ -32,7 +32,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     let shape = &flags.shape;
     let streams = usize::try_from(flags.streams).unwrap_or(usize::MAX);
     refuse_shared_file(shape, streams)?;
-    let stack = xio::registry().stack(&shape.stack)?;
+    let stack = stack(shape)?;
     // All are open before the first byte, so that the other end knows them as one session.
     let mut opened = Vec::new();
     for _ in 0..streams {
@@ -70,7 +70,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
 /// Waits for sessions and plays the other part in them.
 pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     let shape = &flags.shape;
-    let stack = xio::registry().stack(&shape.stack)?;
+    let stack = stack(shape)?;
     let mut listener = stack.listen(&flags.listen).await?;
     match listener.info().local {
         Some(local) => println!("listening on {local}"),
@@ -178,6 +178,13 @@ async fn join(incoming: BoxIncoming, work: Arc<Work>) -> Ended {
     let stream = opening.await.context("the peer took over 30 s to open")??;
     work.play(stream).await?;
     Ok(())
+}
+
+/// The stack that the flags name, of every driver there is.
+fn stack(shape: &Shape) -> xio::Result<xio::DynStack> {
+    let mut registry = xio::registry();
+    registry.register(xio_gridftp::driver());
+    registry.stack(&shape.stack)
 }
 
 /// What is sent and what is written.

@@ -19,16 +19,13 @@ mod window;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::control::Replies;
 use crate::error::{Class, ControlError, TransferError};
+use crate::moving::{ACCOUNT, Moved, move_data, settle_final};
 use crate::options::CopyOptions;
 use crate::progress::{Counts, Observer, Totals};
 use crate::url::Location;
 
 pub(crate) use listing::Lines;
-
-/// How long a server may take to give its own account of a transfer that failed.
-const ACCOUNT: Duration = Duration::from_secs(5);
 
 /// Why work on a connection stopped.
 #[derive(Debug)]
@@ -56,20 +53,6 @@ impl Stop {
     }
 }
 
-/// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
-/// the server less to do.
-async fn settle_final(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
-    let within = if well {
-        ACCOUNT.saturating_mul(6)
-    } else {
-        ACCOUNT
-    };
-    match tokio::time::timeout(within, replies.finish()).await {
-        Ok(done) => done.map(drop),
-        Err(_) => Err(replies.misbehaved("no final reply although the data has ended")),
-    }
-}
-
 /// What to do after a transfer that failed: a server that still owes its reply would keep the next
 /// command waiting.
 fn after_failure(answered: bool) -> Stop {
@@ -77,33 +60,6 @@ fn after_failure(answered: bool) -> Stop {
         Stop::Channel
     } else {
         Stop::Replace
-    }
-}
-
-/// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
-/// meanwhile.
-struct Moved<T> {
-    data: Option<T>,
-    end: Option<Result<(), ControlError>>,
-}
-
-/// Moves data until it is through, or the server's refusal says that it never will be.
-async fn move_data<T>(
-    moving: impl Future<Output = T>,
-    replies: impl Future<Output = Result<(), ControlError>>,
-) -> Moved<T> {
-    tokio::pin!(moving, replies);
-    tokio::select! {
-        biased;
-        data = &mut moving => Moved { data: Some(data), end: None },
-        end = &mut replies => {
-            let data = match &end {
-                Ok(()) => Some(moving.await),
-                // What is on its way already may still come.
-                Err(_) => tokio::time::timeout(ACCOUNT, moving).await.ok(),
-            };
-            Moved { data, end: Some(end) }
-        }
     }
 }
 

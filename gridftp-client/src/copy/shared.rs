@@ -13,6 +13,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use super::job::{DirJob, FileJob, Item};
 use super::queue::{Queue, Taken};
 use crate::client::Client;
+use crate::control::Control;
 use crate::error::{Class, TransferError};
 use crate::options::{CopyOptions, Verify};
 use crate::progress::{Event, Observer, Totals};
@@ -377,33 +378,12 @@ impl Shared {
     /// Runs a transfer, and tells the totals and the control session of what moves meanwhile.
     pub(crate) async fn watched<T>(
         &self,
-        client: &crate::control::Control,
+        control: &Control,
         watch: &Watch,
         work: impl Future<Output = T>,
     ) -> T {
-        let mut counted = 0;
-        let mut count = || {
-            let bytes = watch.bytes();
-            let more = bytes - counted;
-            self.totals.moved(more);
-            counted = bytes;
-            more > 0
-        };
-        let mut tick = tokio::time::interval(Duration::from_millis(250));
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        tick.reset();
-        tokio::pin!(work);
-        let done = loop {
-            tokio::select! {
-                biased;
-                done = &mut work => break done,
-                _ = tick.tick() => if count() {
-                    client.moved();
-                },
-            }
-        };
-        count();
-        done
+        let count = |bytes| self.totals.moved(bytes);
+        control.watched(watch, count, work).await
     }
 
     /// The mode for files on `client`.

@@ -8,21 +8,20 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Type};
 use ftp_wire::path::FtpPath;
-use gridftp_data::{Chunks, Consumer, ErrorKind as DataErrorKind, ReceivePlan, SendPlan, Watch};
+use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
 
 use super::job::{Facts, FileJob};
 use super::resolve::connect;
-use super::settle_final;
 use super::shared::Shared;
 use crate::client::{Client, number};
-use crate::control::{Replies, Step};
 use crate::error::{Class, ControlError, TransferError};
+use crate::moving::{settle, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
-use crate::url::{Location, Remote, show};
+use crate::url::{Location, Remote};
 use crate::verify;
 
 /// Bytes read at once.
@@ -235,13 +234,11 @@ async fn get(
     } = client;
     let channel = channel.get();
     let plan = ReceivePlan::new(Mode::Stream, Type::Image);
-    let work = unless_refused(
-        &mut replies,
-        channel.receive_chunks(&mut pipe, &plan, &watch),
-    );
+    let work = channel.receive_chunks(&mut pipe, &plan, &watch);
+    let work = Box::pin(unless_refused(&mut replies, work));
     let received = shared.watched(control, &watch, work).await?;
     let site = control.site();
-    let received = settle(received, &mut replies, site, remote, ("write", "-")).await?;
+    let received = settle(received, &mut replies, site, &remote.path, ("write", "-")).await?;
     if let Some(expected) = expected
         && received.bytes != expected
     {
@@ -291,11 +288,12 @@ async fn put(
     } = client;
     let channel = channel.get();
     let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
-    let work = unless_refused(&mut replies, channel.send_chunks(&mut pipe, &plan, &watch));
+    let work = channel.send_chunks(&mut pipe, &plan, &watch);
+    let work = Box::pin(unless_refused(&mut replies, work));
     let sent = shared.watched(control, &watch, work).await?;
     let site = control.site();
     let from = local.to_string();
-    let sent = settle(sent, &mut replies, site, remote, ("read", &from)).await?;
+    let sent = settle(sent, &mut replies, site, &remote.path, ("read", &from)).await?;
     // In MODE S a connection that was cut off looks to the server like the end of the file.
     if offset.is_none() {
         let got = match client.ask(Command::Size(client.path(&remote.path)?)).await {
@@ -319,30 +317,6 @@ async fn put(
     Ok((sent.bytes, digest))
 }
 
-/// Takes both ends' word on what was moved; the server's own account of a failure says more than that
-/// its connection broke.
-async fn settle<T>(
-    moved: gridftp_data::Result<T>,
-    replies: &mut Replies,
-    site: &str,
-    remote: &Remote,
-    (op, local): (&'static str, &str),
-) -> Result<T, TransferError> {
-    let end = settle_final(replies, moved.is_ok()).await;
-    match (moved, end) {
-        (Ok(moved), Ok(())) => Ok(moved),
-        (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
-            Err(TransferError::local(op, local, cause))
-        }
-        (_, Err(error @ ControlError::Refused { .. })) | (Ok(_), Err(error)) => Err(error.into()),
-        (Err(cause), _) => Err(TransferError::Data {
-            site: site.to_owned(),
-            path: show(&remote.path),
-            cause,
-        }),
-    }
-}
-
 /// Makes the directories a file is to be in; a real failure shows when the file is stored.
 fn make_parents(client: &Client, path: &FtpPath) {
     let shared = Shared::new(
@@ -360,22 +334,6 @@ fn make_parents(client: &Client, path: &FtpPath) {
         parent,
         &mut std::collections::HashSet::new(),
     );
-}
-
-/// Moves data unless the command is refused first.
-async fn unless_refused<T>(
-    replies: &mut Replies,
-    moving: impl Future<Output = gridftp_data::Result<T>>,
-) -> Result<gridftp_data::Result<T>, TransferError> {
-    tokio::pin!(moving);
-    tokio::select! {
-        moved = &mut moving => Ok(moved),
-        first = replies.next() => match first {
-            Ok(Step::Preliminary(_)) => Ok(moving.await),
-            Ok(Step::Done(_)) => Err(replies.misbehaved("the transfer ended before it began").into()),
-            Err(error) => Err(error.into()),
-        },
-    }
 }
 
 /// Compares what went through the pipe with what the server has.

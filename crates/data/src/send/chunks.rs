@@ -7,6 +7,7 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{Error as StorageError, Source};
 use mode_e::{Header, Next, Scheduler, Streams};
+use tokio::sync::Mutex;
 
 use super::{Feed, flush, pieces};
 use crate::conn::Conn;
@@ -60,11 +61,7 @@ pub(crate) async fn extended_chunks<C: Chunks>(
     stall: Duration,
     watch: &Watch,
 ) -> Result<()> {
-    // With nothing to deal out, the schedule consists of the end marks.
-    let mut schedule = Scheduler::new(&RangeSet::new(), 1, streams);
-    let ends: Vec<_> = (0..conns.len())
-        .map(|index| end_bytes(schedule.next(index)))
-        .collect();
+    let ends = end_marks(conns.len(), streams);
     let mut parts = conns.iter_mut().zip(&ends);
     if let Some((conn, end)) = parts.next() {
         let mut offset = 0;
@@ -90,11 +87,53 @@ pub(crate) async fn extended_chunks<C: Chunks>(
     flush(conns).await
 }
 
-fn end_bytes(step: Next) -> Vec<u8> {
-    match step {
+/// Sends each chunk over whichever connection is free, and ends them all.
+pub(crate) async fn dealt_chunks<C: Chunks>(
+    conns: &mut [Conn],
+    streams: Streams,
+    chunks: &mut C,
+    stall: Duration,
+    watch: &Watch,
+) -> Result<()> {
+    let ends = end_marks(conns.len(), streams);
+    // Held while a chunk is waited for: all who ask for it wait for the same, and are served in turn.
+    let deal = Mutex::new((Some(chunks), 0));
+    let deal = &deal;
+    wait::all(conns.iter_mut().map(|conn| async move {
+        loop {
+            let (offset, chunk) = {
+                let mut deal = deal.lock().await;
+                let (left, offset) = &mut *deal;
+                let Some(chunks) = left else { return Ok(()) };
+                let Some(chunk) = some(*chunks, stall, watch).await? else {
+                    *left = None;
+                    return Ok(());
+                };
+                let at = *offset;
+                *offset += chunk.len() as u64;
+                (at, chunk)
+            };
+            let len = chunk.len() as u64;
+            let head = Header::data(offset, len).to_bytes();
+            pieces(&mut conn.stream, [&head, &chunk]).await?;
+            watch.moved(len);
+        }
+    }))
+    .await?;
+    let parts = conns.iter_mut().zip(&ends);
+    wait::all(parts.map(|(conn, end)| pieces(&mut conn.stream, [end]))).await?;
+    flush(conns).await
+}
+
+/// What each connection ends its part with.
+fn end_marks(connections: usize, streams: Streams) -> Vec<Vec<u8>> {
+    // With nothing to deal out, the schedule consists of the end marks.
+    let mut schedule = Scheduler::new(&RangeSet::new(), 1, streams);
+    let mark = |index| match schedule.next(index) {
         Next::End(header) => header.to_bytes().to_vec(),
         _ => Vec::new(),
-    }
+    };
+    (0..connections).map(mark).collect()
 }
 
 /// A file as text for the wire, one block after the other.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::wait;
 
 pub use chunks::Chunks;
-pub(crate) use chunks::{TextOf, extended_chunks, plain_chunks};
+pub(crate) use chunks::{TextOf, dealt_chunks, extended_chunks, plain_chunks};
 pub(crate) use write::Feed;
 use write::{SMALL, pieces};
 

@@ -72,6 +72,29 @@ async fn listings_arrive_in_both_modes_and_keep_the_connection_in_one() {
 }
 
 #[tokio::test]
+async fn dealt_chunks_take_every_connection_and_come_out_in_order() {
+    for n in [0, 1, 20_000] {
+        let (mut from, mut to) = pair().await;
+        let chunks = lines(n);
+        let expected = chunks.concat();
+        let mut chunks = Lines(chunks.into_iter());
+        let send = SendPlan::new(Mode::Extended, Type::Image, RangeSet::new())
+            .parallelism(3)
+            .dealt();
+        let (mut text, receive) = (Text::default(), incoming(Mode::Extended));
+        let watches = (Watch::new(), Watch::new());
+        let (sent, got) = tokio::try_join!(
+            from.send_chunks(&mut chunks, &send, &watches.0),
+            to.receive_chunks(&mut text, &receive, &watches.1)
+        )
+        .unwrap();
+        assert!(text.bytes == expected && text.ended);
+        assert_eq!((sent.connections, got.connections), (3, 3));
+        assert_eq!(sent.bytes, expected.len() as u64);
+    }
+}
+
+#[tokio::test]
 async fn a_file_over_many_streams_comes_out_in_order() {
     let (mut from, mut to) = pair().await;
     let content = bytes(20_000_000);

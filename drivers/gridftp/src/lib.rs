@@ -1,0 +1,231 @@
+//! A file of a GridFTP server as a transport.
+//!
+//! # What it does
+//!
+//! Opens `ftp://host:port/path` as a stream, and reads, writes and seeks it like a local file:
+//!
+//! | | On the wire |
+//! | --- | --- |
+//! | reading | `RETR`, from an offset on `REST` in MODE S and `ERET P` in MODE E; the end is the end only when the server says 226 |
+//! | writing | `STOR` for a file that begins anew, `ESTO A` in the middle of one, `APPE` at its end |
+//! | `shutdown` | waits for the server's 226, and gives its refusal as the error; reading may go on |
+//! | drop without `shutdown` | resets the data connections, sends `ABOR` and closes |
+//! | [`AsyncSeek`](tokio::io::AsyncSeek) | the next read or write begins there; what runs is ended first |
+//!
+//! There is one position, and one transfer at a time: a read after a write waits for the server's word
+//! on what was written. A read that fails has lost nothing: the next one asks for the rest, over a new
+//! session where the old one is gone. A write that fails stays failed. A download that ends early is
+//! `UnexpectedEof`, and says how far it came. What is opened for writing only has nothing to read, so
+//! that reading it ends at once.
+//!
+//! Nothing is sent for an open file before the first read or write, so that a seek costs nothing; opening
+//! for reading makes sure that the file is there.
+//!
+//! # When not to use it
+//!
+//! To copy whole files, trees or between servers: the client library resumes, retries, verifies and
+//! moves files with send-file. For many small reads here and there: each seek is a transfer of its own.
+//! To wait for peers: a file has none. With words that a stranger chose: it connects to any host, so a
+//! restricted registry, as strings from peers are read with, never holds this driver.
+//!
+//! # String form
+//!
+//! `gridftp:key=value;key=value`. A `,` or `;` in a value is written `%2C` or `%3B`. The names are those
+//! of the attributes that Globus XIO's driver has, which has no string form.
+//!
+//! | Option | Value | Default |
+//! | --- | --- | --- |
+//! | `append` | yes or no, the same as `flags=a` | no |
+//! | `connect_timeout` | seconds that a connection, and the login, may take | 30 |
+//! | `disk_stack` | what the server reads and writes the file through, as `file%2Ccompress` | none |
+//! | `eret`, `esto` | module of the server, `name="arguments"`, that what is read or written goes through | none |
+//! | `flags` | `r` `r+` `w` `w+` `a`, as `fopen` has them | `r` |
+//! | `mode` | `S`: one connection; `E`: blocks over several, which the server opens to us for reading | `S` |
+//! | `netrc` | file that holds accounts and passwords | none |
+//! | `offset` | bytes from the start where reading and writing begin | 0 |
+//! | `stack` | what both ends put under the data, as `udt` or `tcp%2Ccompress` | `tcp` |
+//! | `stall` | seconds in which a transfer may move nothing | 120 |
+//! | `streams` | data connections of `mode=E`, 1 to 64 | 1 |
+//! | `tcpbuffer` | bytes of TCP buffer at both ends | the kernels' choice |
+//! | `user` | account, where the contact names none | `anonymous` |
+//!
+//! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack strings
+//! are printed. Control and data are in clear text.
+//!
+//! # Cost
+//!
+//! Opening takes the round trips of a login; each transfer two to four more. Bytes are copied once on
+//! their way here and once on their way there. Waiting in memory are at most three pieces of 256 KiB,
+//! and what MODE E brought out of order, at most 8 MiB.
+//!
+//! # Example
+//!
+//! ```
+//! use std::io::SeekFrom;
+//! use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+//! use xio::{Target, Transport};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use gridftp_server::config::{Access, Config, Options};
+//! # let folder = tempfile::tempdir()?;
+//! # let mut options = Options::default();
+//! # options.bind = Some([127, 0, 0, 1].into());
+//! # options.port = Some(0);
+//! # options.anonymous = Some(Access::Rw);
+//! # let files = gridftp_dsi_posix::Posix::open(folder.path())?;
+//! # let server = gridftp_server::Server::bind(Config::check(&options)?, files)?;
+//! # let address = server.local_addr();
+//! # tokio::spawn(server.run(std::future::pending(), std::future::pending()));
+//! let mut registry = xio::registry();
+//! registry.register(xio_gridftp::driver());
+//! let contact: Target = format!("ftp://{address}/greeting").parse()?;
+//!
+//! let mut file = registry.stack("gridftp:flags=w")?.connect(&contact).await?;
+//! file.write_all(b"hello, world").await?;
+//! file.shutdown().await?; // the server has it
+//!
+//! let mut file = xio_gridftp::Gridftp::default().connect(&contact).await?;
+//! file.seek(SeekFrom::End(-5)).await?;
+//! let mut text = String::new();
+//! file.read_to_string(&mut text).await?;
+//! assert_eq!(text, "world");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod handle;
+mod options;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ftp_wire::facts::EntryKind;
+use gridftp_client::error::TransferError;
+use gridftp_client::url::Remote;
+use gridftp_client::{Location, netrc};
+use xio::file::Flags;
+use xio::{Driver, DynStack, Error, ErrorKind, Operation, Result, Target, Transport};
+
+pub use handle::GridftpHandle;
+use handle::Place;
+pub use options::GridftpOptions;
+
+const LAYER: &str = "gridftp";
+
+/// The transport: opens remote files with its options.
+#[derive(Clone, Default)]
+pub struct Gridftp {
+    options: GridftpOptions,
+}
+
+impl Gridftp {
+    /// A transport with these options.
+    #[must_use]
+    pub const fn new(options: GridftpOptions) -> Self {
+        Self { options }
+    }
+
+    /// The file that a target means, and whose account opens it.
+    fn remote(&self, to: &Target) -> Result<Remote> {
+        let bad = |fact: String| Error::new(ErrorKind::BadTarget, LAYER, Operation::Connect, fact);
+        if to.subject.is_some() {
+            return Err(bad("a subject needs GSI, which it does not have".to_owned()));
+        }
+        let mut remote = match Location::parse(&to.to_string()) {
+            Ok(Location::Remote(remote)) => remote,
+            Ok(_) => {
+                return Err(bad(format!(
+                    "`{to:?}` is on no server; write ftp://host:port/path"
+                )));
+            }
+            Err(error) => return Err(bad(format!("`{to:?}`: {error}"))),
+        };
+        if remote.path.ends_with(b"/") {
+            return Err(bad(format!("`{to:?}` names no file")));
+        }
+        let site = &mut remote.site;
+        if site.user.is_none() {
+            site.user.clone_from(&self.options.user);
+        }
+        if let (Some(path), None) = (&self.options.netrc, &site.password) {
+            let found = netrc::lookup(path, &site.host, site.user.as_deref());
+            if let Some(account) = found.map_err(|error| bad(error.to_string()))? {
+                site.user = account.user.or_else(|| site.user.take());
+                site.password = account.password;
+            }
+        }
+        Ok(remote)
+    }
+}
+
+impl fmt::Debug for Gridftp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.options.to_string().as_str() {
+            "" => f.write_str(LAYER),
+            options => write!(f, "{LAYER}:{options}"),
+        }
+    }
+}
+
+fn failed(error: impl Into<TransferError>) -> Error {
+    Error::from_io(
+        std::io::Error::from(error.into()),
+        LAYER,
+        Operation::Connect,
+    )
+}
+
+impl Transport for Gridftp {
+    type Handle = GridftpHandle;
+
+    /// # Cancel safety
+    /// Dropping the future closes the session; no file has been touched.
+    async fn connect(&self, to: &Target) -> Result<GridftpHandle> {
+        let Remote { site, path, .. } = self.remote(to)?;
+        let place = Arc::new(Place {
+            site,
+            path,
+            connect: Arc::new(self.options.connect_options()),
+            options: self.options.clone(),
+        });
+        let client = place.session().await.map_err(failed)?;
+        if matches!(self.options.flags, Flags::Read | Flags::Update) {
+            let found = client.stat(&place.path).await;
+            let (entry, _) = found.map_err(|error| failed(TransferError::from(error)))?;
+            if matches!(
+                entry.kind,
+                EntryKind::Dir | EntryKind::Cdir | EntryKind::Pdir
+            ) {
+                let fact = format!("`{to:?}` is a directory");
+                return Err(Error::new(
+                    ErrorKind::BadTarget,
+                    LAYER,
+                    Operation::Connect,
+                    fact,
+                ));
+            }
+        }
+        Ok(GridftpHandle::new(place, client))
+    }
+}
+
+/// The driver for a registry.
+#[must_use]
+pub fn driver() -> Driver {
+    Driver::base(
+        LAYER,
+        "files of a GridFTP server",
+        options::OPTIONS,
+        |entry| {
+            let gridftp = Gridftp::new(GridftpOptions::from_entry(entry)?);
+            Ok(DynStack::active(gridftp, &entry.to_string()))
+        },
+    )
+    .private()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,387 @@
+//! `Writer`: a remote file, written in order from one place on.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use byte_ranges::RangeSet;
+use bytes::{Bytes, BytesMut};
+use ftp_wire::command::{BufferSide, Command, Esto, Mode, Type};
+use gridftp_data::{Chunks, SendPlan, Watch};
+use gridftp_dsi::{Error as StorageError, ErrorKind};
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+
+use super::{Done, PIECE, failed_before, module};
+use crate::client::{Client, number};
+use crate::control::{Replies, Step};
+use crate::error::{ControlError, TransferError};
+use crate::moving::{settle, unless_refused};
+use crate::url::show;
+
+/// Where in a file to write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Place {
+    /// The file begins anew (`STOR`).
+    #[default]
+    Anew,
+    /// From this byte on, the others staying as they are (`ESTO A`).
+    At(u64),
+    /// Behind what is there (`APPE`).
+    End,
+    /// Wherever a module of the server puts it, `name="arguments"` (`ESTO`).
+    Module(String),
+}
+
+/// How to write a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// Where.
+    pub place: Place,
+    /// Data connections, in MODE E.
+    pub streams: u32,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            place: Place::default(),
+            streams: 1,
+        }
+    }
+}
+
+/// A remote file that is being written.
+///
+/// Shutting down waits for the server's word that it has all of it, and gives its refusal as the
+/// error. Flushing waits until all is with the kernel or the layers of the data stack. Nothing is
+/// asked of the server before the first 256 KiB are full, or flushed, or the end.
+///
+/// # Cancel safety
+/// Dropping a pending write loses nothing. Dropping the writer before it is shut down resets its data
+/// connections, sends `ABOR` and closes the session: no server takes what came for the whole file.
+pub struct Writer {
+    site: String,
+    state: State,
+    pieces: mpsc::Sender<Piece>,
+    /// What waits to become a piece.
+    block: BytesMut,
+    watch: Arc<Watch>,
+    /// Bytes that were handed over.
+    handed: u64,
+    /// Whether the end was handed over.
+    ended: bool,
+}
+
+enum State {
+    Moving(Pin<Box<dyn Future<Output = Done> + Send>>),
+    Stored(Box<Client>),
+    Failed,
+}
+
+/// What passes from the writer to its transfer; without an `End` the file is not whole.
+enum Piece {
+    Bytes(Bytes),
+    End,
+}
+
+impl Client {
+    /// Turns the session into a writer of `path`.
+    pub fn into_writer(self, path: impl Into<Vec<u8>>, options: WriteOptions) -> Writer {
+        let (pieces, from) = mpsc::channel(1);
+        let watch = Arc::new(Watch::new());
+        let site = self.site().to_owned();
+        let moving = run(self, path.into(), options, From(from), Arc::clone(&watch));
+        Writer {
+            site,
+            state: State::Moving(Box::pin(moving)),
+            pieces,
+            block: BytesMut::new(),
+            watch,
+            handed: 0,
+            ended: false,
+        }
+    }
+}
+
+impl Writer {
+    /// Bytes that were written.
+    pub fn written(&self) -> u64 {
+        self.handed + self.block.len() as u64
+    }
+
+    /// The server, `host:port`.
+    pub fn site(&self) -> &str {
+        &self.site
+    }
+
+    /// Shuts down, which waits for the server's word, and gives the session back.
+    ///
+    /// # Errors
+    /// As shutting down; the session is closed then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future aborts the transfer.
+    pub async fn finish(mut self) -> io::Result<Client> {
+        poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await?;
+        match self.state {
+            State::Stored(client) => Ok(*client),
+            State::Moving(_) | State::Failed => Err(failed_before()),
+        }
+    }
+
+    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let moving = match &mut self.state {
+            State::Moving(moving) => moving,
+            State::Stored(_) => return Poll::Ready(Ok(())),
+            State::Failed => return Poll::Ready(Err(failed_before())),
+        };
+        let done = ready!(moving.as_mut().poll(cx));
+        self.state = State::Failed;
+        Poll::Ready(match (done.result, done.client) {
+            (Ok(()), Some(client)) => {
+                self.state = State::Stored(Box::new(client));
+                Ok(())
+            }
+            (Ok(()), None) => Err(failed_before()),
+            (Err(error), _) => Err(error.into()),
+        })
+    }
+
+    /// Waits until one more piece can be handed over.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Both ends of the channel are polled here, so it needs to wake nobody.
+        while self.pieces.capacity() == 0 {
+            match self.poll_moving(cx) {
+                // It does not end well before it was given the end.
+                Poll::Ready(done) => return Poll::Ready(done.and_then(|()| Err(failed_before()))),
+                Poll::Pending if self.pieces.capacity() == 0 => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Hands over what waits, and lets it move as far as it can at once.
+    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.block.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_room(cx))?;
+        let block = self.block.split().freeze();
+        self.handed += block.len() as u64;
+        if self.pieces.try_send(Piece::Bytes(block)).is_err() {
+            return Poll::Ready(Err(failed_before()));
+        }
+        match self.poll_moving(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncWrite for Writer {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        if self.ended || matches!(self.state, State::Failed) {
+            return Poll::Ready(Err(failed_before()));
+        }
+        if self.block.len() >= PIECE {
+            ready!(self.poll_hand_over(cx))?;
+        }
+        let before = self.block.len();
+        self.block.reserve(PIECE - before);
+        for buf in bufs {
+            let n = buf.len().min(PIECE - self.block.len());
+            self.block
+                .extend_from_slice(buf.get(..n).unwrap_or_default());
+        }
+        Poll::Ready(Ok(self.block.len() - before))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_hand_over(cx))?;
+        while self.watch.bytes() < self.handed {
+            if self.poll_moving(cx)?.is_pending() && self.watch.bytes() < self.handed {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended {
+            ready!(self.poll_hand_over(cx))?;
+            ready!(self.poll_room(cx))?;
+            self.ended = self.pieces.try_send(Piece::End).is_ok();
+        }
+        self.poll_moving(cx)
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("site", &self.site)
+            .field("written", &self.written())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes pieces from whoever writes.
+struct From(mpsc::Receiver<Piece>);
+
+impl Chunks for From {
+    async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
+        match self.0.recv().await {
+            Some(Piece::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Piece::End) => Ok(None),
+            None => Err(StorageError::new(ErrorKind::Io, "write")),
+        }
+    }
+}
+
+/// Moves the file, piece by piece.
+async fn run(
+    mut client: Client,
+    path: Vec<u8>,
+    options: WriteOptions,
+    from: From,
+    watch: Arc<Watch>,
+) -> Done {
+    let mut replies = match ask(&mut client, &path, &options).await {
+        Ok(replies) => replies,
+        Err(error) => return Done::of(client, Err(error), false),
+    };
+    let sent = send(&mut client, &path, &options, &mut replies, from, &watch).await;
+    let result = match sent {
+        Ok(bytes) => check(&client, &path, &options, bytes).await,
+        Err(error) => Err(error),
+    };
+    Done::of(client, result, replies.has_begun())
+}
+
+fn is_extended(client: &Client) -> bool {
+    client.options.mode == Some(Mode::Extended)
+}
+
+/// Asks for the transfer.
+async fn ask(
+    client: &mut Client,
+    path: &[u8],
+    options: &WriteOptions,
+) -> Result<Replies, TransferError> {
+    let wire = client.path(path)?;
+    let command = match &options.place {
+        Place::Anew => Command::Stor(wire),
+        Place::At(offset) => Command::Esto(Esto::Adjusted { offset: *offset }, wire),
+        Place::End => Command::Appe(wire),
+        Place::Module(text) => Command::Esto(Esto::Module(module(text)?), wire),
+    };
+    if is_extended(client) {
+        let streams = options.streams.max(1);
+        client.set_up_push(streams).await?;
+        if !client.state.eager {
+            // No data may be on the way before its store is accepted, so the connections come first.
+            let opened = client.channel.get().open(Mode::Extended, streams).await;
+            opened.map_err(|cause| client.data_error(&show(path), cause))?;
+        }
+    } else {
+        client.set_up_stream(BufferSide::Receive).await?;
+    }
+    Ok(client.control.send(command))
+}
+
+/// Sends what is written and takes the server's word on it; gives how many bytes that were.
+async fn send(
+    client: &mut Client,
+    path: &[u8],
+    options: &WriteOptions,
+    replies: &mut Replies,
+    mut from: From,
+    watch: &Watch,
+) -> Result<u64, TransferError> {
+    let Client {
+        control,
+        channel,
+        options: connect,
+        state,
+        ..
+    } = client;
+    let mode = connect.mode.unwrap_or_default();
+    let plan = SendPlan::new(mode, Type::Image, RangeSet::new())
+        .parallelism(options.streams.max(1))
+        .dealt();
+    // One that takes data unasked may wait for it before it refuses.
+    let waits = mode == Mode::Extended && !state.eager;
+    if waits && let Step::Done(_) = replies.next().await? {
+        let what = "the transfer ended before it began";
+        return Err(replies.misbehaved(what).into());
+    }
+    let abort = control.abort_on_drop();
+    let work = channel.get().send_chunks(&mut from, &plan, watch);
+    let sent = if waits {
+        Ok(control.watched(watch, |_| (), Box::pin(work)).await)
+    } else {
+        let work = Box::pin(unless_refused(replies, work));
+        control.watched(watch, |_| (), work).await
+    };
+    abort.spare();
+    let shown = show(path);
+    let sent = settle(sent?, replies, control.site(), path, ("write", &shown)).await?;
+    Ok(sent.bytes)
+}
+
+/// In MODE S a connection that was cut off looks to the server like the end of the file.
+async fn check(
+    client: &Client,
+    path: &[u8],
+    options: &WriteOptions,
+    sent: u64,
+) -> Result<(), TransferError> {
+    let expected = match options.place {
+        Place::Anew => sent,
+        Place::At(offset) => offset.saturating_add(sent),
+        Place::End | Place::Module(_) => return Ok(()),
+    };
+    if is_extended(client) || client.options.disk_stack.is_some() {
+        return Ok(());
+    }
+    let got = match client.ask(Command::Size(client.path(path)?)).await {
+        Ok(reply) => number(&reply),
+        Err(ControlError::Refused { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let longer = matches!(options.place, Place::At(_));
+    match got {
+        Some(got) if got < expected || (got > expected && !longer) => Err(TransferError::Size {
+            path: show(path),
+            expected,
+            got,
+        }),
+        _ => Ok(()),
+    }
+}

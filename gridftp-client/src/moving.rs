@@ -1,0 +1,93 @@
+//! Moves the data of one transfer while the server may have something to say, and takes both ends' word on it.
+
+use std::time::Duration;
+
+use gridftp_data::ErrorKind as DataErrorKind;
+
+use crate::control::{Replies, Step};
+use crate::error::{ControlError, TransferError};
+use crate::url::show;
+
+/// How long a server may take to give its own account of a transfer that failed.
+pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
+
+/// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
+/// the server less to do.
+pub(crate) async fn settle_final(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
+    let within = if well {
+        ACCOUNT.saturating_mul(6)
+    } else {
+        ACCOUNT
+    };
+    match tokio::time::timeout(within, replies.finish()).await {
+        Ok(done) => done.map(drop),
+        Err(_) => Err(replies.misbehaved("no final reply although the data has ended")),
+    }
+}
+
+/// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
+/// meanwhile.
+pub(crate) struct Moved<T> {
+    pub(crate) data: Option<T>,
+    pub(crate) end: Option<Result<(), ControlError>>,
+}
+
+/// Moves data until it is through, or the server's refusal says that it never will be.
+pub(crate) async fn move_data<T>(
+    moving: impl Future<Output = T>,
+    replies: impl Future<Output = Result<(), ControlError>>,
+) -> Moved<T> {
+    tokio::pin!(moving, replies);
+    tokio::select! {
+        biased;
+        data = &mut moving => Moved { data: Some(data), end: None },
+        end = &mut replies => {
+            let data = match &end {
+                Ok(()) => Some(moving.await),
+                // What is on its way already may still come.
+                Err(_) => tokio::time::timeout(ACCOUNT, moving).await.ok(),
+            };
+            Moved { data, end: Some(end) }
+        }
+    }
+}
+
+/// Moves data unless the command is refused first.
+pub(crate) async fn unless_refused<T>(
+    replies: &mut Replies,
+    moving: impl Future<Output = gridftp_data::Result<T>>,
+) -> Result<gridftp_data::Result<T>, TransferError> {
+    tokio::pin!(moving);
+    tokio::select! {
+        moved = &mut moving => Ok(moved),
+        first = replies.next() => match first {
+            Ok(Step::Preliminary(_)) => Ok(moving.await),
+            Ok(Step::Done(_)) => Err(replies.misbehaved("the transfer ended before it began").into()),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// Takes both ends' word on what was moved; the server's own account of a failure says more than that
+/// its connection broke.
+pub(crate) async fn settle<T>(
+    moved: gridftp_data::Result<T>,
+    replies: &mut Replies,
+    site: &str,
+    path: &[u8],
+    (op, local): (&'static str, &str),
+) -> Result<T, TransferError> {
+    let end = settle_final(replies, moved.is_ok()).await;
+    match (moved, end) {
+        (Ok(moved), Ok(())) => Ok(moved),
+        (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
+            Err(TransferError::local(op, local, cause))
+        }
+        (_, Err(error @ ControlError::Refused { .. })) | (Ok(_), Err(error)) => Err(error.into()),
+        (Err(cause), _) => Err(TransferError::Data {
+            site: site.to_owned(),
+            path: show(path),
+            cause,
+        }),
+    }
+}
