@@ -1,9 +1,11 @@
 //! Copies over stacks that both ends are told of, and through layers over the server's files.
 
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
-use workspace_tests::{Host, Tree};
+use workspace_tests::{Host, Tree, binary, run};
 
 use crate::{Bed, fails};
 
@@ -29,6 +31,22 @@ fn bed(flags: &[&str]) -> Result<Bed> {
         there,
         server,
     })
+}
+
+#[test]
+fn a_file_of_the_server_is_an_end_of_xio_perf() -> Result<()> {
+    let bed = bed(&[])?;
+    bed.here.file("one", 2_000_003, 9)?;
+    let perf = |stack: &str, file: &str, more: &[&str]| -> Result<()> {
+        let mut command = Command::new(binary("xio-perf")?);
+        command.args(["run", "--stack", stack, "--connect", &bed.url("there")]);
+        command.arg("--file").arg(bed.here.path(file)).args(more);
+        run(&mut command, Duration::from_secs(60))?.ok().map(drop)
+    };
+    perf("gridftp:flags=w", "one", &[])?;
+    bed.same("one", "there")?;
+    perf("gridftp:mode=E;streams=2", "back", &["--reverse"])?;
+    bed.same("back", "there")
 }
 
 #[test]
