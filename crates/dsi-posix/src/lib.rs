@@ -23,6 +23,7 @@ mod backend;
 mod copy;
 mod hop;
 mod journal;
+mod late;
 mod listing;
 mod names;
 mod ops;

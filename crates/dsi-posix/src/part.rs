@@ -24,6 +24,7 @@ use crate::checksum;
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::journal;
+use crate::late;
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, must_be_file};
 use crate::stat::{stat_of, timestamps};
@@ -222,7 +223,7 @@ impl Part {
             Some(_) => return Err(NOT_REGULAR),
         }
         self.dress(old.as_ref(), done)?;
-        if sync && let Err(errno) = rustix::fs::fsync(&self.file) {
+        if let Err(errno) = late::settle(self.file(), sync) {
             // Nobody knows which of the bytes are lost.
             self.discard();
             return Err(errno.into());

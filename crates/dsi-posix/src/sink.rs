@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
 use crate::hop::{Pace, hop};
+use crate::late;
 use crate::part::{dress, settle_size, verify};
 use crate::root::{MAX_LINKS, Target, find_target, open_local_dir};
 use crate::stat::stat_of;
@@ -394,9 +395,7 @@ impl Inner {
                     settle_size(file.as_fd(), done)?;
                     verify(file.as_fd(), done)?;
                     dress(file.as_fd(), done.mode, done.modified)?;
-                    if self.sync {
-                        rustix::fs::fsync(file)?;
-                    }
+                    late::settle(file.as_fd(), self.sync)?;
                 }
                 Ok(stat_of(self.name.as_slice(), &rustix::fs::fstat(file)?))
             }

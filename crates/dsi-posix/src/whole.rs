@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::copy::write_all;
 use crate::error::Outcome;
 use crate::journal;
+use crate::late;
 use crate::names::Names;
 use crate::part::{Part, dress, settle_size, verify};
 use crate::root::Target;
@@ -117,9 +118,7 @@ impl Whole {
         settle_size(fd, done)?;
         verify(fd, done)?;
         dress(fd, done.mode, done.modified)?;
-        if sync {
-            rustix::fs::fsync(fd)?;
-        }
+        late::settle(fd, sync)?;
         match rustix::fs::linkat(&file, c"", dir, name.as_slice(), AtFlags::EMPTY_PATH) {
             Ok(()) => {}
             // Somebody has taken the name meanwhile.
