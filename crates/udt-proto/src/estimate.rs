@@ -3,29 +3,28 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A longer pause is the sender's, not the path's.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-/// Spans over which the rate is averaged.
-const SPANS: usize = 4;
+/// Batches that are remembered.
+const BATCHES: usize = 64;
+/// With fewer of them, pauses cannot be told from the rest.
+const FEWEST: usize = 8;
+/// The least time that so few are taken to need.
+const LEAST_TIME: Duration = Duration::from_millis(10);
+/// The two of a batch come at the same time; all that this tells is that the path is fast.
+const LEAST_PAIR: Duration = Duration::from_micros(10);
 /// Pairs that are remembered.
 const PAIRS: usize = 64;
 
-/// Packets that came in a time.
-#[derive(Debug, Clone, Copy, Default)]
-struct Span {
-    packets: u64,
+/// Packets that came at the same time, and how long after those before them.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    packets: u32,
     time: Duration,
 }
 
-impl Span {
-    fn rate(self) -> f64 {
-        let packets = f64::from(u32::try_from(self.packets).unwrap_or(u32::MAX));
-        // Packets of one batch carry one time, which must not look like no time at all.
-        packets
-            / self
-                .time
-                .max(Duration::from_micros(self.packets))
-                .as_secs_f64()
+impl Batch {
+    /// Time for each packet.
+    fn pace(self) -> Duration {
+        self.time / self.packets.max(1)
     }
 }
 
@@ -33,8 +32,7 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     last: Option<Instant>,
-    present: Span,
-    spans: VecDeque<Span>,
+    batches: VecDeque<Batch>,
     /// The first packet of a pair that was sent without a pause between.
     probe: Option<(u64, Instant)>,
     /// Times between the packets of pairs, in microseconds.
@@ -44,12 +42,19 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// Notes a packet.
     pub(crate) fn on_packet(&mut self, now: Instant) {
-        if let Some(last) = self.last {
-            let pause = now.saturating_duration_since(last);
-            self.present.time += pause.min(LONGEST_PAUSE);
-        }
+        let time = self
+            .last
+            .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
-        self.present.packets += 1;
+        match self.batches.back_mut() {
+            Some(batch) if time.is_zero() => batch.packets = batch.packets.saturating_add(1),
+            _ => {
+                self.batches.push_back(Batch { packets: 1, time });
+                if self.batches.len() > BATCHES {
+                    self.batches.pop_front();
+                }
+            }
+        }
     }
 
     /// Notes a packet that came right after the one before it, and was not sent again.
@@ -61,47 +66,45 @@ impl Arrivals {
         let Some((_, since)) = self.probe.take_if(|(first, _)| *first + 1 == index) else {
             return;
         };
-        // The two of a batch come at the same time, which tells nothing.
-        let time = now.saturating_duration_since(since).as_micros();
-        if let Ok(time) = u64::try_from(time)
-            && time > 0
-        {
-            self.pairs.push_back(time);
-            if self.pairs.len() > PAIRS {
-                self.pairs.pop_front();
-            }
+        let time = now.saturating_duration_since(since).max(LEAST_PAIR);
+        self.pairs
+            .push_back(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        if self.pairs.len() > PAIRS {
+            self.pairs.pop_front();
         }
     }
 
-    /// Packets per second as they come, and as they could come; ends a span.
-    pub(crate) fn rates(&mut self) -> (u32, u32) {
-        if self.present.packets > 0 {
-            self.spans.push_back(std::mem::take(&mut self.present));
-            if self.spans.len() > SPANS {
-                self.spans.pop_front();
-            }
-        }
-        let sum = self.spans.iter().fold(Span::default(), |sum, span| Span {
-            packets: sum.packets + span.packets,
-            time: sum.time + span.time,
-        });
-        if sum.packets == 0 {
-            return (0, 0);
-        }
-        let fastest = self
-            .spans
-            .iter()
-            .map(|span| span.rate())
-            .fold(0.0, f64::max);
-        let rate = if sum.time.is_zero() {
-            fastest
-        } else {
-            sum.rate()
+    /// Packets per second as they come, and as they could come.
+    pub(crate) fn rates(&self) -> (u32, u32) {
+        let rate = self.rate();
+        let capacity = self.pair_rate().unwrap_or_default().max(rate);
+        (whole(rate), whole(capacity))
+    }
+
+    /// The rate at which they come, without the pauses between bursts, as the reference has it.
+    fn rate(&self) -> f64 {
+        let sum = |batches: &mut dyn Iterator<Item = &Batch>| {
+            batches.fold((0, Duration::ZERO), |(packets, time), batch| {
+                (packets + batch.packets, time + batch.time)
+            })
         };
-        (
-            whole(rate),
-            whole(self.pair_rate().unwrap_or_default().max(rate)),
-        )
+        let (packets, time) = if self.batches.len() < FEWEST {
+            let (packets, time) = sum(&mut self.batches.iter());
+            (packets, time.max(LEAST_TIME))
+        } else {
+            let mut paces: Vec<_> = self.batches.iter().map(|batch| batch.pace()).collect();
+            paces.sort_unstable();
+            let median = paces.get(paces.len() / 2).copied().unwrap_or_default();
+            let is_near = |pace: Duration| pace > median / 8 && pace < median * 8;
+            sum(&mut self.batches.iter().filter(|batch| is_near(batch.pace())))
+        };
+        // Clocks are no better than this.
+        let time = time.max(Duration::from_micros(packets.into()));
+        if packets == 0 {
+            0.0
+        } else {
+            f64::from(packets) / time.as_secs_f64()
+        }
     }
 
     /// The rate that the pairs suggest, those apart that were torn or pushed together on the way.
@@ -115,6 +118,18 @@ impl Arrivals {
         let (count, sum) = near.fold((0_u32, 0_u64), |(count, sum), t| (count + 1, sum + t));
         let mean = Duration::from_micros(sum.checked_div(count.into())?);
         Some(1.0 / mean.max(Duration::from_micros(1)).as_secs_f64())
+    }
+}
+
+/// Takes a rate into a running average; 0 is not known.
+pub(crate) fn average(average: &mut f64, rate: u32) {
+    if rate > 0 {
+        let rate = f64::from(rate);
+        *average = if *average > 0.0 {
+            (7.0 * *average + rate) / 8.0
+        } else {
+            rate
+        };
     }
 }
 

@@ -87,6 +87,7 @@ mod expiry;
 pub mod fuzzing;
 mod greeting;
 mod handshake;
+mod head;
 mod loss;
 mod options;
 mod packet;

@@ -44,6 +44,8 @@ pub(crate) struct Receiver {
     /// Packets since the last full acknowledgement.
     count: u32,
     is_light_due: bool,
+    /// Whether the sender shows that it does not know what it was told.
+    is_asked: bool,
     ack_at: Option<Instant>,
     number: u32,
     /// What the last full acknowledgement said, and when.
@@ -70,6 +72,7 @@ impl Receiver {
             arrivals: Arrivals::default(),
             count: 0,
             is_light_due: false,
+            is_asked: false,
             ack_at: None,
             number: 0,
             acked: 0,
@@ -146,11 +149,10 @@ impl Receiver {
         self.ack_within(now, pause);
     }
 
-    /// Has the next acknowledgement go out in its time, even if nothing new came.
-    fn sooner(&mut self, now: Instant) {
-        if self.ack_at.is_none() {
-            self.ack_within(now, SYN);
-        }
+    /// Has the next acknowledgement go out in its time, even if nothing new came: the last may be lost.
+    pub(crate) fn sooner(&mut self, now: Instant) {
+        self.is_asked = true;
+        self.ack_within(now, SYN);
     }
 
     /// Has the next acknowledgement go out no later than so long after the last one.
@@ -199,8 +201,12 @@ impl Receiver {
         let at = self.history.iter().position(|sent| sent.number == number)?;
         let sent = self.history.drain(..=at).next_back()?;
         self.confirmed = self.confirmed.max(sent.next);
-        let took = micros(now.saturating_duration_since(sent.at));
-        (took > 0).then_some(took)
+        Some(micros(now.saturating_duration_since(sent.at)).max(1))
+    }
+
+    /// Whether the sender shows that it does not know what it was told.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked
     }
 
     /// What the sender is known to know.
@@ -269,7 +275,8 @@ impl Receiver {
         if next == self.confirmed && next > 0 && self.acked_at.is_some() {
             return None;
         }
-        if let Some(at) = self.acked_at.filter(|_| next == self.acked)
+        let is_asked = std::mem::take(&mut self.is_asked);
+        if let Some(at) = self.acked_at.filter(|_| next == self.acked && !is_asked)
             && now < at + rtt.late()
         {
             self.ack_at = Some(at + rtt.late());

@@ -35,6 +35,11 @@ impl RoundTrip {
         self.smoothed = (7 * self.smoothed + sample) / 8;
     }
 
+    /// Both, as an acknowledgement carries them.
+    pub(crate) const fn as_micros(self) -> (u32, u32) {
+        (self.smoothed, self.variance)
+    }
+
     pub(crate) const fn smoothed(self) -> u32 {
         self.smoothed
     }

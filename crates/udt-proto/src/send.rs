@@ -7,10 +7,12 @@ use byte_ranges::{Range64, RangeSet};
 use crate::control::{Controller, Progress, real, whole};
 use crate::delivery::Delivery;
 use crate::error::PeerMisbehaved;
+use crate::estimate::average;
 use crate::expiry::Expiry;
+use crate::head::Head;
 use crate::packet::{Ack, Control, LossReport};
 use crate::rtt::{RoundTrip, micros};
-use crate::send_buffer::SendBuffer;
+use crate::send_buffer::{SendBuffer, Train};
 use crate::seq::Numbering;
 
 /// How late trains may be and still be made up for.
@@ -21,16 +23,8 @@ const TRAIN_TIME: Duration = Duration::from_millis(1);
 const BLIND: u64 = 64;
 /// How long what may be looked at for loss reports has to last.
 const REPORT_TIME: Duration = Duration::from_millis(10);
-
-/// Packets that go out as one slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Train {
-    pub(crate) first: u64,
-    pub(crate) packets: usize,
-    is_resent: bool,
-    /// Goes out whatever the pace and the windows say.
-    is_probe: bool,
-}
+/// How much later than a round trip an acknowledgement may be: the peer gives one in 10 milliseconds.
+const ACK_DELAY: Duration = Duration::from_millis(15);
 
 /// The sending half of a connection.
 #[derive(Debug)]
@@ -58,6 +52,7 @@ pub(crate) struct Sender {
     silences: u32,
     /// Packets that may still be sent again in a silence.
     blind: Option<u64>,
+    head: Head,
     expiry: Expiry,
     receive_rate: f64,
     capacity: f64,
@@ -94,6 +89,7 @@ impl Sender {
             progress_at: now,
             silences: 0,
             blind: None,
+            head: Head::new(now),
             expiry: Expiry::default(),
             receive_rate: 0.0,
             capacity: 0.0,
@@ -178,6 +174,7 @@ impl Sender {
             }
             self.expiry.on_ack(next);
             self.on_news(now);
+            self.on_new_head(now);
         }
         self.delivery.reach(now, next);
         let progress = self.progress(now, rtt, ack.full.is_some());
@@ -289,9 +286,31 @@ impl Sender {
         self.controller.on_warning(self.buffer.next());
     }
 
+    /// Notes that another packet is the first that is not acknowledged.
+    fn on_new_head(&mut self, now: Instant) {
+        let acked = self.buffer.acked();
+        let stamped = self.buffer.stamped(acked);
+        let age = stamped.map_or(0, |at| self.micros(now).wrapping_sub(at));
+        let sent_at = now.checked_sub(Duration::from_micros(age.into()));
+        self.head.replace(acked, sent_at.unwrap_or(now));
+    }
+
+    /// When the first packet that is not acknowledged is overdue.
+    pub(crate) fn overdue(&self, rtt: RoundTrip) -> Option<Instant> {
+        let is_out = self.is_waiting() && !self.loss.contains(self.buffer.acked());
+        is_out.then(|| self.head.overdue(rtt.late() + ACK_DELAY))
+    }
+
+    /// Has the first packet sent again, perhaps with some behind it.
+    pub(crate) fn on_overdue(&mut self, now: Instant) {
+        let (acked, next) = (self.buffer.acked(), self.buffer.next());
+        let packets = self.head.on_overdue(now, acked);
+        self.lose(acked, next.min(acked + packets));
+    }
+
     /// When silence has lasted for too long.
     pub(crate) fn silence_ends(&self, rtt: RoundTrip) -> Option<Instant> {
-        let patience = rtt.late() + Duration::from_millis(15);
+        let patience = rtt.late() + ACK_DELAY;
         let patience = patience * 2_u32.pow(self.silences.min(6));
         let most = Duration::from_secs(1).max(rtt.late() * 2);
         self.is_waiting()
@@ -430,6 +449,9 @@ impl Sender {
             let start = self.due.max(now.checked_sub(SLACK).unwrap_or(now));
             self.due = start + Duration::from_secs_f64(real(train.packets as u64) / self.rate());
         }
+        if train.first <= self.buffer.acked() && self.buffer.acked() < end {
+            self.head.on_sent(now);
+        }
         if train.is_resent {
             self.retransmitted += train.packets as u64;
             self.blind = self
@@ -458,18 +480,6 @@ impl Sender {
         (self.buffer.acked(), self.look_at)
     }
 
-    /// What the congestion control is at.
-    #[cfg(test)]
-    pub(crate) fn control(&self) -> String {
-        let (window, rate) = (self.controller.window(), self.controller.rate());
-        format!(
-            "window {window} rate {rate:.0} out {} missing {} {:?}",
-            self.buffer.next() - self.buffer.acked(),
-            self.delivery.missing(),
-            self.controller
-        )
-    }
-
     /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
     pub(crate) fn shrink(&mut self, is_over: bool) {
         self.buffer.shrink(is_over);
@@ -480,17 +490,5 @@ impl Sender {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
         self.buffer.memory() + self.delivery.memory() + self.loss.len() * 40
-    }
-}
-
-/// Takes a rate into a running average; 0 is not known.
-fn average(average: &mut f64, rate: u32) {
-    if rate > 0 {
-        let rate = f64::from(rate);
-        *average = if *average > 0.0 {
-            (7.0 * *average + rate) / 8.0
-        } else {
-            rate
-        };
     }
 }

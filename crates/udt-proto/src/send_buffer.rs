@@ -17,6 +17,16 @@ const MOST_SEGMENTS: usize = 64;
 /// Emptied blocks that are kept for the next write.
 const SPARE_BLOCKS: usize = 4;
 
+/// Packets that go out as one slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Train {
+    pub(crate) first: u64,
+    pub(crate) packets: usize,
+    pub(crate) is_resent: bool,
+    /// Goes out whatever the pace and the windows say.
+    pub(crate) is_probe: bool,
+}
+
 /// Packets next to each other.
 struct Block {
     bytes: Box<[u8]>,

@@ -42,6 +42,7 @@ impl Connection {
             let others = [
                 sender.ready_at(),
                 sender.silence_ends(self.rtt),
+                sender.overdue(self.rtt),
                 halves.receiver.due(),
             ];
             earliest = others.into_iter().flatten().chain(earliest).min();
@@ -82,6 +83,10 @@ impl Connection {
         if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) =
             (&self.phase, &mut self.halves)
         {
+            let overdue = halves.sender.overdue(self.rtt);
+            if overdue.is_some_and(|at| at <= now) {
+                halves.sender.on_overdue(now);
+            }
             let due = halves.sender.silence_ends(self.rtt);
             if due.is_some_and(|at| at <= now) {
                 self.probe = halves.sender.on_silence(now, self.rtt);
@@ -245,8 +250,7 @@ impl Connection {
                 self.ends.end_write(ConnectionError::Closed);
                 let linger = self.options.linger;
                 self.timers.set(Timer::GiveUp, now.checked_add(linger));
-                let patience = LEAST_PATIENCE.max(self.rtt.late() * 8).min(linger);
-                self.timers.set(Timer::Part, now.checked_add(patience));
+                self.be_patient(now);
                 self.try_part();
             }
             Phase::Lingering { .. } | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
@@ -302,6 +306,25 @@ impl Connection {
         self.probe = None;
         self.timers.clear();
         let patience = (self.rtt.late() * 8).min(LEAST_PATIENCE);
+        self.timers.set(Timer::Part, now.checked_add(patience));
+    }
+
+    /// Goes on with a close now that everything is acknowledged. A peer that was out of reach until now
+    /// has some time to hear what has come here.
+    pub(super) fn on_drained(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Lingering { .. }) && self.timers.get(Timer::Part).is_none() {
+            if let Some(halves) = &mut self.halves {
+                halves.receiver.sooner(now);
+            }
+            self.be_patient(now);
+        }
+        self.try_part();
+    }
+
+    /// Waits from now on for the peer to know what has come here, as it shows that it wants to.
+    pub(super) fn be_patient(&mut self, now: Instant) {
+        let patience = LEAST_PATIENCE.max(self.rtt.late() * 8);
+        let patience = patience.min(self.options.linger);
         self.timers.set(Timer::Part, now.checked_add(patience));
     }
 

@@ -17,8 +17,8 @@ use crate::handshake::{Handshake, Request};
 use crate::options::{HEADER, IP_UDP, Options, Service};
 use crate::recv::Receiver;
 use crate::rtt::RoundTrip;
-use crate::send::{Sender, Train};
-use crate::send_buffer::SendBuffer;
+use crate::send::Sender;
+use crate::send_buffer::{SendBuffer, Train};
 use crate::seq::Numbering;
 use crate::timer::{Timer, Timers};
 use crate::{ConnectionError, ConnectionId};
@@ -440,13 +440,6 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn is_for_messages(&self) -> bool {
         self.options.service == Service::Message
-    }
-
-    /// What the congestion control is at.
-    #[cfg(test)]
-    pub(crate) fn control(&self) -> String {
-        let halves = self.halves.as_ref();
-        halves.map_or_else(String::new, |halves| halves.sender.control())
     }
 
     /// The first packet that is not acknowledged, and how many may be looked at for loss reports.

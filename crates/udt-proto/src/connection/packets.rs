@@ -86,6 +86,9 @@ impl Connection {
         let control = match packet {
             Packet::Data(data) => {
                 receiver.on_data(now, &data, self.rtt);
+                if receiver.is_asked() && matches!(self.phase, Phase::Lingering { .. }) {
+                    self.be_patient(now);
+                }
                 return Ok(());
             }
             Packet::Control(control) => control,
@@ -93,7 +96,10 @@ impl Connection {
         match control {
             Control::Ack(ack) => {
                 if let Some(full) = ack.full {
-                    self.rtt.update(full.rtt);
+                    // Until the peer has measured it says what everybody assumes.
+                    if (full.rtt, full.variance) != RoundTrip::UNKNOWN.as_micros() {
+                        self.rtt.update(full.rtt);
+                    }
                     if self.confirmations.len() < MOST_CONFIRMATIONS {
                         self.confirmations.push_back(ack.number);
                     }
@@ -104,7 +110,7 @@ impl Connection {
                 }
                 if sender.is_drained() && !was_drained {
                     self.ends.on_drained();
-                    self.try_part();
+                    self.on_drained(now);
                 }
             }
             Control::Nak(report) => sender.on_nak(now, report, self.rtt)?,

@@ -4,7 +4,8 @@
 //! of the last seconds; their product is what must be on the way to fill the path. Now and then it
 //! sends a little faster to find more, then slower to drain what queued, and rarely little to see the
 //! true length. A random loss changes neither estimate. Losses beyond what chance explains make it keep
-//! no queue of its own for a while, which leaves room for flows that only understand loss.
+//! no queue of its own for a while, and a loss where there is a queue makes it take its estimate back a
+//! little: both leave room for flows that only understand loss.
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,14 @@ const LUMP: f64 = 128.0;
 const QUEUED: u32 = 8;
 /// A larger part of the packets is not lost by chance.
 const LOSSY: f64 = 0.02;
+/// A queue that is longer than this part of the round trip, and what acknowledgements wait for each other, is one.
+const QUEUE: u32 = 4;
+/// What is left of the estimate after a loss with a queue.
+const YIELD: f64 = 0.85;
+/// A look for more that loses a larger part is not taken again for some time, in which flows that only
+/// understand loss can grow.
+const COSTLY: f64 = 0.01;
+const REST: Duration = Duration::from_secs(2);
 /// The rate relative to the estimate while losses are remembered: others find room, and so does the next probe.
 const HEADROOM: f64 = 0.9;
 /// Rounds for which losses are remembered.
@@ -66,6 +75,9 @@ pub(crate) struct Model {
     /// What had been delivered and lost when this round began.
     round_delivered: u64,
     round_lost: u64,
+    /// The longest round trip of this round, and whether the last one made it yield.
+    round_rtt: Duration,
+    yielded: bool,
     /// The rate that startup must beat, and the rounds in which it did not.
     plateau: f64,
     flat_rounds: u32,
@@ -73,6 +85,11 @@ pub(crate) struct Model {
     queued: u32,
     /// Rounds for which it keeps no queue.
     caution: u32,
+    /// What had been delivered and lost when it began to look for more.
+    probe_delivered: u64,
+    probe_lost: u64,
+    /// When it may look for more again.
+    rest_until: Instant,
 }
 
 impl Model {
@@ -87,10 +104,15 @@ impl Model {
             round_end: 0,
             round_delivered: 0,
             round_lost: 0,
+            round_rtt: Duration::ZERO,
+            yielded: false,
             plateau: 0.0,
             flat_rounds: 0,
             queued: 0,
             caution: 0,
+            probe_delivered: 0,
+            probe_lost: 0,
+            rest_until: now,
         }
     }
 
@@ -131,6 +153,7 @@ impl Model {
         if self.phase == Phase::Startup {
             self.on_queue(now, sample.rtt);
         }
+        self.round_rtt = self.round_rtt.max(sample.rtt);
         if sample.end > self.round_end {
             self.on_round(progress, sample.is_limited);
         }
@@ -146,6 +169,7 @@ impl Model {
         let delivered = progress.delivered.saturating_sub(self.round_delivered);
         let lost = progress.lost.saturating_sub(self.round_lost);
         let is_lossy = lost >= 4 && real(lost) > LOSSY * real(delivered + lost);
+        self.on_round_queue(lost);
         self.caution = if is_lossy {
             CAUTION
         } else {
@@ -162,6 +186,18 @@ impl Model {
             if let Some(rate) = self.rates.first_mut() {
                 *rate = 0.0;
             }
+        }
+    }
+
+    /// Yields to others where packets are lost and there is a queue, which chance does not wait for, but
+    /// not twice for the same queue.
+    fn on_round_queue(&mut self, lost: u64) {
+        let longest = std::mem::take(&mut self.round_rtt);
+        let is_queueing = longest > self.min_rtt + self.min_rtt / QUEUE + SYN;
+        let is_cruising = matches!(self.phase, Phase::Cruise { .. });
+        self.yielded = is_cruising && is_queueing && lost > 0 && !self.yielded;
+        if self.yielded {
+            self.rates.iter_mut().for_each(|rate| *rate *= YIELD);
         }
     }
 
@@ -218,7 +254,7 @@ impl Model {
                     _ => is_over,
                 };
                 if next {
-                    self.cruise(now, (step + 1) % CYCLE.len());
+                    self.on_step(now, step, progress);
                 }
             }
             Phase::Probe { until: None } => {
@@ -247,6 +283,27 @@ impl Model {
         let short = self.min_rtt + self.min_rtt / 8;
         progress.is_whole && real(progress.in_flight) <= self.fill() + self.lumps()
             || progress.sample.is_some_and(|sample| sample.rtt <= short)
+    }
+
+    /// Goes on in the cycle, unless the last look for more has cost others too much to have the next so soon.
+    fn on_step(&mut self, now: Instant, step: usize, progress: &Progress) {
+        let next = (step + 1) % CYCLE.len();
+        if next == 0 {
+            if now < self.rest_until {
+                return;
+            }
+            self.probe_delivered = progress.delivered;
+            self.probe_lost = progress.lost;
+        }
+        if next == 2 {
+            let delivered = progress.delivered.saturating_sub(self.probe_delivered);
+            let lost = progress.lost.saturating_sub(self.probe_lost);
+            if lost >= 4 && real(lost) > COSTLY * real(delivered + lost) {
+                // Flows that began together need not look for more together.
+                self.rest_until = now + REST + Duration::from_millis(progress.delivered % 500);
+            }
+        }
+        self.cruise(now, next);
     }
 
     fn cruise(&mut self, now: Instant, step: usize) {

@@ -1,9 +1,11 @@
 //! `Native`: UDT's own control, additive increase and multiplicative decrease of the rate, without the reference's traps.
 //!
-//! Three things differ from the reference, all of them local. Rates stay fractional, since rounding a
+//! Five things differ from the reference, all of them local. Rates stay fractional, since rounding a
 //! period up makes every decrease far deeper than an eighth at high rates. A receive rate counts only
-//! once it was reported, so that an early loss does not stop the flow. The first period after slow
-//! start comes from window and round trip, the right way up.
+//! once it was reported, so that an early loss does not stop the flow, and no further than what was
+//! delivered bears it out, since bursts make it far too large. The first period after slow start comes
+//! from window and round trip, the right way up. An epoch of congestion ends after two round trips,
+//! or a flow that only sends again what was lost would not slow down any more.
 
 use std::time::Instant;
 
@@ -15,6 +17,9 @@ const DECREASE: f64 = 1.125;
 const LONGEST_PERIOD: f64 = 1.0;
 /// Most decreases in one epoch of congestion.
 const MOST_DECREASES: u32 = 5;
+
+/// How far a reported rate is believed beyond what was delivered.
+const BELIEF: f64 = 1.5;
 
 /// State of the control; periods in seconds per packet, rates in packets per second.
 #[derive(Debug)]
@@ -29,6 +34,9 @@ pub(crate) struct Native {
     lossy: bool,
     last_ack: u64,
     last_decrease: u64,
+    last_decrease_at: Option<Instant>,
+    /// Packets per second that were delivered, as we measure them; 0 where not known.
+    delivered: f64,
     average_reports: f64,
     reports: u32,
     decreases: u32,
@@ -49,6 +57,8 @@ impl Native {
             lossy: false,
             last_ack: 0,
             last_decrease: 0,
+            last_decrease_at: None,
+            delivered: 0.0,
             average_reports: 0.0,
             reports: 0,
             decreases: 0,
@@ -58,10 +68,28 @@ impl Native {
         }
     }
 
+    /// Notes what a train tells of the rate of delivery.
+    fn on_sample(&mut self, progress: &Progress) {
+        if let Some(sample) = progress.sample {
+            // Falls slowly: a pause of ours is no lack of room.
+            self.delivered = sample.rate.max(0.98 * self.delivered);
+        }
+    }
+
+    /// The rate that the peer reports, as far as it can be believed; 0 where not known.
+    fn receive_rate(&self, progress: &Progress) -> f64 {
+        if self.delivered > 0.0 {
+            progress.receive_rate.min(BELIEF * self.delivered)
+        } else {
+            progress.receive_rate
+        }
+    }
+
     fn leave_slow_start(&mut self, progress: &Progress) {
         self.slow_start = false;
-        self.period = if progress.receive_rate > 0.0 {
-            1.0 / progress.receive_rate
+        let rate = self.receive_rate(progress).max(self.delivered);
+        self.period = if rate > 0.0 {
+            1.0 / rate
         } else {
             (progress.rtt.duration() + SYN).as_secs_f64() / self.window
         };
@@ -69,7 +97,7 @@ impl Native {
 
     /// Sends less often, but never so rarely that it could not find out when the path is better.
     fn decrease(&mut self, progress: &Progress) {
-        let longest = (progress.rtt.duration() + SYN).as_secs_f64() / 2.0;
+        let longest = (progress.rtt.duration() + SYN).as_secs_f64() / 8.0;
         self.period = (self.period * DECREASE).min(longest.max(self.period));
     }
 
@@ -97,6 +125,7 @@ impl Native {
 
 impl Controller for Native {
     fn on_ack(&mut self, now: Instant, progress: &Progress) {
+        self.on_sample(progress);
         let too_soon = |at| now.saturating_duration_since(at) < SYN;
         if !progress.is_full || self.last_at.is_some_and(too_soon) {
             return;
@@ -110,9 +139,10 @@ impl Controller for Native {
             }
             return;
         }
-        if progress.receive_rate > 0.0 {
+        let receive_rate = self.receive_rate(progress);
+        if receive_rate > 0.0 {
             let time = progress.rtt.duration() + SYN;
-            self.window = packets(progress.receive_rate, time) + 16.0;
+            self.window = packets(receive_rate, time) + 16.0;
         }
         if std::mem::take(&mut self.lossy) {
             return;
@@ -122,7 +152,8 @@ impl Controller for Native {
         self.period = self.period * syn / (self.period * increase + syn);
     }
 
-    fn on_loss(&mut self, _now: Instant, first: u64, progress: &Progress) {
+    fn on_loss(&mut self, now: Instant, first: u64, progress: &Progress) {
+        self.on_sample(progress);
         if self.slow_start {
             self.leave_slow_start(progress);
             if progress.receive_rate > 0.0 {
@@ -130,7 +161,10 @@ impl Controller for Native {
             }
         }
         self.lossy = true;
-        if first >= self.last_decrease {
+        let epoch = 2 * (progress.rtt.duration() + SYN);
+        let is_old = |at| now.saturating_duration_since(at) > epoch;
+        if first >= self.last_decrease || self.last_decrease_at.is_some_and(is_old) {
+            self.last_decrease_at = Some(now);
             self.last_decrease_period = self.period;
             self.decrease(progress);
             self.average_reports = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);

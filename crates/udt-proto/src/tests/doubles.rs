@@ -146,3 +146,42 @@ fn peers_of_old_habits_are_served_well() {
         }
     }
 }
+
+/// Sends 2 MB one way at 1 % loss both ways to a far end of that habit; how long that took.
+fn send(seed: u64, meddler: Meddler) -> Duration {
+    let nature = Nature {
+        delay: 10 * MS,
+        loss: 10_000,
+        ..Nature::default()
+    };
+    let mut world = World::pair(
+        seed,
+        [nature.clone(), nature],
+        [Options::default(), Options::default()],
+    );
+    world.meddler = Some((1, meddler, Memory::default()));
+    world.tick = MS;
+    let client = &mut world.only(0).program;
+    client.to_write = 2_000_000;
+    client.is_careless = true;
+    client.closes = true;
+    world.hosts[1].serves.is_careless = true;
+    let done = world.run(Duration::from_secs(60), |world| {
+        let mut seats = world.hosts[0].seats.values();
+        seats.all(|seat| seat.program.closed.is_some())
+    });
+    assert!(done, "seed {seed}\n{}", world.summary());
+    world.now - world.start
+}
+
+#[test]
+fn what_is_lost_twice_is_repaired_although_it_is_reported_once() {
+    let mut times: Vec<_> = (0..100)
+        .map(|seed| (send(seed, no_second_report), seed))
+        .collect();
+    times.sort();
+    assert!(times[50].0 < 250 * MS, "{times:?}");
+    assert!(times[90].0 < 350 * MS, "{times:?}");
+    // The handshake alone repeats what is lost of it after 250 milliseconds.
+    assert!(times[99].0 < 900 * MS, "{times:?}");
+}

@@ -34,8 +34,8 @@ impl Path {
         [there, back]
     }
 
-    /// What arrives as payload in each second, as a part of what the link carries.
-    fn seconds(self, seconds: u64, congestion: Congestion, show: bool) -> Vec<f64> {
+    /// Two hosts, of which the first sends without end.
+    fn world(self, congestion: Congestion) -> World {
         let options = Options {
             congestion,
             ..Options::default()
@@ -47,19 +47,20 @@ impl Path {
         client.to_write = u64::MAX / 2;
         client.is_careless = true;
         world.hosts[1].serves.is_careless = true;
+        world
+    }
+
+    /// What arrives as payload in each second, as a part of what the link carries.
+    fn seconds(self, seconds: u64, congestion: Congestion) -> Vec<f64> {
+        let mut world = self.world(congestion);
         let mut before = 0;
         let mut parts = Vec::new();
-        for second in 0..seconds {
+        for _ in 0..seconds {
             world.run(Duration::from_secs(1), |_| false);
             let read = world.only(1).program.read;
             let part = (read - before) as f64 * 8e-6 / self.megabits as f64;
             before = read;
             parts.push(part);
-            if show {
-                let connection = &world.only(0).connection;
-                let (stats, control) = (connection.stats(), connection.control());
-                println!("{second}: {part:.3} {stats:?} {control}");
-            }
         }
         parts
     }
@@ -71,7 +72,7 @@ fn mean(parts: &[f64]) -> f64 {
 
 /// All but the beginning, which is about finding out how much the path carries.
 fn later(path: Path, seconds: u64, congestion: Congestion) -> f64 {
-    mean(&path.seconds(seconds, congestion, false)[2..])
+    mean(&path.seconds(seconds, congestion)[2..])
 }
 
 #[test]
@@ -88,44 +89,23 @@ fn long_lossy_paths_are_filled() {
     }
 }
 
-/// `ONE="megabits rtt queue loss seconds"` shows one path second by second.
 #[test]
-#[ignore = "prints a table to tune by"]
-fn table() {
-    if let Ok(one) = std::env::var("ONE") {
-        let mut numbers = one.split(' ').map(|n| n.parse::<f64>().unwrap());
-        let mut next = || numbers.next().unwrap();
+fn a_short_queue_is_not_flooded() {
+    for congestion in [Congestion::Model, Congestion::Native] {
         let path = Path {
-            megabits: next() as u64,
-            rtt: next() as u64,
-            queue: next(),
-            loss: next() as u32,
+            megabits: 50,
+            rtt: 40,
+            queue: 0.25,
+            loss: 0,
         };
-        path.seconds(next() as u64, Congestion::Model, true);
-        return;
-    }
-    let mut paths = Vec::new();
-    for (megabits, rtt, loss) in [
-        (200, 100, 0),
-        (200, 100, 500),
-        (200, 100, 5000),
-        (1000, 100, 0),
-        (1000, 100, 100),
-        (100, 1, 0),
-        (1000, 10, 100),
-    ] {
-        for queue in [0.1, 0.3, 1.0, 3.0] {
-            paths.push(Path {
-                megabits,
-                rtt,
-                queue,
-                loss,
-            });
-        }
-    }
-    for path in paths {
-        let parts = path.seconds(10, Congestion::Model, false);
-        let (all, later) = (mean(&parts), mean(&parts[2..]));
-        println!("{path:?}: {all:.3}, later {later:.3}");
+        let mut world = path.world(congestion);
+        world.run(Duration::from_secs(5), |_| false);
+        let stats = world.only(0).connection.stats();
+        assert!(stats.sent > 2000, "{congestion:?}: {stats:?}");
+        // As a part of all that is sent, what is sent again.
+        assert!(
+            stats.retransmitted * 10 < stats.sent,
+            "{congestion:?}: {stats:?}"
+        );
     }
 }
