@@ -1,0 +1,88 @@
+//! What two flows get of a link that both want all of.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use workspace_benches::link::Link;
+use workspace_benches::shape::Shape;
+
+use crate::flow::{Flow, Way, median};
+use crate::options::Options;
+use crate::sketch::{curve, draw};
+
+const MEGABITS: u32 = 100;
+/// Time from one end to the other, in milliseconds.
+const DELAY: u64 = 20;
+/// Longest that packets wait for each other, in milliseconds: half of what fills the path, that, and twice as much.
+const QUEUES: [u64; 3] = [20, 40, 80];
+/// The second flow begins so much later than the first, and shares count from so much later on.
+const LATER: Duration = Duration::from_secs(5);
+/// Seconds that the second flow goes on.
+const TOGETHER: u32 = 25;
+
+/// Prints the table, and draws a picture for each pair.
+pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
+    let (bbr, native) = (Flow::Stack("udt"), Flow::Stack("udt:cc=udt"));
+    let (cubic, tcp_bbr) = (Flow::Stack("tcp:cc=cubic"), Flow::Stack("tcp:cc=bbr"));
+    let pairs = [
+        (&bbr, &bbr),
+        (&bbr, &cubic),
+        (&cubic, &bbr),
+        (&bbr, &tcp_bbr),
+        (&native, &native),
+        (&native, &cubic),
+        (&native, &tcp_bbr),
+        (&bbr, &native),
+        (libudt, &cubic),
+        (libudt, libudt),
+    ];
+    let later = if options.quick { LATER / 5 } else { LATER };
+    let together = if options.quick { 2 } else { TOGETHER };
+    println!(
+        "\nTwo flows on {MEGABITS} Mbit/s, {} ms round trip; the second begins {later:?} after the first.\n\
+         Mbit/s of payload of the first + the second, from {later:?} after that to the end, by the longest queue.\n",
+        2 * DELAY
+    );
+    let heads = QUEUES.map(|queue| format!("{queue} ms"));
+    println!("| First | second | {} |", heads.join(" | "));
+    println!("| --- | --- | ---: | ---: | ---: |");
+    for (first, second) in pairs {
+        let mut cells = Vec::new();
+        for queue in QUEUES {
+            let shape = Shape {
+                queue: Duration::from_millis(queue),
+                ..Shape::new(u64::from(MEGABITS) * 125_000, Duration::from_millis(DELAY))
+            };
+            let mut shares = Vec::new();
+            for run in 0..options.runs(1) {
+                let way = Way::Link(Link::new(shape)?);
+                let one = first.start(
+                    first,
+                    &way,
+                    &format!("{}s", together + later.as_secs_f64() as u32),
+                )?;
+                thread::sleep(later);
+                let two = second.start(second, &way, &format!("{together}s"))?;
+                let (one, two) = (one.finish()?, two.finish()?);
+                let from = two.began + later.as_secs_f64();
+                let to = (one.began + one.took).min(two.began + two.took);
+                shares.push((one.between(from, to), two.between(from, to)));
+                if run == 0 && queue == QUEUES[1] {
+                    let curves = vec![
+                        curve(first.to_string(), &one, one.began, 0.5),
+                        curve(second.to_string(), &two, one.began, 0.5),
+                    ];
+                    let file = format!("udt-{}-{}", first.word(), second.word());
+                    let title =
+                        format!("{first} and {second} on {MEGABITS} Mbit/s, queue of {queue} ms");
+                    draw(options, &file, title, curves)?;
+                }
+            }
+            let middle = |of: fn(&(f64, f64)) -> f64| median(shares.iter().map(of));
+            cells.push(format!("{:.0} + {:.0}", middle(|s| s.0), middle(|s| s.1)));
+        }
+        println!("| {first} | {second} | {} |", cells.join(" | "));
+    }
+    Ok(())
+}
