@@ -10,6 +10,7 @@ const LONGEST: u32 = 60_000_000;
 pub(crate) struct RoundTrip {
     smoothed: u32,
     variance: u32,
+    is_measured: bool,
 }
 
 impl RoundTrip {
@@ -17,6 +18,7 @@ impl RoundTrip {
     pub(crate) const UNKNOWN: Self = Self {
         smoothed: 100_000,
         variance: 50_000,
+        is_measured: false,
     };
 
     /// Begins with a single measurement.
@@ -25,11 +27,16 @@ impl RoundTrip {
         Self {
             smoothed,
             variance: smoothed / 2,
+            is_measured: true,
         }
     }
 
     /// Takes in a measurement, in microseconds, the variance first.
     pub(crate) fn update(&mut self, sample: u32) {
+        if !self.is_measured {
+            *self = Self::measured(Duration::from_micros(sample.into()));
+            return;
+        }
         let sample = sample.min(LONGEST);
         self.variance = (3 * self.variance + sample.abs_diff(self.smoothed)) / 4;
         self.smoothed = (7 * self.smoothed + sample) / 8;

@@ -116,7 +116,7 @@ impl Connection {
             Control::Nak(report) => sender.on_nak(now, report, self.rtt)?,
             Control::Ack2 { number } => {
                 if let Some(took) = receiver.on_ack2(now, number) {
-                    self.on_round_trip(took);
+                    self.rtt.update(took);
                     self.try_part();
                 }
             }
@@ -130,15 +130,6 @@ impl Connection {
             Control::Handshake(_) | Control::KeepAlive | Control::PeerError | Control::Unknown => {}
         }
         Ok(())
-    }
-
-    /// Takes in a round trip that was measured here, in microseconds.
-    fn on_round_trip(&mut self, took: u32) {
-        if self.rtt == RoundTrip::UNKNOWN {
-            self.rtt = RoundTrip::measured(Duration::from_micros(took.into()));
-        } else {
-            self.rtt.update(took);
-        }
     }
 
     fn on_handshake(&mut self, now: Instant, theirs: Handshake) {

@@ -178,16 +178,11 @@ fn that_something_was_left_out_is_acknowledged_at_once() {
     let brief = plain.with_time_to_live(MS);
     let sent = client.send_message(now, &[0; 4_000], brief);
     assert_eq!(sent, Poll::Ready(Ok(())));
-    // Something of it comes after all; the rest is asked for and given up, which is acknowledged.
-    let before = world.only(1).connection.stats().received;
-    assert!(world.run(MS * 1_000, |world| {
-        let mut seats = world.hosts[1].seats.values();
-        seats.all(|seat| seat.connection.stats().received > before)
-    }));
+    // It is overdue after a round trip and some, given up, and that is acknowledged.
     let since = world.now;
     assert!(world.run(MS * 1_000, is_drained));
     let took = world.now - since;
-    assert!(took < MS * 180, "{took:?}: asked, given up, acknowledged");
+    assert!(took < MS * 218, "{took:?}: overdue, given up, acknowledged");
 }
 
 #[test]
