@@ -19,7 +19,7 @@ const QUEUES: [u64; 3] = [20, 40, 80];
 /// The second flow begins so much later than the first, and shares count from so much later on.
 const LATER: Duration = Duration::from_secs(5);
 /// Seconds that the second flow goes on.
-const TOGETHER: u32 = 25;
+const TOGETHER: u64 = 25;
 
 /// Prints the table, and draws a picture for each pair.
 pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
@@ -35,7 +35,6 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
         (&native, &tcp_bbr),
         (&bbr, &native),
         (libudt, &cubic),
-        (libudt, libudt),
     ];
     let later = if options.quick { LATER / 5 } else { LATER };
     let together = if options.quick { 2 } else { TOGETHER };
@@ -57,11 +56,7 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
             let mut shares = Vec::new();
             for run in 0..options.runs(1) {
                 let way = Way::Link(Link::new(shape)?);
-                let one = first.start(
-                    first,
-                    &way,
-                    &format!("{}s", together + later.as_secs_f64() as u32),
-                )?;
+                let one = first.start(first, &way, &format!("{}s", together + later.as_secs()))?;
                 thread::sleep(later);
                 let two = second.start(second, &way, &format!("{together}s"))?;
                 let (one, two) = (one.finish()?, two.finish()?);
