@@ -51,6 +51,9 @@ fn fact(fault: &Fault) -> String {
         Fault::DecryptError => {
             "a record is damaged: it was changed on its way, or the peer uses other keys".to_owned()
         }
+        Fault::EncryptError => "the keys of this connection have protected as much as they may; \
+             only TLS 1.3 renews them, so see the option min at both ends"
+            .to_owned(),
         Fault::NoApplicationProtocol => {
             "the peer speaks none of the application protocols named in alpn".to_owned()
         }

@@ -166,10 +166,13 @@ impl<S: Stream> TlsHandle<S> {
     /// Gives the connection up, and tells the peer why as far as that works at once.
     #[cold]
     pub(crate) fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
-        self.fault = Some(fault);
         // The alert is the last of what is still there to be sent. Beyond it nothing may be asked
-        // of the session.
-        while self.session.wants_write() && self.step(Intent::Look).is_ok() {}
+        // of the session. Where keys are used up it would be a close-notify, and what was sent is
+        // not all there is.
+        if fault != rustls::Error::EncryptError {
+            while self.session.wants_write() && self.step(Intent::Look).is_ok() {}
+        }
+        self.fault = Some(fault);
         self.lazy = false;
         match self.writer.take() {
             Some(writer) => writer.wake(),

@@ -19,7 +19,8 @@
 //! # When not to use it
 //!
 //! Against peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link
-//! that is protected already.
+//! that is protected already. TLS 1.2 bears 2^24 records under its keys of AES-GCM, 256 GiB one way,
+//! and then breaks off with an error; for more there is TLS 1.3, which renews them (`min=1.3`).
 //!
 //! # String form
 //!

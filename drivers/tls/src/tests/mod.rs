@@ -3,6 +3,7 @@
 mod agree;
 mod close;
 mod hostile;
+mod keys;
 mod refuse;
 
 use std::future::Future;
