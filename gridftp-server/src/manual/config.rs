@@ -35,7 +35,10 @@
 //! ```
 //!
 //! Without them there is `tcp` and `file`. Options in these lists are this server's own: they go with every such stack,
-//! and no client can change them (`"tls:cert=/etc/gridftp/cert.pem;key=/etc/gridftp/key.pem"`). Data ports of `udt` are UDP
+//! and no client can change them (`"tls:cert=/etc/gridftp/cert.pem;key=/etc/gridftp/key.pem"`). A client's stack names each
+//! layer once, and sets no option that names something of this machine or that each end decides for itself: files, ports,
+//! what a certificate must show, how long to wait. What it may ask for in buffers is bounded, for one connection by some
+//! hundred MiB: allow `udt`, `queue` and `ordering` to clients whom you would lend that. Data ports of `udt` are UDP
 //! ports of the same `data-ports`.
 //!
 //! # What bounds memory
