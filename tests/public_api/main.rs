@@ -156,6 +156,7 @@ fn every_driver_stacks_in_types_as_in_strings() {
     is_transport::<Stack<xio::file::File, verify::Verify>>();
     is_transport::<pipe::Pipe>();
     is_transport::<popen::Popen>();
+    is_transport::<Stack<xio_gridftp::Gridftp, verify::Verify>>();
 }
 
 #[test]
@@ -171,6 +172,7 @@ fn handles_are_streams_and_travel() {
     is_stream::<unix::UnixHandle>();
     is_stream::<pipe::PipeHandle>();
     is_stream::<popen::PopenHandle>();
+    is_stream::<xio_gridftp::GridftpHandle>();
     is_send::<unix::UnixPassive>();
     is_send::<unix::UnixIncoming>();
     is_send::<mode_e::ModeEPassive<BoxListener>>();
@@ -199,6 +201,7 @@ fn options_are_values_with_a_string_form() {
     is_options::<verify::VerifyOptions>();
     is_options::<xio::file::FileOptions>();
     is_options::<CompressOptions>();
+    is_options::<xio_gridftp::GridftpOptions>();
     is_options::<xio_log::LogOptions>();
     is_options::<xio_tcp::TcpOptions>();
     is_options::<xio_timeout::TimeoutOptions>();
