@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
     let mut curves = Vec::new();
     for (megabits, loss) in LINKS {
         let mut seen = vec![Vec::new(); flows.len()];
-        for _ in 0..options.runs(3) {
+        for _ in 0..options.runs(1) {
             let way = link(megabits, loss)?;
             for (flow, seen) in flows.iter().zip(&mut seen) {
                 seen.push(flow.run(&way, &amount)?);

@@ -8,7 +8,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench udt [--quick] [--only PART] [--runs N] [--seconds S] [--pictures FOLDER]
 
   --only PART      loopback, emulator, links, mixed or sharing
-  --runs N         of which the median counts; otherwise 5 on loopback, 3 over links, 15 mixed, 1 sharing
+  --runs N         of which the median counts; otherwise 5 on loopback, 15 mixed, 1 elsewhere
   --seconds S      that each flow over an emulated link takes; 30 otherwise
   --pictures FOLDER  for the pictures; none are drawn otherwise
   --quick          as little as shows that all works";

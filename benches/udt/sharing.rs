@@ -19,7 +19,7 @@ const QUEUES: [u64; 3] = [20, 40, 80];
 /// The second flow begins so much later than the first, and shares count from so much later on.
 const LATER: Duration = Duration::from_secs(5);
 /// Seconds that the second flow goes on.
-const TOGETHER: u64 = 25;
+const TOGETHER: u64 = 20;
 
 /// Prints the table, and draws a picture for each pair.
 pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
