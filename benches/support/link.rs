@@ -14,7 +14,6 @@ use anyhow::{Context, Result, bail, ensure};
 use tun_rs::{DeviceBuilder, SyncDevice};
 use workspace_tests::{Peer, is_root, run};
 
-use crate::machine::go_first;
 use crate::shape::{Line, Shape};
 
 const MTU: u16 = 1500;
@@ -153,8 +152,6 @@ fn sweep() {
 fn carry(from: Arc<SyncDevice>, to: Arc<SyncDevice>, shape: Shape, seed: u64) {
     let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
-        // A link does not wait for a processor: what it does late looks like a burst.
-        go_first();
         let mut line = Line::new(shape, Instant::now(), seed);
         let mut packet = vec![0; usize::from(MTU) + 64];
         while let Ok(n) = from.recv(&mut packet) {
@@ -168,7 +165,6 @@ fn carry(from: Arc<SyncDevice>, to: Arc<SyncDevice>, shape: Shape, seed: u64) {
         }
     });
     thread::spawn(move || {
-        go_first();
         for (at, packet) in waiting {
             thread::sleep(at.saturating_duration_since(Instant::now()));
             // A full device drops, as a real one would.

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::hint::spin_loop;
-use std::process::{Command, Stdio};
+use std::process::{Command, Stdio, id};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, available_parallelism};
 
 use rustix::process::setpriority_process;
-use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Puts this thread, and all that it starts from here on, before all ordinary work of the machine, and
 /// says whether that was allowed; it needs root, and `chrt` (package util-linux).
@@ -18,8 +18,7 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 /// steadier with [`weigh_more`], since the kernel keeps a part of each second from this class.
 pub fn go_first() -> bool {
     let mut chrt = Command::new("chrt");
-    chrt.args(["--rr", "--pid", "1"]);
-    chrt.arg(gettid().as_raw_nonzero().to_string());
+    chrt.args(["--rr", "--pid", "1"]).arg(id().to_string());
     chrt.stderr(Stdio::null());
     chrt.status().is_ok_and(|status| status.success())
 }
