@@ -91,7 +91,8 @@ static void send(const std::string &to, const std::string &amount) {
     UDTSOCKET socket = make();
     check(UDT::connect(socket, (sockaddr *)&peer, sizeof peer) != UDT::ERROR, "connect");
     for (double sent = 0; (timed ? (millis() - began) / 1e3 : sent) < limit;) {
-        int done = UDT::send(socket, block.data(), BLOCK, 0);
+        int now = timed || limit - sent > BLOCK ? BLOCK : int(limit - sent);
+        int done = UDT::send(socket, block.data(), now, 0);
         check(done != UDT::ERROR, "send");
         sent += done;
     }
