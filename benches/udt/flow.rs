@@ -120,6 +120,14 @@ impl fmt::Display for Flow {
 }
 
 impl Flow {
+    /// It as a picture's legend has room for it.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Stack(stack) => stack.trim_start_matches("udt:").to_owned(),
+            Self::LibUdt(_) | Self::Datagrams(_) => self.to_string(),
+        }
+    }
+
     /// It as a part of the name of a file.
     pub(crate) fn word(&self) -> String {
         let text = self.to_string();

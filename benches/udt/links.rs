@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
                 middle(|o| o.cpu / o.bytes() * 1e9)
             );
             if let Some(first) = seen.first() {
-                let name = format!("{flow}, loss {percent} %");
+                let name = format!("{}, loss {percent} %", flow.label());
                 curves.push((megabits, curve(name, first, first.began, 1.0)));
             }
         }

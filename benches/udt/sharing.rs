@@ -65,12 +65,12 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
                 shares.push((one.between(from, to), two.between(from, to)));
                 if run == 0 && queue == QUEUES[1] {
                     let curves = vec![
-                        curve(first.to_string(), &one, one.began, 0.5),
-                        curve(second.to_string(), &two, one.began, 0.5),
+                        curve(first.label(), &one, one.began, 0.5),
+                        curve(second.label(), &two, one.began, 0.5),
                     ];
                     let file = format!("udt-{}-{}", first.word(), second.word());
-                    let title =
-                        format!("{first} and {second} on {MEGABITS} Mbit/s, queue of {queue} ms");
+                    let names = format!("{} and {}", first.label(), second.label());
+                    let title = format!("{names} on {MEGABITS} Mbit/s, queue of {queue} ms");
                     draw(options, &file, title, curves)?;
                 }
             }
