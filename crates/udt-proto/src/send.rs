@@ -354,6 +354,10 @@ impl Sender {
             if let Some(range) = Range64::new(first, end) {
                 self.loss.remove(range);
             }
+            if (first..end).contains(&self.buffer.acked()) {
+                // That the peer is told is what now may be overdue.
+                self.head.on_sent(now);
+            }
             // What was never sent of it is not sent at all.
             self.buffer.sent(end);
         }
