@@ -382,8 +382,11 @@ impl ClientSession {
         self.close(Ending::TimedOut(verb));
     }
 
+    /// Ends it; the first reason counts.
     fn close(&mut self, ending: Ending) {
-        self.closed = true;
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
         let sent = self.in_flight.drain(..).map(|sent| sent.ticket);
         let unsent = self.waiting.drain(..).map(|waiting| waiting.sent.ticket);
         self.out.extend(sent.chain(unsent).map(Output::Lost));

@@ -298,6 +298,18 @@ fn noise_is_bounded() {
 }
 
 #[test]
+fn a_last_reply_that_the_end_settles_says_why_it_ended_once() {
+    let mut rig = Rig::greeted();
+    rig.send(&Command::Feat);
+    rig.send(&Command::Noop);
+    rig.take();
+    rig.bytes("421-Going down\r\n for today\r\n214 End\r\n");
+    rig.input(Input::Eof);
+    assert_eq!(rig.take(), ["1 421", "2 lost", "closed"]);
+    assert!(matches!(rig.closed, Some(Ending::Refused(_))));
+}
+
+#[test]
 fn an_end_after_all_replies_is_no_error() {
     let mut rig = Rig::greeted();
     rig.send(&Command::Quit);
