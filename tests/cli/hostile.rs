@@ -2,13 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use workspace_tests::{Finished, Tree};
 
-use crate::{cp_in, fails};
+use crate::{Bed, cp_in, fails};
 
 /// What the server says and sends; everything else is ordinary.
 #[derive(Clone, Default)]
@@ -29,7 +30,15 @@ struct Lies {
     digest: &'static str,
     /// Whether it knows neither `MLST` nor `MLSD`.
     plain: bool,
+    /// Whether it says late, when another session may have parted, that no directory can be made.
+    late: Option<Parting>,
 }
+
+/// Whether a session has parted.
+type Parting = Arc<(Mutex<bool>, Condvar)>;
+
+/// Longest time for a session to part that must not.
+const LATE: Duration = Duration::from_millis(500);
 
 /// Serves in MODE S only, a thread each session, until the test's process ends.
 fn serve(lies: Lies) -> Result<SocketAddr> {
@@ -92,7 +101,19 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
                 drop(to);
                 lies.end.unwrap_or("226 done").to_owned()
             }
-            "QUIT" => "221 bye".to_owned(),
+            "MKD" if let Some(parting) = &lies.late => {
+                let (parted, told) = &**parting;
+                let parted = parted.lock().map_err(|_| anyhow!("a session failed"))?;
+                drop(told.wait_timeout_while(parted, LATE, |parted| !*parted));
+                "553 a file is there".to_owned()
+            }
+            "QUIT" => {
+                if let Some((parted, told)) = lies.late.as_deref() {
+                    *parted.lock().map_err(|_| anyhow!("a session failed"))? = true;
+                    told.notify_all();
+                }
+                "221 bye".to_owned()
+            }
             _ => "500 no".to_owned(),
         };
         control.write_all(format!("{reply}\r\n").as_bytes())?;
@@ -384,10 +405,26 @@ fn names_that_a_server_would_maim_are_refused() -> Result<()> {
     ensure!(tree.names("")? == ["in/dir/u"], "{:?}", tree.names("")?);
     tree.file("up/ä", 3, 1)?;
     tree.dir("empty/ö")?;
-    for name in ["up", "empty"] {
+    let bed = Bed::new()?;
+    bed.there.dir("empty/ö")?;
+    for name in ["up", "empty", &bed.url("empty")] {
         let url = format!("ftp://{}/dir", serve(lies.clone())?);
         let finished = cp_in(&tree, &["-r", name, &url])?;
         fails(&finished, 1, &["no command to this server"])?;
     }
     Ok(())
+}
+
+/// Nothing else is left to do when the server's word on the directory comes.
+#[test]
+fn a_directory_that_is_refused_last_of_all_is_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.dir("from/empty")?;
+    let lies = Lies {
+        late: Some(Parting::default()),
+        ..Lies::default()
+    };
+    let url = format!("ftp://{}/dir", serve(lies)?);
+    let finished = bed.cp(&["-r", &bed.url("from/"), &url])?;
+    fails(&finished, 1, &["empty", "a file is there"])
 }

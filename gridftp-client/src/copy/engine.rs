@@ -93,8 +93,6 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
                         }
                     }
                     if copying == 0 {
-                        // Nobody takes any more what a lister finds.
-                        workers.shutdown().await;
                         break;
                     }
                 }
@@ -112,7 +110,10 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
             }
         }
     }
-    for item in shared.queue.close().await {
+    // A lister may still have its last directory in hand, and what it finds there nobody takes any more.
+    let left = shared.queue.close().await;
+    workers.shutdown().await;
+    for item in left {
         let (from, error) = match &item {
             Item::Dir(job) => (&job.from, &failure),
             Item::File(job) => (&job.from, &failure),
@@ -138,10 +139,12 @@ async fn list_no_more(
     error: TransferError,
 ) -> (Task, Result<(), TransferError>) {
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
-        if let Item::Dir(job) = taken.done() {
-            shared.totals.found(None);
-            shared.give_up(&shared.describe_source(&job.from), &error);
-        }
+        taken.done(|item| {
+            if let Item::Dir(job) = item {
+                shared.totals.found(None);
+                shared.give_up(&shared.describe_source(&job.from), &error);
+            }
+        });
     }
     (Task::List, Ok(()))
 }

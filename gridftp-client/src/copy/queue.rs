@@ -276,14 +276,17 @@ impl Taken {
             .expect("only `done` and `drop` take the item, and both consume")
     }
 
-    /// Takes the item out for good.
-    pub(crate) fn done(mut self) -> Item {
+    /// Takes the item out for good. The work has not ended before it is accounted for: whoever
+    /// waits for the end reads the accounts then.
+    pub(crate) fn done<T>(mut self, account: impl FnOnce(Item) -> T) -> T {
         let item = self
             .item
             .take()
             .expect("only `done` and `drop` take the item, and both consume");
-        self.queue.closed_one();
-        item
+        let _open = Producer {
+            queue: self.queue.clone(),
+        };
+        account(item)
     }
 }
 
@@ -331,7 +334,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished(), "the taken item may come back");
-        taken.done();
+        assert!(taken.done(|_| queue.is_open()), "not before the account");
         assert!(waiter.await.unwrap());
     }
 
@@ -350,10 +353,8 @@ mod tests {
         queue.push(file("a"));
         assert!(queue.next(|_| false).await.is_none());
         assert!(queue.next_of(Kind::Files, |_| false).await.is_none());
-        assert_eq!(
-            name(&queue.next_of(Kind::Files, |_| true).await.unwrap().done()),
-            "a"
-        );
+        let taken = queue.next_of(Kind::Files, |_| true).await.unwrap();
+        assert_eq!(taken.done(|item| name(&item)), "a");
         assert!(queue.next_of(Kind::Dirs, |_| true).await.is_none());
     }
 
@@ -403,8 +404,8 @@ mod tests {
         }
         assert_eq!(name(next(Kind::Any).await.item()), "0");
         drop(latest);
-        let done = next(Kind::Any).await.done();
-        assert_eq!(name(&done), "0", "what comes back is the first again");
+        let done = next(Kind::Any).await.done(|item| name(&item));
+        assert_eq!(done, "0", "what comes back is the first again");
         assert!(matches!(next(Kind::Any).await.item(), Item::Dir(_)));
     }
 }

@@ -226,34 +226,38 @@ impl Shared {
 
     /// Ends a job well.
     pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
-        let Item::File(job) = taken.done() else {
-            return;
-        };
-        self.totals.done();
-        let (source, destination) = (self.name_source(&job), self.name_destination(&job));
-        let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
-        let verified = success
-            .verified
-            .as_ref()
-            .map(|(a, d)| (a.name(), d.as_str()));
-        self.observer.event(&Event::Finished {
-            source: &source,
-            destination: &destination,
-            bytes: success.bytes,
-            took,
-            verified,
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.done();
+            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+            let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
+            let verified = success
+                .verified
+                .as_ref()
+                .map(|(a, d)| (a.name(), d.as_str()));
+            self.observer.event(&Event::Finished {
+                source: &source,
+                destination: &destination,
+                bytes: success.bytes,
+                took,
+                verified,
+            });
         });
     }
 
     /// Leaves a file out on purpose.
     pub(crate) fn skip(&self, taken: Taken, why: &str) {
-        let Item::File(job) = taken.done() else {
-            return;
-        };
-        self.totals.skipped();
-        self.observer.event(&Event::Skipped {
-            source: &self.name_source(&job),
-            why,
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.skipped();
+            self.observer.event(&Event::Skipped {
+                source: &self.name_source(&job),
+                why,
+            });
         });
     }
 
@@ -301,8 +305,7 @@ impl Shared {
             });
             return;
         }
-        drop(taken.done());
-        self.give_up(&name, error);
+        taken.done(|_| self.give_up(&name, error));
     }
 
     /// Counts and tells a failure for good.
@@ -344,16 +347,18 @@ impl Shared {
 
     /// Tells what would be copied.
     pub(crate) fn plan(&self, taken: Taken) {
-        let Item::File(job) = taken.done() else {
-            return;
-        };
-        self.totals.skipped();
-        let (source, destination) = (self.name_source(&job), self.name_destination(&job));
-        let size = self.expected(&job);
-        self.observer.event(&Event::Planned {
-            source: &source,
-            destination: &destination,
-            size,
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.skipped();
+            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+            let size = self.expected(&job);
+            self.observer.event(&Event::Planned {
+                source: &source,
+                destination: &destination,
+                size,
+            });
         });
     }
 

@@ -162,10 +162,12 @@ impl Mover<'_> {
         }
         let error = match (moved.data, end) {
             (Some(Ok(_)), Ok(())) => {
-                if let Item::Dir(mut job) = asked.taken.done() {
-                    job.seen = HashSet::new();
-                    self.shared.note_dir(*job);
-                }
+                asked.taken.done(|item| {
+                    if let Item::Dir(mut job) = item {
+                        job.seen = HashSet::new();
+                        self.shared.note_dir(*job);
+                    }
+                });
                 return Ok(());
             }
             (Some(Err(cause)), Ok(()) | Err(ControlError::Misbehaved { .. })) => {

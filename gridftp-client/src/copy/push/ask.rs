@@ -242,8 +242,11 @@ pub(crate) fn make_parents(
     last
 }
 
+/// What was done to make a directory.
+pub(crate) struct Making(Result<Option<Sent>, TransferError>);
+
 /// What was sent to make a directory.
-pub(crate) struct Making {
+struct Sent {
     made: Replies,
     /// What is there then.
     look: Replies,
@@ -251,22 +254,34 @@ pub(crate) struct Making {
 
 impl Making {
     /// Sends what makes `dir`, and the question what it is then: only that tells a directory that
-    /// was there from a file. `None` when nothing need be sent.
+    /// was there from a file. Nothing need be sent for one that is known, or in a dry run.
     pub(crate) fn send(
         control: &Control,
         shared: &Shared,
         dir: &[u8],
         told: &mut HashSet<Vec<u8>>,
-    ) -> Option<Self> {
-        let made = make_parents(control, shared, dir, told)?;
-        let look = control.send(Command::Mlst(control.path(dir)));
-        Some(Self { made, look })
+    ) -> Self {
+        let Some(path) = control.path(dir) else {
+            return Self(Err(TransferError::BadName {
+                name: show(dir),
+                why: "no command to this server can carry it",
+            }));
+        };
+        if shared.options.dry_run {
+            return Self(Ok(None));
+        }
+        Self(Ok(make_parents(control, shared, dir, told).map(|made| {
+            let look = control.send(Command::Mlst(Some(path)));
+            Sent { made, look }
+        })))
     }
 
     /// Reads the replies; servers say in many ways that a directory is there already, so only a
     /// refusal that names another cause is one, or one of which a file is the cause.
     pub(crate) async fn settle(self) -> Result<(), TransferError> {
-        let Self { mut made, mut look } = self;
+        let Some(Sent { mut made, mut look }) = self.0? else {
+            return Ok(());
+        };
         let error = match made.finish().await {
             Ok(_) => return Ok(()),
             Err(error @ ControlError::Refused { .. }) => error,
@@ -302,31 +317,16 @@ pub(super) fn make_dir(
     if job.failures > 0 {
         told.remove(dir);
     }
-    if control.path(dir).is_none() {
-        let error = TransferError::BadName {
-            name: show(dir),
-            why: "no command to this server can carry it",
-        };
-        shared.totals.found(None);
-        return shared.fail(taken, &error);
-    }
-    let made = match shared.options.dry_run {
-        true => None,
-        false => Making::send(control, shared, dir, told),
-    };
+    let made = Making::send(control, shared, dir, told);
     let shared = Arc::clone(shared);
     // The item stays open until the reply is here; files need not wait for it.
     tokio::spawn(async move {
-        let made = match made {
-            Some(made) => made.settle().await,
-            None => Ok(()),
-        };
-        match made {
-            Ok(()) => {
-                if let Item::Dir(job) = taken.done() {
+        match made.settle().await {
+            Ok(()) => taken.done(|item| {
+                if let Item::Dir(job) = item {
                     shared.note_dir(*job);
                 }
-            }
+            }),
             Err(error) => {
                 shared.totals.found(None);
                 shared.fail(taken, &error);

@@ -123,24 +123,18 @@ pub(crate) async fn list(
     let mut told = HashSet::new();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
         shared.queue.room().await;
-        let made = match taken.item() {
-            Item::Dir(job) if !shared.options.dry_run => {
-                let dir = names::trim_slashes(&job.to);
-                Making::send(&destination.control, shared, dir, &mut told)
-            }
-            _ => None,
-        };
-        let path = match taken.item() {
-            Item::Dir(job) => job.to.clone(),
+        let dir = match taken.item() {
+            Item::Dir(job) => names::trim_slashes(&job.to).to_vec(),
             Item::File(_) => Vec::new(),
         };
+        // A directory that is listed may be the last of the work, and not yet made.
+        let _open = shared.queue.producer();
+        let made = Making::send(&destination.control, shared, &dir, &mut told);
         let ended = pull::list_one(source, shared, taken).await;
         pull::go_on(source, shared, ended)?;
-        if let Some(made) = made
-            && let Err(error) = made.settle().await
-        {
+        if let Err(error) = made.settle().await {
             shared.totals.found(None);
-            shared.give_up(&show(&path), &error);
+            shared.give_up(&show(&dir), &error);
         }
     }
     Ok(())
