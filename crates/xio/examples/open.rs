@@ -7,18 +7,17 @@
 //! open udt,http http://www.example.org:9000/             HTTP over UDT
 //! open udt,tls:ca=ca.pem dtn.example.org:9000            TLS over UDT
 //! ```
-#![allow(clippy::print_stderr, reason = "a program speaks to a person")]
-
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
+use anyhow::Context;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split, stdin, stdout};
+use xio::{Stream, Transport};
 
 pub(crate) async fn open<I: AsyncRead + Unpin, O: AsyncWrite + Unpin>(
     (stack, contact): (&str, &str),
     (mut input, mut output): (I, O),
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> anyhow::Result<()> {
     let stack = xio::registry().stack(stack)?;
-    let handle = xio::Transport::connect(&stack, &contact.parse()?).await?;
-    let info = xio::Stream::info(&handle);
-    eprintln!("{info}");
+    let handle = stack.connect(&contact.parse()?).await?;
+    let info = handle.info();
     let (mut from, mut to) = split(handle);
     let sending = async {
         let said = copy(&mut input, &mut to).await?;
@@ -37,13 +36,7 @@ pub(crate) async fn open<I: AsyncRead + Unpin, O: AsyncWrite + Unpin>(
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> std::process::ExitCode {
-    let words: Vec<_> = std::env::args().collect();
-    let ends = (tokio::io::stdin(), tokio::io::stdout());
-    let done = match words.as_slice() {
-        [_, stack, contact] => open((stack, contact), ends).await,
-        _ => Err("usage: open STACK CONTACT".into()),
-    };
-    let report = |error| eprintln!("open: {error}");
-    u8::from(done.map_err(report).is_err()).into()
+async fn main() -> anyhow::Result<()> {
+    let word = |n| std::env::args().nth(n).context("usage: open STACK CONTACT");
+    open((&word(1)?, &word(2)?), (stdin(), stdout())).await
 }
