@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use workspace_benches::picture;
 
 const USAGE: &str = "\
 usage: cargo xtask bench compress [--quick] [--only PART] [--size BYTES] [--seconds S] [--runs N] [--pictures FOLDER]
@@ -71,7 +72,7 @@ impl Options {
                 }
                 "--seconds" => options.time = Duration::try_from_secs_f64(value()?.parse()?)?,
                 "--runs" => options.runs = value()?.parse()?,
-                "--pictures" => options.pictures = Some(value()?.into()),
+                "--pictures" => options.pictures = Some(picture::folder(value()?)),
                 _ => bail!("{word}: unknown\n{USAGE}"),
             }
         }

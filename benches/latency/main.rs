@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use workspace_benches::machine;
+use workspace_benches::{machine, picture};
 
 use crate::figures::{FIGURES, Figure};
 
@@ -61,7 +61,7 @@ impl Options {
             match word.as_str() {
                 "--only" => options.only = Some(value()?.parse().context(USAGE)?),
                 "--turns" => options.turns = Some(value()?.parse().context(USAGE)?),
-                "--pictures" => options.pictures = Some(value()?.into()),
+                "--pictures" => options.pictures = Some(picture::folder(value()?)),
                 "--quick" => options.quick = true,
                 _ => bail!("{word}: unknown\n{USAGE}"),
             }

@@ -1,14 +1,14 @@
 //! `Picture`: curves over two axes as an SVG file.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (820, 440);
+const SIZE: (u32, u32) = (900, 440);
 /// Where the legend begins, beside the curves so that it hides none of them.
 const LEGEND: u32 = 690;
 const LEGEND_LINE: i32 = 20;
@@ -23,6 +23,11 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
+
+/// The folder that is meant by someone who stands at the top of the workspace: cargo runs benches elsewhere.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
 
 /// An axis: what it says, how it is divided, and how its numbers are written.
 #[derive(Clone, Copy, Debug)]
@@ -229,6 +234,12 @@ mod tests {
             curves: Vec::new(),
         };
         assert!(none.draw(Path::new("/nowhere/none.svg")).is_err());
+    }
+
+    #[test]
+    fn folders_are_named_from_the_top() {
+        assert!(folder("benches/pictures").join("latency-1.svg").is_file());
+        assert_eq!(folder("/elsewhere"), Path::new("/elsewhere"));
     }
 
     #[test]

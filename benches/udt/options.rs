@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use workspace_benches::picture;
 
 const USAGE: &str = "\
 usage: cargo xtask bench udt [--quick] [--only PART] [--runs N] [--seconds S] [--pictures FOLDER]
@@ -61,7 +62,7 @@ impl Options {
                 }
                 "--runs" => options.runs = Some(value()?.parse()?),
                 "--seconds" => options.seconds = value()?.parse()?,
-                "--pictures" => options.pictures = Some(value()?.into()),
+                "--pictures" => options.pictures = Some(picture::folder(value()?)),
                 _ => bail!("{word}: unknown\n{USAGE}"),
             }
         }
