@@ -55,6 +55,11 @@ impl ReceiveBuffer {
         }
     }
 
+    /// Takes as many packets from now on, if that is more.
+    pub(crate) fn widen(&mut self, capacity: u32) {
+        self.capacity = self.capacity.max(capacity.into());
+    }
+
     /// The first packet that is not read.
     pub(crate) fn read(&self) -> u64 {
         self.read

@@ -20,6 +20,10 @@ const LIGHT_EVERY: u32 = 64;
 const MOST_HISTORY: usize = 1024;
 /// Full acknowledgements are at least this far apart, however short the packets are.
 const LEAST_ACK: Duration = Duration::from_millis(1);
+/// Bytes kept before anybody asked for the first, as of those that wait to be accepted; and packets,
+/// at least, which are the first that the reference sends.
+const UNREAD: usize = 1 << 17;
+const FEW: u32 = 16;
 
 /// An acknowledgement that was sent.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +57,8 @@ pub(crate) struct Receiver {
     acked_at: Option<Instant>,
     long_at: Option<Instant>,
     told_room: u64,
+    /// Packets that may wait to be read once somebody reads.
+    capacity: u32,
     /// What the sender has confirmed to know.
     confirmed: u64,
     history: VecDeque<Sent>,
@@ -62,9 +68,11 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(numbers: Numbering, payload: usize, capacity: u32, service: Service) -> Self {
+        let few = u32::try_from(UNREAD / payload.max(1)).unwrap_or(u32::MAX);
         Self {
             numbers,
-            buffer: ReceiveBuffer::new(payload, capacity),
+            buffer: ReceiveBuffer::new(payload, capacity.min(few.max(FEW))),
+            capacity,
             gaps: Gaps::default(),
             assembler: (service == Service::Message).then(Assembler::default),
             payload,
@@ -224,6 +232,7 @@ impl Receiver {
 
     /// Copies bytes out.
     pub(crate) fn read(&mut self, now: Instant, into: &mut [u8]) -> usize {
+        self.buffer.widen(self.capacity);
         let copied = self.buffer.copy(self.complete(), into);
         self.on_room(now);
         copied
@@ -231,6 +240,7 @@ impl Receiver {
 
     /// Copies a message out, and returns its length.
     pub(crate) fn read_message(&mut self, now: Instant, into: &mut [u8]) -> Option<usize> {
+        self.buffer.widen(self.capacity);
         let next = self.complete();
         let assembler = self.assembler.as_mut()?;
         let (first, end) = assembler.readable(next)?;

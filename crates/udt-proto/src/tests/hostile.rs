@@ -407,6 +407,32 @@ fn who_does_not_read_holds_no_more_than_was_agreed() {
 }
 
 #[test]
+fn a_connection_that_nobody_reads_yet_holds_little() {
+    let mut world = World::pair(
+        3,
+        [Nature::default(), Nature::default()],
+        Default::default(),
+    );
+    world.only(0).program.to_write = 10_000_000;
+    world.hosts[1].serves.end = Some(Ok(()));
+    world.run(20_000 * MS, |_| false);
+    let server = world.only(1);
+    assert!(
+        server.connection.memory() < 200_000,
+        "{}",
+        server.connection.memory()
+    );
+    server.program.end = None;
+    server.program.may_read = true;
+    assert!(world.run(2_000 * MS, |world| {
+        world.hosts[1]
+            .seats
+            .values()
+            .all(|seat| seat.program.read == 10_000_000)
+    }));
+}
+
+#[test]
 fn an_idle_connection_costs_little() {
     let mut world = connected();
     // Even one that was busy.

@@ -90,6 +90,12 @@ impl Ours {
         ours
     }
 
+    /// Has somebody ask for what comes.
+    fn waits_to_read(&mut self) {
+        let read = self.connection.read(self.now, &mut [0; 8]);
+        assert_eq!(read, Poll::Pending);
+    }
+
     /// Everything that is to go out now, one datagram after another.
     fn says(&mut self) -> Vec<Vec<u8>> {
         self.connection.handle_timeout(self.now);
@@ -153,6 +159,7 @@ fn middle() -> Message {
 #[test]
 fn acknowledgements_come_when_and_as_long_as_they_should() {
     let mut ours = Ours::listening(Options::default());
+    ours.waits_to_read();
     // The first is number 1 and has all six words.
     ours.hears_data(0, middle(), 1356);
     let said = ours.says();
@@ -425,6 +432,7 @@ fn the_last_packet_goes_out_again_after_a_round_trip_or_two() {
 #[test]
 fn what_tears_too_many_holes_is_lost_itself() {
     let mut ours = Ours::listening(Options::default());
+    ours.waits_to_read();
     let last = 20_000;
     for index in (0..last).step_by(2) {
         ours.hears_data(index, middle(), 1356);
