@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use workspace_benches::picture::{Axis, Curve, Picture, number};
+use workspace_benches::way::Way;
 
 use crate::data::Sets;
 use crate::options::Options;
-use crate::run::{Outcome, PAPER_LINK, Transfer, Way, medians};
+use crate::run::{Outcome, PAPER_LINK, Transfer, link, medians};
 use crate::sketch::{MEGABITS, draw};
 
 const STACKS: [(&str, &str); 6] = [
@@ -27,11 +28,7 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
         ("100 Mbit/s", PAPER_LINK),
         ("loopback", 0),
     ] {
-        let way = if rate > 0 {
-            Way::link(rate)?
-        } else {
-            Way::Loopback
-        };
+        let way = if rate > 0 { link(rate)? } else { Way::Loopback };
         let heads: Vec<_> = STACKS.iter().map(|(name, _)| *name).collect();
         println!("\nMbit/s of original data, {name}, writes of 64 KiB.\n");
         println!("| Data | {} | auto/bare | auto/best |", heads.join(" | "));
@@ -87,10 +84,10 @@ fn set_name(place: f64) -> String {
 
 fn measure(options: &Options, way: &Way, sets: &Sets, set: &str) -> Result<Vec<Outcome>> {
     let file = sets.path(set);
-    let time = if options.quick {
-        options.time
+    let time = if options.is_quick() {
+        options.time()
     } else {
-        options.time * LONGER
+        options.time() * LONGER
     };
     let transfers = STACKS.map(|(_, stack)| Transfer {
         stack,
@@ -99,7 +96,7 @@ fn measure(options: &Options, way: &Way, sets: &Sets, set: &str) -> Result<Vec<O
         streams: 1,
         time,
     });
-    medians(way, options.runs, &transfers)
+    medians(way, options.runs(), &transfers)
 }
 
 fn print_row(set: &str, outcomes: &[Outcome]) {

@@ -53,7 +53,7 @@ impl Sets {
 /// Makes every set in the length that was asked for.
 pub(crate) fn make(options: &Options) -> Result<Sets> {
     let folder = tempfile::tempdir()?;
-    let size = options.size;
+    let size = options.size();
     let libraries = libraries(size)?;
     for (name, about) in SETS {
         let bytes = match name {

@@ -20,6 +20,7 @@ mod worker;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Parser as _;
 
 use crate::options::Options;
 
@@ -38,7 +39,7 @@ fn bench(words: &[String]) -> Result<()> {
     if let Some(done) = worker::run(words) {
         return done;
     }
-    let options = Options::parse(words)?;
+    let options = Options::parse();
     let sets = data::make(&options)?;
     if options.wants("sizes") {
         sizes::run(&sets)?;

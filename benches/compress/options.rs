@@ -1,90 +1,75 @@
 //! What the person who runs the bench chooses: parts, amounts, and where pictures go.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use workspace_benches::picture;
+use clap::Parser;
+use workspace_benches::options::{Extent, folder, wants};
+use xio_core::ByteSize;
 
-const USAGE: &str = "\
-usage: cargo xtask bench compress [--quick] [--only PART] [--size BYTES] [--seconds S] [--runs N] [--pictures FOLDER]
-
-  --only PART      sizes, speed, streams, overhead or auto
-  --size BYTES     of each set of data, as 1200M; 64M otherwise
-  --seconds S      that each transfer takes; 1 otherwise
-  --runs N         of which the median counts; 1 otherwise
-  --pictures FOLDER  for the pictures; none are drawn otherwise
-  --quick          as little as shows that all works";
-
-const PARTS: &[&str] = &["sizes", "speed", "streams", "overhead", "auto"];
-
-/// What was chosen.
-#[derive(Debug)]
+/// Redoes the measurements of the compression-driver paper.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench compress")]
 pub(crate) struct Options {
-    only: Option<String>,
-    /// Bytes of each set of data.
-    pub(crate) size: usize,
-    /// How long each transfer takes.
-    pub(crate) time: Duration,
-    /// How many transfers there are, of which the median counts.
-    pub(crate) runs: usize,
-    /// Where pictures go.
+    /// One part only; may be said again
+    #[arg(long, value_name = "PART", value_parser = ["sizes", "speed", "streams", "overhead", "auto"])]
+    only: Vec<String>,
+    /// Bytes of each set of data, as 1200M [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = enough)]
+    size: Option<ByteSize>,
+    /// How long each transfer takes [default: 1]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// How many transfers there are, of which the median counts
+    #[arg(long, value_name = "N", default_value = "1")]
+    runs: NonZeroUsize,
+    /// Draws pictures into this folder
+    #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pub(crate) pictures: Option<PathBuf>,
-    /// Whether this only shows that all works.
-    pub(crate) quick: bool,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// The least that makes a block of each size.
+fn enough(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|_| "not a size, as 1200M")?;
+    match size.bytes() {
+        0..65_536 => Err("too little to measure; 64K at least".into()),
+        _ => Ok(size),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "not a number of seconds")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 impl Options {
-    /// Reads the words after the name of the bench.
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        // Cargo passes `--bench` when it measures; as a test, little shows that all works.
-        let measure = words.iter().any(|word| word == "--bench");
-        let quick = !measure || words.iter().any(|word| word == "--quick");
-        let mut options = Self {
-            only: None,
-            size: if quick { 1 << 20 } else { 64 << 20 },
-            time: Duration::from_millis(if quick { 50 } else { 1000 }),
-            runs: 1,
-            pictures: None,
-            quick,
-        };
-        let mut words = words
-            .iter()
-            .filter(|word| !["--bench", "--quick"].contains(&word.as_str()));
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word} wants a value\n{USAGE}"))
-            };
-            match word.as_str() {
-                "--only" => {
-                    let part = value()?;
-                    ensure!(
-                        PARTS.contains(&part.as_str()),
-                        "no part is called {part}\n{USAGE}"
-                    );
-                    options.only = Some(part.clone());
-                }
-                "--size" => {
-                    let size: xio_core::ByteSize = value()?.parse()?;
-                    options.size = size.in_memory();
-                }
-                "--seconds" => options.time = Duration::try_from_secs_f64(value()?.parse()?)?,
-                "--runs" => options.runs = value()?.parse()?,
-                "--pictures" => options.pictures = Some(picture::folder(value()?)),
-                _ => bail!("{word}: unknown\n{USAGE}"),
-            }
-        }
-        ensure!(
-            options.size >= 64 << 10 && options.runs > 0,
-            "too little to measure\n{USAGE}"
-        );
-        Ok(options)
-    }
-
     /// Whether a part is to be run.
     pub(crate) fn wants(&self, part: &str) -> bool {
-        self.only.as_deref().is_none_or(|only| only == part)
+        wants(&self.only, part)
+    }
+
+    /// Whether this only shows that all works.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.extent.is_quick()
+    }
+
+    /// Bytes of each set of data.
+    pub(crate) fn size(&self) -> usize {
+        let usual = if self.is_quick() { 1 << 20 } else { 64 << 20 };
+        self.size.map_or(usual, ByteSize::in_memory)
+    }
+
+    /// How long each transfer takes.
+    pub(crate) fn time(&self) -> Duration {
+        let usual = if self.is_quick() { 50 } else { 1000 };
+        self.seconds.unwrap_or_else(|| Duration::from_millis(usual))
+    }
+
+    /// How many transfers there are, of which the median counts.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.get()
     }
 }

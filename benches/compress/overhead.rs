@@ -5,7 +5,7 @@ use workspace_benches::picture::{Axis, Curve, Picture, number};
 
 use crate::data::Sets;
 use crate::options::Options;
-use crate::run::{PAPER_LINK, Transfer, Way, medians};
+use crate::run::{PAPER_LINK, Transfer, link, medians};
 use crate::sketch::{BLOCK_SIZE, draw};
 
 const BLOCKS: &[usize] = &[1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
@@ -14,12 +14,12 @@ const MORE_RUNS: usize = 3;
 
 /// Prints the table, and draws the picture.
 pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
-    let way = Way::link(PAPER_LINK)?;
+    let way = link(PAPER_LINK)?;
     println!("\nPercent that `stored` is slower than bare TCP over a link of 100 Mbit/s.\n");
     println!("| Block | tcp, Mbit/s | tcp,compress:codec=stored | Slower by | Paper |");
     println!("| --- | ---: | ---: | ---: | --- |");
     let file = sets.path("random");
-    let blocks = if options.quick {
+    let blocks = if options.is_quick() {
         &[4 << 10][..]
     } else {
         BLOCKS
@@ -32,9 +32,9 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
             file: &file,
             block: *block,
             streams: 1,
-            time: options.time,
+            time: options.time(),
         });
-        let outcomes = medians(&way, options.runs * MORE_RUNS, &transfers)?;
+        let outcomes = medians(&way, options.runs() * MORE_RUNS, &transfers)?;
         let [bare, stored] = outcomes.as_slice() else {
             continue;
         };

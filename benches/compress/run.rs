@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use workspace_benches::link::Link;
 use workspace_benches::shape::Shape;
 use workspace_benches::usage::cpu_of_children;
+use workspace_benches::way::Way;
 
 /// The network of the paper: 100 Mbit/s, and not far.
 pub(crate) const PAPER_LINK: u64 = 100_000_000 / 8;
@@ -22,44 +23,12 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// Where a transfer goes.
-#[derive(Debug)]
-pub(crate) enum Way {
-    /// Between two namespaces, as a link of some rate has it.
-    Link(Link),
-    /// Within this machine.
-    Loopback,
-}
-
-impl Way {
-    /// A link of so many bytes per second and a round trip of one millisecond.
-    pub(crate) fn link(rate: u64) -> Result<Self> {
-        let shape = Shape::new(rate, Duration::from_micros(500));
-        // Longer than any window, so that nothing is lost and runs are alike.
-        let queue = Duration::from_secs(10);
-        Ok(Self::Link(Link::new(Shape { queue, ..shape })?))
-    }
-
-    fn near(&self, program: &Path) -> Command {
-        match self {
-            Self::Link(link) => link.near(program),
-            Self::Loopback => Command::new(program),
-        }
-    }
-
-    fn far(&self, program: &Path) -> Command {
-        match self {
-            Self::Link(link) => link.far(program),
-            Self::Loopback => Command::new(program),
-        }
-    }
-
-    fn far_addr(&self) -> String {
-        match self {
-            Self::Link(link) => link.far_addr().to_string(),
-            Self::Loopback => "127.0.0.1".into(),
-        }
-    }
+/// A link of so many bytes per second and a round trip of one millisecond.
+pub(crate) fn link(rate: u64) -> Result<Way> {
+    let shape = Shape::new(rate, Duration::from_micros(500));
+    // Longer than any window, so that nothing is lost and runs are alike.
+    let queue = Duration::from_secs(10);
+    Ok(Way::Link(Link::new(Shape { queue, ..shape })?))
 }
 
 /// A transfer: what is sent through which stack, and how.

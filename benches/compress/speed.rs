@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use workspace_benches::picture::{Curve, Picture};
+use workspace_benches::way::Way;
 
 use crate::data::{SETS, Sets};
 use crate::options::Options;
-use crate::run::{Outcome, PAPER_LINK, Transfer, Way, medians};
+use crate::run::{Outcome, PAPER_LINK, Transfer, link, medians};
 use crate::sketch::{BLOCK_SIZE, MEGABITS, draw};
 
 const BLOCKS: &[usize] = &[1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
@@ -17,8 +18,8 @@ const ORDER: [&str; 5] = ["ascii", "binary", "media", "random", "zero"];
 
 /// Prints the table, and draws a picture for each figure.
 pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
-    let way = Way::link(PAPER_LINK)?;
-    let blocks = if options.quick {
+    let way = link(PAPER_LINK)?;
+    let blocks = if options.is_quick() {
         &[16 << 10][..]
     } else {
         BLOCKS
@@ -98,8 +99,8 @@ fn row(
             file: &file,
             block: *block,
             streams: 1,
-            time: options.time,
+            time: options.time(),
         })
         .collect();
-    medians(way, options.runs, &transfers)
+    medians(way, options.runs(), &transfers)
 }

@@ -5,14 +5,14 @@ use workspace_benches::picture::{Axis, Curve, Picture, number};
 
 use crate::data::{SETS, Sets};
 use crate::options::Options;
-use crate::run::{PAPER_LINK, Transfer, Way, medians};
+use crate::run::{PAPER_LINK, Transfer, link, medians};
 use crate::sketch::{MEGABITS, draw};
 
 const STREAMS: [usize; 3] = [1, 2, 4];
 
 /// Prints the table, and draws a picture for each figure.
 pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
-    let way = Way::link(PAPER_LINK)?;
+    let way = link(PAPER_LINK)?;
     println!(
         "\nMbit/s of original data over a link of 100 Mbit/s in blocks of 64 KiB, by streams.\n"
     );
@@ -27,9 +27,9 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
                 file: &file,
                 block: 64 << 10,
                 streams,
-                time: options.time,
+                time: options.time(),
             });
-            let outcomes = medians(&way, options.runs, &transfers)?;
+            let outcomes = medians(&way, options.runs(), &transfers)?;
             let cells: Vec<_> = outcomes
                 .iter()
                 .map(|one| format!("{:.1}", one.megabits))

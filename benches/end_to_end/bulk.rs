@@ -49,7 +49,7 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
                 Ok(cost)
             };
             let (us, them) = alternate(
-                options.runs,
+                options.runs(),
                 || copy(Side::Ours, &ours, our_flags),
                 || copy(Side::Globus, &globus, globus_flags),
             )?;

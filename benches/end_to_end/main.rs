@@ -15,6 +15,7 @@ mod small;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Parser as _;
 use workspace_benches::machine;
 use workspace_benches::ratio::{HEAD, Line};
 
@@ -32,10 +33,7 @@ fn main() -> ExitCode {
 
 /// Runs every measurement that was asked for and prints the table.
 fn measure() -> Result<()> {
-    let Some(options) = Options::parse(std::env::args().skip(1))? else {
-        println!("{}", options::USAGE);
-        return Ok(());
-    };
+    let options = Options::parse();
     let Some(pair) = pair::Pair::find()? else {
         return Ok(());
     };
@@ -45,7 +43,7 @@ fn measure() -> Result<()> {
     println!("{}", machine::caption());
     println!(
         "medians of {} alternating runs; above 1 we are better\n",
-        options.runs
+        options.runs()
     );
     let mut lines: Vec<Line> = Vec::new();
     if options.wants("bulk") {

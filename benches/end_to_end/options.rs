@@ -1,65 +1,45 @@
 //! What to measure and how much of it.
 
-use anyhow::{Context, Result, bail, ensure};
+use std::num::NonZeroUsize;
 
-pub(crate) const USAGE: &str = "\
-usage: cargo xtask bench [--quick] [--only NAME]... [--runs N]
+use clap::Parser;
+use workspace_benches::options::{Extent, wants};
 
-  bulk     one large file, MODE S and MODE E with 1 and 4 streams
-  small    10,000 files of 1 kB, both directions
-  link     500 files of 10 kB over an emulated link of 50 ms round trip (needs root)
-  memory   server memory of 400 sessions in the middle of a slow download
-  logins   logins per second
-
-  --quick  smaller, for trying out; the numbers are no measurement";
-
-/// What the command line says.
-#[derive(Debug)]
+/// Compares our programs with the Globus programs.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench")]
 pub(crate) struct Options {
-    pub(crate) runs: usize,
-    pub(crate) quick: bool,
+    /// One part only; may be said again
+    ///
+    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams. small: 10,000 files of 1 kB, both
+    /// directions. link: 500 files of 10 kB over an emulated link of 50 ms round trip (needs root). memory:
+    /// server memory of 400 sessions in the middle of a slow download. logins: logins per second.
+    #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "memory", "logins"])]
     only: Vec<String>,
+    /// How many runs of each side there are, of which the median counts [default: 5]
+    #[arg(long, value_name = "N")]
+    runs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 impl Options {
-    /// Reads the words; nothing when help was asked for.
-    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Option<Self>> {
-        let mut options = Self {
-            runs: 5,
-            quick: false,
-            only: Vec::new(),
-        };
-        let mut runs = None;
-        let mut words = words;
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                // Cargo itself says this to every bench.
-                "--bench" => {}
-                "--quick" => options.quick = true,
-                "--runs" => runs = Some(words.next().context("--runs needs a number")?.parse()?),
-                "--only" => {
-                    let name = words.next().context("--only needs a name")?;
-                    ensure!(
-                        USAGE.contains(&format!("  {name} ")),
-                        "nothing is called {name}\n{USAGE}"
-                    );
-                    options.only.push(name);
-                }
-                "--help" | "-h" => return Ok(None),
-                other => bail!("{other} is not understood\n{USAGE}"),
-            }
-        }
-        options.runs = runs.unwrap_or(if options.quick { 1 } else { 5 });
-        Ok(Some(options))
+    /// Whether a measurement is to be made.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        wants(&self.only, part)
     }
 
-    /// Returns whether a measurement is to be made.
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    /// How many runs of each side there are.
+    pub(crate) fn runs(&self) -> usize {
+        let usual = if self.extent.is_quick() { 1 } else { 5 };
+        self.runs.map_or(usual, NonZeroUsize::get)
     }
 
     /// Returns the full amount, or the small one when quick.
     pub(crate) fn amount(&self, full: u64, quick: u64) -> u64 {
-        if self.quick { quick } else { full }
+        match self.extent.is_quick() {
+            true => quick,
+            false => full,
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn logins(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for clients in [1, 4] {
         let (us, them) = alternate(
-            options.runs,
+            options.runs(),
             || login(&ours, clients, options.amount(2000, 200)),
             || login(&globus, clients, options.amount(200, 20)),
         )?;

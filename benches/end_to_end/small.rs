@@ -39,7 +39,7 @@ pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
             )
         };
         let (us, them) = alternate(
-            options.runs,
+            options.runs(),
             || copy(Side::Ours, &ours, OURS),
             || copy(Side::Globus, &globus, GLOBUS_BEST),
         )?;
@@ -106,7 +106,7 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         for (name, flags) in [("-fast", ["-fast"].as_slice()), ("-cc 20", &["-cc", "20"])] {
             let globus_flags = [&["-r", "-cd"], flags].concat();
             let (us, them) = alternate(
-                options.runs,
+                options.runs(),
                 || copy(Side::Ours, &ours, OURS),
                 || copy(Side::Globus, &globus, &globus_flags),
             )?;

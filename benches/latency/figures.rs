@@ -27,7 +27,7 @@ const WAN: Way = Some((77_750_000, Duration::from_millis(15)));
 
 /// One figure of the paper.
 pub(crate) struct Figure {
-    pub(crate) number: usize,
+    pub(crate) number: u16,
     what: &'static str,
     way: Way,
     bulk: bool,
@@ -243,10 +243,14 @@ impl Figure {
         let mut far = Worker::start(far.args(variants.iter().map(|(_, word)| word)))?;
         let turns = options
             .turns
-            .unwrap_or(if options.quick { 1 } else { self.turns });
-        let slice = if options.quick { 0.0 } else { self.slice };
+            .unwrap_or_else(|| if options.is_quick() { 1 } else { self.turns });
+        let slice = if options.is_quick() { 0.0 } else { self.slice };
         let least = if self.bulk { 1000 } else { 1 };
-        let most = if options.quick { 10_000 } else { usize::MAX };
+        let most = if options.is_quick() {
+            10_000
+        } else {
+            usize::MAX
+        };
         let sizes: Vec<String> = MESSAGES
             .iter()
             .filter(|size| (least..=most).contains(*size))
@@ -326,7 +330,7 @@ impl Figure {
 fn beside(options: &Options, link: &Link, sizes: impl Iterator<Item = usize>) -> Result<Programs> {
     let mut seen = Programs::new();
     for size in sizes {
-        for _ in 0..if options.quick { 1 } else { RUNS } {
+        for _ in 0..if options.is_quick() { 1 } else { RUNS } {
             if let Some((theirs, ours)) = programs::megabits(link, size, RUN)? {
                 let [all_theirs, all_ours] = seen.entry(size).or_default();
                 all_theirs.push(theirs);

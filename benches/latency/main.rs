@@ -20,53 +20,34 @@ mod worker;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use workspace_benches::{machine, picture};
+use anyhow::Result;
+use clap::{Parser, value_parser};
+use workspace_benches::machine;
+use workspace_benches::options::{Extent, folder};
 
 use crate::figures::{FIGURES, Figure};
 
-const USAGE: &str = "\
-usage: cargo xtask bench latency [--quick] [--only FIGURE] [--turns N] [--pictures FOLDER]
-
-  --only FIGURE      1 to 6
-  --turns N          in place of what each figure has
-  --pictures FOLDER  for the pictures; none are drawn otherwise
-  --quick            as little as shows that all works";
-
-/// What the person who runs the bench chose.
+/// Redoes figures 1 to 6 of the XIO paper.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench latency")]
 struct Options {
-    only: Option<usize>,
+    /// One figure only, 1 to 6; may be said again
+    #[arg(long, value_name = "FIGURE", value_parser = value_parser!(u16).range(1..=6))]
+    only: Vec<u16>,
+    /// In place of what each figure has
+    #[arg(long, value_name = "N")]
     turns: Option<usize>,
+    /// Draws pictures into this folder
+    #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pictures: Option<PathBuf>,
-    quick: bool,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 impl Options {
-    fn parse(words: &[String]) -> Result<Self> {
-        // Cargo passes `--bench` when it measures; as a test, little shows that all works.
-        let measure = words.iter().any(|word| word == "--bench");
-        let mut options = Self {
-            only: None,
-            turns: None,
-            pictures: None,
-            quick: !measure,
-        };
-        let mut words = words.iter().filter(|word| *word != "--bench");
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word}: of what?\n{USAGE}"))
-            };
-            match word.as_str() {
-                "--only" => options.only = Some(value()?.parse().context(USAGE)?),
-                "--turns" => options.turns = Some(value()?.parse().context(USAGE)?),
-                "--pictures" => options.pictures = Some(picture::folder(value()?)),
-                "--quick" => options.quick = true,
-                _ => bail!("{word}: unknown\n{USAGE}"),
-            }
-        }
-        Ok(options)
+    /// Whether this only shows that all works.
+    fn is_quick(&self) -> bool {
+        self.extent.is_quick()
     }
 }
 
@@ -85,9 +66,10 @@ fn bench(words: &[String]) -> Result<()> {
     if let Some(done) = worker::run(words) {
         return done;
     }
-    let options = Options::parse(words)?;
+    let options = Options::parse();
     println!("{}", machine::caption());
-    let wanted = |figure: &&Figure| options.only.is_none_or(|only| only == figure.number);
+    let all = options.only.is_empty();
+    let wanted = |figure: &&Figure| all || options.only.contains(&figure.number);
     // What sleeps often, as ends of a link and its emulator do, waits least in the real-time class;
     // what keeps its processor busy is steadier outside it.
     for (far, priority) in [

@@ -8,9 +8,11 @@
 pub mod link;
 pub mod machine;
 pub mod middle;
+pub mod options;
 pub mod picture;
 pub mod ratio;
 pub mod session;
 pub mod shape;
 pub mod timing;
 pub mod usage;
+pub mod way;

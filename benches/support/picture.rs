@@ -1,7 +1,7 @@
 //! `Picture`: curves over two axes as an SVG file.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -23,11 +23,6 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
 ];
-
-/// The folder that is meant by someone who stands at the top of the workspace: cargo runs benches elsewhere.
-pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
-}
 
 /// An axis: what it says, how it is divided, and how its numbers are written.
 #[derive(Clone, Copy, Debug)]
@@ -234,12 +229,6 @@ mod tests {
             curves: Vec::new(),
         };
         assert!(none.draw(Path::new("/nowhere/none.svg")).is_err());
-    }
-
-    #[test]
-    fn folders_are_named_from_the_top() {
-        assert!(folder("benches/pictures").join("latency-1.svg").is_file());
-        assert_eq!(folder("/elsewhere"), Path::new("/elsewhere"));
     }
 
     #[test]

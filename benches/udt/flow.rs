@@ -7,43 +7,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use workspace_benches::link::Link;
 use workspace_benches::usage::cpu_of_children;
+use workspace_benches::way::Way;
 
 /// How finely arrivals are told apart.
 pub(crate) const TENTH: Duration = Duration::from_millis(100);
-
-/// Where flows go.
-#[derive(Debug)]
-pub(crate) enum Way {
-    /// Between two namespaces.
-    Link(Link),
-    /// Within this machine.
-    Loopback,
-}
-
-impl Way {
-    fn near(&self, program: &Path) -> Command {
-        match self {
-            Self::Link(link) => link.near(program),
-            Self::Loopback => Command::new(program),
-        }
-    }
-
-    fn far(&self, program: &Path) -> Command {
-        match self {
-            Self::Link(link) => link.far(program),
-            Self::Loopback => Command::new(program),
-        }
-    }
-
-    fn far_addr(&self) -> String {
-        match self {
-            Self::Link(link) => link.far_addr().to_string(),
-            Self::Loopback => "127.0.0.1".into(),
-        }
-    }
-}
 
 /// Whose program sends and receives.
 #[derive(Clone, Debug)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use workspace_benches::link::Link;
 use workspace_benches::shape::Shape;
+use workspace_benches::way::Way;
 
-use crate::flow::{Flow, Outcome, Way, median};
+use crate::flow::{Flow, Outcome, median};
 use crate::options::Options;
 use crate::sketch::{curve, draw};
 
@@ -28,7 +29,7 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     println!("| Flow | sent, Mbit/s | arrived, Mbit/s |");
     println!("| --- | ---: | ---: |");
     let way = link(1000, 0)?;
-    let amount = format!("{}s", options.seconds.min(10));
+    let amount = format!("{}s", options.seconds().min(10));
     for megabits in [500, 990] {
         let outcome = Flow::Datagrams(megabits).run(&way, &amount)?;
         // Of 1500 bytes, 28 are headers.
@@ -45,10 +46,10 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
         Flow::Stack("udt:cc=udt"),
         libudt.clone(),
     ];
-    let amount = format!("{}s", options.seconds);
+    let amount = format!("{}s", options.seconds());
     println!(
         "\nEmulated link, 100 ms round trip, {} s from the first word to the last acknowledgement.\n",
-        options.seconds
+        options.seconds()
     );
     println!(
         "| Mbit/s | loss | Flow | Mbit/s of payload | part of the link | after {BEGINNING} s | sent again | CPU s/GB |"

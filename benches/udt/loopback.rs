@@ -1,8 +1,9 @@
 //! How fast it goes within a machine, where nothing but the processor limits, and what a byte costs.
 
 use anyhow::Result;
+use workspace_benches::way::Way;
 
-use crate::flow::{Flow, Outcome, Way, median};
+use crate::flow::{Flow, Outcome, median};
 use crate::options::Options;
 
 /// Bytes of a transfer.
@@ -16,7 +17,11 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
         Flow::Stack("udt:cc=udt"),
         Flow::Stack("tcp"),
     ];
-    let amount = if options.quick { AMOUNT / 16 } else { AMOUNT };
+    let amount = if options.is_quick() {
+        AMOUNT / 16
+    } else {
+        AMOUNT
+    };
     let mut seen = vec![Vec::new(); flows.len()];
     for _ in 0..options.runs(5) {
         for (flow, seen) in flows.iter().zip(&mut seen) {

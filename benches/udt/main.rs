@@ -20,6 +20,7 @@ mod worker;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Parser as _;
 use workspace_benches::machine;
 
 use crate::options::Options;
@@ -40,7 +41,7 @@ fn bench(words: &[String]) -> Result<()> {
     if let Some(done) = worker::run(words) {
         return done;
     }
-    let options = Options::parse(words)?;
+    let options = Options::parse();
     let Some(program) = Program::compile()? else {
         return Ok(());
     };

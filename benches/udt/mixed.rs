@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use workspace_benches::link::Link;
 use workspace_benches::shape::Shape;
+use workspace_benches::way::Way;
 
-use crate::flow::{Flow, Outcome, Way, median};
+use crate::flow::{Flow, Outcome, median};
 use crate::options::Options;
 
 const MEGABITS: u64 = 100;

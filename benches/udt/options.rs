@@ -1,85 +1,51 @@
 //! What the person who runs the bench chooses: parts, amounts, and where pictures go.
 
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
-use workspace_benches::picture;
+use clap::Parser;
+use workspace_benches::options::{Extent, folder, wants};
 
-const USAGE: &str = "\
-usage: cargo xtask bench udt [--quick] [--only PART] [--runs N] [--seconds S] [--pictures FOLDER]
-
-  --only PART      loopback, emulator, links, mixed or sharing
-  --runs N         of which the median counts; otherwise 5 on loopback, 15 mixed, 1 elsewhere
-  --seconds S      that each flow over an emulated link takes; 30 otherwise
-  --pictures FOLDER  for the pictures; none are drawn otherwise
-  --quick          as little as shows that all works";
-
-const PARTS: &[&str] = &["loopback", "emulator", "links", "mixed", "sharing"];
-
-/// What was chosen.
-#[derive(Debug)]
+/// Sets our UDT beside libudt: on loopback, over long links that lose, and beside other flows.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench udt")]
 pub(crate) struct Options {
-    only: Option<String>,
-    runs: Option<usize>,
-    /// Seconds that each flow over an emulated link takes.
-    pub(crate) seconds: u32,
-    /// Where pictures go.
+    /// One part only; may be said again
+    #[arg(long, value_name = "PART", value_parser = ["loopback", "emulator", "links", "mixed", "sharing"])]
+    only: Vec<String>,
+    /// How many flows there are, of which the median counts [default: 5 on loopback, 15 mixed, 1 elsewhere]
+    #[arg(long, value_name = "N")]
+    runs: Option<NonZeroUsize>,
+    /// How long each flow over an emulated link takes [default: 30]
+    #[arg(long, value_name = "S")]
+    seconds: Option<NonZeroU32>,
+    /// Draws pictures into this folder
+    #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pub(crate) pictures: Option<PathBuf>,
-    /// Whether this only shows that all works.
-    pub(crate) quick: bool,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 impl Options {
-    /// Reads the words after the name of the bench.
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        // Cargo passes `--bench` when it measures; as a test, little shows that all works.
-        let measure = words.iter().any(|word| word == "--bench");
-        let quick = !measure || words.iter().any(|word| word == "--quick");
-        let mut options = Self {
-            only: None,
-            runs: quick.then_some(1),
-            seconds: if quick { 2 } else { 30 },
-            pictures: None,
-            quick,
-        };
-        let mut words = words
-            .iter()
-            .filter(|word| !["--bench", "--quick"].contains(&word.as_str()));
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word} wants a value\n{USAGE}"))
-            };
-            match word.as_str() {
-                "--only" => {
-                    let part = value()?;
-                    ensure!(
-                        PARTS.contains(&part.as_str()),
-                        "no part is called {part}\n{USAGE}"
-                    );
-                    options.only = Some(part.clone());
-                }
-                "--runs" => options.runs = Some(value()?.parse()?),
-                "--seconds" => options.seconds = value()?.parse()?,
-                "--pictures" => options.pictures = Some(picture::folder(value()?)),
-                _ => bail!("{word}: unknown\n{USAGE}"),
-            }
-        }
-        ensure!(
-            options.runs != Some(0) && options.seconds > 0,
-            "too little to measure\n{USAGE}"
-        );
-        Ok(options)
-    }
-
     /// Whether a part is to be run.
     pub(crate) fn wants(&self, part: &str) -> bool {
-        self.only.as_deref().is_none_or(|only| only == part)
+        wants(&self.only, part)
+    }
+
+    /// Whether this only shows that all works.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.extent.is_quick()
+    }
+
+    /// Seconds that each flow over an emulated link takes.
+    pub(crate) fn seconds(&self) -> u32 {
+        let usual = if self.is_quick() { 2 } else { 30 };
+        self.seconds.map_or(usual, NonZeroU32::get)
     }
 
     /// How many runs there are of each thing, where so many are usual.
     pub(crate) fn runs(&self, usual: usize) -> usize {
-        self.runs.unwrap_or(usual)
+        let usual = if self.is_quick() { 1 } else { usual };
+        self.runs.map_or(usual, NonZeroUsize::get)
     }
 }

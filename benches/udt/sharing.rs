@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use workspace_benches::link::Link;
 use workspace_benches::shape::Shape;
+use workspace_benches::way::Way;
 
-use crate::flow::{Flow, Way, median};
+use crate::flow::{Flow, median};
 use crate::options::Options;
 use crate::sketch::{curve, draw};
 
@@ -36,8 +37,8 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
         (&bbr, &native),
         (libudt, &cubic),
     ];
-    let later = if options.quick { LATER / 5 } else { LATER };
-    let together = if options.quick { 2 } else { TOGETHER };
+    let later = if options.is_quick() { LATER / 5 } else { LATER };
+    let together = if options.is_quick() { 2 } else { TOGETHER };
     println!(
         "\nTwo flows on {MEGABITS} Mbit/s, {} ms round trip; the second begins {later:?} after the first.\n\
          Mbit/s of payload of the first + the second, from {later:?} after that to the end, by the longest queue.\n",

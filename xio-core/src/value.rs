@@ -199,6 +199,17 @@ impl<'a> Value<'a> {
         self.parse()
     }
 
+    /// A size in bytes that is not 0.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn size_above_zero(self) -> Result<ByteSize, BadValue> {
+        match self.size()? {
+            size if size.bytes() == 0 => Err(BadValue),
+            size => Ok(size),
+        }
+    }
+
     /// An IP address, in brackets or not.
     ///
     /// # Errors

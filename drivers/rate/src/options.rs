@@ -123,13 +123,9 @@ impl RateOptions {
             Some(("write", key)) => (&mut self.write, key),
             _ => (&mut self.both, key),
         };
-        let size = || match value.size()? {
-            size if size.bytes() == 0 => Err(BadValue),
-            size => Ok(Some(size)),
-        };
         match key {
-            "rate" => said.rate = size()?,
-            "burst" => said.burst = size()?,
+            "rate" => said.rate = Some(value.size_above_zero()?),
+            "burst" => said.burst = Some(value.size_above_zero()?),
             "period" => {
                 let micros: u64 = value.parse()?;
                 if !(1000..=60_000_000).contains(&micros) {

@@ -148,11 +148,11 @@ impl TcpOptions {
             "listen_range" => self.listen_range = Some(value.parse()?),
             "nodelay" => self.nodelay = value.bool()?,
             "noipv6" => self.no_ipv6 = value.bool()?,
-            "pacing" => self.pacing = Some(above_zero(value)?),
+            "pacing" => self.pacing = Some(value.size_above_zero()?),
             "port" => self.port = Some(value.parse()?),
-            "rcvbuf" => self.receive_buffer = Some(above_zero(value)?),
+            "rcvbuf" => self.receive_buffer = Some(value.size_above_zero()?),
             "reuse" => self.reuse = value.bool()?,
-            "sndbuf" => self.send_buffer = Some(above_zero(value)?),
+            "sndbuf" => self.send_buffer = Some(value.size_above_zero()?),
             _ => return Err(BadValue),
         }
         Ok(())
@@ -171,13 +171,6 @@ impl TcpOptions {
             options.backlog = hints.backlog.unwrap_or(options.backlog);
         }
         options
-    }
-}
-
-fn above_zero(value: Value<'_>) -> Result<ByteSize, BadValue> {
-    match value.size()? {
-        size if size.bytes() == 0 => Err(BadValue),
-        size => Ok(size),
     }
 }
 

@@ -113,9 +113,9 @@ impl UdpOptions {
             "noipv6" => self.no_ipv6 = value.bool()?,
             "offload" => self.offload = value.bool()?,
             "port" => self.port = Some(value.parse()?),
-            "rcvbuf" => self.receive_buffer = Some(above_zero(value)?),
+            "rcvbuf" => self.receive_buffer = Some(value.size_above_zero()?),
             "reuse" => self.reuse = value.bool()?,
-            "sndbuf" => self.send_buffer = Some(above_zero(value)?),
+            "sndbuf" => self.send_buffer = Some(value.size_above_zero()?),
             _ => return Err(BadValue),
         }
         Ok(())
@@ -131,13 +131,6 @@ impl UdpOptions {
             options.interface = hints.source.or(options.interface);
         }
         options
-    }
-}
-
-fn above_zero(value: Value<'_>) -> Result<ByteSize, BadValue> {
-    match value.size()? {
-        size if size.bytes() == 0 => Err(BadValue),
-        size => Ok(size),
     }
 }
 

@@ -154,7 +154,7 @@ impl UdtOptions {
                 self.flow_window = Some(window.ok_or(BadValue)?);
             }
             "linger" => self.linger = value.seconds()?,
-            "maxbw" => self.max_bandwidth = Some(above_zero(value)?),
+            "maxbw" => self.max_bandwidth = Some(value.size_above_zero()?),
             "mss" => {
                 self.mss = Some(
                     value
@@ -169,8 +169,8 @@ impl UdtOptions {
             "rendezvous" => self.rendezvous = value.bool()?,
             "reuseaddr" => self.reuse = value.bool()?,
             "sndbuf" => self.send_buffer = Some(buffer(value)?),
-            "udp_rcvbuf" => self.socket_receive_buffer = Some(above_zero(value)?),
-            "udp_sndbuf" => self.socket_send_buffer = Some(above_zero(value)?),
+            "udp_rcvbuf" => self.socket_receive_buffer = Some(value.size_above_zero()?),
+            "udp_sndbuf" => self.socket_send_buffer = Some(value.size_above_zero()?),
             _ => return Err(BadValue),
         }
         Ok(())
@@ -233,15 +233,8 @@ impl UdtOptions {
 
 /// The size of a buffer of our own, which a peer's string may have asked for.
 fn buffer(value: Value<'_>) -> Result<ByteSize, BadValue> {
-    match above_zero(value)? {
+    match value.size_above_zero()? {
         size if size.bytes() > MAX_BUFFER => Err(BadValue),
-        size => Ok(size),
-    }
-}
-
-fn above_zero(value: Value<'_>) -> Result<ByteSize, BadValue> {
-    match value.size()? {
-        size if size.bytes() == 0 => Err(BadValue),
         size => Ok(size),
     }
 }
