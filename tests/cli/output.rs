@@ -1,11 +1,12 @@
 //! What the program says: help, completions, man page, JSON, errors, and nothing of passwords.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
-use workspace_tests::Tree;
+use workspace_tests::{Tree, binary, run};
 
-use crate::{Bed, cp_in, fails};
+use crate::{Bed, LIMIT, cp_in, fails};
 
 #[test]
 fn help_holds_the_exit_statuses_and_every_flag_a_line() -> Result<()> {
@@ -200,4 +201,27 @@ fn lists_directories_and_files() -> Result<()> {
         1,
         &["check the path"],
     )
+}
+
+#[test]
+fn output_that_a_full_disk_does_not_take_is_a_failure() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("file", 10, 1)?;
+    let url = bed.url("file");
+    for args in [
+        &["--list", url.as_str()][..],
+        &["--json", &url, "copy"],
+        &["--man"],
+        &["--completions", "bash"],
+    ] {
+        let program = binary("gridftp-cp")?;
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "exec \"$0\" \"$@\" > /dev/full"])
+            .arg(program)
+            .args(args)
+            .current_dir(bed.here.root());
+        fails(&run(&mut shell, LIMIT)?, 1, &["output: write: No space"])?;
+    }
+    bed.same("copy", "file")
 }

@@ -8,6 +8,7 @@ mod flags;
 mod list;
 mod report;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -36,20 +37,15 @@ fn main() -> ExitCode {
         }
     };
     if let Some(shell) = flags.completions {
-        clap_complete::generate(
-            shell,
-            &mut Flags::command(),
-            "gridftp-cp",
-            &mut std::io::stdout(),
-        );
-        return Status::Done.into();
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut Flags::command(), "gridftp-cp", &mut text);
+        return print(&flags, &text).into();
     }
     if flags.man {
-        let man = clap_mangen::Man::new(Flags::command());
-        return match man.render(&mut std::io::stdout()) {
-            Ok(()) => Status::Done.into(),
-            Err(_) => Status::Failed.into(),
-        };
+        let mut text = Vec::new();
+        let man = clap_mangen::Man::new(Flags::command()).render(&mut text);
+        man.expect("memory takes all that is written to it");
+        return print(&flags, &text).into();
     }
     raise_descriptors();
     let piped = flags.locations.last().is_some_and(|last| last == "-");
@@ -75,7 +71,27 @@ fn main() -> ExitCode {
         });
     // A thread that waits for standard input must not keep the program.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
-    status.into()
+    let Some(error) = report.lost() else {
+        return status.into();
+    };
+    report.err(&format!("gridftp-cp: output: write: {error}"));
+    match status {
+        Status::Done => Status::Failed.into(),
+        other => other.into(),
+    }
+}
+
+/// Writes what is all there is to be written.
+fn print(flags: &Flags, text: &[u8]) -> Status {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Ok(()) => Status::Done,
+        Err(error) => {
+            let report = Report::new(flags, true);
+            report.err(&format!("gridftp-cp: output: write: {error}"));
+            Status::Failed
+        }
+    }
 }
 
 /// Raises the limit of open descriptors as far as it goes: many files may be under way at a time.

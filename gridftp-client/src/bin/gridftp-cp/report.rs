@@ -1,8 +1,8 @@
 //! `Report`: what a person or a program is told: bars on a terminal, lines or JSON elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use gridftp_client::copy::Summary;
@@ -25,6 +25,8 @@ pub(crate) struct Report {
     bar: Option<ProgressBar>,
     /// Keeps the lines of several tasks apart.
     line: Mutex<()>,
+    /// Why a line of output was lost.
+    lost: OnceLock<std::io::Error>,
 }
 
 impl Report {
@@ -43,6 +45,7 @@ impl Report {
             piped: AtomicBool::new(piped),
             bar,
             line: Mutex::new(()),
+            lost: OnceLock::new(),
         }
     }
 
@@ -111,12 +114,22 @@ impl Report {
             return self.err(text);
         }
         self.hidden(|| {
-            // A reader that has gone away wants no more lines.
-            let _gone = writeln!(std::io::stdout().lock(), "{text}");
+            if let Err(error) = writeln!(std::io::stdout().lock(), "{text}")
+                // A reader that has gone away wants no more lines.
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                self.lost.get_or_init(|| error);
+            }
         });
     }
 
-    fn err(&self, text: &str) {
+    /// Why a line of output was lost, if one was.
+    pub(crate) fn lost(&self) -> Option<&std::io::Error> {
+        self.lost.get()
+    }
+
+    /// Writes one line that is no output.
+    pub(crate) fn err(&self, text: &str) {
         self.hidden(|| {
             let _gone = writeln!(std::io::stderr().lock(), "{text}");
         });
