@@ -52,8 +52,8 @@ impl Client {
             }
         };
         received.map_err(|cause| self.data_error(&show(path), cause))?;
-        lines.finish();
         replies.finish().await?;
+        lines.finish();
         match bad {
             Some(error) => Err(replies
                 .misbehaved(format!("line without facts: {error}"))

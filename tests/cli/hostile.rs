@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -30,6 +31,8 @@ struct Lies {
     digest: &'static str,
     /// Whether it knows neither `MLST` nor `MLSD`.
     plain: bool,
+    /// Whether its next listing breaks off within the last line.
+    torn: Arc<AtomicBool>,
     /// Whether it says late, when another session may have parted, that no directory can be made.
     late: Option<Parting>,
 }
@@ -89,6 +92,13 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
                 data = Some(door);
                 let [a, b, c, d] = lies.address.unwrap_or(Ipv4Addr::LOCALHOST).octets();
                 format!("227 passive ({a},{b},{c},{d},{},{})", port >> 8, port & 255)
+            }
+            "MLSD" if lies.torn.swap(false, Ordering::Relaxed) => {
+                let (mut to, _) = data.take().context("no PASV")?.accept()?;
+                control.write_all(b"150 coming\r\n")?;
+                let (most, _) = lies.listing.split_at(lies.listing.len() - 5);
+                to.write_all(most)?;
+                "426 broken off".to_owned()
             }
             "RETR" | "MLSD" => {
                 let (mut to, _) = data.take().context("no PASV")?.accept()?;
@@ -412,6 +422,31 @@ fn names_that_a_server_would_maim_are_refused() -> Result<()> {
         let finished = cp_in(&tree, &["-r", name, &url])?;
         fails(&finished, 1, &["no command to this server"])?;
     }
+    Ok(())
+}
+
+#[test]
+fn half_a_line_of_a_listing_names_no_file() -> Result<()> {
+    let lies = Lies {
+        listing: b"type=file;size=3; good\r\ntype=file;size=3; better\r\n".to_vec(),
+        torn: Arc::new(AtomicBool::new(true)),
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let tree = Tree::new()?;
+    let url = format!("ftp://{}/dir", serve(lies.clone())?);
+    let finished = cp_in(&tree, &["-r", &url, "in/"])?.ok()?;
+    let names = tree.names("")?;
+    ensure!(
+        names == ["in/dir/better", "in/dir/good"],
+        "{names:?} of {}",
+        finished.report()
+    );
+    lies.torn.store(true, Ordering::Relaxed);
+    let finished = cp_in(&tree, &["--list", &url])?;
+    fails(&finished, 1, &["426 broken off"])?;
+    ensure!(!finished.stdout.contains("bet"), "{}", finished.report());
     Ok(())
 }
 

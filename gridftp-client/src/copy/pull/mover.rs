@@ -149,11 +149,14 @@ impl Mover<'_> {
         let plan = ReceivePlan::new(mode, Type::Image);
         let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
         let moved = move_data(work, asked.replies.ended()).await;
-        lines.finish();
         let end = match moved.end {
             Some(end) => end,
             None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
         };
+        // Where it broke off, the last line may be a part of one: another name, other facts.
+        if matches!((&moved.data, &end), (Some(Ok(_)), Ok(()))) {
+            lines.finish();
+        }
         let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
         let (own, seen) = (sorter.own, sorter.seen);
         if let Item::Dir(job) = asked.taken.item_mut() {
