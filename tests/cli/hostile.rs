@@ -78,6 +78,7 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
             "MODE" if rest == "S" => "200 ok".to_owned(),
             "MLST" | "MLSD" if lies.plain => "500 command not understood".to_owned(),
+            "MKD" | "MLST" if rest.ends_with("void") => "550 cannot".to_owned(),
             "SIZE" if !rest.ends_with("dir") => format!("213 {}", lies.size),
             "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
             "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
@@ -447,6 +448,19 @@ fn half_a_line_of_a_listing_names_no_file() -> Result<()> {
     let finished = cp_in(&tree, &["--list", &url])?;
     fails(&finished, 1, &["426 broken off"])?;
     ensure!(!finished.stdout.contains("bet"), "{}", finished.report());
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_is_not_there_although_no_cause_is_named_is_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.dir("up/void")?;
+    bed.there.dir("up/void")?;
+    for from in ["up/", &bed.url("up/")] {
+        let url = format!("ftp://{}/dir", serve(Lies::default())?);
+        let finished = bed.cp(&["-r", from, &url])?;
+        fails(&finished, 1, &["void", "550 cannot"])?;
+    }
     Ok(())
 }
 

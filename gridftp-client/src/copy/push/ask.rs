@@ -276,8 +276,8 @@ impl Making {
         })))
     }
 
-    /// Reads the replies; servers say in many ways that a directory is there already, so only a
-    /// refusal that names another cause is one, or one of which a file is the cause.
+    /// Reads the replies; servers say in many ways that a directory is there already, so a refusal is
+    /// one that names another cause, or that is not followed by the word that a directory is there.
     pub(crate) async fn settle(self) -> Result<(), TransferError> {
         let Some(Sent { mut made, mut look }) = self.0? else {
             return Ok(());
@@ -287,7 +287,7 @@ impl Making {
             Err(error @ ControlError::Refused { .. }) => error,
             Err(error) => return Err(error.into()),
         };
-        let refused = matches!(
+        let other = matches!(
             error.kind(),
             Some(
                 FailureKind::Denied
@@ -296,8 +296,15 @@ impl Making {
                     | FailureKind::NotFound
             )
         );
-        let there = look.finish().await.ok().as_ref().and_then(parse_mlst);
-        if refused || there.is_some_and(|(entry, _)| entry.kind == EntryKind::File) {
+        let there = match look.finish().await {
+            Ok(reply) => parse_mlst(&reply).is_none_or(|(entry, _)| entry.kind != EntryKind::File),
+            // One that cannot tell is believed.
+            Err(refused @ ControlError::Refused { .. }) => {
+                refused.kind() == Some(FailureKind::Unsupported)
+            }
+            Err(lost) => return Err(lost.into()),
+        };
+        if other || !there {
             return Err(error.into());
         }
         Ok(())
