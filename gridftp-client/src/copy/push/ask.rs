@@ -28,6 +28,16 @@ use crate::verify;
 
 use super::{ANNOUNCED, Asked, local};
 
+/// The directories of one connection.
+#[derive(Default)]
+pub(super) struct Dirs {
+    /// Those that it has sent for.
+    told: HashSet<Vec<u8>>,
+    /// Counts those whose replies are not here: a session takes only so many commands, and a tree has
+    /// as many directories as it likes.
+    making: Window,
+}
+
 /// Asks for stores on one connection.
 pub(super) struct Asker<'a> {
     pub(super) control: &'a Control,
@@ -40,7 +50,7 @@ pub(super) struct Asker<'a> {
 
 impl Asker<'_> {
     /// Asks for a store; `None` when there is nothing to store.
-    pub(super) async fn ask(&self, mut taken: Taken, told: &mut HashSet<Vec<u8>>) -> Option<Asked> {
+    pub(super) async fn ask(&self, mut taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
         let (control, shared) = (self.control, self.shared);
         if shared.options.dry_run {
             shared.plan(taken);
@@ -106,7 +116,8 @@ impl Asker<'_> {
         } else {
             None
         };
-        drop(make_parents(control, shared, names::parent(&job.to), told));
+        let parent = names::parent(&job.to);
+        drop(make_parents(control, shared, parent, &mut dirs.told));
         let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
         let digest = match (proof, self.algorithm) {
             (None, Some(algorithm)) if whole && self.abilities.held => {
@@ -311,24 +322,28 @@ impl Making {
     }
 }
 
-/// Makes a directory at the server.
-pub(super) fn make_dir(
+/// Makes a directory at the server, once few enough others are under way.
+pub(super) async fn make_dir(
     control: &Control,
     shared: &Arc<Shared>,
     taken: Taken,
-    told: &mut HashSet<Vec<u8>>,
+    dirs: &mut Dirs,
 ) {
     let Item::Dir(job) = taken.item() else { return };
+    dirs.making.room().await;
     let dir = names::trim_slashes(&job.to);
     // After a failure it may be known as told although it was never made.
     if job.failures > 0 {
-        told.remove(dir);
+        dirs.told.remove(dir);
     }
-    let made = Making::send(control, shared, dir, told);
+    let made = Making::send(control, shared, dir, &mut dirs.told);
+    let under_way = dirs.making.enter(0);
     let shared = Arc::clone(shared);
     // The item stays open until the reply is here; files need not wait for it.
     tokio::spawn(async move {
-        match made.settle().await {
+        let made = made.settle().await;
+        drop(under_way);
+        match made {
             Ok(()) => taken.done(|item| {
                 if let Item::Dir(job) = item {
                     shared.note_dir(*job);

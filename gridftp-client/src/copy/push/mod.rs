@@ -1,6 +1,5 @@
 //! Local to remote over one control connection: stores pipelined, data sent in their order.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -30,8 +29,10 @@ use crate::url::show;
 mod ask;
 mod confirm;
 mod stream;
+#[cfg(test)]
+mod tests;
 
-use self::ask::{Asker, make_dir, settle_rest};
+use self::ask::{Asker, Dirs, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
 use self::stream::stream;
 
@@ -92,11 +93,11 @@ struct Following {
 /// Copies from the queue until nothing is left.
 pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[client]).map_err(Stop::Fatal)?;
-    let mut told = HashSet::new();
+    let mut dirs = Dirs::default();
     while let Some(first) = shared.queue.next(|_| true).await {
         let ended = match shared.mode(client) {
-            Mode::Extended => extended(client, shared, first, algorithm, &mut told).await,
-            _ => stream(client, shared, first, algorithm, &mut told).await,
+            Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
+            _ => stream(client, shared, first, algorithm, &mut dirs).await,
         };
         match ended {
             Ok(()) => {}
@@ -113,11 +114,11 @@ async fn extended(
     shared: &Arc<Shared>,
     first: Taken,
     algorithm: Option<ChecksumAlgorithm>,
-    told: &mut HashSet<Vec<u8>>,
+    dirs: &mut Dirs,
 ) -> Result<(), Stop> {
     if matches!(first.item(), Item::Dir(_)) {
         // Needs no data channel, and may be all there is.
-        make_dir(&client.control, shared, first, told);
+        make_dir(&client.control, shared, first, dirs).await;
         return Ok(());
     }
     let streams = shared.streams(first.item(), client.round_trip());
@@ -183,8 +184,8 @@ async fn extended(
                 }
             };
             if matches!(taken.item(), Item::Dir(_)) {
-                make_dir(control, shared, taken, told);
-            } else if let Some(request) = asker.ask(taken, told).await {
+                make_dir(control, shared, taken, dirs).await;
+            } else if let Some(request) = asker.ask(taken, dirs).await {
                 slot.send(request);
             }
         }

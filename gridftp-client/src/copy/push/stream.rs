@@ -1,6 +1,5 @@
 //! One file in MODE S, over a connection of its own.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ftp_wire::command::{BufferSide, Mode, Type};
@@ -16,7 +15,7 @@ use crate::copy::window::Window;
 use crate::copy::{Moved, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
 
-use super::ask::{Asker, make_dir};
+use super::ask::{Asker, Dirs, make_dir};
 use super::confirm::{confirm_one, settle_following};
 use super::{Sending, data_failed, fail, markers, refine, refused};
 
@@ -26,10 +25,10 @@ pub(super) async fn stream(
     shared: &Arc<Shared>,
     taken: Taken,
     algorithm: Option<ChecksumAlgorithm>,
-    told: &mut HashSet<Vec<u8>>,
+    dirs: &mut Dirs,
 ) -> Result<(), Stop> {
     if matches!(taken.item(), Item::Dir(_)) {
-        make_dir(&client.control, shared, taken, told);
+        make_dir(&client.control, shared, taken, dirs).await;
         return Ok(());
     }
     match client.set_up_stream(BufferSide::Receive).await {
@@ -57,7 +56,7 @@ pub(super) async fn stream(
         mode: Mode::Stream,
         window: &window,
     };
-    let Some(mut asked) = asker.ask(taken, told).await else {
+    let Some(mut asked) = asker.ask(taken, dirs).await else {
         return Err(Stop::Channel);
     };
     let size = asked.ranges.total();
