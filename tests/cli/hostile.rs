@@ -371,6 +371,21 @@ fn modes_from_a_server_never_give_rights() -> Result<()> {
     Ok(())
 }
 
+/// Its server has none of the commands that set times and modes.
+#[test]
+fn directories_that_keep_their_new_times_are_told() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.dir("up/dir")?;
+    bed.there.dir("up/dir")?;
+    for from in ["up/", &bed.url("up/")] {
+        let url = format!("ftp://{}/dir", serve(Lies::default())?);
+        bed.cp(&["-r", from, &url])?.ok()?;
+        let finished = bed.cp(&["-r", "--preserve", from, &url])?;
+        fails(&finished, 1, &["up/dir: failed:", "500 no"])?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_reply_as_large_as_a_book_is_cut_in_errors() -> Result<()> {
     let flood = [b"220-more\r\n".repeat(1000), b"220 end\r\n".to_vec()].concat();

@@ -30,7 +30,7 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
             tell(
                 shared,
                 &dir,
-                &TransferError::local("set time of", &dir.to, error),
+                &TransferError::local("set time and mode of", &dir.to, error),
             );
         }
         return;
@@ -38,7 +38,10 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
     let client = match engine::connect(shared).await {
         Ok(Session::Push(client) | Session::Third(_, client)) => client,
         Ok(Session::Pull(_)) => return,
-        Err(error) => return shared.note(&format!("directories keep their new times: {error}")),
+        Err(error) => {
+            let error = error.into();
+            return dirs.iter().for_each(|dir| tell(shared, dir, &error));
+        }
     };
     for dir in dirs {
         if let Err(error) = remote(&client, &dir).await {
@@ -48,9 +51,10 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
     client.close().await;
 }
 
-/// A directory whose time is not right is no file that is missing: it is told, not counted.
+/// A directory that others may go into, or that looks younger than it is, is not what was asked for.
 fn tell(shared: &Shared, dir: &DirJob, error: &TransferError) {
-    shared.note(&format!("{}: {error}", crate::url::show(&dir.to)));
+    shared.totals.found(None);
+    shared.give_up(&shared.describe_source(&dir.from), error);
 }
 
 fn local(dir: &DirJob) -> std::io::Result<()> {
