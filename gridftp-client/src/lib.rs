@@ -76,6 +76,8 @@ mod moving;
 pub mod names;
 pub mod netrc;
 pub mod options;
+#[cfg(test)]
+mod played;
 pub mod progress;
 mod setup;
 mod stacks;

@@ -25,6 +25,15 @@ pub(crate) async fn settle_final(replies: &mut Replies, well: bool) -> Result<()
     }
 }
 
+/// Reads the final reply of a store whose data is out. That may still be on its way, and is written and
+/// checked there: the server has the time of any command that works.
+pub(crate) async fn settle_stored(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
+    match well {
+        true => replies.ended().await,
+        false => settle_final(replies, false).await,
+    }
+}
+
 /// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
 /// meanwhile.
 pub(crate) struct Moved<T> {
@@ -70,14 +79,13 @@ pub(crate) async fn unless_refused<T>(
 
 /// Takes both ends' word on what was moved; the server's own account of a failure says more than that
 /// its connection broke.
-pub(crate) async fn settle<T>(
+pub(crate) fn settle<T>(
     moved: gridftp_data::Result<T>,
-    replies: &mut Replies,
+    end: Result<(), ControlError>,
     site: &str,
     path: &[u8],
     (op, local): (&'static str, &str),
 ) -> Result<T, TransferError> {
-    let end = settle_final(replies, moved.is_ok()).await;
     match (moved, end) {
         (Ok(moved), Ok(())) => Ok(moved),
         (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
@@ -89,5 +97,34 @@ pub(crate) async fn settle<T>(
             path: show(path),
             cause,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_proto::client::Settings;
+    use ftp_wire::command::Command;
+    use ftp_wire::path::FtpPath;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::played;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_may_be_minutes_about_what_it_has_taken() {
+        let (control, mut banner, mut far) = played::connect(Settings::default());
+        far.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let path = FtpPath::new(b"/file".to_vec()).unwrap();
+        let mut replies = control.send(Command::Stor(path));
+        let mut line = [0; 12];
+        far.read_exact(&mut line).await.unwrap();
+        let server = async {
+            far.write_all(b"150 send it\r\n").await.unwrap();
+            tokio::time::sleep(Duration::from_secs(300)).await;
+            far.write_all(b"226 all is safe\r\n").await.unwrap();
+        };
+        let (end, ()) = tokio::join!(settle_stored(&mut replies, true), server);
+        end.unwrap();
     }
 }

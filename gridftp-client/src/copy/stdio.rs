@@ -18,7 +18,7 @@ use super::resolve::connect;
 use super::shared::Shared;
 use crate::client::{Client, number};
 use crate::error::{Class, ControlError, TransferError};
-use crate::moving::{settle, unless_refused};
+use crate::moving::{settle, settle_final, settle_stored, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
 use crate::url::{Location, Remote};
@@ -237,8 +237,8 @@ async fn get(
     let work = channel.receive_chunks(&mut pipe, &plan, &watch);
     let work = Box::pin(unless_refused(&mut replies, work));
     let received = shared.watched(control, &watch, work).await?;
-    let site = control.site();
-    let received = settle(received, &mut replies, site, &remote.path, ("write", "-")).await?;
+    let end = settle_final(&mut replies, received.is_ok()).await;
+    let received = settle(received, end, control.site(), &remote.path, ("write", "-"))?;
     if let Some(expected) = expected
         && received.bytes != expected
     {
@@ -291,9 +291,9 @@ async fn put(
     let work = channel.send_chunks(&mut pipe, &plan, &watch);
     let work = Box::pin(unless_refused(&mut replies, work));
     let sent = shared.watched(control, &watch, work).await?;
-    let site = control.site();
+    let end = settle_stored(&mut replies, sent.is_ok()).await;
     let from = local.to_string();
-    let sent = settle(sent, &mut replies, site, &remote.path, ("read", &from)).await?;
+    let sent = settle(sent, end, control.site(), &remote.path, ("read", &from))?;
     // In MODE S a connection that was cut off looks to the server like the end of the file.
     if offset.is_none() {
         let got = match client.ask(Command::Size(client.path(&remote.path)?)).await {

@@ -319,16 +319,10 @@ async fn take(
             Err(error) => Err(error.into()),
         };
     };
-    let site = control.site();
+    let received = received?;
+    let end = settle_final(&mut asked.replies, received.is_ok()).await;
     let shown = show(path);
-    let received = settle(
-        received?,
-        &mut asked.replies,
-        site,
-        path,
-        ("read", shown.as_str()),
-    )
-    .await?;
+    let received = settle(received, end, control.site(), path, ("read", &shown))?;
     match asked.expected {
         Some(expected) if received.bytes < expected => Err(TransferError::Size {
             path: shown,

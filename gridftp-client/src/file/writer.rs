@@ -19,7 +19,7 @@ use super::{Done, PIECE, failed_before, module};
 use crate::client::{Client, number};
 use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
-use crate::moving::{settle, unless_refused};
+use crate::moving::{settle, settle_stored, unless_refused};
 use crate::url::show;
 
 /// Where in a file to write.
@@ -351,8 +351,9 @@ async fn send(
         control.watched(watch, |_| (), work).await
     };
     abort.spare();
-    let shown = show(path);
-    let sent = settle(sent?, replies, control.site(), path, ("write", &shown)).await?;
+    let sent = sent?;
+    let end = settle_stored(replies, sent.is_ok()).await;
+    let sent = settle(sent, end, control.site(), path, ("write", &show(path)))?;
     Ok(sent.bytes)
 }
 

@@ -1,74 +1,28 @@
 //! Directories are sent for as fast as a server makes them, and no faster.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ftp_proto::client::{ClientSession, Settings};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::io::{DuplexStream, ReadBuf};
+use ftp_proto::client::Settings;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::ask::{Dirs, make_dir};
-use crate::control::Control;
 use crate::copy::job::{DirJob, Item};
 use crate::copy::shared::Shared;
 use crate::copy::window::COMMANDS;
 use crate::options::CopyOptions;
+use crate::played;
 use crate::progress::{Silent, Totals};
 
 /// Directories of the tree.
 const DIRS: usize = 3 * COMMANDS;
 
-/// A connection to a server that the test plays.
-struct Wire(DuplexStream);
-
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
-impl xio_core::Stream for Wire {
-    fn describe(&self, info: &mut xio_core::Info) {
-        let here = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
-        (info.local, info.peer) = (Some(here), Some(here));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_tree_of_directories_does_not_outrun_the_server() {
-    let (near, far) = tokio::io::duplex(64 << 10);
     // All that is sent for is on the wire, so that it can be counted.
     let mut settings = Settings::default();
     settings.window = 8 * DIRS;
-    let session = ClientSession::new(Instant::now(), settings);
-    let stream = Box::new(Wire(near));
-    let site = Arc::from("server:1");
-    let (control, mut banner) =
-        Control::start(stream, site, session, Duration::ZERO, Arc::new(Silent)).unwrap();
+    let (control, mut banner, far) = played::connect(settings);
     let shared = Arc::new(Shared::new(
         CopyOptions::default(),
         Arc::new(Silent),
