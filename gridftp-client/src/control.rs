@@ -196,6 +196,15 @@ impl Control {
         done
     }
 
+    /// Why no command will have a reply any more, once the connection is closed.
+    pub(crate) fn gone(&self) -> Option<ControlError> {
+        self.requests.is_closed().then(|| ControlError::Lost {
+            site: self.site.to_string(),
+            command: "session".to_owned(),
+            why: "the control connection is closed".to_owned(),
+        })
+    }
+
     /// Makes a path for a command; `None` when no command to this server can carry it.
     pub(crate) fn path(&self, path: &[u8]) -> Option<FtpPath> {
         if self.ascii_only && path.iter().any(|byte| *byte >= 0x7f) {

@@ -33,6 +33,8 @@ struct Lies {
     plain: bool,
     /// Whether its next listing breaks off within the last line.
     torn: Arc<AtomicBool>,
+    /// Whether it hangs up when the next directory is to be made.
+    hangs_up: Arc<AtomicBool>,
     /// Whether it says late, when another session may have parted, that no directory can be made.
     late: Option<Parting>,
 }
@@ -78,6 +80,7 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
             "MODE" if rest == "S" => "200 ok".to_owned(),
             "MLST" | "MLSD" if lies.plain => "500 command not understood".to_owned(),
+            "MKD" if lies.hangs_up.swap(false, Ordering::Relaxed) => return Ok(()),
             "MKD" | "MLST" if rest.ends_with("void") => "550 cannot".to_owned(),
             "SIZE" if !rest.ends_with("dir") => format!("213 {}", lies.size),
             "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
@@ -475,6 +478,26 @@ fn a_directory_that_is_not_there_although_no_cause_is_named_is_told() -> Result<
         let url = format!("ftp://{}/dir", serve(Lies::default())?);
         let finished = bed.cp(&["-r", from, &url])?;
         fails(&finished, 1, &["void", "550 cannot"])?;
+    }
+    Ok(())
+}
+
+/// Nothing but directories is left to do.
+#[test]
+fn a_session_that_ends_over_a_directory_is_replaced() -> Result<()> {
+    let bed = Bed::new()?;
+    for tree in [&bed.here, &bed.there] {
+        tree.dir("up/adir")?;
+        tree.dir("up/bdir")?;
+    }
+    for from in ["up/", &bed.url("up/")] {
+        let lies = Lies {
+            hangs_up: Arc::new(AtomicBool::new(true)),
+            ..Lies::default()
+        };
+        let url = format!("ftp://{}/dir", serve(lies.clone())?);
+        bed.cp(&["-r", from, &url])?.ok()?;
+        ensure!(!lies.hangs_up.load(Ordering::Relaxed));
     }
     Ok(())
 }

@@ -64,6 +64,8 @@ pub(crate) struct DirJob {
     pub(crate) facts: Facts,
     /// Failed attempts so far.
     pub(crate) failures: u32,
+    /// Whether what is in it is known, and it is only to be made.
+    pub(crate) listed: bool,
     /// Hashes of the names that a listing which broke off has brought already.
     pub(crate) seen: HashSet<u64>,
     /// What hashes them.
@@ -139,6 +141,7 @@ impl DirJob {
             to,
             facts: Facts::default(),
             failures: 0,
+            listed: false,
             seen: HashSet::new(),
             hasher: RandomState::new(),
             above: None,

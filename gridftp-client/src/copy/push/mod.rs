@@ -95,6 +95,10 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     let algorithm = shared.algorithm(&[client]).map_err(Stop::Fatal)?;
     let mut dirs = Dirs::default();
     while let Some(first) = shared.queue.next(|_| true).await {
+        // Nobody here waits for what becomes of directories.
+        if let Some(gone) = client.control.gone() {
+            return Err(Stop::Lost(gone.into()));
+        }
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
             _ => stream(client, shared, first, algorithm, &mut dirs).await,
@@ -184,6 +188,9 @@ async fn extended(
                 }
             };
             if matches!(taken.item(), Item::Dir(_)) {
+                if control.gone().is_some() {
+                    break;
+                }
                 make_dir(control, shared, taken, dirs).await;
             } else if let Some(request) = asker.ask(taken, dirs).await {
                 slot.send(request);

@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
-use crate::copy::job::Item;
+use crate::copy::job::{DirJob, Item};
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::look::Look;
 use crate::copy::pull;
@@ -122,19 +122,39 @@ pub(crate) async fn list(
 ) -> Result<(), Stop> {
     let mut told = HashSet::new();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
+        if let Some(gone) = destination.control.gone() {
+            return Err(Stop::Lost(gone.into()));
+        }
         shared.queue.room().await;
-        let dir = match taken.item() {
-            Item::Dir(job) => names::trim_slashes(&job.to).to_vec(),
-            Item::File(_) => Vec::new(),
+        let Item::Dir(job) = taken.item() else {
+            continue;
         };
+        let (from, dir) = (job.from.clone(), names::trim_slashes(&job.to).to_vec());
+        // After a failure it may be known as told although it was never made.
+        if job.failures > 0 || job.listed {
+            told.remove(&dir);
+        }
+        let made = Making::send(&destination.control, shared, &dir, &mut told);
+        if job.listed {
+            match made.settle().await {
+                Ok(()) => taken.done(drop),
+                Err(error) => shared.fail(taken, &error),
+            }
+            continue;
+        }
         // A directory that is listed may be the last of the work, and not yet made.
         let _open = shared.queue.producer();
-        let made = Making::send(&destination.control, shared, &dir, &mut told);
         let ended = pull::list_one(source, shared, taken).await;
         pull::go_on(source, shared, ended)?;
         if let Err(error) = made.settle().await {
-            shared.totals.found(None);
-            shared.give_up(&show(&dir), &error);
+            if error.is_transient() {
+                let mut again = DirJob::new(from, dir);
+                again.listed = true;
+                shared.queue.push(Item::Dir(Box::new(again)));
+            } else {
+                shared.totals.found(None);
+                shared.give_up(&show(&dir), &error);
+            }
         }
     }
     Ok(())
