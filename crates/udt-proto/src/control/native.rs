@@ -167,7 +167,9 @@ impl Controller for Native {
             self.last_decrease_at = Some(now);
             self.last_decrease_period = self.period;
             self.decrease(progress);
-            self.average_reports = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
+            // Upwards, so that it never falls again by much: where losses come together, fewer of them count.
+            let average = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
+            self.average_reports = average.ceil();
             self.reports = 1;
             self.decreases = 1;
             self.last_decrease = progress.next;
@@ -202,5 +204,60 @@ impl Controller for Native {
 
     fn rate(&self) -> f64 {
         1.0 / self.period
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rtt::RoundTrip;
+
+    /// Decreases by so many reports at once in each of many epochs.
+    fn decreases(control: &mut Native, start: Instant, reports: u64) -> u32 {
+        let mut count = 0;
+        for epoch in 0..200 {
+            for report in 0..reports {
+                let next = 1000 * (control.last_decrease / 1000 + 2);
+                let progress = Progress {
+                    is_full: false,
+                    acked: 0,
+                    next,
+                    delivered: 0,
+                    is_whole: false,
+                    in_flight: 0,
+                    lost: 0,
+                    sample: None,
+                    rtt: RoundTrip::UNKNOWN,
+                    receive_rate: 1e6,
+                    capacity: 1e6,
+                };
+                let first = if report == 0 { next - 1 } else { 0 };
+                let before = control.period;
+                control.on_loss(start + Duration::from_secs(epoch), first, &progress);
+                count += u32::from(control.period > before);
+                control.period = 1e-4;
+            }
+        }
+        count
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant can be had in no other way"
+    )]
+    fn where_losses_have_come_together_fewer_of_them_count() {
+        let now = Instant::now();
+        let mut control = Native::new(25600);
+        control.slow_start = false;
+        assert_eq!(decreases(&mut control, now, 1), 200);
+        // Every second report counts as well.
+        assert_eq!(decreases(&mut control, now, 2), 400);
+        decreases(&mut control, now, 5);
+        // Now it counts in two of five epochs.
+        let later = decreases(&mut control, now, 2);
+        assert!((260..310).contains(&later), "{later}");
     }
 }

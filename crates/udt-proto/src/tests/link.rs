@@ -42,6 +42,8 @@ pub(super) struct Nature {
     pub(super) loss: u32,
     pub(super) duplication: u32,
     pub(super) reordering: u32,
+    /// Packets come out at multiples of this only, as devices that wait for more hand them over.
+    pub(super) bursts: Duration,
     /// Most that a packet may be late by itself.
     pub(super) jitter: Duration,
     /// Largest datagram, 0 for any.
@@ -97,6 +99,10 @@ impl Link {
         }
         self.carried += bytes as u64 + 28;
         at += nature.delay;
+        if !nature.bursts.is_zero() {
+            let bursts = (at - self.since).div_duration_f64(nature.bursts).ceil();
+            at = self.since + nature.bursts.mul_f64(bursts);
+        }
         let jitter = nature.jitter.as_micros() as u64;
         let late = |dice: &mut Dice| Duration::from_micros(dice.below(jitter + 1));
         let mut first = at + late(&mut self.dice);

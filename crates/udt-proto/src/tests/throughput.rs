@@ -7,13 +7,14 @@ use super::world::World;
 use crate::{Congestion, Options};
 
 /// A path of so many megabits per second, with a round trip in milliseconds, a queue as long as a part of
-/// what fills the path, and losses in millionths.
-#[derive(Debug, Clone, Copy)]
+/// what fills the path, losses in millionths, and microseconds from one burst of arrivals to the next.
+#[derive(Debug, Clone, Copy, Default)]
 struct Path {
     megabits: u64,
     rtt: u64,
     queue: f64,
     loss: u32,
+    bursts: u64,
 }
 
 impl Path {
@@ -25,6 +26,7 @@ impl Path {
             rate,
             queue: (rate as f64 * self.rtt as f64 / 1e3 * self.queue) as u64,
             loss: self.loss,
+            bursts: Duration::from_micros(self.bursts),
             ..Nature::default()
         };
         let back = Nature {
@@ -35,12 +37,12 @@ impl Path {
     }
 
     /// Two hosts, of which the first sends without end.
-    fn world(self, congestion: Congestion) -> World {
+    fn world(self, congestion: Congestion, seed: u64) -> World {
         let options = Options {
             congestion,
             ..Options::default()
         };
-        let mut world = World::pair(1, self.natures(), [options.clone(), options]);
+        let mut world = World::pair(seed, self.natures(), [options.clone(), options]);
         // Timers of a runtime are no better.
         world.tick = Duration::from_millis(1);
         let client = &mut world.only(0).program;
@@ -52,7 +54,7 @@ impl Path {
 
     /// What arrives as payload in each second, as a part of what the link carries.
     fn seconds(self, seconds: u64, congestion: Congestion) -> Vec<f64> {
-        let mut world = self.world(congestion);
+        let mut world = self.world(congestion, 1);
         let mut before = 0;
         let mut parts = Vec::new();
         for _ in 0..seconds {
@@ -83,6 +85,7 @@ fn long_lossy_paths_are_filled() {
             rtt: 100,
             queue: 1.0,
             loss,
+            ..Path::default()
         };
         let part = later(path, seconds, Congestion::Model);
         assert!(part >= 0.85, "{path:?}: {part:.3}");
@@ -96,9 +99,9 @@ fn a_short_queue_is_not_flooded() {
             megabits: 50,
             rtt: 40,
             queue: 0.25,
-            loss: 0,
+            ..Path::default()
         };
-        let mut world = path.world(congestion);
+        let mut world = path.world(congestion, 1);
         world.run(Duration::from_secs(5), |_| false);
         let stats = world.only(0).connection.stats();
         assert!(stats.sent > 2000, "{congestion:?}: {stats:?}");
@@ -106,6 +109,55 @@ fn a_short_queue_is_not_flooded() {
         assert!(
             stats.retransmitted * 10 < stats.sent,
             "{congestion:?}: {stats:?}"
+        );
+    }
+}
+
+/// Between losses a rate R grows for 1 / (loss R) seconds; one of them takes a ninth of it. So R settles
+/// where both are equal, at the root of 9 growth / loss. Growth goes by the power of ten that holds a
+/// ninth of the capacity, as the receiver measures it.
+fn native_rate(path: Path) -> f64 {
+    // Packets of a burst come together, as on any path that is far faster.
+    let capacity = if path.bursts > 0 {
+        6e9
+    } else {
+        path.megabits as f64 * 1e6
+    };
+    let step = 10_f64.powf((capacity / 9.0).log10().ceil()) * 1.5e-6 / 1500.0;
+    // So many packets more in each interval of ten milliseconds, which come a hundred times a second.
+    let growth = step * 100.0 * 100.0;
+    (9.0 * growth / (f64::from(path.loss) * 1e-6)).sqrt() * 1500.0 * 8e-6
+}
+
+#[test]
+fn rare_losses_slow_the_native_control_as_its_formula_says() {
+    for (megabits, loss, bursts) in [
+        (200, 500, 0),
+        (200, 500, 120),
+        (200, 5000, 0),
+        (200, 5000, 120),
+        (1000, 100, 0),
+        (1000, 100, 120),
+    ] {
+        let path = Path {
+            megabits,
+            rtt: 100,
+            queue: 1.0,
+            loss,
+            bursts,
+        };
+        let seconds = 20;
+        let rate = |seed| {
+            let mut world = path.world(Congestion::Native, seed);
+            world.run(Duration::from_secs(seconds), |_| false);
+            world.only(1).program.read as f64 * 8e-6 / seconds as f64
+        };
+        let rates = [1, 2, 3].map(rate);
+        let formula = native_rate(path);
+        let part = mean(&rates) / formula;
+        assert!(
+            (0.75..1.35).contains(&part),
+            "{path:?}: {rates:.0?} Mbit/s, by the formula {formula:.0}"
         );
     }
 }

@@ -37,6 +37,7 @@ fn nature(dice: &mut Dice) -> Nature {
             MS * dice.below(10) as u32
         },
         mtu: 0,
+        bursts: Duration::ZERO,
         blackouts: if dice.below(6) == 0 {
             let start = MS * dice.below(2000) as u32;
             vec![start..start + MS * dice.below(4000) as u32]
