@@ -7,7 +7,7 @@
 //! from window and round trip, the right way up. An epoch of congestion ends after two round trips,
 //! or a flow that only sends again what was lost would not slow down any more.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Controller, Progress, SYN, packets, real, whole};
 
@@ -17,7 +17,8 @@ const DECREASE: f64 = 1.125;
 const LONGEST_PERIOD: f64 = 1.0;
 /// Most decreases in one epoch of congestion.
 const MOST_DECREASES: u32 = 5;
-
+/// Acknowledgements that the receiver gives in every `SYN` come no closer than this, however they travel.
+const CLOSEST: Duration = Duration::from_millis(9);
 /// How far a reported rate is believed beyond what was delivered.
 const BELIEF: f64 = 1.5;
 
@@ -126,7 +127,7 @@ impl Native {
 impl Controller for Native {
     fn on_ack(&mut self, now: Instant, progress: &Progress) {
         self.on_sample(progress);
-        let too_soon = |at| now.saturating_duration_since(at) < SYN;
+        let too_soon = |at| now.saturating_duration_since(at) < CLOSEST;
         if !progress.is_full || self.last_at.is_some_and(too_soon) {
             return;
         }
@@ -209,8 +210,6 @@ impl Controller for Native {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::rtt::RoundTrip;
 
