@@ -125,6 +125,31 @@ fn a_signal_leaves_nothing_half_done() -> Result<()> {
     Ok(())
 }
 
+/// The Globus server writes under the final name, and keeps what came.
+#[test]
+fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", SIZE * 4, 3)?;
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let child = command(&bed.here, &["-q", "file", &url])?
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    let begun = Instant::now();
+    while relay.passed() < 1_000_000 {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing went");
+        std::thread::yield_now();
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
+    kill_process(pid, Signal::INT)?;
+    let done = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.code() == Some(130), "{:?}", done.status);
+    ensure!(said.contains("the server keeps or drops"), "{said}");
+    ensure!(!bed.there.path("file").exists());
+    Ok(())
+}
+
 #[test]
 fn a_killed_client_leaves_no_final_name() -> Result<()> {
     let (bed, _) = stopped(Signal::KILL)?;

@@ -152,7 +152,13 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
-        report.fatal(&"stopped by a signal; files not finished are not at their destination names");
+        report.fatal(&match destination {
+            Location::Remote(_) => {
+                "stopped by a signal; what came of files not finished, the server keeps or drops as it \
+                 does with uploads that break off"
+            }
+            _ => "stopped by a signal; files not finished are not at their destination names",
+        });
         return Ok(Status::Interrupted);
     };
     Ok(finish(done, report, |summary| {
