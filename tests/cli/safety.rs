@@ -207,6 +207,7 @@ fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
         },
         1_100_000,
     )?;
+    relay.hold();
     let url = bed.server.url_at(relay.addr(), "file");
     let mut child = command(&bed.here, &["-q", "file", &url])?.spawn()?;
     let begun = Instant::now();
@@ -215,6 +216,7 @@ fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
         std::thread::yield_now();
     }
     std::fs::copy(&other, &file)?;
+    relay.release();
     ensure!(child.wait()?.success());
     bed.same("file", "file")
 }
@@ -256,6 +258,7 @@ fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
             after: SIZE * 7 / 8,
         };
         let relay = Relay::paced(bed.server.addr(), plan, 1_100_000)?;
+        relay.hold();
         let to = bed.server.url_at(relay.addr(), "file");
         let url = from.url("file");
         let name = if third { &url } else { "file" };
@@ -269,6 +272,7 @@ fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
         for left in [".file.gridftp-part", ".file.gridftp-held"] {
             std::fs::remove_file(bed.there.path(left))?;
         }
+        relay.release();
         ensure!(child.wait()?.success());
         let copy = workspace_tests::sha256(&bed.there.path("file"))?;
         ensure!(

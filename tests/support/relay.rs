@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ struct Shared {
     passed: AtomicU64,
     broken: AtomicBool,
     stopped: AtomicBool,
+    /// Whether commands wait once the break has happened.
+    holds: Mutex<bool>,
+    released: Condvar,
     control: Mutex<Vec<TcpStream>>,
     data: Mutex<Vec<TcpStream>>,
     listeners: Mutex<Vec<SocketAddr>>,
@@ -70,6 +73,8 @@ impl Relay {
             passed: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            holds: Mutex::new(false),
+            released: Condvar::new(),
             control: Mutex::default(),
             data: Mutex::default(),
             listeners: Mutex::new(vec![addr]),
@@ -81,6 +86,18 @@ impl Relay {
     /// Returns the address that stands for the server's control port.
     pub fn addr(&self) -> SocketAddr {
         self.0.addr
+    }
+
+    /// Has commands wait from the break on until [`release`](Self::release), so that what is done
+    /// between the two is done before the client tries again.
+    pub fn hold(&self) {
+        *lock(&self.0.holds) = true;
+    }
+
+    /// Lets commands pass again.
+    pub fn release(&self) {
+        *lock(&self.0.holds) = false;
+        self.0.released.notify_all();
     }
 
     /// Returns whether the break has happened.
@@ -96,6 +113,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        self.release();
         self.0.stopped.store(true, Ordering::SeqCst);
         for addr in lock(&self.0.listeners).drain(..) {
             // Wakes the thread that waits in accept.
@@ -130,23 +148,27 @@ impl Shared {
     fn control(self: Arc<Self>, near: TcpStream, far: TcpStream) {
         remember(&self.control, &near);
         remember(&self.control, &far);
-        for (from, to) in [(&near, &far), (&far, &near)] {
+        for (from, to, waits) in [(&near, &far, true), (&far, &near, false)] {
             let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
                 return;
             };
             let _ = from.set_nodelay(true);
             let shared = self.clone();
             thread::spawn(move || {
-                let _ = shared.lines(&from, &to);
+                let _ = shared.lines(&from, &to, waits);
                 let _ = to.shutdown(Shutdown::Write);
             });
         }
     }
 
-    fn lines(self: Arc<Self>, from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+    fn lines(self: Arc<Self>, from: &TcpStream, mut to: &TcpStream, waits: bool) -> io::Result<()> {
         let mut reader = BufReader::new(from);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
+            if waits && self.broken.load(Ordering::SeqCst) {
+                let held = self.released.wait_while(lock(&self.holds), |holds| *holds);
+                drop(held);
+            }
             match std::str::from_utf8(&line) {
                 Ok(text) => {
                     let swapped = rewrite::addresses(text, Ipv4Addr::LOCALHOST, |addr| {
@@ -224,7 +246,7 @@ impl Shared {
     }
 }
 
-fn lock<T>(list: &Mutex<Vec<T>>) -> std::sync::MutexGuard<'_, Vec<T>> {
+fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     list.lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
