@@ -13,6 +13,9 @@ pub(crate) struct Options {
     /// One part only; may be said again
     #[arg(long, value_name = "PART", value_parser = ["loopback", "emulator", "links", "mixed", "sharing"])]
     only: Vec<String>,
+    /// One row only of what flows share, from 1; may be said again
+    #[arg(long, value_name = "N")]
+    row: Vec<usize>,
     /// How many flows there are, of which the median counts [default: 5 on loopback, 15 mixed, 1 elsewhere]
     #[arg(long, value_name = "N")]
     runs: Option<NonZeroUsize>,
@@ -41,6 +44,11 @@ impl Options {
     pub(crate) fn seconds(&self) -> u32 {
         let usual = if self.is_quick() { 2 } else { 30 };
         self.seconds.map_or(usual, NonZeroU32::get)
+    }
+
+    /// Whether a row of a table is to be run, from 1.
+    pub(crate) fn wants_row(&self, row: usize) -> bool {
+        self.row.is_empty() || self.row.contains(&row)
     }
 
     /// How many runs there are of each thing, where so many are usual.

@@ -47,7 +47,8 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
     let heads = QUEUES.map(|queue| format!("{queue} ms"));
     println!("| First | second | {} |", heads.join(" | "));
     println!("| --- | --- | ---: | ---: | ---: |");
-    for (first, second) in pairs {
+    let wanted = (1..).zip(pairs).filter(|(row, _)| options.wants_row(*row));
+    for (_, (first, second)) in wanted {
         let mut cells = Vec::new();
         for queue in QUEUES {
             let shape = Shape {
