@@ -1,5 +1,6 @@
 //! `Controller`: how many packets may be on the way, and how fast they may follow each other.
 
+mod deference;
 mod model;
 mod native;
 

@@ -5,10 +5,11 @@
 //! sends a little faster to find more, then slower to drain what queued, and rarely little to see the
 //! true length. A random loss changes neither estimate. Losses beyond what chance explains make it keep
 //! no queue of its own for a while, and a loss where there is a queue makes it take its estimate back a
-//! little: both leave room for flows that only understand loss.
+//! little: both leave room for flows that only understand loss, and end where another heeds none.
 
 use std::time::{Duration, Instant};
 
+use super::deference::Deference;
 use super::{Controller, Progress, SYN, Sample, packets, real, whole};
 use crate::rtt::RoundTrip;
 
@@ -75,9 +76,9 @@ pub(crate) struct Model {
     /// What had been delivered and lost when this round began.
     round_delivered: u64,
     round_lost: u64,
-    /// The longest round trip of this round, and whether the last one made it yield.
+    /// The longest round trip of this round.
     round_rtt: Duration,
-    yielded: bool,
+    deference: Deference,
     /// The rate that startup must beat, and the rounds in which it did not.
     plateau: f64,
     flat_rounds: u32,
@@ -105,7 +106,7 @@ impl Model {
             round_delivered: 0,
             round_lost: 0,
             round_rtt: Duration::ZERO,
-            yielded: false,
+            deference: Deference::default(),
             plateau: 0.0,
             flat_rounds: 0,
             queued: 0,
@@ -170,7 +171,7 @@ impl Model {
         let lost = progress.lost.saturating_sub(self.round_lost);
         let is_lossy = lost >= 4 && real(lost) > LOSSY * real(delivered + lost);
         self.on_round_queue(lost);
-        self.caution = if is_lossy {
+        self.caution = if is_lossy && self.deference.is_due() {
             CAUTION
         } else {
             self.caution.saturating_sub(1)
@@ -189,14 +190,13 @@ impl Model {
         }
     }
 
-    /// Yields to others where packets are lost and there is a queue, which chance does not wait for, but
-    /// not twice for the same queue.
+    /// Yields to others where packets are lost and there is a queue, which chance does not wait for.
     fn on_round_queue(&mut self, lost: u64) {
         let longest = std::mem::take(&mut self.round_rtt);
         let is_queueing = longest > self.min_rtt + self.min_rtt / QUEUE + SYN;
         let is_cruising = matches!(self.phase, Phase::Cruise { .. });
-        self.yielded = is_cruising && is_queueing && lost > 0 && !self.yielded;
-        if self.yielded {
+        let is_crowded = is_cruising && is_queueing && lost > 0;
+        if self.deference.on_round(is_crowded) {
             self.rates.iter_mut().for_each(|rate| *rate *= YIELD);
         }
     }
@@ -289,7 +289,7 @@ impl Model {
     fn on_step(&mut self, now: Instant, step: usize, progress: &Progress) {
         let next = (step + 1) % CYCLE.len();
         if next == 0 {
-            if now < self.rest_until {
+            if now < self.rest_until && self.deference.is_due() {
                 return;
             }
             self.probe_delivered = progress.delivered;
@@ -298,7 +298,8 @@ impl Model {
         if next == 2 {
             let delivered = progress.delivered.saturating_sub(self.probe_delivered);
             let lost = progress.lost.saturating_sub(self.probe_lost);
-            if lost >= 4 && real(lost) > COSTLY * real(delivered + lost) {
+            let is_costly = lost >= 4 && real(lost) > COSTLY * real(delivered + lost);
+            if is_costly && self.deference.is_due() {
                 // Flows that began together need not look for more together.
                 self.rest_until = now + REST + Duration::from_millis(progress.delivered % 500);
             }

@@ -3,100 +3,145 @@
 use std::time::Duration;
 
 use super::link::Nature;
-use super::tcp::Tcp;
+use super::tcp::{Bbr, Control, Cubic, Tcp};
 use super::world::{Program, World};
 use crate::{Congestion, Options};
 
-/// What flows get of a link of some megabits per second within some seconds after the first few.
-#[derive(Debug)]
-struct Shares {
-    udt: Vec<f64>,
-    tcp: f64,
+/// A flow, by the control that it is under.
+#[derive(Debug, Clone, Copy)]
+enum Flow {
+    Udt(Congestion),
+    Cubic,
+    Bbr,
 }
 
-fn share(
+const MODEL: Flow = Flow::Udt(Congestion::Model);
+
+/// A bottleneck of so many megabits per second, with a round trip in milliseconds and a queue as long as a
+/// part of what fills the path.
+#[derive(Debug, Clone, Copy)]
+struct Path {
     megabits: u64,
     rtt: u64,
     queue: f64,
-    udt: &[Congestion],
-    tcp: bool,
-    seconds: u64,
-) -> Shares {
-    let rate = megabits * 125_000;
-    let delay = Duration::from_micros(rtt * 500);
-    let mut world = World::new(7);
-    world.tick = Duration::from_millis(1);
-    let there = world.add_link(Nature {
-        delay,
-        rate,
-        queue: (rate as f64 * rtt as f64 / 1e3 * queue) as u64,
-        ..Nature::default()
-    });
-    let back = world.add_link(Nature {
-        delay,
-        ..Nature::default()
-    });
-    let (from, to) = (world.add_host(there), world.add_host(back));
-    let (tcp_from, tcp_to) = (world.add_host(there), world.add_host(back));
-    world.hosts[to].endpoint.listen(Options::default(), 10);
-    world.hosts[to].serves.is_careless = true;
-    if tcp {
-        world.tcp = Some(Tcp::new(world.now, tcp_from, tcp_to));
+}
+
+impl Path {
+    /// What flows that begin one after the other get of it, each as a part, within some seconds after the
+    /// last has begun and found its place.
+    fn share(self, flows: &[Flow], seconds: u64) -> Vec<f64> {
+        let rate = self.megabits * 125_000;
+        let delay = Duration::from_micros(self.rtt * 500);
+        let mut world = World::new(7);
+        world.tick = Duration::from_millis(1);
+        let there = world.add_link(Nature {
+            delay,
+            rate,
+            queue: (rate as f64 * self.rtt as f64 / 1e3 * self.queue) as u64,
+            ..Nature::default()
+        });
+        let back = world.add_link(Nature {
+            delay,
+            ..Nature::default()
+        });
+        let hosts = flows
+            .iter()
+            .map(|_| (world.add_host(there), world.add_host(back)));
+        let hosts: Vec<_> = hosts.collect();
+        for (flow, (from, to)) in flows.iter().zip(&hosts) {
+            start(&mut world, *flow, *from, *to);
+            // One after the other: the second finds the link taken.
+            world.run(Duration::from_secs(2), |_| false);
+        }
+        world.run(Duration::from_secs(3), |_| false);
+        let before: Vec<_> = hosts.iter().map(|(_, to)| arrived(&world, *to)).collect();
+        world.run(Duration::from_secs(seconds), |_| false);
+        let after = hosts.iter().map(|(_, to)| arrived(&world, *to));
+        after
+            .zip(before)
+            .map(|(after, before)| (after - before) as f64 / (rate * seconds) as f64)
+            .collect()
     }
-    for congestion in udt {
-        let options = Options {
-            congestion: *congestion,
-            ..Options::default()
-        };
-        let program = Program {
-            to_write: u64::MAX / 2,
-            is_careless: true,
-            ..Program::default()
-        };
-        world.connect(from, to, options, program);
-        // One after the other: the second finds the link taken.
-        world.run(Duration::from_secs(2), |_| false);
-    }
-    world.run(Duration::from_secs(3), |_| false);
-    let read = |world: &World| -> Vec<u64> {
-        let seats = world.hosts[to].seats.values();
-        seats.map(|seat| seat.program.read).collect()
+}
+
+fn start(world: &mut World, flow: Flow, from: usize, to: usize) {
+    let control: Box<dyn Control> = match flow {
+        Flow::Udt(congestion) => {
+            world.hosts[to].endpoint.listen(Options::default(), 10);
+            world.hosts[to].serves.is_careless = true;
+            let options = Options {
+                congestion,
+                ..Options::default()
+            };
+            let program = Program {
+                to_write: u64::MAX / 2,
+                is_careless: true,
+                ..Program::default()
+            };
+            world.connect(from, to, options, program);
+            return;
+        }
+        Flow::Cubic => Box::new(Cubic::new()),
+        Flow::Bbr => Box::new(Bbr::new()),
     };
-    let arrived = |world: &World| world.tcp.as_ref().map_or(0, |tcp| tcp.arrived);
-    let (before, tcp_before) = (read(&world), arrived(&world));
-    world.run(Duration::from_secs(seconds), |_| false);
-    let part = |bytes: u64| bytes as f64 / (rate * seconds) as f64;
-    let mut udt: Vec<_> = read(&world)
-        .iter()
-        .zip(before)
-        .map(|(after, before)| part(after - before))
-        .collect();
-    udt.reverse(); // numbers of connections fall
-    Shares {
-        udt,
-        tcp: part((arrived(&world) - tcp_before) * 1460),
-    }
+    world.tcps.push(Tcp::new(world.now, from, to, control));
+}
+
+/// Bytes of payload that have come to a host.
+fn arrived(world: &World, host: usize) -> u64 {
+    let udt = world.hosts[host].seats.values();
+    let tcp = world.tcps.iter().filter(|tcp| tcp.to == host);
+    udt.map(|seat| seat.program.read).sum::<u64>() + tcp.map(|tcp| tcp.arrived * 1460).sum::<u64>()
 }
 
 #[test]
 fn two_flows_share() {
     for queue in [0.25, 0.5, 1.0, 2.0] {
-        let shares = share(50, 40, queue, &[Congestion::Model; 2], false, 10);
-        let least = shares.udt.iter().copied().fold(1.0, f64::min);
-        assert!(least > 0.25, "queue {queue}: {shares:?}");
+        let path = Path {
+            megabits: 50,
+            rtt: 40,
+            queue,
+        };
+        let shares = path.share(&[MODEL; 2], 10);
         assert!(
-            shares.udt.iter().sum::<f64>() > 0.85,
-            "queue {queue}: {shares:?}"
+            shares.iter().all(|share| *share > 0.25),
+            "{path:?}: {shares:?}"
         );
+        assert!(shares.iter().sum::<f64>() > 0.85, "{path:?}: {shares:?}");
     }
 }
 
 #[test]
 fn nobody_starves_beside_tcp() {
     for queue in [0.25, 0.5, 1.0, 2.0] {
-        let shares = share(50, 40, queue, &[Congestion::Model], true, 15);
+        let path = Path {
+            megabits: 50,
+            rtt: 40,
+            queue,
+        };
+        let shares = path.share(&[Flow::Cubic, MODEL], 15);
         // A third of a fair half.
-        assert!(shares.tcp > 0.167, "queue {queue}: {shares:?}");
-        assert!(shares.udt[0] > 0.167, "queue {queue}: {shares:?}");
+        assert!(
+            shares.iter().all(|share| *share > 0.167),
+            "{path:?}: {shares:?}"
+        );
+    }
+}
+
+#[test]
+fn who_heeds_no_loss_leaves_something() {
+    for queue in [0.5, 1.0, 2.0] {
+        let path = Path {
+            megabits: 50,
+            rtt: 40,
+            queue,
+        };
+        for flows in [[MODEL, Flow::Bbr], [Flow::Bbr, MODEL]] {
+            let shares = path.share(&flows, 20);
+            assert!(
+                shares.iter().all(|share| *share > 0.167),
+                "{path:?}, {flows:?}: {shares:?}"
+            );
+        }
     }
 }

@@ -85,7 +85,7 @@ pub(super) struct World {
     /// Timers are late by up to this, as real ones are.
     pub(super) tick: Duration,
     pub(super) datagrams: u64,
-    pub(super) tcp: Option<Tcp>,
+    pub(super) tcps: Vec<Tcp>,
     /// Changes what a host sends.
     pub(super) meddler: Option<(usize, Meddler, Memory)>,
     buffer: Vec<u8>,
@@ -113,7 +113,7 @@ impl World {
             dice: Dice::new(seed),
             tick: Duration::ZERO,
             datagrams: 0,
-            tcp: None,
+            tcps: Vec::new(),
             meddler: None,
             buffer: Vec::new(),
         }
@@ -219,7 +219,7 @@ impl World {
                 .filter_map(|seat| seat.connection.poll_timeout())
                 .min();
             let timer = timer.map(|at| at.max(self.now) + self.tick);
-            let timer = timer.into_iter().chain(self.tcp.as_ref().map(Tcp::timeout));
+            let timer = timer.into_iter().chain(self.tcps.iter().map(Tcp::wakes_at));
             let Some(at) = timer.chain(flying).min() else {
                 return false;
             };
@@ -304,21 +304,18 @@ impl World {
         }
     }
 
-    /// Has the other flow take what is its own.
+    /// Has the other flows take what is theirs.
     fn arrive_for_tcp(&mut self, batch: &Flying, stride: usize) -> bool {
         let now = self.now;
-        let Some(tcp) = &mut self.tcp else {
-            return false;
-        };
         let number = |packet: &[u8]| u64::from_be_bytes(packet[4..12].try_into().unwrap());
         let packets = batch.bytes.chunks(stride);
-        if batch.to == tcp.from {
+        if let Some(tcp) = self.tcps.iter_mut().find(|tcp| tcp.from == batch.to) {
             packets.for_each(|packet| tcp.on_ack(now, number(packet)));
             return true;
         }
-        if batch.to != tcp.to {
+        let Some(tcp) = self.tcps.iter_mut().find(|tcp| tcp.to == batch.to) else {
             return false;
-        }
+        };
         tcp.arrived += packets.len() as u64;
         for packet in packets {
             self.send(batch.to, batch.from, &packet[..tcp::ACK]);
@@ -355,10 +352,9 @@ impl World {
 
     fn all_act(&mut self) {
         let now = self.now;
-        if let Some(tcp) = &mut self.tcp {
-            if tcp.timeout() <= now {
-                tcp.on_timeout(now);
-            }
+        for number in 0..self.tcps.len() {
+            let tcp = &mut self.tcps[number];
+            tcp.on_wake(now);
             let (from, to, packets) = (tcp.from, self.hosts[tcp.to].address, tcp.send(now));
             packets
                 .iter()
