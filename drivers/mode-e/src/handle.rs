@@ -227,6 +227,9 @@ impl<S: Stream> ModeEHandle<S> {
                 .get_or_insert_with(|| Box::pin(tokio::time::sleep(LATE)));
             ready!(late.as_mut().poll(cx));
         }
+        if silent {
+            self.release();
+        }
         let expected = self.gather.expected();
         let fact = match (wanted, expected) {
             (Some(place), _) if ahead => format!(

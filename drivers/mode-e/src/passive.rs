@@ -143,7 +143,18 @@ pub(crate) struct Others<S> {
     accepted: Arc<AtomicUsize>,
     /// How many of them are known to have opened or failed.
     settled: usize,
-    stop: oneshot::Sender<Vec<S>>,
+    stop: oneshot::Sender<Left<S>>,
+}
+
+/// What a stream leaves: connections that it did not need, and the way on which more may be coming.
+type Left<S> = (Vec<S>, mpsc::Receiver<Result<Option<S>>>);
+
+/// All of it, in the order in which it came. Only who sends can tell that nothing is on its way.
+fn collect<S>((mut unused, mut came): Left<S>) -> Vec<S> {
+    while let Ok(next) = came.try_recv() {
+        unused.extend(next.ok().flatten());
+    }
+    unused
 }
 
 impl<S: Send + 'static> Others<S> {
@@ -181,13 +192,10 @@ impl<S: Send + 'static> Others<S> {
     }
 
     /// Gives the listener back, with the connections that were taken and not needed.
-    pub(crate) fn give_back(mut self, mut unused: Vec<S>) {
+    pub(crate) fn give_back(mut self, unused: Vec<S>) {
         self.came.close();
-        while let Ok(next) = self.came.try_recv() {
-            unused.extend(next.ok().flatten());
-        }
         // A task that is gone failed to accept, and so will the next.
-        drop(self.stop.send(unused));
+        drop(self.stop.send((unused, self.came)));
     }
 }
 
@@ -195,7 +203,7 @@ impl<S: Send + 'static> Others<S> {
 async fn take<L: Listener>(
     mut below: OwnedMutexGuard<Lent<L>>,
     send: mpsc::Sender<Result<Option<L::Handle>>>,
-    mut stopped: oneshot::Receiver<Vec<L::Handle>>,
+    mut stopped: oneshot::Receiver<Left<L::Handle>>,
     accepted: Arc<AtomicUsize>,
 ) {
     let mut taken = 0;
@@ -210,8 +218,9 @@ async fn take<L: Listener>(
             Some(handle)
         } else {
             tokio::select! {
-                unused = &mut stopped => {
-                    for handle in unused.unwrap_or_default().into_iter().rev() {
+                left = &mut stopped => {
+                    let unused = left.map(collect).unwrap_or_default();
+                    for handle in unused.into_iter().rev() {
                         back.push_front(handle);
                     }
                     return;
@@ -235,7 +244,7 @@ async fn take<L: Listener>(
         };
         // Nobody takes it any more: the word to stop follows.
         if let Err(mpsc::error::SendError(Ok(Some(handle)))) = send.send(Ok(opened)).await {
-            let unused = stopped.await.unwrap_or_default();
+            let unused = stopped.await.map(collect).unwrap_or_default();
             below.back.extend(unused);
             below.back.push_back(handle);
             return;

@@ -1,5 +1,7 @@
 //! Connections that come late, break, lie or have nothing to do with it.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use xio_core::{Incoming, Listener, Passive};
 use xio_testkit::{Mem, MemHandle, Random};
@@ -151,7 +153,7 @@ async fn the_listener_is_lent_until_all_has_come() {
     for round in [1, 2] {
         let mut near = stack.connect(&place()).await.unwrap();
         let far = accept(&mut listener).await;
-        let waiting = tokio::time::timeout(std::time::Duration::ZERO, listener.accept());
+        let waiting = tokio::time::timeout(Duration::ZERO, listener.accept());
         assert!(waiting.await.is_err(), "it is lent");
         near.write_all(&[round]).await.unwrap();
         near.shutdown().await.unwrap();
@@ -213,5 +215,34 @@ fn options_round_trip_and_are_bounded() {
         "streams=x",
     ] {
         assert!(bad.parse::<ModeEOptions>().is_err(), "{bad}");
+    }
+}
+
+/// A stream that had nothing to it has no part in what comes after it, however long somebody holds it.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_comes_after_an_empty_stream_is_that_of_the_next() {
+    for in_good_order in [true, false] {
+        let (mut listener, net) = listening().await;
+        let mut gone = lane(&net, &[]).await;
+        if in_good_order {
+            gone.shutdown().await.unwrap();
+        }
+        drop(gone);
+        let mut empty = accept(&mut listener).await;
+        let (bytes, error) = read(&mut empty).await;
+        assert!(bytes.is_empty() && error.is_some(), "{bytes:?}, {error:?}");
+        let parts = [
+            data(0, b"next"),
+            (Header::eof(1), b""),
+            (Header::eod(), b""),
+        ];
+        let _next = lane(&net, &parts).await;
+        // Time is paused: it passes when nobody has anything left to do.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(empty);
+        let next = async { read(accept(&mut listener).await).await };
+        let next = tokio::time::timeout(Duration::from_secs(60), next).await;
+        let (bytes, _) = next.expect("the connection was lost");
+        assert_eq!(bytes, b"next", "{in_good_order}");
     }
 }
