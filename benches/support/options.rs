@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// How much is measured, and which part of it.
+/// How much is measured.
 #[derive(Debug, Args)]
 #[non_exhaustive]
 pub struct Extent {

@@ -512,6 +512,12 @@ fn a_directory_that_is_refused_last_of_all_is_told() -> Result<()> {
         ..Lies::default()
     };
     let url = format!("ftp://{}/dir", serve(lies)?);
-    let finished = bed.cp(&["-r", &bed.url("from/"), &url])?;
-    fails(&finished, 1, &["empty", "a file is there"])
+    let finished = bed.cp(&["-r", "--preserve", &bed.url("from/"), &url])?;
+    fails(&finished, 1, &["empty", "a file is there"])?;
+    let told = finished
+        .stderr
+        .lines()
+        .filter(|line| line.contains("empty"));
+    ensure!(told.count() == 1, "not once: {}", finished.report());
+    Ok(())
 }

@@ -44,8 +44,8 @@ pub struct Options {
     pub flow_window: u32,
     /// Packets that wait for the peer's acknowledgement, at most. Memory is taken as it is needed.
     pub send_buffer: u32,
-    /// Packets that wait to be read, at most, and 128 KiB of them before the first read: who waits to be
-    /// accepted takes no more. Memory is taken as it is needed.
+    /// Packets that wait to be read, at most, and 128 KiB of them, or 66, before the first read: who waits
+    /// to be accepted takes no more. Memory is taken as it is needed.
     pub receive_buffer: u32,
     /// Bytes or messages; both ends must agree.
     pub service: Service,

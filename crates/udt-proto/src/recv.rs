@@ -21,9 +21,9 @@ const MOST_HISTORY: usize = 1024;
 /// Full acknowledgements are at least this far apart, however short the packets are.
 const LEAST_ACK: Duration = Duration::from_millis(1);
 /// Bytes kept before anybody asked for the first, as of those that wait to be accepted; and packets,
-/// at least, which are the first that the reference sends.
+/// at least, which are more than we or the reference send at first.
 const UNREAD: usize = 1 << 17;
-const FEW: u32 = 16;
+const FEW: u32 = 66;
 
 /// An acknowledgement that was sent.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,6 @@
 //! Gives copied directories their times and modes, when all is in them.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +13,7 @@ use super::engine::{self, Session};
 use super::job::{DirJob, Facts};
 use super::shared::Shared;
 use crate::client::Client;
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError};
 
 /// Sets what is known of every directory that was copied, the deepest first.
 pub(crate) async fn settle(shared: &Arc<Shared>) {
@@ -35,20 +36,38 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
         }
         return;
     }
-    let client = match engine::connect(shared).await {
-        Ok(Session::Push(client) | Session::Third(_, client)) => client,
-        Ok(Session::Pull(_)) => return,
-        Err(error) => {
-            let error = error.into();
-            return dirs.iter().for_each(|dir| tell(shared, dir, &error));
+    let mut left = VecDeque::from(dirs);
+    let mut failures = 0;
+    loop {
+        let before = left.len();
+        let Err(error) = there(shared, &mut left).await else {
+            return;
+        };
+        failures = if left.len() < before { 1 } else { failures + 1 };
+        if !error.is_transient() || failures > shared.options.retries {
+            return left.iter().for_each(|dir| tell(shared, dir, &error));
         }
+        shared.note(&format!("connecting again: {error}"));
+        tokio::time::sleep(shared.options.pause(failures)).await;
+    }
+}
+
+/// Sets it at a server, over one session, and keeps in `left` what that did not live to see.
+async fn there(shared: &Shared, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
+    let client = match engine::connect(shared).await? {
+        Session::Push(client) | Session::Third(_, client) => client,
+        Session::Pull(_) => return Ok(()),
     };
-    for dir in dirs {
-        if let Err(error) = remote(&client, &dir).await {
-            tell(shared, &dir, &error);
+    while let Some(dir) = left.front() {
+        match remote(&client, dir).await {
+            Ok(()) => {}
+            Err(lost @ TransferError::Control(ControlError::Lost { .. })) => return Err(lost),
+            Err(error) => tell(shared, dir, &error),
         }
+        left.pop_front();
     }
     client.close().await;
+    Ok(())
 }
 
 /// A directory that others may go into, or that looks younger than it is, is not what was asked for.

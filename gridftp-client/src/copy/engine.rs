@@ -14,6 +14,7 @@ use super::window::COMMANDS;
 use super::{Stop, pull, push, third};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
+use crate::moving::ACCOUNT;
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the processors
 /// here then only take turns.
@@ -110,10 +111,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
             }
         }
     }
-    // A lister may still have its last directory in hand, and what it finds there nobody takes any more.
-    let left = shared.queue.close().await;
-    workers.shutdown().await;
-    for item in left {
+    for item in close(shared, workers, &failure).await {
         let (from, error) = match &item {
             Item::Dir(job) => (&job.from, &failure),
             Item::File(job) => (&job.from, &failure),
@@ -122,6 +120,27 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
         let left = TransferError::Request("transfer: no connection is left to copy it".to_owned());
         shared.give_up(&name, error.as_ref().unwrap_or(&left));
     }
+}
+
+/// Ends the work and gives what is left of it; a lister gets a moment for the directory in its hand.
+async fn close<T: 'static>(
+    shared: &Shared,
+    mut workers: JoinSet<T>,
+    failure: &Option<TransferError>,
+) -> Vec<Item> {
+    let closing = shared.queue.close();
+    tokio::pin!(closing);
+    if let Ok(left) = tokio::time::timeout(ACCOUNT, &mut closing).await {
+        workers.shutdown().await;
+        return left;
+    }
+    workers.shutdown().await;
+    let left = closing.await;
+    // It may have listed the directory and not have heard whether that was made.
+    if let (true, Some(error)) = (left.is_empty(), failure) {
+        shared.give_up(&shared.describe_source(b""), error);
+    }
+    left
 }
 
 async fn worker(

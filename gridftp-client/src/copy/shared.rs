@@ -15,6 +15,7 @@ use super::queue::{Queue, Taken};
 use crate::client::Client;
 use crate::control::Control;
 use crate::error::{Class, TransferError};
+use crate::names::trim_slashes;
 use crate::options::{CopyOptions, Verify};
 use crate::progress::{Event, Observer, Totals};
 use crate::url::{Site, show};
@@ -370,6 +371,13 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(job);
         }
+    }
+
+    /// Takes back the note of a directory that is not done after all.
+    pub(crate) fn forget_dir(&self, to: &[u8]) -> Option<DirJob> {
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = dirs.iter().rposition(|job| trim_slashes(&job.to) == to)?;
+        Some(dirs.swap_remove(at))
     }
 
     /// The directories that were noted, the deepest first.

@@ -6,7 +6,7 @@
 
 /// The next yield is due so soon after the last that it has not helped, in rounds.
 const SOON: u32 = 12;
-/// So many yields one soon after the other are in vain. Beside flows that understand loss there are up to four.
+/// So many yields one soon after the other are in vain. Beside one flow that understands loss there are up to four.
 const VAIN: u32 = 6;
 /// Rounds for which we stand firm.
 const FIRM: u32 = 100;

@@ -1,11 +1,12 @@
 //! `Native`: UDT's own control, additive increase and multiplicative decrease of the rate, without the reference's traps.
 //!
-//! Five things differ from the reference, all of them local. Rates stay fractional, since rounding a
+//! Six things differ from the reference, all of them local. Rates stay fractional, since rounding a
 //! period up makes every decrease far deeper than an eighth at high rates. A receive rate counts only
 //! once it was reported, so that an early loss does not stop the flow, and no further than what was
 //! delivered bears it out, since bursts make it far too large. The first period after slow start comes
 //! from window and round trip, the right way up. An epoch of congestion ends after two round trips,
-//! or a flow that only sends again what was lost would not slow down any more.
+//! or a flow that only sends again what was lost would not slow down any more. Acknowledgements that
+//! travel a little closer than they were sent count all the same.
 
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,8 @@ impl Controller for Native {
             self.last_decrease_at = Some(now);
             self.last_decrease_period = self.period;
             self.decrease(progress);
-            // Upwards, so that it never falls again by much: where losses come together, fewer of them count.
+            // Upwards, as the reference has it, so that it hardly falls again: where losses come together,
+            // fewer of them count.
             let average = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
             self.average_reports = average.ceil();
             self.reports = 1;

@@ -33,7 +33,8 @@ Exit status:
   3    a server cannot be reached, or the connection to it was lost for good
   4    a server refused the login
   5    verification found a copy that differs from its source
-  130  stopped by a signal; no name here holds a file that is not whole";
+  130  stopped by a signal; no name here holds a file that is not whole, but for
+       one of which --offset or --length replaced a part";
 
 impl Status {
     /// The status for a class of failure.

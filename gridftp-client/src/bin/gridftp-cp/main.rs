@@ -86,6 +86,8 @@ fn print(flags: &Flags, text: &[u8]) -> Status {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
         Ok(()) => Status::Done,
+        // A reader that has gone away wants no more.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Status::Done,
         Err(error) => {
             let report = Report::new(flags, true);
             report.err(&format!("gridftp-cp: output: write: {error}"));

@@ -137,8 +137,15 @@ pub(crate) async fn list(
         let made = Making::send(&destination.control, shared, &dir, &mut told);
         if job.listed {
             match made.settle().await {
-                Ok(()) => taken.done(drop),
-                Err(error) => shared.fail(taken, &error),
+                Ok(()) => taken.done(|item| {
+                    if let Item::Dir(job) = item {
+                        shared.note_dir(*job);
+                    }
+                }),
+                Err(error) => {
+                    shared.totals.found(None);
+                    shared.fail(taken, &error);
+                }
             }
             continue;
         }
@@ -147,8 +154,9 @@ pub(crate) async fn list(
         let ended = pull::list_one(source, shared, taken).await;
         pull::go_on(source, shared, ended)?;
         if let Err(error) = made.settle().await {
+            let noted = shared.forget_dir(&dir);
             if error.is_transient() {
-                let mut again = DirJob::new(from, dir);
+                let mut again = noted.unwrap_or_else(|| DirJob::new(from, dir));
                 again.listed = true;
                 shared.queue.push(Item::Dir(Box::new(again)));
             } else {
