@@ -20,11 +20,10 @@ use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
-use crate::copy::job::{DirJob, Item};
+use crate::copy::job::Item;
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::look::Look;
-use crate::copy::pull;
-use crate::copy::push::{Making, make_parents};
+use crate::copy::push::make_parents;
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -34,8 +33,10 @@ use crate::setup::{Ahead, active};
 use crate::url::show;
 
 mod confirm;
+mod dirs;
 mod resume;
 
+pub(crate) use self::dirs::list;
 use self::resume::restart;
 
 /// A retrieval that was asked for at the source.
@@ -109,60 +110,6 @@ pub(crate) async fn run(
                 destination.state.ready = None;
             }
             Err(stop) => return Err(stop),
-        }
-    }
-    Ok(())
-}
-
-/// Lists directories of the source, and makes them at the destination, until nothing is left.
-pub(crate) async fn list(
-    source: &mut Client,
-    destination: &Client,
-    shared: &Arc<Shared>,
-) -> Result<(), Stop> {
-    let mut told = HashSet::new();
-    while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
-        if let Some(gone) = destination.control.gone() {
-            return Err(Stop::Lost(gone.into()));
-        }
-        shared.queue.room().await;
-        let Item::Dir(job) = taken.item() else {
-            continue;
-        };
-        let (from, dir) = (job.from.clone(), names::trim_slashes(&job.to).to_vec());
-        // After a failure it may be known as told although it was never made.
-        if job.failures > 0 || job.listed {
-            told.remove(&dir);
-        }
-        let made = Making::send(&destination.control, shared, &dir, &mut told);
-        if job.listed {
-            match made.settle().await {
-                Ok(()) => taken.done(|item| {
-                    if let Item::Dir(job) = item {
-                        shared.note_dir(*job);
-                    }
-                }),
-                Err(error) => {
-                    shared.totals.found(None);
-                    shared.fail(taken, &error);
-                }
-            }
-            continue;
-        }
-        // A directory that is listed may be the last of the work, and not yet made.
-        let _open = shared.queue.producer();
-        let ended = pull::list_one(source, shared, taken).await;
-        pull::go_on(source, shared, ended)?;
-        if let Err(error) = made.settle().await {
-            let noted = shared.forget_dir(&dir);
-            if error.is_transient() {
-                let mut again = noted.unwrap_or_else(|| DirJob::new(from, dir));
-                again.listed = true;
-                shared.queue.push(Item::Dir(Box::new(again)));
-            } else {
-                shared.totals.found(None);
-                shared.give_up(&show(&dir), &error);
-            }
         }
     }
     Ok(())
