@@ -22,6 +22,9 @@ use crate::progress::{Event, Observer, Silent};
 use crate::stacks;
 use crate::url::Site;
 
+/// Stack of control connections. They are idle while a transfer runs, and what is on the way, NAT and
+/// firewalls, forgets idle connections after some minutes.
+const CONTROL: &str = "tcp:keepidle=60";
 /// Size of the blocks that data passes through, in bytes.
 const BLOCK: usize = 256 * 1024;
 /// Blocks that all data connections of a process share.
@@ -429,7 +432,7 @@ async fn reach(
         cause,
     };
     let tcp = xio::registry()
-        .stack("tcp")
+        .stack(CONTROL)
         .map_err(|error| unreachable(error.into()))?;
     let target = Target::host(site.host.clone(), site.port);
     let begun = Instant::now();

@@ -3,12 +3,17 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use xio::{Info, Stream};
 use xio_tcp::TcpHandle;
+
+/// Silence after which the client is probed: a control connection is idle while a transfer runs, and what is on the
+/// way, NAT and firewalls, forgets idle connections after some minutes.
+const PROBED: Duration = Duration::from_secs(60);
 
 /// A TCP connection whose reads do not take the urgent mark for the end of what has come.
 ///
@@ -19,7 +24,8 @@ use xio_tcp::TcpHandle;
 pub(crate) struct ControlStream(TcpHandle);
 
 impl ControlStream {
-    /// Takes a connection and sets it up for commands: small writes go out at once, urgent data stays in line.
+    /// Takes a connection and sets it up for commands: small writes go out at once, urgent data stays in line,
+    /// an idle client is probed.
     ///
     /// # Errors
     /// Those of setting options, which a connection that is gone has.
@@ -27,7 +33,9 @@ impl ControlStream {
         let options = SockRef::from(&socket);
         options.set_tcp_nodelay(true)?;
         options.set_out_of_band_inline(true)?;
-        Ok(Self(TcpHandle::from(socket)))
+        let handle = TcpHandle::from(socket);
+        handle.keep_alive(PROBED)?;
+        Ok(Self(handle))
     }
 }
 

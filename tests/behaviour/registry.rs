@@ -126,7 +126,10 @@ const FOR_PEERS: &[(&str, &str)] = &[
         "rate",
         "burst period rate read_burst read_period read_rate write_burst write_period write_rate",
     ),
-    ("tcp", "cc keepalive nodelay noipv6 pacing rcvbuf sndbuf"),
+    (
+        "tcp",
+        "cc keepalive keepidle nodelay noipv6 pacing rcvbuf sndbuf",
+    ),
     ("telnet", ""),
     ("timeout", "accept all close open read write"),
     ("tls", "alpn min resume"),

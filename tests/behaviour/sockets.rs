@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -46,6 +47,16 @@ async fn both_ends_are_set_as_asked() {
         // The kernel doubles what it is asked for, for its own bookkeeping.
         assert_eq!(sockopt::socket_send_buffer_size(end).unwrap(), 200 * 1024);
         assert_eq!(sockopt::socket_recv_buffer_size(end).unwrap(), 100 * 1024);
+    }
+    let (near, far) = pair(&tcp("keepidle=60")).await;
+    for end in [near.socket(), far.socket()] {
+        assert!(sockopt::socket_keepalive(end).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(end).unwrap(), Duration::from_secs(60));
+        assert_eq!(
+            sockopt::tcp_keepintvl(end).unwrap(),
+            Duration::from_secs(20)
+        );
+        assert_eq!(sockopt::tcp_keepcnt(end).unwrap(), 6);
     }
     let (near, far) = pair(&Tcp::default()).await;
     for end in [near.socket(), far.socket()] {

@@ -6,6 +6,7 @@ mod downloads;
 mod extended;
 mod failures;
 mod hostile;
+mod idle;
 mod output;
 mod rules;
 mod safety;

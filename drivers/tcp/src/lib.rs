@@ -25,6 +25,7 @@
 //! | `connect_timeout` | seconds that connecting may take | 60 |
 //! | `iface` | local IP address to listen at and connect from | any |
 //! | `keepalive` | whether an idle peer is probed | no |
+//! | `keepidle` | seconds of silence before it is; given up after three times that | the system's |
 //! | `listen_range` | ports to listen at when none is named | any |
 //! | `nodelay` | whether small writes are sent at once | yes |
 //! | `noipv6` | whether IPv6 addresses are left out | no |

@@ -43,6 +43,11 @@ pub(crate) const OPTIONS: &[Opt] = &[
     .local(),
     Opt::new("keepalive", "yes or no", "probe an idle peer"),
     Opt::new(
+        "keepidle",
+        "seconds, as 60",
+        "silence after which an idle peer is probed",
+    ),
+    Opt::new(
         "listen_range",
         "ports, as 50000-51000",
         "ports to listen at when none is named",
@@ -87,6 +92,9 @@ pub struct TcpOptions {
     pub interface: Option<IpAddr>,
     /// Whether an idle peer is probed; off by default.
     pub keepalive: bool,
+    /// Silence after which an idle peer is probed; asks for `keepalive`. A peer that is silent for three times
+    /// as long is taken for gone. The system's times, of hours, by default.
+    pub keep_idle: Option<Duration>,
     /// Ports to listen at when the target names none; any by default.
     pub listen_range: Option<PortRange>,
     /// Whether small writes are sent at once; on by default, since blocks are written whole.
@@ -114,6 +122,7 @@ impl Default for TcpOptions {
             connect_timeout: Duration::from_secs(60),
             interface: None,
             keepalive: false,
+            keep_idle: None,
             listen_range: None,
             nodelay: true,
             no_ipv6: false,
@@ -145,6 +154,7 @@ impl TcpOptions {
             "connect_timeout" => self.connect_timeout = value.seconds()?,
             "iface" => self.interface = Some(value.ip()?),
             "keepalive" => self.keepalive = value.bool()?,
+            "keepidle" => self.keep_idle = Some(value.seconds()?),
             "listen_range" => self.listen_range = Some(value.parse()?),
             "nodelay" => self.nodelay = value.bool()?,
             "noipv6" => self.no_ipv6 = value.bool()?,
@@ -211,6 +221,7 @@ impl fmt::Display for TcpOptions {
             )
             .add("iface", self.interface)
             .add("keepalive", flag(self.keepalive, plain.keepalive))
+            .add("keepidle", self.keep_idle.map(seconds))
             .add("listen_range", self.listen_range)
             .add("nodelay", flag(self.nodelay, plain.nodelay))
             .add("noipv6", flag(self.no_ipv6, plain.no_ipv6))
@@ -245,7 +256,7 @@ mod tests {
             any::<u32>(),
             prop::option::of("[a-z][a-z0-9_-]{0,14}"),
             (ports(), ports()),
-            1..1_000_000_000_u64,
+            (1..1_000_000_000_u64, prop::option::of(1..1_000_000_u64)),
             any::<Option<IpAddr>>(),
             any::<Option<u16>>(),
         );
@@ -254,7 +265,8 @@ mod tests {
             congestion: rest.1,
             connect_range: rest.2.0,
             listen_range: rest.2.1,
-            connect_timeout: Duration::from_millis(rest.3),
+            connect_timeout: Duration::from_millis(rest.3.0),
+            keep_idle: rest.3.1.map(Duration::from_millis),
             interface: rest.4,
             port: rest.5,
             keepalive: flags[0],

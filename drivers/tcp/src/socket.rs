@@ -3,10 +3,11 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use nix::sys::socket::SetSockOpt;
 use nix::{setsockopt_impl, sockopt_impl};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
 
@@ -31,10 +32,12 @@ pub(crate) fn configure(socket: &impl AsFd, options: &TcpOptions, op: Operation)
     let sock = SockRef::from(socket);
     sock.set_tcp_nodelay(options.nodelay)
         .map_err(|e| fail(e, op, "cannot set nodelay"))?;
-    if options.keepalive {
-        sock.set_keepalive(true)
-            .map_err(|e| fail(e, op, "cannot set keepalive"))?;
+    match options.keep_idle {
+        Some(idle) => keep_alive(socket, idle),
+        None if options.keepalive => sock.set_keepalive(true),
+        None => Ok(()),
     }
+    .map_err(|e| fail(e, op, "cannot set keepalive"))?;
     if let Some(name) = &options.congestion {
         sock.set_tcp_congestion(name.as_bytes()).map_err(|e| {
             let known =
@@ -53,6 +56,18 @@ pub(crate) fn configure(socket: &impl AsFd, options: &TcpOptions, op: Operation)
             .map_err(|e| fail(e.into(), op, "cannot set pacing"))?;
     }
     Ok(())
+}
+
+/// Probes a peer that was silent for `idle`, and takes one that is silent for three times as long for gone.
+pub(crate) fn keep_alive(socket: &impl AsFd, idle: Duration) -> io::Result<()> {
+    // Whole seconds, within what the kernel takes.
+    let idle = Duration::from_secs(idle.as_secs().clamp(1, 32_767));
+    let between = Duration::from_secs((idle.as_secs() / 3).max(1));
+    let probes = TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(between)
+        .with_retries(6);
+    SockRef::from(socket).set_tcp_keepalive(&probes)
 }
 
 fn set_buffers(socket: &TcpSocket, options: &TcpOptions, op: Operation) -> Result<()> {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use xio_core::{Info, Operation, Stream, at_layer};
 
-use crate::path;
+use crate::{path, socket};
 
 /// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
 /// much in a few milliseconds, and the system call's own cost is small against it.
@@ -48,6 +48,15 @@ impl TcpHandle {
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
+    }
+
+    /// Has the kernel probe a peer that was silent for `idle`, and break the connection to one that is silent for
+    /// three times as long. What is between the two then sees it used.
+    ///
+    /// # Errors
+    /// Those of setting options, which a connection that is gone has.
+    pub fn keep_alive(&self, idle: Duration) -> io::Result<()> {
+        socket::keep_alive(&self.socket, idle)
     }
 
     /// Runs a system call once the socket can be written, and again while it cannot after all.

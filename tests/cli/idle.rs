@@ -1,0 +1,62 @@
+//! Control connections that are idle while a transfer runs: the kernel probes them, from both ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::Tree;
+
+use crate::{Bed, LIMIT, command};
+
+/// Most that may pass before an idle peer is probed: what is on the way forgets it after minutes.
+const PROBED: Duration = Duration::from_secs(60);
+
+/// Checks that the kernel will probe the peer of the connection from `near` to `far`.
+fn is_probed(near: SocketAddr, far: SocketAddr) -> Result<()> {
+    let ends = format!(":{:04X} 0100007F:{:04X} 01 ", near.port(), far.port());
+    let begun = Instant::now();
+    loop {
+        let table = fs::read_to_string("/proc/net/tcp")?;
+        let line = table.lines().find(|line| line.contains(&ends));
+        let line = line.with_context(|| format!("no connection {ends} in\n{table}"))?;
+        // Kind and end of the timer, in hundredths of a second; 2 is the one that probes.
+        let timer = line.split_whitespace().nth(5).context("no timer")?;
+        let (kind, left) = timer.split_once(':').context("no timer")?;
+        if kind == "02" {
+            let left = Duration::from_millis(10 * u64::from_str_radix(left, 16)?);
+            ensure!(left <= PROBED, "the first probe comes after {left:?}");
+            return Ok(());
+        }
+        // What was just sent may wait to be acknowledged.
+        ensure!(begun.elapsed() < LIMIT, "it is never probed: {line}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_server_probes_an_idle_client() -> Result<()> {
+    let bed = Bed::new()?;
+    let client = TcpStream::connect(bed.server.addr())?;
+    let mut greeting = String::new();
+    BufReader::new(&client).read_line(&mut greeting)?;
+    is_probed(client.peer_addr()?, client.local_addr()?)
+}
+
+#[test]
+fn the_client_probes_an_idle_server() -> Result<()> {
+    let here = Tree::new()?;
+    let door = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("ftp://{}/file", door.local_addr()?);
+    let mut client = command(&here, &[&url, "file"])?.spawn()?;
+    let (mut control, peer) = door.accept()?;
+    control.write_all(b"220 ready\r\n")?;
+    let mut line = String::new();
+    BufReader::new(&control).read_line(&mut line)?;
+    let probed = is_probed(peer, control.local_addr()?);
+    client.kill()?;
+    client.wait()?;
+    probed
+}
