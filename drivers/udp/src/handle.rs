@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
 use xio_core::{Datagram, Info, Operation, Received, Result, Transmit, at_layer};
 
 use crate::socket::fail;
@@ -33,6 +35,9 @@ pub struct UdpHandle {
     cuts: AtomicBool,
     senders: Arc<Senders>,
     refusals: Mutex<Option<Waiting>>,
+    /// Says when there is room to send where the runtime takes the socket to be writable for good.
+    room: Mutex<Option<UdpSocket>>,
+    runtime: Handle,
 }
 
 /// Ends when the network has something to say against an earlier message.
@@ -67,6 +72,8 @@ impl UdpHandle {
             cuts: AtomicBool::new(offload),
             senders: Arc::default(),
             refusals: Mutex::default(),
+            room: Mutex::default(),
+            runtime: Handle::current(),
             socket: Arc::new(socket),
         })
     }
@@ -153,10 +160,59 @@ impl UdpHandle {
         }
     }
 
+    /// Tries to send, and again once the socket takes something.
+    fn poll_sending(
+        &self,
+        cx: &Context<'_>,
+        mut send: impl FnMut() -> io::Result<()>,
+    ) -> Poll<io::Result<()>> {
+        let is_full = |e: &io::Error| e.kind() == io::ErrorKind::WouldBlock;
+        for _ in 0..2 {
+            match self.socket.try_io(Interest::WRITABLE, &mut send) {
+                Err(e) if is_full(&e) => ready!(self.poll_writable(cx))?,
+                done => return Poll::Ready(done),
+            }
+        }
+        for _ in 0..2 {
+            ready!(self.poll_room(cx))?;
+            match send() {
+                Err(e) if is_full(&e) => {}
+                done => return Poll::Ready(done),
+            }
+        }
+        // Whoever else sends here was faster each time.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
     fn poll_writable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.senders.wait(cx.waker());
         let all = Waker::from(Arc::clone(&self.senders));
         self.socket.poll_send_ready(&mut Context::from_waker(&all))
+    }
+
+    /// Waits for room where the runtime sees some that is not there.
+    ///
+    /// Once a peer has refused, it takes the socket to be closed, and so to be writable for good. It
+    /// knows nothing yet of the same socket by another number, which serves once: a refusal spoils
+    /// that as well, and what it says may be of long ago.
+    fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.senders.wait(cx.waker());
+        let all = Waker::from(Arc::clone(&self.senders));
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = match room.take() {
+            Some(other) => other,
+            None => {
+                let _runtime = self.runtime.enter();
+                let other = self.socket.as_fd().try_clone_to_owned()?;
+                UdpSocket::from_std(other.into())?
+            }
+        };
+        let ready = other.poll_send_ready(&mut Context::from_waker(&all));
+        if ready.is_pending() {
+            *room = Some(other);
+        }
+        ready
     }
 }
 
@@ -194,22 +250,8 @@ impl Datagram for UdpHandle {
             return Poll::Ready(Err(at_layer(error, "udp", Operation::Write)));
         };
         let to = self.outward(to);
-        for _ in 0..2 {
-            let sent = self
-                .socket
-                .try_io(Interest::WRITABLE, || self.send(to, message));
-            match sent {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.poll_writable(cx))?;
-                }
-                done => {
-                    return Poll::Ready(done.map_err(|e| at_layer(e, "udp", Operation::Write)));
-                }
-            }
-        }
-        // Once a peer has refused, the runtime takes the socket to be writable for good.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        let sent = ready!(self.poll_sending(cx, || self.send(to, message)));
+        Poll::Ready(sent.map_err(|e| at_layer(e, "udp", Operation::Write)))
     }
 
     fn poll_recv(
@@ -273,7 +315,8 @@ mod tests {
 
     use nix::sys::socket::{GetSockOpt, SetSockOpt};
     use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
-    use xio_core::{Bind, Target};
+    use tokio::sync::Notify;
+    use xio_core::{Bind, Target, Transport};
 
     use super::*;
     use crate::Udp;
@@ -338,15 +381,78 @@ mod tests {
         }
     }
 
+    /// Counts how often it is woken, and wakes who waits for that.
+    #[derive(Default)]
+    struct Count(AtomicUsize, Notify);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            self.1.notify_one();
+        }
+    }
+
+    sockopt_impl!(
+        /// Whether what is sent is held back in the socket.
+        Cork,
+        SetOnly,
+        libc::SOL_UDP,
+        libc::UDP_CORK,
+        bool
+    );
+
+    #[tokio::test]
+    async fn a_socket_that_is_full_is_waited_for_although_its_peer_has_refused() {
+        // A socket that listens to somebody else refuses what comes from others.
+        let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = far.local_addr().unwrap();
+        far.connect(at).unwrap();
+        let udp = Udp::new("sndbuf=1".parse().unwrap());
+        let near = udp.connect(&Target::from(at)).await.unwrap();
+        for round in 0..3 {
+            poll_fn(|cx| near.poll_send(cx, &Transmit::new(b"anybody there?")))
+                .await
+                .unwrap();
+            let (mut room, mut met) = ([0; 100], [None]);
+            let mut bufs = [IoSliceMut::new(&mut room)];
+            let refused = poll_fn(|cx| near.poll_recv(cx, &mut bufs, &mut met));
+            assert_eq!(
+                refused.await.unwrap_err().kind(),
+                io::ErrorKind::ConnectionRefused
+            );
+            // More than the buffer holds, so that the next would have to wait.
+            far.connect(near.info().local.unwrap()).unwrap();
+            Cork.set(near.socket(), &true).unwrap();
+            let long = [7; 10_000];
+            poll_fn(|cx| near.poll_send(cx, &Transmit::new(&long)))
+                .await
+                .unwrap();
+            let count = Arc::new(Count::default());
+            let waker = Waker::from(Arc::clone(&count));
+            let full = || Err(io::ErrorKind::WouldBlock.into());
+            let sent = near.poll_sending(&Context::from_waker(&waker), full);
+            assert!(sent.is_pending());
+            // Long enough for the runtime to look at its sockets.
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+            let woken = count.0.load(Ordering::Relaxed);
+            assert_eq!(woken, 0, "it is asked again at once, in round {round}");
+            Cork.set(near.socket(), &false).unwrap();
+            count.1.notified().await;
+            poll_fn(|cx| near.poll_send(cx, &Transmit::new(b"here")))
+                .await
+                .unwrap();
+            let mut room = [0; 20_000];
+            assert_eq!(far.recv(&mut room).unwrap(), long.len());
+            assert_eq!(far.recv(&mut room).unwrap(), 4);
+            far.connect(at).unwrap();
+        }
+    }
+
     #[test]
     fn every_task_that_waits_is_woken_once() {
-        struct Count(AtomicUsize);
-        impl Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        let counts = [(); 3].map(|()| Arc::new(Count(AtomicUsize::new(0))));
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let wakers = counts
             .each_ref()
             .map(|count| Waker::from(Arc::clone(count)));
