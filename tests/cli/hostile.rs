@@ -23,6 +23,8 @@ struct Lies {
     data: Vec<u8>,
     /// Size that `MLST` gives.
     size: u64,
+    /// What else `MLST` says of a file.
+    facts: &'static str,
     /// Address in the reply to `PASV`, in the place of the server's.
     address: Option<Ipv4Addr>,
     /// Final reply of a transfer, in the place of 226.
@@ -70,6 +72,7 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
     control.write_all(&greeting)?;
     let lines = BufReader::new(control.try_clone()?).lines();
     let mut data: Option<TcpListener> = None;
+    let mut port: Option<SocketAddr> = None;
     for line in lines {
         let line = line?;
         let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -86,10 +89,16 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
             "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
             "MLST" => format!(
-                "250-facts\r\n type=file;size={}; {rest}\r\n250 end",
-                lies.size
+                "250-facts\r\n type=file;size={};{} {rest}\r\n250 end",
+                lies.size, lies.facts
             ),
             "CKSM" => format!("213 {}", lies.digest),
+            "PORT" => {
+                let [high, low] = [4, 5].map(|at| rest.split(',').nth(at).unwrap_or_default());
+                let [high, low] = [high.parse::<u16>()?, low.parse()?];
+                port = Some((Ipv4Addr::LOCALHOST, high << 8 | low).into());
+                "200 ok".to_owned()
+            }
             "PASV" => {
                 let door = TcpListener::bind("127.0.0.1:0")?;
                 let port = door.local_addr()?.port();
@@ -105,7 +114,10 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
                 "426 broken off".to_owned()
             }
             "RETR" | "MLSD" => {
-                let (mut to, _) = data.take().context("no PASV")?.accept()?;
+                let mut to = match port.take() {
+                    Some(at) => TcpStream::connect(at)?,
+                    None => data.take().context("no PASV")?.accept()?.0,
+                };
                 control.write_all(b"150 coming\r\n")?;
                 to.write_all(if verb == "MLSD" {
                     &lies.listing
@@ -371,6 +383,31 @@ fn modes_from_a_server_never_give_rights() -> Result<()> {
         .permissions()
         .mode();
     ensure!(mode & 0o7777 == 0o755, "{mode:o}");
+    Ok(())
+}
+
+#[test]
+fn what_is_carried_over_is_what_was_read_and_not_what_was_listed() -> Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let lies = Lies {
+        listing: b"type=file;size=2;modify=20010101000000;UNIX.mode=0600; file\r\n".to_vec(),
+        data: b"abc".to_vec(),
+        size: 3,
+        facts: "modify=20200202020202;UNIX.mode=0640;",
+        ..Lies::default()
+    };
+    let bed = Bed::new()?;
+    let from = format!("ftp://{}/dir/", serve(lies)?);
+    for (to, file) in [
+        ("down/".to_owned(), bed.here.path("down/file")),
+        (bed.url("over/"), bed.there.path("over/file")),
+    ] {
+        bed.cp(&["-r", "--preserve", "--retries", "0", &from, &to])?
+            .ok()?;
+        let meta = std::fs::metadata(file)?;
+        let (time, mode) = (meta.mtime(), meta.mode() & 0o7777);
+        ensure!((time, mode) == (1_580_608_922, 0o640), "{time}, {mode:o}");
+    }
     Ok(())
 }
 

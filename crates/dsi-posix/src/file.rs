@@ -33,6 +33,7 @@ struct Inner {
     file: OwnedFd,
     size: u64,
     modified: (i64, u32),
+    mode: u32,
     /// Whether the kernel can be asked for what it has in memory, without waiting for the rest.
     at_once: AtomicBool,
     path: String,
@@ -74,9 +75,20 @@ impl FileSource {
             file,
             size,
             modified: modified(&stat),
+            mode: stat.st_mode & 0o7777,
             at_once,
             path,
         }))
+    }
+
+    /// Modification time when it was opened: seconds since 1970 and nanoseconds.
+    pub fn modified(&self) -> (i64, u32) {
+        self.0.modified
+    }
+
+    /// Permission bits when it was opened, the lowest twelve.
+    pub fn mode(&self) -> u32 {
+        self.0.mode
     }
 
     fn error(&self, op: &'static str, errno: Errno) -> Error {

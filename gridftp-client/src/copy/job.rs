@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use byte_ranges::RangeSet;
 use ftp_wire::facts::{Entry, FactSet, TimeVal};
-use gridftp_dsi_posix::FileSink;
+use gridftp_dsi::Source as _;
+use gridftp_dsi_posix::{FileSink, FileSource};
 
 use crate::local::Item as LocalItem;
 
@@ -190,6 +191,15 @@ impl Facts {
             size: Some(item.size),
             modified: Some(item.modified),
             mode: Some(item.mode),
+        }
+    }
+
+    /// What an open file was when it was opened.
+    pub(crate) fn of_source(source: &FileSource) -> Self {
+        Self {
+            size: Some(source.size()),
+            modified: Some(source.modified()),
+            mode: Some(source.mode()),
         }
     }
 

@@ -10,7 +10,7 @@ use ftp_wire::command::Mode;
 use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
-use super::job::{DirJob, FileJob, Item};
+use super::job::{DirJob, Facts, FileJob, Item};
 use super::queue::{Queue, Taken};
 use crate::client::Client;
 use crate::control::Control;
@@ -137,6 +137,21 @@ impl Shared {
     /// Says whether only a part of each file is copied.
     pub(crate) fn is_partial(&self) -> bool {
         self.options.offset.is_some() || self.options.length.is_some()
+    }
+
+    /// Says whether copies get the times and modes of their sources; a part of a file has none.
+    pub(crate) fn preserves(&self) -> bool {
+        self.options.preserve && !self.is_partial()
+    }
+
+    /// Notes what a server says of a source `now`, where it does; what it leaves out stays.
+    pub(crate) fn update(&self, job: &mut FileJob, now: Option<Facts>) {
+        let Some(now) = now else { return };
+        job.facts = Facts {
+            size: now.size.filter(|_| !self.through_layers()),
+            modified: now.modified.or(job.facts.modified),
+            mode: now.mode.or(job.facts.mode),
+        };
     }
 
     /// Streams for an item on a connection with this round trip.

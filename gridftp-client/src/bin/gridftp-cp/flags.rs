@@ -97,7 +97,7 @@ pub(crate) struct Flags {
     #[arg(short = 'n', long)]
     pub(crate) no_clobber: bool,
 
-    /// Carry over modification times and permission bits
+    /// Carry over modification times and permission bits, of whole files
     #[arg(long)]
     pub(crate) preserve: bool,
 

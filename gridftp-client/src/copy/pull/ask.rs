@@ -73,7 +73,9 @@ impl Asker<'_> {
             job.forget();
         }
         let look = || Look::send(control, self.abilities, from.clone());
-        let again = (!layers && (job.failures > 0 || job.facts.size.is_none())).then(look);
+        // What was listed may be long ago, and what is carried over is to be what was read.
+        let old = !layers && (job.failures > 0 || job.facts.size.is_none());
+        let again = (old || shared.preserves()).then(look);
         let rest = restart(job, self.mode).map(|rest| control.send(Command::Rest(rest)));
         let needed = rest.is_some();
         let replies = control.send(self.command(job, &from));

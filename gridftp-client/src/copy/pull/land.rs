@@ -138,7 +138,7 @@ pub(super) async fn publish(
     } else {
         Finish::whole(size)
     };
-    if shared.options.preserve {
+    if shared.preserves() {
         finish.modified = job.facts.modified;
         finish.mode = job.facts.mode;
     }

@@ -32,7 +32,7 @@ pub(super) struct Mover<'a> {
 impl Mover<'_> {
     /// Takes one transfer in MODE E; gives the file when its data is here.
     pub(super) async fn take(&mut self, mut asked: Asked) -> Result<Option<Landed>, Stop> {
-        Self::settle_before(&mut asked).await?;
+        Self::settle_before(self.shared, &mut asked).await?;
         let first = match self.patience {
             Some(patience) => match tokio::time::timeout(patience, asked.replies.next()).await {
                 Ok(first) => first,
@@ -100,7 +100,7 @@ impl Mover<'_> {
     }
 
     /// Reads the replies to what was sent before the transfer command.
-    pub(super) async fn settle_before(asked: &mut Asked) -> Result<(), Stop> {
+    pub(super) async fn settle_before(shared: &Shared, asked: &mut Asked) -> Result<(), Stop> {
         if let Some(again) = asked.again.take() {
             let now = match again.facts().await {
                 Ok(now) => now,
@@ -109,7 +109,7 @@ impl Mover<'_> {
             if let Item::File(job) = asked.taken.item_mut() {
                 let same = now.is_some_and(|now| now.is_same_as(&job.facts));
                 job.changed |= !job.held.is_empty() && !same;
-                job.facts = now.unwrap_or(job.facts);
+                shared.update(job, now);
             }
         }
         if let Some(mut rest) = asked.rest.take() {

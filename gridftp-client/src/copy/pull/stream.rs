@@ -66,7 +66,7 @@ pub(super) async fn stream(
             Err(stop) => Err(stop),
         };
     }
-    Mover::settle_before(&mut asked).await?;
+    Mover::settle_before(shared, &mut asked).await?;
     let sink = match open_sink(shared, &mut asked.taken).await {
         Ok(sink) => sink,
         Err(error) => {

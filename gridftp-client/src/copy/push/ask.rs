@@ -15,13 +15,12 @@ use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::{Facts, Item};
 use crate::copy::kept::{Announced, Copy, Kept, Original};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
-use crate::local::modified;
 use crate::names;
 use crate::url::show;
 use crate::verify;
@@ -90,7 +89,10 @@ impl Asker<'_> {
                 return None;
             }
         };
-        let same = is_same(job, source.size()).await;
+        // What was found may be long ago, and what is carried over is to be what is read.
+        let now = Facts::of_source(&source);
+        let same = now.is_same_as(&job.facts);
+        job.facts = now;
         if !same || (job.begun && shared.through_layers()) {
             job.forget();
         }
@@ -213,20 +215,6 @@ struct How {
     after: Option<ChecksumAlgorithm>,
     /// Whether the server adds to the end, and knows no `REST`.
     append: bool,
-}
-
-/// Says whether the source is what the earlier attempts read, and notes what it is now.
-async fn is_same(job: &mut FileJob, size: u64) -> bool {
-    let mut same = job.facts.size == Some(size);
-    job.facts.size = Some(size);
-    if job.begun {
-        let path = local(&job.from).to_owned();
-        let look = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
-        let modified = look.ok().and_then(Result::ok).map(|meta| modified(&meta));
-        same &= modified.is_some() && modified == job.facts.modified;
-        job.facts.modified = modified;
-    }
-    same
 }
 
 /// Sends `MKD` for what is not known to be there, from the top; servers run commands in order, so

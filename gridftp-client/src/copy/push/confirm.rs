@@ -128,7 +128,7 @@ pub(super) async fn confirm_one(
             (algorithm, sent)
         });
     let mut meta = Vec::new();
-    if shared.options.preserve && !shared.is_partial() {
+    if shared.preserves() {
         if let Some(mode) = job.facts.mode {
             meta.push(control.send(Command::Site(Site::Chmod(mode, to.clone()))));
         }

@@ -1,15 +1,19 @@
-//! Directories are sent for as fast as a server makes them, and no faster.
+//! Directories are sent for as fast as a server makes them, and no faster; files are what they are when opened.
 
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_proto::client::Settings;
+use ftp_wire::command::Mode;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::ask::{Dirs, make_dir};
-use crate::copy::job::{DirJob, Item};
+use super::ask::{Asker, Dirs, make_dir};
+use crate::abilities::Abilities;
+use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::shared::Shared;
-use crate::copy::window::COMMANDS;
+use crate::copy::window::{COMMANDS, Window};
 use crate::options::CopyOptions;
 use crate::played;
 use crate::progress::{Silent, Totals};
@@ -17,20 +21,24 @@ use crate::progress::{Silent, Totals};
 /// Directories of the tree.
 const DIRS: usize = 3 * COMMANDS;
 
-#[tokio::test(start_paused = true)]
-async fn a_tree_of_directories_does_not_outrun_the_server() {
-    // All that is sent for is on the wire, so that it can be counted.
-    let mut settings = Settings::default();
-    settings.window = 8 * DIRS;
-    let (control, mut banner, far) = played::connect(settings);
-    let shared = Arc::new(Shared::new(
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared::new(
         CopyOptions::default(),
         Arc::new(Silent),
         Arc::new(Totals::default()),
         None,
         None,
         None,
-    ));
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_of_directories_does_not_outrun_the_server() {
+    // All that is sent for is on the wire, so that it can be counted.
+    let mut settings = Settings::default();
+    settings.window = 8 * DIRS;
+    let (control, mut banner, far) = played::connect(settings);
+    let shared = shared();
     let maker = tokio::spawn({
         let shared = Arc::clone(&shared);
         async move {
@@ -74,4 +82,41 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     }
     maker.await.unwrap();
     assert_eq!((made, shared.worst()), (DIRS, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_what_it_is_when_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "new").unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::new(1_580_608_922, 7);
+    file.set_modified(time).unwrap();
+    file.set_permissions(std::fs::Permissions::from_mode(0o640))
+        .unwrap();
+    let (control, _banner, _far) = played::connect(Settings::default());
+    let shared = shared();
+    let mut job = FileJob::new(path.into_os_string().into_vec(), b"/to".to_vec());
+    job.facts = Facts {
+        size: Some(4),
+        modified: Some((1, 0)),
+        mode: Some(0o600),
+    };
+    shared.queue.push(Item::File(Box::new(job)));
+    let taken = shared.queue.next(|_| true).await.unwrap();
+    let asker = Asker {
+        control: &control,
+        abilities: &Abilities::default(),
+        shared: &shared,
+        algorithm: None,
+        mode: Mode::Extended,
+        window: &Window::default(),
+    };
+    let asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();
+    let now = Facts {
+        size: Some(3),
+        modified: Some((1_580_608_922, 7)),
+        mode: Some(0o640),
+    };
+    assert_eq!(super::file(&asked.taken).facts, now);
 }

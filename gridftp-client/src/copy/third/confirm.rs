@@ -203,7 +203,7 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        if shared.options.preserve && !shared.is_partial() {
+        if shared.preserves() {
             if let Some(mode) = job.facts.mode {
                 self.destination
                     .send(Command::Site(Site::Chmod(mode, to.clone())))

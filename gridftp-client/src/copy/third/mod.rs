@@ -48,6 +48,8 @@ struct Asked {
     proof: Option<Digest>,
     /// Algorithm to compare the copy with where it goes on unproven.
     after: Option<ChecksumAlgorithm>,
+    /// The source's facts, where the copy is to have those of what is read.
+    look: Option<Look>,
     rest: Option<Replies>,
     retrieve: Replies,
     under_way: UnderWay,
@@ -275,8 +277,8 @@ impl Pair<'_> {
             same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
             if !same {
                 job.forget();
-                job.facts = now.unwrap_or(job.facts);
             }
+            shared.update(job, now);
         }
         if shared.through_layers() {
             job.facts.size = None;
@@ -293,6 +295,9 @@ impl Pair<'_> {
             Some(kept) => (kept.held, kept.announce, kept.after),
             None => Default::default(),
         };
+        // What was listed may be long ago; after a failure it has just been asked.
+        let look = (shared.preserves() && !job.begun)
+            .then(|| Look::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
         let command = match (shared.options.offset, shared.options.length) {
             (None, None) => Command::Retr(from),
@@ -315,6 +320,7 @@ impl Pair<'_> {
             held,
             proof,
             after,
+            look,
             rest,
             retrieve,
             under_way: window.enter(bytes),
@@ -328,6 +334,12 @@ impl Pair<'_> {
         told: &mut HashSet<Vec<u8>>,
     ) -> Result<Option<Moving>, Stop> {
         let shared = self.shared;
+        if let Some(look) = asked.look.take()
+            && let Ok(now) = look.facts().await
+            && let Item::File(job) = asked.taken.item_mut()
+        {
+            shared.update(job, now);
+        }
         if let Some(mut rest) = asked.rest.take()
             && rest.finish().await.is_err()
             && let Item::File(job) = asked.taken.item_mut()
