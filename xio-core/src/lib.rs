@@ -37,6 +37,7 @@
 
 mod copy;
 mod datagram;
+mod end;
 mod erased;
 mod error;
 mod info;
@@ -56,6 +57,7 @@ mod value;
 
 pub use copy::{Positional, copy, copy_file};
 pub use datagram::{BATCH_BYTES, Bind, BoxDatagram, Datagram, Received, Transmit};
+pub use end::poll_end;
 pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
 pub use error::{Error, ErrorKind, Operation, Result, at_layer};
 pub use info::{Info, PathStats};

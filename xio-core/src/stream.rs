@@ -4,7 +4,7 @@
 //!
 //! | Event | Meaning |
 //! | --- | --- |
-//! | `poll_read` gives 0 bytes | The peer ended *this layer* properly: its own end mark was seen |
+//! | `poll_read` gives 0 bytes | The peer ended *this layer* properly: its own end mark was seen, and the end below it where one follows ([`poll_end`](crate::poll_end)) |
 //! | The layer below ended without this layer's mark | `UnexpectedEof`, naming the layer |
 //! | `poll_shutdown` | Flushes, writes this layer's end mark, shuts down below; idempotent; reading may go on |
 //! | Drop without shutdown | Abort: the peer sees truncation (a reset, where the bottom is bare TCP) |

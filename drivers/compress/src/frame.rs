@@ -86,6 +86,8 @@ pub enum BadFrame {
     Corrupt(Algorithm),
     /// The checksum does not agree.
     Checksum,
+    /// Bytes follow the end mark.
+    Beyond,
 }
 
 impl fmt::Display for BadFrame {
@@ -112,6 +114,7 @@ impl fmt::Display for BadFrame {
             Self::NotSmaller => f.write_str("it is not smaller packed than unpacked"),
             Self::Corrupt(algorithm) => write!(f, "{algorithm} cannot unpack it to its length"),
             Self::Checksum => f.write_str("its checksum does not agree"),
+            Self::Beyond => f.write_str("bytes follow the end mark"),
         }
     }
 }

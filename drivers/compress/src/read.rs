@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
-use xio_core::{Error, ErrorKind, Operation};
+use xio_core::{Error, ErrorKind, Operation, poll_end};
 
 use crate::LAYER;
 use crate::codec::Algorithm;
@@ -64,6 +64,8 @@ enum Stage {
         left: usize,
         checksum: Checksum,
     },
+    /// The end mark was read; the end of the stream below is to follow.
+    Marked,
     Ended,
     /// The stream breaks off or breaks the rules here; what came before it is still handed out.
     Broken(Broken),
@@ -201,6 +203,16 @@ impl Reader {
             } => {
                 ready!(self.poll_stored(cx, below, buf, header, left, checksum))?;
             }
+            Stage::Marked => {
+                self.stage = match ready!(poll_end(cx, below)) {
+                    Ok(true) => Stage::Ended,
+                    Ok(false) => self.broken(BadFrame::Beyond),
+                    Err(error) => {
+                        self.stage = Stage::Failed(error.kind());
+                        return Poll::Ready(Err(error));
+                    }
+                };
+            }
             Stage::Ended => return Poll::Ready(Ok(false)),
             Stage::Broken(Broken {
                 place: Place { number, offset },
@@ -241,8 +253,12 @@ impl Reader {
         match frame {
             Frame::End => {
                 self.place.offset += len as u64;
+                let more = !self.inbox.bytes().is_empty();
                 self.inbox = Inbox::default();
-                Stage::Ended
+                match more {
+                    true => self.broken(BadFrame::Beyond),
+                    false => Stage::Marked,
+                }
             }
             Frame::Block(header)
                 if header.algorithm == Algorithm::Stored && header.packed >= PASSED =>

@@ -6,7 +6,10 @@
     reason = "a test that fails says where by itself"
 )]
 
+use std::future::{Future as _, poll_fn};
 use std::io::ErrorKind;
+use std::pin::pin;
+use std::task::Poll;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_compress::frame::{Head, MAX_BLOCK, Preamble};
@@ -275,6 +278,30 @@ async fn noise_is_refused_by_every_codec() {
             assert_eq!(block, [7; 1000]);
         }
     }
+}
+
+/// What the layers below have to say after the mark must not be left in a socket.
+#[tokio::test]
+async fn the_end_of_the_stream_below_is_read_as_well() {
+    let (data, mut whole) = (sample(), wire("", &sample()).await);
+    let (mut peer, inner) = Mem::new().pair();
+    let mut stream = layer("").respond(inner).await.unwrap();
+    peer.write_all(&whole).await.unwrap();
+    let mut bytes = vec![0; data.len()];
+    stream.read_exact(&mut bytes).await.unwrap();
+    assert!(bytes == data);
+    let mut byte = [0];
+    let mut ended = pin!(stream.read(&mut byte));
+    let waits = poll_fn(|cx| Poll::Ready(ended.as_mut().poll(cx).is_pending()));
+    assert!(waits.await);
+    peer.shutdown().await.unwrap();
+    assert_eq!(ended.await.unwrap(), 0);
+
+    whole.push(b'x');
+    let (bytes, ended) = read(&whole, "").await;
+    assert!(bytes == data);
+    let text = ended.unwrap_err().to_string();
+    assert!(text.ends_with("bytes follow the end mark"), "{text}");
 }
 
 #[tokio::test]

@@ -20,6 +20,10 @@ const LIMITS: Limits = Limits::DEFAULT.with_max_connections(256);
 /// How long a connection that is announced and missing is waited for when all others have ended.
 const LATE: Duration = Duration::from_secs(60);
 
+/// How long connections may stay open after the stream that came over them: some peers keep them for
+/// the next one.
+const OPEN: Duration = Duration::from_secs(1);
+
 /// One stream over several connections.
 pub struct ModeEHandle<S> {
     pub(crate) lanes: Vec<Lane<S>>,
@@ -41,6 +45,8 @@ pub struct ModeEHandle<S> {
     /// At the end that accepted: where other connections come from, until all have ended.
     others: Option<Others<S>>,
     late: Option<Pin<Box<Sleep>>>,
+    /// Until when the connections are waited for to end, once all has come.
+    open: Option<Pin<Box<Sleep>>>,
 }
 
 /// How the lanes stand to what is wanted next.
@@ -69,6 +75,7 @@ impl<S: Stream> ModeEHandle<S> {
             opener: true,
             others: None,
             late: None,
+            open: None,
         }
     }
 
@@ -159,8 +166,11 @@ impl<S: Stream> ModeEHandle<S> {
         wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        if self.complete || buf.remaining() == 0 {
+        if buf.remaining() == 0 {
             return Poll::Ready(Ok(self.read));
+        }
+        if self.complete {
+            return self.poll_lanes_end(cx).map(|()| Ok(self.read));
         }
         loop {
             let mut standing = Standing::default();
@@ -169,7 +179,8 @@ impl<S: Stream> ModeEHandle<S> {
                 return Poll::Ready(done);
             }
             if self.gather.is_complete() {
-                return Poll::Ready(self.end());
+                self.end()?;
+                return self.poll_lanes_end(cx).map(|()| Ok(self.read));
             }
             let left = self.lanes.len();
             self.poll_others(cx)?;
@@ -185,7 +196,7 @@ impl<S: Stream> ModeEHandle<S> {
     }
 
     /// All has come: it must be all of it, and the listener is another stream's.
-    fn end(&mut self) -> io::Result<u64> {
+    fn end(&mut self) -> io::Result<()> {
         let received = self.gather.received();
         if received.first_hole() != received.end() {
             let fact = format!("all connections ended, and only the bytes {received} have come");
@@ -193,7 +204,19 @@ impl<S: Stream> ModeEHandle<S> {
         }
         self.complete = true;
         self.release();
-        Ok(self.read)
+        Ok(())
+    }
+
+    /// Waits for the ends of the connections. A socket that is closed with an end mark unread, such as
+    /// that of TLS, resets the connection, and the peer loses what is on its way there.
+    fn poll_lanes_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if poll_all(&mut self.lanes, |lane| lane.poll_end(cx).map(Ok)).is_pending() {
+            let open = self
+                .open
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(OPEN)));
+            ready!(open.as_mut().poll(cx));
+        }
+        Poll::Ready(())
     }
 
     /// Gives the listener back, and what was taken from it for nothing.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use mode_e::{BadBlock, BadBlockKind, Deframer, Gather, GatherError, HEADER_LEN, Limits, Step};
 use tokio::io::ReadBuf;
-use xio_core::{Error, ErrorKind, Operation, Outbox, Stream};
+use xio_core::{Error, ErrorKind, Operation, Outbox, Stream, poll_end};
 
 use crate::LAYER;
 
@@ -17,6 +17,8 @@ pub(crate) struct Lane<S> {
     pub(crate) waiting: Outbox,
     /// Whether nothing more is to be read.
     pub(crate) ended: bool,
+    /// Whether the layer below has ended as well.
+    below_ended: bool,
     /// Whether the layer below is shut down.
     down: bool,
 }
@@ -51,6 +53,7 @@ impl<S: Stream> Lane<S> {
             deframer: Deframer::new(limits),
             waiting: Outbox::new(),
             ended: false,
+            below_ended: false,
             down: false,
         }
     }
@@ -86,6 +89,7 @@ impl<S: Stream> Lane<S> {
                     let mut window = ReadBuf::new(header.get_mut(..need).unwrap_or_default());
                     ready!(Pin::new(&mut self.stream).poll_read(cx, &mut window))?;
                     if window.filled().is_empty() {
+                        self.below_ended = true;
                         self.deframer.at_end().map_err(bad)?;
                         self.ended = true;
                     }
@@ -99,6 +103,16 @@ impl<S: Stream> Lane<S> {
             }
         }
         Poll::Ready(Ok(None))
+    }
+
+    /// Waits for the end of the layer below, after that of this one. What it says besides is not this
+    /// stream's: all of that has come.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.below_ended {
+            let _of_another = ready!(poll_end(cx, &mut self.stream));
+            self.below_ended = true;
+        }
+        Poll::Ready(())
     }
 
     /// Reads payload, of which `len` bytes are left, and says how much came.

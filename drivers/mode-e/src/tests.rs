@@ -1,5 +1,8 @@
 //! Connections that come late, break, lie or have nothing to do with it.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -112,6 +115,29 @@ async fn a_connection_that_never_comes_is_waited_for_a_minute() {
     assert_eq!(bytes, b"abc");
     assert!(error.unwrap().contains("1 of 2 end marks"));
     assert_eq!(began.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ends_of_the_connections_are_read_but_not_waited_for_long() {
+    let began = tokio::time::Instant::now();
+    for (shut, after) in [(2, 0), (1, 1)] {
+        let (mut listener, net) = listening().await;
+        let mut lanes = [
+            lane(&net, &[data(0, b"abc"), (Header::eof(2), b"")]).await,
+            lane(&net, &[data(3, b"def"), (Header::eod(), b"")]).await,
+        ];
+        let mut far = accept(&mut listener).await;
+        far.read_exact(&mut [0; 6]).await.unwrap();
+        let mut byte = [0];
+        let mut ended = pin!(far.read(&mut byte));
+        let waits = poll_fn(|cx| Poll::Ready(ended.as_mut().poll(cx).is_pending()));
+        assert!(waits.await);
+        for lane in &mut lanes[..shut] {
+            lane.shutdown().await.unwrap();
+        }
+        assert_eq!(ended.await.unwrap(), 0);
+        assert_eq!(began.elapsed().as_secs(), after);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,8 @@ enum State {
     Body(usize),
     /// The block is good.
     Good,
+    /// The mark has come and is good; the end of the stream is to follow.
+    Marked,
     Ended,
     Failed(BadBlock),
 }
@@ -129,6 +131,12 @@ impl Opener {
         self.filled = 0;
     }
 
+    /// Whether nothing but the end of the stream is to follow.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.state == State::Marked
+    }
+
     /// Where the next bytes of the stream belong; `None` when it has ended in good order.
     ///
     /// # Errors
@@ -141,6 +149,7 @@ impl Opener {
             State::Body(length) => (HEADER + length).min(self.filled + STEP),
             // Nothing is read while there is something to hand out.
             State::Good => self.filled,
+            State::Marked => 1,
         };
         self.bytes.resize(end, 0);
         Ok(self.bytes.get_mut(self.filled..))
@@ -155,6 +164,14 @@ impl Opener {
         let checked = match self.state {
             State::Failed(bad) => Err(bad),
             State::Ended | State::Good => Ok(()),
+            State::Marked if n == 0 => {
+                self.state = State::Ended;
+                self.bytes = Vec::new();
+                Ok(())
+            }
+            State::Marked => Err(BadBlock::Beyond {
+                blocks: self.number,
+            }),
             _ if n == 0 => Err(BadBlock::Cut { block: self.number }),
             State::Header if self.filled == HEADER => self.header(),
             State::Body(length) if self.filled == HEADER + length => self.body(),
@@ -196,8 +213,9 @@ impl Opener {
             if self.digest.finalize_reset().as_slice() != body {
                 return Err(BadBlock::Digest { blocks: block });
             }
-            self.state = State::Ended;
+            self.state = State::Marked;
             self.bytes = Vec::new();
+            self.filled = 0;
             return Ok(());
         }
         self.digest.update(body);
@@ -236,6 +254,11 @@ pub enum BadBlock {
         /// How many blocks came.
         blocks: u64,
     },
+    /// Bytes follow the end mark.
+    Beyond {
+        /// How many blocks came before it.
+        blocks: u64,
+    },
     /// The stream ended before its end mark.
     Cut {
         /// Which block would have come.
@@ -258,6 +281,9 @@ impl fmt::Display for BadBlock {
             }
             Self::Digest { blocks } => {
                 write!(f, "the digest of all {blocks} blocks differs")
+            }
+            Self::Beyond { blocks } => {
+                write!(f, "bytes follow the end mark after {blocks} blocks")
             }
             Self::Cut { block } => {
                 write!(f, "the stream ended in block {block}, before its end mark")

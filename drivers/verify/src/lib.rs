@@ -74,7 +74,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
     BadValue, ByteSize, Driver, DynLayer, Entry, Error, ErrorKind, Info, Operation, Opt,
-    OptionText, Outbox, Result, Stream, Transform, Value,
+    OptionText, Outbox, Result, Stream, Transform, Value, poll_end,
 };
 
 pub use block::{BadBlock, Opener, Sealer};
@@ -211,6 +211,10 @@ impl<S: Stream> AsyncRead for Verified<S> {
                 buf.put_slice(good.get(..n).unwrap_or_default());
                 this.opener.taken(n);
                 return Poll::Ready(Ok(()));
+            }
+            if this.opener.is_marked() {
+                let ended = ready!(poll_end(cx, &mut this.inner))?;
+                this.opener.came(usize::from(!ended)).map_err(blame)?;
             }
             // What is missing may be long, and memory follows only what has come.
             let Some(room) = this.opener.room().map_err(blame)? else {

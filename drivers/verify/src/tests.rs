@@ -1,5 +1,8 @@
 //! What is changed, lost, repeated or cut off is found, and the block is named.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_testkit::{Mem, Random};
 
@@ -63,6 +66,31 @@ async fn every_cut_is_truncation() {
             "cut at {cut}"
         );
     }
+}
+
+/// What the layers below have to say after the mark must not be left in a socket.
+#[tokio::test]
+async fn the_end_of_the_stream_below_is_read_as_well() {
+    let (mut wire, _) = wire();
+    let (mut feed, inner) = Mem::new().pair();
+    let mut handle = Verify::default().respond(inner).await.unwrap();
+    feed.write_all(&wire).await.unwrap();
+    handle.read_exact(&mut [0; 300]).await.unwrap();
+    let mut byte = [0];
+    let mut ended = pin!(handle.read(&mut byte));
+    let waits = poll_fn(|cx| Poll::Ready(ended.as_mut().poll(cx).is_pending()));
+    assert!(waits.await);
+    feed.shutdown().await.unwrap();
+    assert_eq!(ended.await.unwrap(), 0);
+
+    wire.push(b'x');
+    let (good, error) = read(&wire).await;
+    assert_eq!(good, 300);
+    assert!(
+        error
+            .unwrap()
+            .ends_with("bytes follow the end mark after 3 blocks")
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,71 @@
+//! `poll_end`: the end of the layer below, which follows a layer's own end mark.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Waits for the end of `below` after a layer's own end mark, and says whether it came: `false` where
+/// there is a byte more.
+///
+/// A layer that stopped at its own mark would leave those of the layers below unread, and a socket that
+/// is closed with something unread resets the connection: the peer then loses what was still on its
+/// way there. A peer that is gone after its mark has said everything, so that this is an end as well.
+///
+/// # Errors
+/// Those of `below`, but for a peer that is gone.
+pub fn poll_end<R>(cx: &mut Context<'_>, below: &mut R) -> Poll<io::Result<bool>>
+where
+    R: AsyncRead + Unpin + ?Sized,
+{
+    let mut byte = [0];
+    let mut room = ReadBuf::new(&mut byte);
+    Pin::new(below)
+        .poll_read(cx, &mut room)
+        .map(|read| match read {
+            Ok(()) => Ok(room.filled().is_empty()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe => Ok(true),
+                _ => Err(error),
+            },
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    struct Broken(io::ErrorKind);
+
+    impl AsyncRead for Broken {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(self.0.into()))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_a_peer_that_is_gone_and_a_byte_are_told_apart() {
+        let (near, mut far) = tokio::io::duplex(1);
+        let waits = poll_fn(|cx| Poll::Ready(poll_end(cx, &mut far).is_pending()));
+        assert!(waits.await, "the end is waited for");
+        drop(near);
+        assert!(poll_fn(|cx| poll_end(cx, &mut far)).await.unwrap());
+
+        let mut more: &[u8] = b"more";
+        assert!(!poll_fn(|cx| poll_end(cx, &mut more)).await.unwrap());
+
+        let mut gone = Broken(io::ErrorKind::ConnectionReset);
+        assert!(poll_fn(|cx| poll_end(cx, &mut gone)).await.unwrap());
+        let mut corrupt = Broken(io::ErrorKind::InvalidData);
+        assert!(poll_fn(|cx| poll_end(cx, &mut corrupt)).await.is_err());
+    }
+}
