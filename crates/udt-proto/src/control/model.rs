@@ -196,7 +196,8 @@ impl Model {
         let is_queueing = longest > self.min_rtt + self.min_rtt / QUEUE + SYN;
         let is_cruising = matches!(self.phase, Phase::Cruise { .. });
         let is_crowded = is_cruising && is_queueing && lost > 0;
-        if self.deference.on_round(is_crowded) {
+        let rate = self.carried();
+        if self.deference.on_round(is_crowded, rate) {
             self.rates.iter_mut().for_each(|rate| *rate *= YIELD);
         }
     }

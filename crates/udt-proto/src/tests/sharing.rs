@@ -129,6 +129,35 @@ fn nobody_starves_beside_tcp() {
 }
 
 #[test]
+fn nobody_starves_among_several() {
+    const CUBIC: Flow = Flow::Cubic;
+    for queue in [0.25, 0.5, 1.0, 2.0] {
+        let path = Path {
+            megabits: 50,
+            rtt: 40,
+            queue,
+        };
+        for flows in [
+            [MODEL, CUBIC, CUBIC, CUBIC],
+            [CUBIC, CUBIC, CUBIC, MODEL],
+            [MODEL, MODEL, CUBIC, CUBIC],
+            [CUBIC, CUBIC, MODEL, MODEL],
+        ] {
+            let shares = path.share(&flows, 25);
+            // A third of a fair quarter.
+            assert!(
+                shares.iter().all(|share| *share > 0.083),
+                "{path:?}, {flows:?}: {shares:.3?}"
+            );
+            assert!(
+                shares.iter().sum::<f64>() > 0.9,
+                "{path:?}, {flows:?}: {shares:.3?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn who_heeds_no_loss_leaves_something() {
     for queue in [0.5, 1.0, 2.0] {
         let path = Path {
