@@ -59,6 +59,21 @@ fn bytes_are_counted_where_they_arrive() {
 }
 
 #[test]
+fn whoever_has_enough_says_so() {
+    let stack = ["udt".to_owned(), "udt".to_owned()];
+    // Many at a time, so that some programs end while others have the processors.
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let [far, _] = session(&stack, &["--reverse"], &["--bytes", "300001"]);
+                // A peer that was not told takes three quarters of a minute to notice.
+                assert!(far["seconds"].as_f64().unwrap() < 30.0, "{far}");
+            });
+        }
+    });
+}
+
+#[test]
 fn both_ways_at_once() {
     let (_folder, stacks) = stacks();
     for stack in &stacks {

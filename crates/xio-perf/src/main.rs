@@ -16,11 +16,16 @@ mod report;
 mod tally;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
 
 use crate::flags::{Command, Flags};
+
+/// How long the last words of connections may take that were given up: without them a peer over UDT
+/// waits for three quarters of a minute. A thread that waits for a disk must not keep the program longer.
+const PARTING: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
@@ -35,8 +40,7 @@ fn main() -> ExitCode {
                     Command::Run(run) => ends::run(run).await,
                 }
             });
-            // A thread that waits for a disk must not keep the program.
-            runtime.shutdown_background();
+            runtime.shutdown_timeout(PARTING);
             outcome
         });
     match outcome {
