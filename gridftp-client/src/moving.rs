@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridftp_data::ErrorKind as DataErrorKind;
+use gridftp_data::{ErrorKind as DataErrorKind, Watch};
 
 use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
@@ -10,6 +10,8 @@ use crate::url::show;
 
 /// How long a server may take to give its own account of a transfer that failed.
 pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
+/// How long data may stay away that was on its way when the server refused the rest.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
 /// the server less to do.
@@ -41,8 +43,9 @@ pub(crate) struct Moved<T> {
     pub(crate) end: Option<Result<(), ControlError>>,
 }
 
-/// Moves data until it is through, or the server's refusal says that it never will be.
+/// Moves data, which `watch` sees, until it is through, or the server's refusal says that it never will be.
 pub(crate) async fn move_data<T>(
+    watch: &Watch,
     moving: impl Future<Output = T>,
     replies: impl Future<Output = Result<(), ControlError>>,
 ) -> Moved<T> {
@@ -53,12 +56,27 @@ pub(crate) async fn move_data<T>(
         end = &mut replies => {
             let data = match &end {
                 Ok(()) => Some(moving.await),
-                // What is on its way already may still come.
-                Err(_) => tokio::time::timeout(ACCOUNT, moving).await.ok(),
+                Err(_) => the_rest(watch, moving).await,
             };
             Moved { data, end: Some(end) }
         }
     }
+}
+
+/// Takes what is on its way already, as long as anything comes, though not for long.
+async fn the_rest<T>(watch: &Watch, moving: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(moving);
+    let all = async {
+        loop {
+            let before = watch.bytes();
+            match tokio::time::timeout(QUIET, &mut moving).await {
+                Ok(data) => return Some(data),
+                Err(_) if watch.bytes() == before => return None,
+                Err(_) => {}
+            }
+        }
+    };
+    tokio::time::timeout(ACCOUNT, all).await.ok().flatten()
 }
 
 /// Moves data unless the command is refused first.

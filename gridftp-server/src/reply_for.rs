@@ -89,7 +89,9 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Exists => (Code::of::<553>(), Some("PATH_EXISTS")),
         Storage::NotDirectory => (Code::of::<550>(), Some("NOT_A_DIRECTORY")),
         Storage::IsDirectory => (Code::of::<550>(), Some("IS_A_DIRECTORY")),
-        Storage::NotEmpty | Storage::NotRegular => (Code::of::<550>(), INTERNAL),
+        Storage::NotEmpty | Storage::NotRegular | Storage::Malformed => {
+            (Code::of::<550>(), INTERNAL)
+        }
         Storage::NoSpace => (Code::of::<552>(), Some("NO_SPACE_LEFT")),
         Storage::Quota => (Code::of::<552>(), Some("QUOTA_EXCEEDED")),
         Storage::TooLarge => (Code::of::<552>(), INTERNAL),
@@ -135,6 +137,7 @@ mod tests {
             (Storage::Changed, 451, Some("INTERNAL_ERROR")),
             (Storage::Io, 451, Some("INTERNAL_ERROR")),
             (Storage::Mismatch, 550, Some("INCORRECT_CHECKSUM")),
+            (Storage::Malformed, 550, Some("INTERNAL_ERROR")),
             (Storage::Incomplete, 426, Some("INTERNAL_ERROR")),
             (Storage::Unsupported, 504, None),
         ] {

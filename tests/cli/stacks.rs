@@ -162,3 +162,25 @@ fn a_file_that_is_not_of_the_layers_making_is_an_error() -> Result<()> {
     anyhow::ensure!(!bed.here.path("copy").exists());
     Ok(())
 }
+
+#[test]
+fn a_file_that_the_layers_did_not_write_fails_soon_and_for_what_it_is() -> Result<()> {
+    let bed = bed(DISK)?;
+    bed.there.file("plain", 100_000, 3)?;
+    for mode in ["stream", "extended"] {
+        let flags = [
+            "--retries",
+            "0",
+            "--mode",
+            mode,
+            "--disk-stack",
+            "file,compress",
+        ];
+        let done = bed.cp(&[&flags[..], &[&bed.url("plain"), "back"]].concat())?;
+        fails(&done, 1, &["not the bytes of this layer"])?;
+        anyhow::ensure!(!done.stderr.contains("try again"), "{}", done.report());
+        anyhow::ensure!(done.took < Duration::from_secs(4), "{}", done.report());
+        anyhow::ensure!(!bed.here.path("back").exists(), "{}", done.report());
+    }
+    Ok(())
+}

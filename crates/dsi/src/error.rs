@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Changed,
     /// The digest differs from the expected one.
     Mismatch,
+    /// The object's bytes are not those that it is read as.
+    Malformed,
     /// Less arrived than was announced; what arrived is kept for a restart.
     Incomplete,
     /// The backend cannot do this.
@@ -119,6 +121,7 @@ impl ErrorKind {
             Self::Busy => "in use by another",
             Self::Changed => "the file changed while in use",
             Self::Mismatch => "the checksum differs",
+            Self::Malformed => "the content is not of this form",
             Self::Incomplete => "less arrived than was announced",
             Self::Unsupported => "not supported by this storage",
             Self::Io => "the storage failed",

@@ -131,7 +131,7 @@ impl Chunks for Reading {
     async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
         let mut block = BytesMut::with_capacity(BLOCK);
         let n = self.0.read_buf(&mut block).await;
-        let n = n.map_err(|e| layer_error("read", e))?;
+        let n = n.map_err(read_error)?;
         Ok((n > 0).then(|| block.freeze()))
     }
 
@@ -187,6 +187,16 @@ fn storage_error(op: &'static str, error: io::Error) -> StorageError {
     error
         .downcast::<StorageError>()
         .unwrap_or_else(|error| layer_error(op, error))
+}
+
+/// A file that a layer did not write will not be another when it is read again.
+fn read_error(error: io::Error) -> StorageError {
+    match xio::Error::layer_of(&error).map(xio::Error::kind) {
+        Some(xio::ErrorKind::Protocol | xio::ErrorKind::UnexpectedEof) => {
+            StorageError::new(ErrorKind::Malformed, "read").because(error)
+        }
+        _ => storage_error("read", error),
+    }
 }
 
 type Busy<T> = Pin<Box<dyn Future<Output = Result<T, StorageError>> + Send>>;

@@ -107,3 +107,23 @@ fn a_file_passes_through_the_layers_over_it() {
     ftp.ok("PASV", 227);
     assert_eq!(server.get("f"), file);
 }
+
+#[test]
+fn a_file_that_the_layers_did_not_write_is_no_passing_trouble() {
+    let server = TestServer::with(|o| o.disk_stacks = list(&["file", "compress"]));
+    server.put("f", bytes(100_000));
+    let mut ftp = server.login();
+    ftp.ok("SITE SETDISKSTACK file,compress", 250);
+    assert_eq!(ftp.store("STOR whole", &bytes(100_000)).code, 226);
+    let mut torn = server.get("whole");
+    torn.truncate(torn.len() - 1);
+    server.put("torn", torn);
+    for (name, says) in [("f", "not the bytes of this layer"), ("torn", "compress")] {
+        let data = ftp.data();
+        ftp.ok(&format!("RETR {name}"), 150);
+        let reply = ftp.outcome();
+        drop(data);
+        assert_eq!(reply.code, 550, "{}", reply.text());
+        assert!(reply.text().contains(says), "{}", reply.text());
+    }
+}

@@ -90,7 +90,7 @@ impl Mover<'_> {
         let plan = plan(self.shared, Mode::Extended, 0);
         let watch = Watch::new();
         let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
-        let work = move_data(work, asked.replies.ended());
+        let work = move_data(&watch, work, asked.replies.ended());
         let moved = self.shared.watched(self.control, &watch, work).await;
         match Self::end(self.control, self.shared, asked, sink, &watch, moved).await {
             Ok(landed) => Ok(Some(landed)),
@@ -148,7 +148,7 @@ impl Mover<'_> {
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
         let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
-        let moved = move_data(work, asked.replies.ended()).await;
+        let moved = move_data(&watch, work, asked.replies.ended()).await;
         let end = match moved.end {
             Some(end) => end,
             None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,

@@ -87,7 +87,7 @@ pub(super) async fn stream(
         tokio::select! {
             received = &mut receive => Ok(Moved { data: Some(received), end: None }),
             first = asked.replies.next() => match first {
-                Ok(Step::Preliminary(_)) => Ok(move_data(receive, asked.replies.ended()).await),
+                Ok(Step::Preliminary(_)) => Ok(move_data(&watch, receive, asked.replies.ended()).await),
                 Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
                 Err(error) => Err(error),
             },

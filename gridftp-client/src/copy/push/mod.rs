@@ -239,7 +239,11 @@ async fn extended(
                 .base(request.base);
             let watch = Watch::new();
             let work = Box::pin(channel.send(&request.source, &plan, &watch));
-            let work = move_data(work, markers(&mut request.taken, &mut request.replies));
+            let work = move_data(
+                &watch,
+                work,
+                markers(&mut request.taken, &mut request.replies),
+            );
             let moved = shared.watched(control, &watch, work).await;
             let mut answered = true;
             let error = match (moved.data, &moved.end) {

@@ -69,7 +69,7 @@ pub(super) async fn stream(
             sent = &mut send => Ok(Moved { data: Some(sent), end: None }),
             first = asked.replies.next() => match first {
                 Ok(Step::Preliminary(_)) => {
-                    Ok(move_data(send, markers(&mut asked.taken, &mut asked.replies)).await)
+                    Ok(move_data(&watch, send, markers(&mut asked.taken, &mut asked.replies)).await)
                 }
                 Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
                 Err(error) => Err(error),
