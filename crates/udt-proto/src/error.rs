@@ -14,6 +14,8 @@ pub enum ConnectionError {
     Rejected,
     /// Nothing came from the peer for so long that it must be gone.
     PeerGone,
+    /// The peer is there, but no longer for this connection: word of the end was lost, or it failed.
+    Forgotten,
     /// The peer ended the connection before all it had sent was here.
     Truncated,
     /// The peer gave the connection up, and said so.
@@ -44,6 +46,9 @@ impl fmt::Display for ConnectionError {
             Self::Unreachable => "udt: connect: nobody is there",
             Self::Rejected => "udt: connect: the peer refused",
             Self::PeerGone => "udt: nothing came from the peer for too long",
+            Self::Forgotten => {
+                "udt: the peer is there but knows this connection no more, so word of its end was lost"
+            }
             Self::Truncated => "udt: the peer ended the connection with data missing",
             Self::PeerAborted => "udt: the peer gave the connection up",
             Self::PeerClosed => "udt: the peer ended the connection",

@@ -14,6 +14,7 @@ pub(crate) fn error(why: ConnectionError, op: Operation) -> Error {
         ConnectionError::Truncated => ErrorKind::UnexpectedEof,
         ConnectionError::PeerAborted
         | ConnectionError::PeerClosed
+        | ConnectionError::Forgotten
         | ConnectionError::Unacknowledged => ErrorKind::Reset,
         ConnectionError::Misbehaved(_) => ErrorKind::Protocol,
         ConnectionError::WrongService => ErrorKind::Unsupported,

@@ -50,6 +50,18 @@
 //! dropped or their runtime ends, leaves a truncated stream, and reading it fails. What cannot be told is a libudt peer
 //! that ended before it had sent all it was given, when none of the rest had left yet.
 //!
+//! libudt says the end once, and answers nothing afterwards. Where that one packet is lost, a reader here
+//! has everything and cannot know it: the rest may as well be missing. So reading fails, and never ends
+//! as if all had come. How soon depends on what the network tells of the silence:
+//!
+//! - after two to five seconds where nobody has the peer's port any more, if the connection was opened
+//!   from here and has a socket of its own;
+//! - after eight where the peer's listener answers as before, but no longer for this connection, as it
+//!   is asked to when it is silent;
+//! - else after 46, as with any peer out of reach, which may come back until then. A listener has to wait
+//!   for so long: the socket that its connections share does not hear who is refused, and a peer that
+//!   connected has no port that answers others.
+//!
 //! # Cost
 //!
 //! A byte is copied once from the writer into the packet it leaves in, by the kernel, and twice at

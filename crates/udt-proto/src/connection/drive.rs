@@ -117,6 +117,11 @@ impl Connection {
             self.fail(ConnectionError::PeerGone);
             return;
         }
+        // Only who was connected to has a port that answers others.
+        if self.role == Role::Initiator && self.inquiry.on_expiry(self.expiries) {
+            self.fail(ConnectionError::Forgotten);
+            return;
+        }
         self.keep_alive_due |= !is_waiting;
         if let Some(halves) = &mut self.halves {
             halves.sender.shrink(false);
@@ -219,6 +224,10 @@ impl Connection {
         }
         if std::mem::take(&mut self.keep_alive_due) {
             write_control(&mut self.out, &Control::KeepAlive, *to);
+            return true;
+        }
+        if let Some((question, to)) = self.inquiry.next(self.ours, *to) {
+            write_control(&mut self.out, &Control::Handshake(question), to);
             return true;
         }
         if let Some(number) = self.confirmations.pop_front() {

@@ -2,6 +2,7 @@
 
 mod drive;
 mod ends;
+mod inquiry;
 mod packets;
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use self::ends::Ends;
 pub use self::ends::Event;
+use self::inquiry::Inquiry;
 use crate::control;
 use crate::greeting::{Greeting, Role};
 use crate::handshake::{Handshake, Request};
@@ -153,6 +155,7 @@ pub struct Connection {
     expiries: u32,
     heard_at: Instant,
     expiry_from: Instant,
+    inquiry: Inquiry,
     /// A control packet, and what of it all waits to be written there.
     out: Vec<u8>,
     is_out_full: bool,
@@ -228,6 +231,7 @@ impl Connection {
             expiries: 1,
             heard_at: now,
             expiry_from: now,
+            inquiry: Inquiry::default(),
             out: Vec::new(),
             is_out_full: false,
             offer: Offer::Nothing,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Farewell, Halves, Offer, Phase};
+use super::{Connection, Farewell, Halves, Inquiry, Offer, Phase};
 use crate::ConnectionError;
 use crate::error::PeerMisbehaved;
 use crate::greeting::{Role, Step};
@@ -74,6 +74,7 @@ impl Connection {
         self.heard_at = now;
         self.expiry_from = now;
         self.expiries = 1;
+        self.inquiry = Inquiry::default();
     }
 
     fn on_open_packet(&mut self, now: Instant, packet: Packet<'_>) -> Result<(), PeerMisbehaved> {
@@ -141,6 +142,9 @@ impl Connection {
                     Role::Rendezvous => theirs.request != Request::Met,
                     Role::Initiator => false,
                 };
+            if self.role == Role::Initiator {
+                self.on_inquiry(now, theirs);
+            }
             return;
         };
         match greeting.on_handshake(theirs) {
@@ -154,6 +158,16 @@ impl Connection {
                 self.open(now, peer);
             }
             Step::Fail(why) => self.fail(why),
+        }
+    }
+
+    /// Takes in an answer to what was asked in a silence.
+    fn on_inquiry(&mut self, now: Instant, theirs: Handshake) {
+        let is_peer = |halves: &Halves| halves.to == theirs.id;
+        match theirs.request {
+            Request::Confirm if self.halves.as_deref().is_some_and(is_peer) => self.on_heard(now),
+            Request::Ask if theirs.id == self.id.get() => self.inquiry.on_answer(),
+            _ => {}
         }
     }
 

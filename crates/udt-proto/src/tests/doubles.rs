@@ -85,6 +85,14 @@ fn one_end(memory: &mut Memory, packet: &mut Vec<u8>) -> bool {
     true
 }
 
+/// Says nothing by itself, and answers only who asks for a connection or after one.
+pub(super) fn taciturn(_: &mut Memory, packet: &mut Vec<u8>) -> bool {
+    matches!(
+        Packet::parse(packet),
+        Some(Packet::Control(Control::Handshake(_)))
+    )
+}
+
 /// Sends both ways with a far end of that habit; how long it took.
 fn transfer(seed: u64, loss: u32, meddler: Meddler, congestion: Congestion) -> Duration {
     let nature = Nature {

@@ -3,6 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use super::doubles::{Memory, taciturn};
 use super::link::Nature;
 use super::world::{Program, World};
 use crate::{ConnectionError, Endpoint, Options};
@@ -130,6 +131,55 @@ fn the_dead_are_noticed_within_a_minute() {
         assert_eq!(closed, Some(Some(ConnectionError::PeerGone)));
         let end = world.only(host).program.end;
         assert_eq!(end, Some(Err(ConnectionError::PeerGone)));
+    }
+}
+
+/// A client that has read all that a server has written so far.
+fn reading(seed: u64) -> World {
+    let mut world = pair(seed, [path(10, 0), path(10, 0)], 0);
+    let server = &mut world.hosts[1].serves;
+    (server.stream, server.to_write) = (2, 50_000);
+    world.only(0).program.expects = 2;
+    assert!(world.run(20_000 * MS, |world| has_read(world, 0, 50_000)));
+    world
+}
+
+#[test]
+fn an_end_that_was_lost_is_noticed_while_the_port_answers() {
+    for (seed, loss) in [(1, 0), (2, 300_000), (3, 300_000), (4, 300_000)] {
+        let mut world = reading(seed);
+        world
+            .links
+            .iter_mut()
+            .for_each(|link| link.nature.loss = loss);
+        // As libudt after a word that did not come: nothing is left but the listener.
+        let id = world.only(1).connection.id();
+        world.hosts[1].seats.clear();
+        world.hosts[1].endpoint.forget(id);
+        let begun = world.now;
+        assert!(world.run(60_000 * MS, |world| is_over(world, 0)));
+        let took = world.now - begun;
+        let most = if loss == 0 { 9_000 * MS } else { 40_000 * MS };
+        assert!(took < most, "seed {seed}: {took:?}");
+        let program = &world.only(0).program;
+        assert_eq!(program.end, Some(Err(ConnectionError::Forgotten)));
+        assert_eq!(program.closed, Some(Some(ConnectionError::Forgotten)));
+    }
+}
+
+#[test]
+fn who_answers_when_asked_is_there() {
+    for loss in [0, 200_000] {
+        let mut world = reading(1);
+        world
+            .links
+            .iter_mut()
+            .for_each(|link| link.nature.loss = loss);
+        world.meddler = Some((1, taciturn, Memory::default()));
+        assert!(
+            !world.run(600_000 * MS, |world| is_over(world, 0)),
+            "loss {loss}"
+        );
     }
 }
 
