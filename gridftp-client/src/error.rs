@@ -71,12 +71,17 @@ impl fmt::Display for ConnectError {
                 "{site}: connect: {}; check host and port, and that the server runs",
                 Chain(cause.as_ref())
             ),
-            Self::StackRefused { site, stack, reply } => write!(
-                f,
-                "{site}: stack {stack}: {}; the server must allow its drivers (net-stacks and \
-                 disk-stacks, or -dc-whitelist and -fs-whitelist of a Globus server)",
-                Text(reply)
-            ),
+            Self::StackRefused { site, stack, reply } => {
+                write!(f, "{site}: stack {stack}: {}", Text(reply))?;
+                // Other refusals say themselves what is wrong with it.
+                if reply.text().contains("whitelisted") {
+                    f.write_str(
+                        "; the server must allow its drivers (net-stacks and disk-stacks, or \
+                         -dc-whitelist and -fs-whitelist of a Globus server)",
+                    )?;
+                }
+                Ok(())
+            }
             Self::Busy { site, reply } => {
                 write!(
                     f,

@@ -1,5 +1,6 @@
 //! Broken connections, killed programs and full disks: nothing half-done keeps a final name.
 
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -97,13 +98,15 @@ fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Starts a slow download, stops the client by `signal`, and returns its exit status.
-fn stopped(signal: Signal) -> Result<(Bed, Option<i32>)> {
-    let bed = Bed::new()?;
+/// Starts a slow download into `to`, stops the client by `signal`, and returns how it ended.
+fn stopped(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
     bed.there.file("file", SIZE * 4, 3)?;
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");
-    let mut child = command(&bed.here, &["-q", &url, "file"])?.spawn()?;
+    let child = command(&bed.here, &[&["-q", &url], to].concat())?
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {
         ensure!(begun.elapsed() < crate::LIMIT, "nothing came");
@@ -111,16 +114,38 @@ fn stopped(signal: Signal) -> Result<(Bed, Option<i32>)> {
     }
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
     kill_process(pid, signal)?;
-    let status = child.wait()?;
-    Ok((bed, status.code()))
+    Ok(child.wait_with_output()?)
 }
 
 #[test]
 fn a_signal_leaves_nothing_half_done() -> Result<()> {
     for signal in [Signal::INT, Signal::TERM] {
-        let (bed, status) = stopped(signal)?;
-        ensure!(status == Some(130), "{status:?}");
+        let bed = Bed::new()?;
+        let done = stopped(&bed, &["file"], signal)?;
+        ensure!(done.status.code() == Some(130), "{done:?}");
         ensure!(bed.here.names("")?.is_empty(), "{:?}", bed.here.names("")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_signal_leaves_behind_is_told() -> Result<()> {
+    let part = ["file", "--offset", "0"];
+    for (to, says) in [
+        (&["new"][..], "not at their destination names"),
+        (&["file"], "as it was"),
+        (&part, "replaced only in part"),
+        (&["-"], "written is not all there is"),
+    ] {
+        let bed = Bed::new()?;
+        bed.here.file("file", SIZE * 4, 9)?;
+        let before = std::fs::read(bed.here.path("file"))?;
+        let done = stopped(&bed, to, Signal::TERM)?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.code() == Some(130), "{:?}", done.status);
+        ensure!(said.contains(says), "{to:?}: {said}");
+        ensure!(!bed.here.path("new").exists());
+        ensure!(to == part || std::fs::read(bed.here.path("file"))? == before);
     }
     Ok(())
 }
@@ -133,7 +158,7 @@ fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let child = command(&bed.here, &["-q", "file", &url])?
-        .stderr(std::process::Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {
@@ -152,7 +177,8 @@ fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
 
 #[test]
 fn a_killed_client_leaves_no_final_name() -> Result<()> {
-    let (bed, _) = stopped(Signal::KILL)?;
+    let bed = Bed::new()?;
+    stopped(&bed, &["file"], Signal::KILL)?;
     ensure!(!bed.here.path("file").exists());
     Ok(())
 }
@@ -164,7 +190,7 @@ fn a_killed_server_is_an_error_in_time() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let child = command(&bed.here, &["--retries", "1", &url, "file"])?
-        .stderr(std::process::Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {
@@ -228,7 +254,7 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() -> Result<()> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, 4_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let child = command(&bed.here, &["--retries", "0", "file", &url])?
-        .stderr(std::process::Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {

@@ -34,7 +34,8 @@ Exit status:
   4    a server refused the login
   5    verification found a copy that differs from its source
   130  stopped by a signal; no name here holds a file that is not whole, but for
-       one of which --offset or --length replaced a part";
+       one of which --offset or --length replaced a part; what is written in
+       order, as standard output or a FIFO, has got the beginning";
 
 impl Status {
     /// The status for a class of failure.

@@ -154,19 +154,35 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
         }
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
-        report.fatal(&match destination {
-            Location::Remote(_) => {
-                "stopped by a signal; what came of files not finished, the server keeps or drops as it \
-                 does with uploads that break off"
-            }
-            _ => "stopped by a signal; files not finished are not at their destination names",
-        });
+        let left = left_behind(&destination, flags);
+        report.fatal(&format!("stopped by a signal; {left}"));
         return Ok(Status::Interrupted);
     };
     Ok(finish(done, report, |summary| {
         report.end(&summary);
         summary.failed.map_or(Status::Done, Status::of)
     }))
+}
+
+/// What a copy that was stopped leaves at its destination.
+fn left_behind(destination: &Location, flags: &Flags) -> &'static str {
+    match destination {
+        Location::Remote(_) => {
+            "what came of files not finished, the server keeps or drops as it does with uploads that break off"
+        }
+        Location::Local(path) if path.is_dir() || !path.exists() => {
+            "files not finished are not at their destination names"
+        }
+        Location::Local(path)
+            if path.is_file() && flags.offset.is_none() && flags.length.is_none() =>
+        {
+            "the destination is as it was"
+        }
+        Location::Local(path) if path.is_file() => {
+            "the part of the destination may be replaced only in part"
+        }
+        _ => "what was written is not all there is",
+    }
 }
 
 fn finish<T>(
