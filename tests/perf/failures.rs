@@ -3,12 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustix::process::Signal;
 use workspace_tests::{Finished, run};
+use xio_testkit::Authority;
 
 use crate::{LIMIT, connect, last_object, serve};
 
@@ -98,6 +100,76 @@ fn a_peer_that_leaves_before_all_is_sent_is_told() {
     let result = last_object(&ended.stdout);
     assert!(result["sent"].as_u64() < Some(100 << 20), "{result}");
     assert!(result["error"].is_string(), "{result}");
+}
+
+/// Plays a server of HTTP that reads a request to its end and answers this.
+fn answering(answer: &'static [u8]) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    let playing = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"0\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            request.extend(byte);
+        }
+        socket.write_all(answer).unwrap();
+    });
+    (place, playing)
+}
+
+#[test]
+fn what_the_peer_did_not_take_has_not_arrived() {
+    for (answer, says) in [
+        (
+            &b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n"[..],
+            "507",
+        ),
+        (b"220 ready\r\n", "http"),
+        (b"", "http"),
+    ] {
+        let (place, playing) = answering(answer);
+        let stack = "tcp,http:method=PUT";
+        let ended = fails(&mut connect(stack, place, &["--bytes", "10"]));
+        playing.join().unwrap();
+        assert!(ended.stderr.contains(says), "{}", ended.report());
+    }
+}
+
+/// In TLS 1.3 the client learns of it after its handshake.
+#[test]
+fn a_peer_that_is_not_let_in_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("authority of the test");
+    let ca = authority.write(folder.path()).display().to_string();
+    let host = authority.issue("host", &["localhost"]);
+    let host = host.write(folder.path(), "host").display().to_string();
+    let theirs = format!("tcp,tls:cert={host};ca={ca};client_cert=required");
+    let server = serve(&theirs, &[]);
+    let ours = format!("tcp,tls:ca={ca};name=localhost");
+    fails(&mut connect(&ours, server.addr(), &["--bytes", "10"]));
+}
+
+#[test]
+fn less_than_was_asked_for_is_told() {
+    let give = |mut socket: TcpStream| socket.write_all(&[0; 10]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    let giving = std::thread::spawn(move || give(listener.accept().unwrap().0));
+    let ended = fails(&mut connect("tcp", place, &["--reverse", "--bytes", "11"]));
+    giving.join().unwrap();
+    assert!(
+        ended.stderr.contains("10 of 11 bytes"),
+        "{}",
+        ended.report()
+    );
+
+    let mut server = serve("tcp", &["--bytes", "11"]);
+    give(TcpStream::connect(server.addr()).unwrap());
+    assert!(!server.wait(LIMIT).unwrap());
+    let said = server.last_words().unwrap();
+    assert_eq!(last_object(&said)["received"], 10, "{said}");
 }
 
 #[test]

@@ -75,6 +75,24 @@ fn turned_round_a_socket_gives_and_takes_as_well() {
 }
 
 #[test]
+fn a_socket_that_stays_open_takes_no_time() {
+    let (place, writing) = peer(|mut socket| {
+        socket.write_all(&[1; BYTES]).unwrap();
+        // Until the other end has had enough of it.
+        let _ = socket.read(&mut [0]);
+    });
+    let bytes = BYTES.to_string();
+    let result = ran(&mut connect(
+        "tcp",
+        place,
+        &["--reverse", "--bytes", &bytes],
+    ));
+    writing.join().unwrap();
+    check(&result, "tcp", BYTES);
+    assert!(result["seconds"].as_f64() < Some(1.0), "{result}");
+}
+
+#[test]
 fn a_socket_reads_while_it_writes() {
     let server = serve("tcp", &["--both", "--bytes", "70000"]);
     let socket = TcpStream::connect(server.addr()).unwrap();

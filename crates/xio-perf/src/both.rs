@@ -101,7 +101,8 @@ impl Work {
     async fn pull_rest<R: AsyncRead + Unpin>(&self, reader: &mut R) -> io::Result<Ended> {
         // What is on its way when the time is over still counts, if it does not take for ever.
         let until = self.goal.until().map(|until| until + STALL);
-        self.pull(reader, &Goal::new(None, until)).await
+        let time = until.map(|until| until - Instant::now());
+        self.pull(reader, &Goal::new(None, time)).await
     }
 
     fn is_endless(&self) -> bool {

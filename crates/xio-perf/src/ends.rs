@@ -33,6 +33,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     let streams = usize::try_from(flags.streams).unwrap_or(usize::MAX);
     refuse_shared_file(shape, streams)?;
     let stack = stack(shape)?;
+    let payload = payload(shape);
     // All are open before the first byte, so that the other end knows them as one session.
     let mut opened = Vec::new();
     for _ in 0..streams {
@@ -49,7 +50,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     let time = shape.time.or_else(|| unlimited.then_some(DEFAULT_TIME));
     // What runs sends the file, unless it is turned round.
     let files = turned(shape.reverse, (shape.file.clone(), None));
-    let work = Arc::new(work(shape, part, files, time));
+    let work = Arc::new(work(shape, part, files, time, payload));
     let mut report = Report::begin("run", shape, opened.first().map(Stream::info), &work.tally);
     let mut playing = JoinSet::new();
     for stream in opened {
@@ -63,6 +64,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
             playing.abort_all();
         }
     }
+    let outcome = outcome.and_then(|()| work.complete());
     report.end(&work.tally, &outcome);
     outcome
 }
@@ -71,6 +73,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
 pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     let shape = &flags.shape;
     let stack = stack(shape)?;
+    let payload = payload(shape);
     let mut listener = stack.listen(&flags.listen).await?;
     match listener.info().local {
         Some(local) => println!("listening on {local}"),
@@ -78,7 +81,7 @@ pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     }
     let mut served = 0;
     while flags.sessions == 0 || served < flags.sessions {
-        let outcome = session(shape, &mut listener).await;
+        let outcome = session(shape, &mut listener, payload.clone()).await;
         match outcome {
             Ok(0) => {}
             Ok(_) => served += 1,
@@ -93,7 +96,7 @@ pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
 }
 
 /// Plays with all connections that overlap, and gives how many bytes passed.
-async fn session<L>(shape: &Shape, listener: &mut L) -> anyhow::Result<u64>
+async fn session<L>(shape: &Shape, listener: &mut L, payload: Payload) -> anyhow::Result<u64>
 where
     L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
 {
@@ -105,7 +108,7 @@ where
     };
     let first = listener.accept().await?;
     let files = turned(shape.reverse, (None, shape.file.clone()));
-    let work = Arc::new(work(shape, part, files, shape.time));
+    let work = Arc::new(work(shape, part, files, shape.time, payload));
     let mut report = Report::begin("serve", shape, Some(first.info()), &work.tally);
     let mut playing = JoinSet::new();
     playing.spawn(join(first, Arc::clone(&work)));
@@ -135,6 +138,9 @@ where
         }
     }
     let bytes = work.tally.sent() + work.tally.received();
+    if bytes > 0 {
+        outcome = outcome.and_then(|()| work.complete());
+    }
     if bytes > 0 || work.tally.streams() > 0 && outcome.is_err() {
         report.end(&work.tally, &outcome);
     } else if let Err(error) = &outcome {
@@ -198,26 +204,33 @@ fn turned(reverse: bool, (source, sink): Files) -> Files {
     }
 }
 
-fn work(shape: &Shape, part: Part, (source, sink): Files, time: Option<Duration>) -> Work {
+/// Bytes of one write or read.
+fn block(shape: &Shape) -> usize {
     let turn = if shape.ping { 1 } else { 64 << 10 };
-    let block = shape
-        .block_size
-        .map_or(turn, xio::ByteSize::in_memory)
-        .max(1);
-    let payload = Payload::new(shape.data, block);
-    // Counted from here, when the payload is ready.
-    let tally = Tally::new();
+    let asked = shape.block_size.map(xio::ByteSize::in_memory);
+    asked.unwrap_or(turn).max(1)
+}
+
+/// Made before anybody waits for it.
+fn payload(shape: &Shape) -> Payload {
+    Payload::new(shape.data, block(shape))
+}
+
+fn work(
+    shape: &Shape,
+    part: Part,
+    (source, sink): Files,
+    time: Option<Duration>,
+    payload: Payload,
+) -> Work {
     Work {
         part,
-        block,
+        block: block(shape),
         payload,
         source,
         sink,
-        goal: Goal::new(
-            shape.bytes.map(xio::ByteSize::bytes),
-            time.map(|time| tally.begun() + time),
-        ),
-        tally,
+        goal: Goal::new(shape.bytes.map(xio::ByteSize::bytes), time),
+        tally: Tally::new(),
     }
 }
 

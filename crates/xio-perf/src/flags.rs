@@ -78,7 +78,8 @@ pub(crate) struct Shape {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
-    /// Bytes to move, all connections together; K, M and G are accepted
+    /// Bytes to move, all connections together; K, M and G are accepted. Where a receiver was told
+    /// and no time was, less is a failure
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<ByteSize>,
 

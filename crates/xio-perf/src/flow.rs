@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::bail;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use xio::file::{File, FileHandle, FileOptions, Flags};
@@ -90,6 +91,20 @@ impl Work {
         wait_for_end(stream).await
     }
 
+    /// Whether all has come that this end was told to receive, once all connections have ended.
+    ///
+    /// # Errors
+    /// When peers ended before.
+    pub(crate) fn complete(&self) -> anyhow::Result<()> {
+        let missing = self.goal.missing();
+        if self.part == Part::Receive && missing > 0 {
+            let received = self.tally.received();
+            let asked = received + missing;
+            bail!("the peer ended after {received} of {asked} bytes");
+        }
+        Ok(())
+    }
+
     async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
         match self.pull(stream, &self.goal).await? {
             Ended::ByPeer => leave(stream).await,
@@ -161,7 +176,10 @@ impl Work {
                 // A peer that sends just as much ends now; one that sends more is not waited for.
                 break match timeout(AFTERWARDS, from.read(&mut [0])).await {
                     Ok(Ok(0)) => Ended::ByPeer,
-                    _ => Ended::Enough,
+                    _ => {
+                        self.tally.end_at(self.tally.arrived());
+                        Ended::Enough
+                    }
                 };
             }
             let Some(n) = in_time(goal, from.read(room)).await? else {
@@ -302,17 +320,27 @@ pub(crate) async fn leave<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<(
 
 /// The peer ends when it has read everything, which is what the sender's time counts to.
 async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
+    // Ending waited for the peer already, and there is nothing left to read from.
+    if stream.info().ends_together {
+        return Ok(());
+    }
     match stalled(stream.read(&mut [0])).await {
         Ok(0) => Ok(()),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the peer sends as well: give --both to both ends",
         )),
-        // What went before was taken; how the peer leaves is its affair, but for a reset, which
-        // says that it left before it had read everything.
-        Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::TimedOut => Err(error),
-        Err(_) => Ok(()),
+        // A MODE E peer of Globus' sends one way only, so that not even an end mark comes back. All
+        // others say by it that they have read everything.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && is_of_mode_e(&error) => {
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
+}
+
+fn is_of_mode_e(error: &io::Error) -> bool {
+    xio::Error::layer_of(error).is_some_and(|error| error.layer() == "mode_e")
 }
 
 /// Whether the peer went away in the middle.

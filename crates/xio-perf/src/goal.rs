@@ -1,6 +1,8 @@
 //! `Goal`: how much is to be moved, shared by the connections of a session.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,27 +11,30 @@ use tokio::time::Instant;
 pub(crate) struct Goal {
     left: AtomicU64,
     limited: bool,
-    until: Option<Instant>,
+    time: Option<Duration>,
+    begun: OnceLock<Instant>,
 }
 
 impl Goal {
-    /// At most `bytes`, and nothing after `until`.
-    pub(crate) fn new(bytes: Option<u64>, until: Option<Instant>) -> Self {
+    /// At most `bytes`, and nothing after `time`, counted from the first look at it.
+    pub(crate) fn new(bytes: Option<u64>, time: Option<Duration>) -> Self {
         Self {
             left: AtomicU64::new(bytes.unwrap_or(u64::MAX)),
             limited: bytes.is_some(),
-            until,
+            time,
+            begun: OnceLock::new(),
         }
     }
 
     /// When to stop, reached or not.
     pub(crate) fn until(&self) -> Option<Instant> {
-        self.until
+        let begun = self.begun.get_or_init(Instant::now);
+        self.time.map(|time| *begun + time)
     }
 
     /// Whether it goes on until the peer has had enough.
     pub(crate) fn is_endless(&self) -> bool {
-        !self.limited && self.until.is_none()
+        !self.limited && self.time.is_none()
     }
 
     /// How much of `want` is still to come, without taking it.
@@ -42,9 +47,17 @@ impl Goal {
         }
     }
 
+    /// How many bytes are still to come; none where the time is what counts.
+    pub(crate) fn missing(&self) -> u64 {
+        match self.limited && self.time.is_none() {
+            true => self.left.load(Ordering::Relaxed),
+            false => 0,
+        }
+    }
+
     /// Takes at most `want` bytes; 0 when nothing is left to do.
     pub(crate) fn take(&self, want: usize) -> usize {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
+        if self.until().is_some_and(|until| Instant::now() >= until) {
             return 0;
         }
         if !self.limited {
@@ -85,10 +98,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_taken_after_the_time() {
-        let end = Instant::now() + std::time::Duration::from_secs(1);
-        let goal = Goal::new(None, Some(end));
+        let goal = Goal::new(None, Some(Duration::from_secs(1)));
+        // What goes before the first look does not count.
+        tokio::time::advance(Duration::from_secs(9)).await;
         assert_eq!(goal.take(5), 5);
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(goal.take(5), 0);
     }
 }

@@ -17,7 +17,6 @@ pub(crate) struct Report {
     stack: String,
     ends: Option<Info>,
     json: bool,
-    begun: Instant,
     cpu: Duration,
     ticks: Option<Interval>,
     /// Bytes and time of the last line told.
@@ -25,7 +24,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A session has begun; the time until then, for handshakes, is not part of it.
+    /// A session is about to begin.
     pub(crate) fn begin(
         end: &'static str,
         shape: &Shape,
@@ -43,7 +42,6 @@ impl Report {
             stack: shape.stack.clone(),
             ends,
             json: shape.json,
-            begun,
             cpu: cpu_time(),
             ticks,
             told: (0, begun),
@@ -71,8 +69,9 @@ impl Report {
     fn tell_progress(&mut self, tally: &Tally, now: Instant) {
         let bytes = tally.sent() + tally.received();
         let (before, then) = std::mem::replace(&mut self.told, (bytes, now));
-        let rate = per_second(bytes - before, now - then);
-        let at = (now - self.begun).as_secs_f64();
+        let begun = tally.begun();
+        let rate = per_second(bytes - before, now - then.max(begun));
+        let at = (now - begun).as_secs_f64();
         if self.json {
             println!(
                 "{}",
@@ -89,7 +88,7 @@ impl Report {
 
     /// The session is over: tells all of it.
     pub(crate) fn end(&self, tally: &Tally, outcome: &anyhow::Result<()>) {
-        let seconds = tally.over() - self.begun;
+        let seconds = tally.over() - tally.begun();
         let cpu = cpu_time().saturating_sub(self.cpu);
         if self.json {
             println!("{}", self.object(tally, seconds, cpu, outcome));

@@ -15,8 +15,10 @@ pub(crate) struct Tally {
     sent: AtomicU64,
     received: AtomicU64,
     streams: AtomicU64,
-    begun: Instant,
-    /// When bytes last came, in nanoseconds from `begun`.
+    made: Instant,
+    /// When all connections were open, in nanoseconds from `made`.
+    begun: AtomicU64,
+    /// When bytes last came, in nanoseconds from `made`.
     arrived: AtomicU64,
     /// When all had passed, where an end only waited after that.
     over: Mutex<Option<Instant>>,
@@ -26,13 +28,14 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet; the session begins now.
+    /// Nothing yet; the session begins now, or with the last connection before the first byte.
     pub(crate) fn new() -> Self {
         Self {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
             streams: AtomicU64::new(0),
-            begun: Instant::now(),
+            made: Instant::now(),
+            begun: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
             over: Mutex::new(None),
             turns: Mutex::new(no_turns()),
@@ -46,18 +49,18 @@ impl Tally {
 
     pub(crate) fn add_received(&self, n: usize) {
         self.received.fetch_add(n as u64, Ordering::Relaxed);
-        let at = nanoseconds(self.begun.elapsed());
+        let at = nanoseconds(self.made.elapsed());
         self.arrived.fetch_max(at, Ordering::Relaxed);
     }
 
     /// When the session began.
-    pub(crate) const fn begun(&self) -> Instant {
-        self.begun
+    pub(crate) fn begun(&self) -> Instant {
+        self.made + Duration::from_nanos(self.begun.load(Ordering::Relaxed))
     }
 
     /// When bytes last came.
     pub(crate) fn arrived(&self) -> Instant {
-        self.begun + Duration::from_nanos(self.arrived.load(Ordering::Relaxed))
+        self.made + Duration::from_nanos(self.arrived.load(Ordering::Relaxed))
     }
 
     /// What came after `at` was waiting only.
@@ -71,9 +74,13 @@ impl Tally {
         lock(&self.over).unwrap_or_else(Instant::now)
     }
 
-    /// One more connection was opened.
+    /// One more connection was opened: until a byte passes, the session has not begun.
     pub(crate) fn add_stream(&self) {
         self.streams.fetch_add(1, Ordering::Relaxed);
+        if self.sent() + self.received() == 0 {
+            let at = nanoseconds(self.made.elapsed());
+            self.begun.fetch_max(at, Ordering::Relaxed);
+        }
     }
 
     /// Adds the turns that one connection timed.
@@ -146,4 +153,25 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn opening_connections_takes_no_time_of_the_session() {
+        let second = Duration::from_secs(1);
+        let tally = Tally::new();
+        for _ in 0..3 {
+            tokio::time::advance(second).await;
+            tally.add_stream();
+        }
+        assert_eq!(tally.begun(), Instant::now());
+        tokio::time::advance(second).await;
+        tally.add_received(1);
+        assert_eq!(tally.arrived() - tally.begun(), second);
+        tally.add_stream();
+        assert_eq!(tally.over() - tally.begun(), second);
+    }
 }
