@@ -110,8 +110,8 @@ fn what_a_server_does_not_allow_is_said_and_nothing_falls_back() -> Result<()> {
     let finished = bed.cp(&["--disk-stack", "file,count", &from, "copy"])?;
     anyhow::ensure!(!finished.status.success() && finished.stderr.contains("disk-stacks"));
     // What is wrong with the string, no permission mends.
-    let finished = bed.cp(&["--disk-stack", "count", &from, "copy"])?;
-    fails(&finished, 1, &["stack count", "needs a driver below"])?;
+    let finished = bed.cp(&["--disk-stack", "file:flags=w", &from, "copy"])?;
+    fails(&finished, 1, &["stack file:flags=w", "no option `flags`"])?;
     anyhow::ensure!(!finished.stderr.contains("allow"), "{}", finished.report());
     let finished = bed.cp(&["--stack", "tcp,nonsense", &from, "copy"])?;
     fails(&finished, 2, &["nonsense"])?;
