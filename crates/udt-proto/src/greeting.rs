@@ -45,6 +45,8 @@ pub(crate) struct Greeting {
     met: Option<Handshake>,
     /// When the present form was sent first, and how often since.
     sent: Option<(Instant, u32)>,
+    /// How often the cookie went back, of which each may still be answered, whatever was sent since.
+    confirmations: u32,
 }
 
 impl Greeting {
@@ -54,6 +56,7 @@ impl Greeting {
             ours,
             met: None,
             sent: None,
+            confirmations: 0,
         }
     }
 
@@ -66,6 +69,7 @@ impl Greeting {
     pub(crate) fn on_sent(&mut self, now: Instant) {
         let (first, times) = self.sent.unwrap_or((now, 0));
         self.sent = Some((first, times + 1));
+        self.confirmations += u32::from(self.ours.request == Request::Confirm);
     }
 
     /// Says what to send when nothing was answered in time.
@@ -84,7 +88,9 @@ impl Greeting {
     /// How long the answer took, if it is clear which packet it answers.
     pub(crate) fn took(&self, now: Instant) -> Option<Duration> {
         let (at, times) = self.sent?;
-        (times == 1).then(|| now.saturating_duration_since(at))
+        let is_clear = self.role != Role::Initiator
+            || self.ours.request == Request::Confirm && self.confirmations == 1;
+        (is_clear && times == 1).then(|| now.saturating_duration_since(at))
     }
 
     /// Reacts on a handshake packet for us.
@@ -107,10 +113,9 @@ impl Greeting {
                 self.sent = None;
                 Step::Send
             }
-            // An answer to somebody else's question, or a forged one, must not end ours.
-            Request::Confirm
-                if self.ours.request == Request::Confirm && theirs.initial == self.ours.initial =>
-            {
+            // An answer to somebody else's question, or a forged one, must not end ours. Over a long
+            // path it may come when the cookie was thought to be stale already.
+            Request::Confirm if self.confirmations > 0 && theirs.initial == self.ours.initial => {
                 self.connect(theirs, false)
             }
             _ => Step::Wait,

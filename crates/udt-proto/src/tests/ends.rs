@@ -117,6 +117,30 @@ fn a_stale_cookie_is_asked_for_again() {
 }
 
 #[test]
+fn a_path_is_never_too_long_to_connect_over() {
+    // Question, cookie, question and answer take two round trips, and three seconds are allowed.
+    let mut late = Vec::new();
+    for delay in (10..700).step_by(10) {
+        let mut world = pair(1, [path(delay, 0), path(delay, 0)], 10);
+        world.run(4_000 * MS, |world| {
+            let mut seats = world.hosts[0].seats.values();
+            seats.all(|seat| seat.connection.is_connected())
+        });
+        let took = world.now - world.start;
+        let rtt = world.only(0).connection.stats().rtt;
+        // What is not clear is not taken for a measurement.
+        let is_wrong = rtt < MS * delay * 2 && rtt != 100 * MS;
+        if took > MS * delay * 4 || is_wrong {
+            late.push((delay, took, rtt));
+        }
+    }
+    assert!(
+        late.is_empty(),
+        "delay, time to connect, round trip: {late:?}"
+    );
+}
+
+#[test]
 fn the_dead_are_noticed_within_a_minute() {
     let mut back = path(10, 0);
     back.blackouts = vec![1_000 * MS..1_000_000 * MS];
