@@ -30,7 +30,7 @@ pub enum ConnectionError {
     LingerExpired,
     /// The connection was closed or aborted at this end.
     Closed,
-    /// A message of this size, in bytes, does not fit the send buffer, which holds `limit`.
+    /// A message of this size, in bytes, does not fit our send buffer or what the peer lets wait to be read.
     MessageTooLong {
         /// Bytes that a message may have.
         limit: usize,

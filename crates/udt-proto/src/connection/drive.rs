@@ -195,6 +195,7 @@ impl Connection {
             to,
             sender,
             receiver,
+            ..
         } = &mut **halves;
         if self.farewell_due {
             let Phase::Farewell(farewell) = &mut self.phase else {

@@ -120,6 +120,8 @@ struct Farewell {
 struct Halves {
     /// The peer's number for the connection.
     to: u32,
+    /// Packets that wait to be read at the peer, at most.
+    window: u32,
     sender: Sender,
     receiver: Receiver,
 }
@@ -257,6 +259,7 @@ impl Connection {
         let buffer = SendBuffer::new(numbers, theirs.id, payload, self.options.send_buffer);
         self.halves = Some(Box::new(Halves {
             to: theirs.id,
+            window,
             sender: Sender::new(
                 now,
                 self.opened,
@@ -372,7 +375,11 @@ impl Connection {
         let Some(halves) = &mut self.halves else {
             return Poll::Pending;
         };
+        // It waits at the peer until it is whole, where one place is always free.
+        let place = Options::payload(self.mss);
+        let places = usize::try_from(halves.window.saturating_sub(1)).unwrap_or(usize::MAX);
         let limit = halves.sender.buffer.largest_message();
+        let limit = limit.min(places.saturating_mul(place));
         if data.len() > limit {
             return Poll::Ready(Err(ConnectionError::MessageTooLong { limit }));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::link::{Dice, Nature};
 use super::world::{World, byte};
-use crate::{MessageOptions, Options, Service};
+use crate::{ConnectionError, MessageOptions, Options, Service};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -208,7 +208,7 @@ fn a_message_is_refused_that_can_never_fit() {
     let too_long = client.send_message(now, &vec![0; limit + 1], options);
     assert_eq!(
         too_long,
-        Poll::Ready(Err(crate::ConnectionError::MessageTooLong { limit }))
+        Poll::Ready(Err(ConnectionError::MessageTooLong { limit }))
     );
     assert_eq!(
         client.send_message(now, &vec![0; limit], options),
@@ -216,8 +216,40 @@ fn a_message_is_refused_that_can_never_fit() {
     );
     assert_eq!(client.send_message(now, &[0], options), Poll::Pending);
     let wrong = client.write(now, b"x");
-    assert_eq!(
-        wrong,
-        Poll::Ready(Err(crate::ConnectionError::WrongService))
-    );
+    assert_eq!(wrong, Poll::Ready(Err(ConnectionError::WrongService)));
+}
+
+#[test]
+fn a_message_that_the_peer_has_no_room_for_is_refused_not_waited_with() {
+    let options = |receive_buffer| Options {
+        service: Service::Message,
+        receive_buffer,
+        ..Options::default()
+    };
+    let nature = Nature {
+        delay: 10 * MS,
+        ..Nature::default()
+    };
+    let mut world = World::pair(1, [nature.clone(), nature], [options(25_600), options(100)]);
+    world.run(100 * MS, |_| false);
+    let (now, plain) = (world.now, MessageOptions::default());
+    let client = &mut world.only(0).connection;
+    let mut long = vec![7; 100 * 1456];
+    let limit = 99 * 1456;
+    let refused = client.send_message(now, &long, plain);
+    let why = ConnectionError::MessageTooLong { limit };
+    assert_eq!(refused, Poll::Ready(Err(why)));
+    long.truncate(limit);
+    assert_eq!(client.send_message(now, &long, plain), Poll::Ready(Ok(())));
+    let mut room = vec![0; limit];
+    let arrived = (0..1_000).find_map(|_| {
+        world.run(MS, |_| false);
+        let now = world.now;
+        match world.only(1).connection.receive_message(now, &mut room) {
+            Poll::Ready(arrived) => Some(arrived),
+            Poll::Pending => None,
+        }
+    });
+    assert_eq!(arrived, Some(Ok(Some(limit))));
+    assert!(room == long);
 }
