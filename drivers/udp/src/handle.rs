@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
@@ -16,6 +16,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use xio_core::{Datagram, Info, Operation, Received, Result, Transmit, at_layer};
 
+use crate::senders::Senders;
 use crate::socket::fail;
 
 /// Most buffers that one call of `poll_recv` fills.
@@ -42,26 +43,6 @@ pub struct UdpHandle {
 
 /// Ends when the network has something to say against an earlier message.
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// The tasks that wait to send: the runtime remembers one per socket, and there may be several.
-#[derive(Default)]
-struct Senders(Mutex<Vec<Waker>>);
-
-impl Senders {
-    fn wait(&self, waker: &Waker) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|known| known.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
-    }
-}
-
-impl Wake for Senders {
-    fn wake(self: Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        waiting.into_iter().for_each(Waker::wake);
-    }
-}
 
 impl UdpHandle {
     pub(crate) fn new(socket: UdpSocket, offload: bool) -> io::Result<Self> {
@@ -127,14 +108,14 @@ impl UdpHandle {
                 done => return done,
             }
         }
-        // When the socket is full in the middle of it, the beginning is sent twice: that can
-        // happen to a batch once in the life of a socket, and to datagrams at any time.
-        for part in message.payload.chunks(size) {
-            one.contents = part;
-            one.segment_size = None;
-            self.state.try_send((&*self.socket).into(), &one)?;
-        }
-        Ok(())
+        one.segment_size = None;
+        one_by_one(message.payload, size, |part| {
+            let one = quinn_udp::Transmit {
+                contents: part,
+                ..one
+            };
+            self.state.try_send((&*self.socket).into(), &one)
+        })
     }
 
     /// What the network has said against an earlier message: nobody is there, or no way leads there.
@@ -213,6 +194,23 @@ impl UdpHandle {
             *room = Some(other);
         }
         ready
+    }
+}
+
+/// Sends the messages of a batch, each of `size` bytes but the last.
+///
+/// Where the socket is full in the middle of it, the rest is lost, as messages may be at any time. It
+/// cannot wait: who is told that nothing has left does not expect the answers to what has.
+fn one_by_one(
+    batch: &[u8],
+    size: usize,
+    mut send: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut parts = batch.chunks(size);
+    parts.next().map_or(Ok(()), &mut send)?;
+    match parts.try_for_each(send) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        done => done,
     }
 }
 
@@ -312,6 +310,7 @@ impl fmt::Debug for UdpHandle {
 mod tests {
     use std::future::poll_fn;
     use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
 
     use nix::sys::socket::{GetSockOpt, SetSockOpt};
     use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
@@ -381,6 +380,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_batch_of_which_some_has_left_is_not_sent_again() {
+        for (room, expected) in [(0, Err(())), (1, Ok(())), (2, Ok(())), (3, Ok(()))] {
+            let mut left = Vec::new();
+            let sent = one_by_one(b"one two six ", 4, |part| {
+                if left.len() == room {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                left.push(part.to_vec());
+                Ok(())
+            });
+            let whole = [b"one ", b"two ", b"six "];
+            assert_eq!((sent.map_err(drop), left.len()), (expected, room));
+            assert!(whole.iter().zip(left).all(|(want, got)| *want == &got[..]));
+        }
+    }
+
     /// Counts how often it is woken, and wakes who waits for that.
     #[derive(Default)]
     struct Count(AtomicUsize, Notify);
@@ -447,23 +463,6 @@ mod tests {
             assert_eq!(far.recv(&mut room).unwrap(), long.len());
             assert_eq!(far.recv(&mut room).unwrap(), 4);
             far.connect(at).unwrap();
-        }
-    }
-
-    #[test]
-    fn every_task_that_waits_is_woken_once() {
-        let counts = [(); 3].map(|()| Arc::new(Count::default()));
-        let wakers = counts
-            .each_ref()
-            .map(|count| Waker::from(Arc::clone(count)));
-        let senders = Arc::new(Senders::default());
-        for _ in 0..2 {
-            wakers.iter().for_each(|waker| senders.wait(waker));
-        }
-        Waker::from(Arc::clone(&senders)).wake_by_ref();
-        Waker::from(senders).wake();
-        for count in counts {
-            assert_eq!(count.0.load(Ordering::Relaxed), 1);
         }
     }
 }

@@ -78,6 +78,7 @@
 
 mod handle;
 mod options;
+mod senders;
 mod socket;
 
 use std::fmt;

@@ -1,0 +1,56 @@
+//! `Senders`: the tasks that wait to send, of which the runtime remembers one per socket.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+
+/// Those tasks, as one waker.
+#[derive(Default)]
+pub(crate) struct Senders(Mutex<Vec<Waker>>);
+
+impl Senders {
+    /// Remembers one more.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+}
+
+impl Wake for Senders {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_task_that_waits_is_woken_once() {
+        #[derive(Default)]
+        struct Count(AtomicUsize);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
+        let wakers = counts
+            .each_ref()
+            .map(|count| Waker::from(Arc::clone(count)));
+        let senders = Arc::new(Senders::default());
+        for _ in 0..2 {
+            wakers.iter().for_each(|waker| senders.wait(waker));
+        }
+        Waker::from(Arc::clone(&senders)).wake_by_ref();
+        Waker::from(senders).wake();
+        for count in counts {
+            assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        }
+    }
+}
