@@ -256,11 +256,11 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel of one connection with the kernel's buffers and TYPE I.
+    /// Makes a channel of one connection with the kernel's buffers and TYPE A, as RFC 959 §5.1 has it begin.
     pub const fn new(mode: Mode) -> Self {
         Self {
             mode,
-            ty: Type::Image,
+            ty: Type::Ascii,
             parallelism: 1,
             send_buffer: 0,
             receive_buffer: 0,

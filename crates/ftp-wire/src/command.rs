@@ -232,10 +232,10 @@ pub enum BufferSide {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Type {
-    /// `A`: lines end in CRLF on the wire.
+    /// `A`: lines end in CRLF on the wire; what a session begins with (RFC 959 §5.1).
+    #[default]
     Ascii,
     /// `I`: bytes as they are.
-    #[default]
     Image,
 }
 

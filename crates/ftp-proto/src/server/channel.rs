@@ -55,7 +55,7 @@ pub(super) enum Ready {
 }
 
 impl DataSide {
-    /// Starts in MODE S, TYPE I, without a set-up.
+    /// Starts in MODE S, TYPE A, without a set-up.
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             channel: Channel::default(),
