@@ -19,6 +19,8 @@ pub enum Command {
     User(String),
     /// `PASS password`; never printed.
     Pass(Secret),
+    /// `ACCT account`; what it says is kept nowhere.
+    Acct(Secret),
     /// `CWD path`.
     Cwd(FtpPath),
     /// `CDUP`.
@@ -332,7 +334,7 @@ pub enum Dcau {
     Subject(String),
 }
 
-/// Text that is never printed: a password.
+/// Text that is never printed: a password, an account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

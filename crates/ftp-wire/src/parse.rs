@@ -23,6 +23,9 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("PASS", "PASS <sp> password", |a| {
         a.password().map(Secret::new).map(Command::Pass)
     }),
+    ("ACCT", "ACCT <sp> account", |a| {
+        a.text("account").map(Secret::new).map(Command::Acct)
+    }),
     ("CWD", "CWD <sp> path", |a| a.path().map(Command::Cwd)),
     ("CDUP", "CDUP", |_| Ok(Command::Cdup)),
     ("QUIT", "QUIT", |_| Ok(Command::Quit)),
@@ -135,9 +138,9 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// Verbs of the specifications that are known not to be implemented.
 const ABSENT: &[&str] = &[
-    "ABUF", "ACCT", "AVBL", "CCC", "CLNT", "CONF", "ENC", "HASH", "HOST", "LPRT", "LPSV", "MAIL",
-    "MFF", "MIC", "MLFL", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "RANG", "REIN", "SMNT", "STOU",
-    "GET", "PUT",
+    "ABUF", "AVBL", "CCC", "CLNT", "CONF", "ENC", "HASH", "HOST", "LPRT", "LPSV", "MAIL", "MFF",
+    "MIC", "MLFL", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "RANG", "REIN", "SMNT", "STOU", "GET",
+    "PUT",
 ];
 
 /// The verbs and their syntax, for HELP.
@@ -265,13 +268,14 @@ fn spas(args: &mut Args<'_>) -> Parsed {
     Ok(Command::Spas(Some(family)))
 }
 
-/// `TYPE L 8` is bytes as they are; of the form codes of `A`, only the one that changes nothing.
+/// `TYPE L 8` is bytes as they are; of the form codes of `A`, those that change nothing: `N`, and `T` where
+/// nobody prints (RFC 1123 §4.1.2.3).
 fn type_code(args: &mut Args<'_>) -> Parsed {
     let (code, at) = args.require()?;
     let second = args.next();
     let form = second.map(|(word, _)| word.to_ascii_uppercase());
     match (code.to_ascii_uppercase().as_slice(), form.as_deref()) {
-        (b"A", None | Some(b"N")) => Ok(Command::Type(Type::Ascii)),
+        (b"A", None | Some(b"N" | b"T")) => Ok(Command::Type(Type::Ascii)),
         (b"I", None) | (b"L", Some(b"8")) => Ok(Command::Type(Type::Image)),
         (b"A" | b"E" | b"L", _) => Err((BadCommandKind::UnsupportedArgument("type"), at)),
         (b"I", Some(_)) => Err((

@@ -19,6 +19,7 @@ impl Command {
         match self {
             Self::User(_) => "USER",
             Self::Pass(_) => "PASS",
+            Self::Acct(_) => "ACCT",
             Self::Cwd(_) => "CWD",
             Self::Cdup => "CDUP",
             Self::Quit => "QUIT",
@@ -98,9 +99,9 @@ impl Command {
 
     fn arguments(&self, line: &mut Line, masked: bool) {
         match self {
-            Self::Pass(_) if masked => line.word(MASK),
+            Self::Pass(_) | Self::Acct(_) if masked => line.word(MASK),
             Self::Adat(_) | Self::Dcsc(_) if masked => line.word(MASK),
-            Self::Pass(secret) => line.word(secret.reveal()),
+            Self::Pass(secret) | Self::Acct(secret) => line.word(secret.reveal()),
             Self::User(text) | Self::Auth(text) | Self::Adat(text) | Self::Dcsc(text) => {
                 line.word(text);
             }

@@ -116,6 +116,8 @@ impl LoggedIn {
             Command::User(_) | Command::Pass(_) => {
                 cx.out.say::<503>("You are already logged in.");
             }
+            // RFC 959 §4.2: known, and of no use to a server that keeps no accounts of cost.
+            Command::Acct(_) => cx.out.say::<202>("ACCT is superfluous at this site."),
             Command::Abor => self.abort_idle(cx),
 
             Command::Pasv

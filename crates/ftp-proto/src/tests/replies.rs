@@ -16,6 +16,8 @@ fn replies_that_need_no_edge() {
         ("STAT", "212 GridFTP server status.\r\n"),
         ("TYPE I", "200 Type set to I.\r\n"),
         ("TYPE A", "200 Type set to A.\r\n"),
+        ("TYPE A T", "200 Type set to A.\r\n"),
+        ("ACCT 42", "202 ACCT is superfluous at this site.\r\n"),
         ("TYPE L 8", "200 Type set to I.\r\n"),
         ("TYPE X", "501 'TYPE X' unrecognized type.\r\n"),
         ("MODE E", "200 Mode set to E.\r\n"),
