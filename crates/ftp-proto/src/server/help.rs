@@ -10,9 +10,10 @@ use super::out::Cx;
 const REFUSED: &[&str] = &["AUTH", "ADAT", "DCSC"];
 
 /// Answers `FEAT` (RFC 2389 §3) in the shape that `globus-url-copy` reads: upper-case labels behind
-/// exactly one blank.
-pub(super) fn features(logged_in: bool, cx: &mut Cx<'_>) {
+/// exactly one blank. `chosen` are the facts in force, once somebody is logged in.
+pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     let settings = cx.settings;
+    let logged_in = chosen.is_some();
     let mut lines: Vec<String> = Vec::new();
     if logged_in && !settings.checksums.is_empty() {
         let list: String = settings
@@ -32,7 +33,8 @@ pub(super) fn features(logged_in: bool, cx: &mut Cx<'_>) {
     ] {
         lines.push(line.to_owned());
     }
-    lines.push(format!("MLST {}", FactSet::DEFAULT.feat()));
+    // RFC 3659 §7.8: the mark is on what comes unless another OPTS MLST follows.
+    lines.push(format!("MLST {}", chosen.unwrap_or_default().feat()));
     for line in [
         "ERET",
         "ESTO",

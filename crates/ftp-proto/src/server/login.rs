@@ -49,7 +49,7 @@ impl State {
                 });
                 self.shift(Trigger::Password, Self::Checking { user, ticket });
             }
-            Command::Feat => help::features(false, cx),
+            Command::Feat => help::features(None, cx),
             Command::Help(about) => help::help(about.as_deref(), cx),
             Command::Site(Site::Help(about)) => help::site_help(about.as_deref(), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),

@@ -164,7 +164,7 @@ impl LoggedIn {
             Command::Opts(opts) => self.options(opts, cx),
 
             Command::Help(about) => help::help(about.as_deref(), cx),
-            Command::Feat => help::features(true, cx),
+            Command::Feat => help::features(Some(self.facts), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),
             Command::Syst => cx.out.say::<215>("UNIX Type: L8"),
             Command::Lang(tag) => language(tag.as_deref(), cx),
