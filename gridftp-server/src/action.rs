@@ -363,7 +363,7 @@ fn about(what: &What) -> (&'static str, &[u8]) {
         What::Store { path, .. } => ("ESTO", path.as_bytes()),
         What::List {
             path,
-            form: ListForm::Names,
+            form: ListForm::Names { .. },
         } => ("NLST", path.as_bytes()),
         What::List {
             path,

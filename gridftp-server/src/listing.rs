@@ -101,7 +101,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
 
     /// Whether a path that does not exist is taken for a pattern; machine listings take none.
     fn is_matching(&self, path: &DsiPath) -> bool {
-        matches!(self.form, ListForm::Long | ListForm::Names) && glob::is_pattern(path.name())
+        matches!(self.form, ListForm::Long | ListForm::Names { .. })
+            && glob::is_pattern(path.name())
     }
 
     /// Opens the directory asked for, and prints its own line and its parent's where the form has them.
@@ -249,11 +250,16 @@ impl<'a, D: Dsi> Lister<'a, D> {
     }
 
     fn line(&self, entry: &Entry, lines: &mut Vec<u8>) {
-        match self.form {
+        match &self.form {
             ListForm::Facts(facts) | ListForm::Tree { facts, .. } => {
-                entry.write_facts(facts, lines)
+                entry.write_facts(*facts, lines)
             }
-            ListForm::Names => lines.extend_from_slice(&safe_name(&entry.name)),
+            ListForm::Names { before } => {
+                if self.pattern.is_some() {
+                    lines.extend_from_slice(before);
+                }
+                lines.extend_from_slice(&safe_name(&entry.name));
+            }
             _ => entry.write_long(self.now, lines),
         }
         lines.extend_from_slice(b"\r\n");

@@ -225,7 +225,11 @@ pub enum ListForm {
     /// `LIST` and `STAT`: like `ls -l`.
     Long,
     /// `NLST`: names.
-    Names,
+    Names {
+        /// What goes before each name that a pattern matches: the pattern's directory as the client wrote it,
+        /// slash included, so that the line is a path to that object (RFC 1123 §4.1.2.7).
+        before: Vec<u8>,
+    },
     /// `MLSD` and `MLSC`: facts of one directory.
     Facts(FactSet),
     /// `MLSR`: facts of a whole tree.

@@ -173,14 +173,17 @@ fn patterns_list_what_they_match_in_one_directory() {
     };
     assert_eq!(
         sorted(ftp.get("NLST d/*.txt")),
-        ["[x].txt", "a.txt", "b.txt"]
+        ["d/[x].txt", "d/a.txt", "d/b.txt"]
     );
-    assert_eq!(sorted(ftp.get("NLST d/[ab].*")), ["a.txt", "b.txt"]);
+    assert_eq!(sorted(ftp.get("NLST d/[ab].*")), ["d/a.txt", "d/b.txt"]);
     assert_eq!(
         sorted(ftp.get("NLST d/[x].txt")),
         ["[x].txt"],
         "a name that exists is no pattern"
     );
+    for name in sorted(ftp.get("NLST d/*")) {
+        assert_eq!(ftp.fetch(&name), name.as_bytes(), "RFC 1123 §4.1.2.7");
+    }
     assert_eq!(ftp.get("LIST d/*.none"), b"");
     ftp.pasv();
     ftp.ok("NLST */*", 550);

@@ -59,7 +59,10 @@ impl LoggedIn {
                 self.spoil_eager(cx);
             }
             Command::List(path) => self.list(path.as_ref(), ListForm::Long, cx),
-            Command::Nlst(path) => self.list(path.as_ref(), ListForm::Names, cx),
+            Command::Nlst(path) => {
+                let before = path.as_ref().map(directory).unwrap_or_default().to_vec();
+                self.list(path.as_ref(), ListForm::Names { before }, cx);
+            }
             Command::Mlsd(path) => self.list(path.as_ref(), ListForm::Facts(self.facts), cx),
             Command::Mlsr(path) => {
                 let form = ListForm::Tree {
@@ -323,4 +326,11 @@ impl LoggedIn {
         }
         cx.out.say::<226>("Abort successful");
     }
+}
+
+/// What stands before the last component of a path, up to and with its slash.
+fn directory(path: &FtpPath) -> &[u8] {
+    let path = path.as_bytes();
+    let end = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    path.get(..end).unwrap_or_default()
 }

@@ -232,7 +232,16 @@ fn parts_and_appends_say_where_offset_zero_lies() {
 fn listings_have_their_forms() {
     let mut rig = Rig::logged_in();
     rig.lines(&["OPTS MLSR OnError=Fail;", "OPTS MLST size;"]);
-    for (line, expected) in [("LIST -la", ListForm::Long), ("NLST", ListForm::Names)] {
+    let names = |before: &str| ListForm::Names {
+        before: before.into(),
+    };
+    for (line, expected) in [
+        ("LIST -la", ListForm::Long),
+        ("NLST", names("")),
+        ("NLST *.txt", names("")),
+        ("NLST ../d/*.txt", names("../d/")),
+        ("NLST /*", names("/")),
+    ] {
         rig.passive();
         let What::List { form, .. } = complete(&mut rig, line).what else {
             panic!()
