@@ -68,8 +68,9 @@ pub(crate) enum Forbidden {
     ThirdParty,
     /// Data to a port below 1024.
     LowPort,
-    /// A data port is wanted, but the advertised address is of the other family.
-    Family,
+    /// A data port is wanted, but the advertised address is of the other family, which has this number
+    /// (RFC 2428 §2).
+    Family(u8),
 }
 
 impl From<gridftp_dsi::error::Error> for Error {
@@ -160,12 +161,15 @@ impl fmt::Display for Error {
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            // Clients read the list in the parentheses (RFC 2428 §2).
+            Self::Family(there_is) => {
+                return write!(f, "policy: network protocol not supported, use ({there_is})");
+            }
             Self::Write => "policy: this user may not change anything",
             Self::ThirdParty => {
                 "policy: data goes to and comes from the client's own host only, see the server's --third-party"
             }
             Self::LowPort => "policy: no data connections to ports below 1024",
-            Self::Family => "policy: the data address of this server is of the other family",
         })
     }
 }

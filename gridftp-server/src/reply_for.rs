@@ -65,7 +65,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             // The compiler wants this arm for the enum of another crate, which may grow.
             _ => (Code::of::<451>(), Some("INTERNAL_ERROR")),
         },
-        Error::Forbidden(Forbidden::Family) => (Code::of::<522>(), None),
+        Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
         Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn refusals_of_this_server_have_their_codes() {
         assert_reply(&Error::Login(Refused::LockedOut), 530, None);
-        assert_reply(&Forbidden::Family.into(), 522, None);
+        assert_reply(&Forbidden::Family(1).into(), 522, None);
         assert_reply(
             &Forbidden::ThirdParty.into(),
             550,

@@ -92,7 +92,7 @@ impl DataSide {
             .filter(|ip| is_of(*ip, family))
             .unwrap_or(ends.local);
         if !is_of(told, family) {
-            return Err(Forbidden::Family.into());
+            return Err(Forbidden::Family(if told.is_ipv4() { 1 } else { 2 }).into());
         }
         self.listens = false;
         let peers = if third_party {
