@@ -68,11 +68,10 @@ impl<D: Dsi> Desk<D> {
                 receive_buffer,
             } => self.listen(family, Buffers::receiving(receive_buffer)),
             Action::Connect(to) => {
-                let third_party = self.may_third_party();
-                let peer = self.ends.peer;
+                let (ends, third_party) = (self.ends, self.may_third_party());
                 let mut side = self.side();
                 let outcome = outcome(
-                    side.connect_to(to, peer, third_party)
+                    side.connect_to(to, ends, third_party)
                         .map(|()| Outcome::Done),
                 );
                 let finished = Finished {

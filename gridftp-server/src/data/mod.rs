@@ -6,7 +6,7 @@ mod retrieve;
 mod stacks;
 mod store;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use ftp_proto::types::Channel;
@@ -55,6 +55,24 @@ pub(crate) struct Ends {
     pub(crate) advertise: Option<IpAddr>,
 }
 
+impl Ends {
+    /// The address to connect to the client from, where the kernel would choose another of this machine: data comes
+    /// from where the control connection goes to (RFC 1123 §4.1.2.12), as firewalls expect.
+    ///
+    /// Where the choice is right it is left to the kernel, which then has more ports to choose from.
+    fn source(&self) -> Option<IpAddr> {
+        let any: IpAddr = match self.peer {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Nothing is sent: this only asks for the route.
+        socket.connect((self.peer, 9)).ok()?;
+        let chosen = socket.local_addr().ok()?.ip();
+        (chosen != self.local).then_some(self.local)
+    }
+}
+
 /// One session's data channel.
 #[derive(Debug)]
 pub(crate) struct DataSide {
@@ -66,6 +84,8 @@ pub(crate) struct DataSide {
     disk: Option<DiskStack>,
     /// Whether a port of ours was told to the client last.
     listens: bool,
+    /// The address to connect from, where it is not the kernel's own choice.
+    source: Option<IpAddr>,
 }
 
 impl DataSide {
@@ -76,6 +96,7 @@ impl DataSide {
             stacks,
             disk: None,
             listens: false,
+            source: None,
         }
     }
 
@@ -110,18 +131,23 @@ impl DataSide {
     pub(crate) fn connect_to(
         &mut self,
         to: Vec<SocketAddr>,
-        peer: IpAddr,
+        ends: Ends,
         third_party: bool,
     ) -> Result<(), Error> {
         for address in &to {
             if address.port() < 1024 {
                 return Err(Forbidden::LowPort.into());
             }
-            if !third_party && address.ip().to_canonical() != peer {
+            if !third_party && address.ip().to_canonical() != ends.peer {
                 return Err(Forbidden::ThirdParty.into());
             }
         }
         self.drop_data();
+        self.source = if to.iter().all(|address| address.ip() == ends.peer) {
+            ends.source()
+        } else {
+            None
+        };
         self.channel.connect_to(self.net.clone(), to);
         Ok(())
     }
@@ -148,6 +174,7 @@ impl DataSide {
         // Ports are chosen by who listens.
         let mut hints = self.stacks.hints(buffers);
         hints.ports = None;
+        hints.source = self.source;
         self.channel.options_mut().socket = hints;
     }
 
