@@ -15,6 +15,14 @@
 //!   `STOR` go on from there, in the same session or another. Announce the digest of the whole file before it by
 //!   `SITE STORATTR x.checksum.sha256=…;`: nobody else can know whose bytes those are. A server that writes in place
 //!   has no `HELD`: there, `SIZE` and `CKSM` tell the same.
+//! - `NLST` with a pattern answers with paths, which `RETR` takes as they are; the Globus server knows no patterns.
+//! - `FEAT` marks the facts that `OPTS MLST` chose; the Globus server goes on marking the default ones.
+//! - As with the Globus server, and not as the RFCs have it: `SIZE` tells the bytes of the file in `TYPE A` too, and answers
+//!   for directories; `MLSD` of a file lists that file; `NLST d` gives names within `d`; `RNTO` alone is answered `501`, an
+//!   `OPTS` that is not understood `500`; `PBSZ` and `PROT C` need no `AUTH`; `FEAT` ends in `211 End.`.
+//! - There is no default data connection to the control port of the client: without `PASV`, `PORT` or their like a
+//!   transfer is answered `425`. `STRU R`, `STOU`, `REIN` and `SMNT` are not there. `STAT` during a transfer is answered
+//!   after it.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
 //! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
 //!   its data off the connections before it is answered.
