@@ -1,0 +1,4 @@
+//! RFC 2389: FEAT and OPTS.
+
+mod section_3;
+mod section_4;
