@@ -64,6 +64,8 @@ pub(crate) struct Task<D: Datagram> {
     bell: Arc<Bell>,
     /// Failures to receive since something was, or nothing was there.
     failures: usize,
+    /// Whether the network said to who was sending that nobody is there.
+    is_refused: bool,
 }
 
 impl<D: Datagram> Task<D> {
@@ -99,6 +101,7 @@ impl<D: Datagram> Task<D> {
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             bell: Arc::clone(&bell),
             failures: 0,
+            is_refused: false,
         };
         tokio::spawn(task);
         Ok(bell)
@@ -217,8 +220,11 @@ impl<D: Datagram> Task<D> {
             message.segment = train.segment_size;
             message.from = local;
             match self.socket.poll_send(cx, &message) {
-                // What the socket fails to send is lost, as on any link; refusals come up elsewhere.
-                Poll::Ready(_) => state.machine.on_transmitted(now),
+                // What the socket fails to send is lost, as on any link, and as if it had been sent.
+                Poll::Ready(sent) => {
+                    self.is_refused |= sent.is_err_and(|error| is_refusal(&error));
+                    state.machine.on_transmitted(now);
+                }
                 Poll::Pending => {
                     turn = Turn::Blocked;
                     break;
@@ -316,6 +322,11 @@ impl<D: Datagram> Task<D> {
     }
 }
 
+/// Whether the network says that nobody has the port that something was sent to.
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 /// What became of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
@@ -344,15 +355,18 @@ impl<D: Datagram> Future for Task<D> {
                 Poll::Pending => false,
                 Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(error)) => {
-                    if error.kind() == io::ErrorKind::ConnectionRefused {
-                        this.on_refusal(now);
+                    if is_refusal(&error) {
+                        this.is_refused = true;
                     } else if this.failures >= FAILURES {
                         return Poll::Ready(());
                     }
                     true
                 }
             };
-            again |= this.serve_all(cx, now);
+            if std::mem::take(&mut this.is_refused) {
+                this.on_refusal(now);
+            }
+            again |= this.serve_all(cx, now) || this.is_refused;
             if again {
                 continue;
             }

@@ -64,6 +64,31 @@ fn a_peer_whose_port_is_closed_is_given_up_soon() {
 }
 
 #[test]
+fn a_writer_in_full_swing_hears_that_the_port_is_closed() {
+    for seed in 30..40 {
+        block_on(async {
+            let (net, theirs) = (Net::new(seed), theirs());
+            let (mut near, far) = pair_with(&net, &theirs).await;
+            net.cut(true);
+            end(theirs, &net).await;
+            net.cut(false);
+            net.refuse();
+            tokio::time::pause();
+            let begun = Instant::now();
+            let error = loop {
+                if let Err(error) = near.write_all(&[7; 100_000]).await {
+                    break error;
+                }
+            };
+            assert_eq!(kind(&error), ErrorKind::Reset, "{error}");
+            let took = begun.elapsed();
+            assert!(took < Duration::from_secs(3), "seed {seed}: {took:?}");
+            drop(far);
+        });
+    }
+}
+
+#[test]
 fn a_program_that_ends_gives_up_its_connections() {
     block_on(async {
         let (net, theirs) = (Net::new(22), theirs());

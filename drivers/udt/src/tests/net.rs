@@ -195,6 +195,11 @@ impl Datagram for Port {
             });
             return Poll::Pending;
         }
+        // As a kernel does, which tells it to whoever calls first.
+        let own = state.boxes.get_mut(&self.local).unwrap();
+        if std::mem::take(&mut own.is_refused) && self.peer.is_some() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionRefused.into()));
+        }
         state.sent += 1;
         if state.sent.is_multiple_of(50) {
             // As a socket whose buffer is full for a moment.
