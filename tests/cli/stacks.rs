@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use workspace_tests::{Host, Tree, binary, run};
+use workspace_tests::{Host, Tree, binary, run, sha256};
+use xio_testkit::Authority;
 
 use crate::{Bed, fails};
 
@@ -91,6 +92,35 @@ fn servers_talk_to_each_other_over_the_stack() -> Result<()> {
         one.cp(&["-q", "--stack", stack, "--mode", mode, &one.url("f"), &to])?
             .ok()?;
         anyhow::ensure!(fs::read(one.there.path("f"))? == fs::read(other.there.path(mode))?);
+    }
+    Ok(())
+}
+
+/// Both ends of a handshake have to take part, and the one that listens may still wait to be asked for data.
+#[test]
+fn connections_with_a_handshake_are_made_whoever_listens() -> Result<()> {
+    let keys = Tree::new()?;
+    let authority = Authority::new("authority of the test");
+    let ca = authority.write(keys.root());
+    let host = authority.issue("host", &["127.0.0.1"]);
+    let host = host.write(keys.root(), "host");
+    let tls = format!("tcp,tls:ca={};cert={}", ca.display(), host.display());
+    let (one, other) = (bed(&["--net-stacks", &tls])?, bed(&["--net-stacks", &tls])?);
+    one.here.file("f", 3_000_003, 5)?;
+    for mode in [
+        &["--mode", "stream"][..],
+        &["--mode", "extended", "-p", "4"],
+    ] {
+        let cp = |from: &str, to: &str| {
+            let flags = ["-q", "--retries", "0", "--stack", &tls];
+            one.cp(&[&flags, mode, &[from, to]].concat())?.ok()
+        };
+        cp("f", &one.url("up"))?;
+        cp(&one.url("up"), &other.url("over"))?;
+        cp(&other.url("over"), "back")?;
+        one.same("f", "up")?;
+        one.same("back", "up")?;
+        anyhow::ensure!(sha256(&other.there.path("over"))? == sha256(&one.here.path("f"))?);
     }
     Ok(())
 }

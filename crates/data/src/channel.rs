@@ -75,7 +75,12 @@ impl DataChannel {
                 "the stack has no address that a peer could be told",
             )
         })?;
-        self.setup = Setup::Passive(Door::new(listener, peers, self.options.open_within));
+        let Options {
+            open_within,
+            connections,
+            ..
+        } = self.options;
+        self.setup = Setup::Passive(Door::new(listener, peers, open_within, connections));
         Ok(local)
     }
 

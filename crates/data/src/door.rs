@@ -6,8 +6,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tracing::debug;
-use xio_core::{BoxIncoming, BoxListener, BoxStream, Incoming, Listener};
+use xio_core::{
+    BoxIncoming, BoxListener, BoxStream, Error, ErrorKind, Incoming, Listener, Operation,
+};
 
 use crate::options::Peers;
 
@@ -17,8 +21,57 @@ const OPENING: usize = 32;
 /// A peer's handshakes; they give nothing when they failed.
 type Opening = Pin<Box<dyn Future<Output = Option<BoxStream>> + Send>>;
 
+/// Where the peer's connections come in.
+#[derive(Debug)]
+pub(crate) enum Door {
+    /// Peers stay in the queue until a transfer asks for them.
+    Plain(Entrance),
+    /// A task takes them in at once: the handshake of a layer needs both ends, and a peer that says
+    /// it is ready only after that would wait for us, who wait for its word.
+    Attended {
+        came: mpsc::Receiver<xio_core::Result<BoxStream>>,
+        /// Ends with the door.
+        _task: JoinSet<()>,
+    },
+}
+
+impl Door {
+    /// Opens the door of a channel of at most so many connections.
+    pub(crate) fn new(listener: BoxListener, peers: Peers, within: Duration, most: u32) -> Self {
+        let layered = listener.info().chain.len() > 1;
+        let mut entrance = Entrance {
+            listener,
+            peers,
+            within,
+            opening: Vec::new(),
+        };
+        if !layered {
+            return Self::Plain(entrance);
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let (to, came) = mpsc::channel(most.clamp(1, Semaphore::MAX_PERMITS));
+        let mut task = JoinSet::new();
+        task.spawn(async move { while to.send(entrance.next().await).await.is_ok() {} });
+        Self::Attended { came, _task: task }
+    }
+
+    /// Waits for the next connection that may be served.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: peers stay in the queue, handshakes go on with the next call.
+    pub(crate) async fn next(&mut self) -> xio_core::Result<BoxStream> {
+        match self {
+            Self::Plain(entrance) => entrance.next().await,
+            Self::Attended { came, .. } => came.recv().await.unwrap_or_else(|| {
+                let fact = "nobody looks after the data port any more";
+                Err(Error::new(ErrorKind::Io, "stack", Operation::Accept, fact))
+            }),
+        }
+    }
+}
+
 /// A listener and the peers that are on their way in.
-pub(crate) struct Door {
+pub(crate) struct Entrance {
     listener: BoxListener,
     peers: Peers,
     /// Longest time for one peer's handshakes.
@@ -26,7 +79,7 @@ pub(crate) struct Door {
     opening: Vec<Opening>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Entrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, {} opening", self.listener, self.opening.len())
     }
@@ -37,21 +90,9 @@ enum Step {
     Opened(BoxStream),
 }
 
-impl Door {
-    pub(crate) fn new(listener: BoxListener, peers: Peers, within: Duration) -> Self {
-        Self {
-            listener,
-            peers,
-            within,
-            opening: Vec::new(),
-        }
-    }
-
-    /// Waits for the next connection that may be served.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost: peers stay in the queue, handshakes go on with the next call.
-    pub(crate) async fn next(&mut self) -> xio_core::Result<BoxStream> {
+impl Entrance {
+    /// As [`Door::next`].
+    async fn next(&mut self) -> xio_core::Result<BoxStream> {
         loop {
             let step = {
                 let Self {
