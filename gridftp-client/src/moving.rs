@@ -10,8 +10,9 @@ use crate::url::show;
 
 /// How long a server may take to give its own account of a transfer that failed.
 pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
-/// How long data may stay away that was on its way when the server refused the rest.
-const QUIET: Duration = Duration::from_secs(1);
+/// How long what is on its way may stay away: data when the server refused the rest, its account when
+/// it broke the connection off.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 
 /// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
 /// the server less to do.

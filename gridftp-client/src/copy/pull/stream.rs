@@ -15,6 +15,7 @@ use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::copy::{Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
+use crate::moving::QUIET;
 
 use super::ask::Asker;
 use super::land::{open_sink, plan, publish};
@@ -111,7 +112,13 @@ pub(super) async fn stream(
         false,
     ) = (&moved, watch.is_open())
     {
-        // Without a connection the server has nothing to reply to.
+        // Without a connection the server has nothing to reply to, unless it took one and broke it at once.
+        let told = tokio::time::timeout(QUIET, asked.replies.ended()).await;
+        if let Ok(Err(error @ ControlError::Refused { .. })) = told {
+            keep(&mut asked.taken, sink);
+            shared.fail_midway(asked.taken, &error.into());
+            return Ok(());
+        }
         let what = crate::error::Chain(cause).to_string();
         shared.note(&format!(
             "{}: data connection: {what}",
