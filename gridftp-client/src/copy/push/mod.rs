@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
@@ -22,7 +23,7 @@ use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::copy::{Stop, after_failure, move_data};
+use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
@@ -250,7 +251,7 @@ async fn extended(
                 (Some(Ok(_)), _) => None,
                 (Some(Err(cause)), None) => {
                     let error = data_failed(control, &request.taken, cause);
-                    let (error, told) = refine(shared, &mut request, error).await;
+                    let (error, told) = refine(shared, &mut request, error, ACCOUNT).await;
                     answered = told;
                     Some(error)
                 }
@@ -323,9 +324,14 @@ async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), Control
 
 /// Waits a moment for the server's own account of a failed transfer, which says more; says whether
 /// there was any.
-async fn refine(shared: &Shared, asked: &mut Asked, error: TransferError) -> (TransferError, bool) {
+async fn refine(
+    shared: &Shared,
+    asked: &mut Asked,
+    error: TransferError,
+    within: Duration,
+) -> (TransferError, bool) {
     let account = markers(&mut asked.taken, &mut asked.replies);
-    match tokio::time::timeout(crate::copy::ACCOUNT, account).await {
+    match tokio::time::timeout(within, account).await {
         Ok(Err(told @ ControlError::Refused { .. }))
             if !matches!(error, TransferError::Local { .. }) =>
         {

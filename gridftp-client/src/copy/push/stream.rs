@@ -12,8 +12,9 @@ use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::copy::{Moved, Stop, after_failure, move_data};
+use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
+use crate::moving::QUIET;
 
 use super::ask::{Asker, Dirs, make_dir};
 use super::confirm::{confirm_one, settle_following};
@@ -90,11 +91,12 @@ pub(super) async fn stream(
         }
     };
     if let Some(Err(cause)) = moved.data {
-        // Without a connection the server waits for one, and replies to nothing.
-        let mut answered = watch.is_open();
+        let mut answered = true;
         let mut error = data_failed(control, &asked.taken, cause);
-        if answered && moved.end.is_none() {
-            (error, answered) = refine(shared, &mut asked, error).await;
+        if moved.end.is_none() {
+            // Without a connection the server waits for one, unless it took one and broke it at once.
+            let within = if watch.is_open() { ACCOUNT } else { QUIET };
+            (error, answered) = refine(shared, &mut asked, error, within).await;
         }
         if asked.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
             shared.fail_midway(asked.taken, &error);
