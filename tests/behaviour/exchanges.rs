@@ -40,3 +40,28 @@ async fn get_and_put_over_everything() {
         exchange(below, "PUT", &bytes, b"taken").await;
     }
 }
+
+/// Where ending one way ends both, who has read to the end may leave and breaks nothing off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_read_to_the_end_may_leave() {
+    for stack in ["udt,http", "udt,tls:OWN", "udt,tls:OWN,http"] {
+        let text = crate::secured::fill_in(stack);
+        let stack = crate::everything().stack(&text).unwrap();
+        let mut listener = stack.listen(&crate::loopback()).await.unwrap();
+        let to = Target::from(listener.info().local.unwrap());
+        for _ in 0..50 {
+            let opening = stack.connect(&to);
+            let (near, far) = tokio::join!(opening, async {
+                listener.accept().await.unwrap().open().await.unwrap()
+            });
+            let mut near = near.unwrap();
+            let reading = tokio::spawn(async move {
+                near.read_to_end(&mut Vec::new()).await.unwrap();
+            });
+            let mut far = far;
+            far.write_all(b"hello").await.unwrap();
+            far.shutdown().await.unwrap();
+            reading.await.unwrap();
+        }
+    }
+}

@@ -2,8 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 use std::thread::{self, JoinHandle};
 
+use workspace_tests::{Daemon, binary};
 use xio_testkit::Random;
 
 use crate::{check, connect, name, ran, serve, served};
@@ -90,6 +92,24 @@ fn a_socket_that_stays_open_takes_no_time() {
     writing.join().unwrap();
     check(&result, "tcp", BYTES);
     assert!(result["seconds"].as_f64() < Some(1.0), "{result}");
+}
+
+#[test]
+fn the_place_that_was_taken_is_told() {
+    let mut command = Command::new(binary("xio-perf").unwrap());
+    command.args(["serve", "--stack", "unix", "--listen", "unix://"]);
+    let ready = |line: &str| (line != "listening on unix://").then_some(([0; 4], 0).into());
+    let server = Daemon::start(&mut command, ready).unwrap();
+    server.hear("listening on ").unwrap();
+    let said = server.said();
+    let place = said
+        .lines()
+        .next()
+        .unwrap()
+        .trim()
+        .strip_prefix("listening on ")
+        .unwrap();
+    ran(&mut connect("unix", place, &["--bytes", "10"]));
 }
 
 #[test]

@@ -186,6 +186,21 @@ fn handles_are_streams_and_travel() {
     is_error::<verify::BadBlock>();
 }
 
+/// What says that a build lacks the codec names a feature to build with.
+#[test]
+fn every_program_can_be_built_with_lzo() {
+    for manifest in [
+        include_str!("../../crates/xio-perf/Cargo.toml"),
+        include_str!("../../gridftp-client/Cargo.toml"),
+        include_str!("../../gridftp-server/Cargo.toml"),
+    ] {
+        assert!(
+            manifest.lines().any(|line| line.starts_with("lzo = ")),
+            "{manifest}"
+        );
+    }
+}
+
 #[test]
 fn options_are_values_with_a_string_form() {
     is_options::<HttpOptions>();

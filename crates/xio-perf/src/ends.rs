@@ -75,10 +75,8 @@ pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     let stack = stack(shape)?;
     let payload = payload(shape);
     let mut listener = stack.listen(&flags.listen).await?;
-    match listener.info().local {
-        Some(local) => println!("listening on {local}"),
-        None => println!("listening on {}", flags.listen),
-    }
+    let contact = listener.info().contact();
+    println!("listening on {}", contact.as_ref().unwrap_or(&flags.listen));
     let mut served = 0;
     while flags.sessions == 0 || served < flags.sessions {
         let outcome = session(shape, &mut listener, payload.clone()).await;

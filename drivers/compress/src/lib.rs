@@ -19,8 +19,8 @@
 //! as that byte.
 //!
 //! The library behind `lzo` is under the **GPL, version 2**. Nothing has it unless asked:
-//! `--features xio-compress/lzo` builds it in, and what is built so falls under that licence as a
-//! whole.
+//! `--features lzo` builds it in, here and in the programs, and what is built so falls
+//! under that licence as a whole.
 //!
 //! **Flushing.** Bytes wait until a block is full. A flush sends what there is at once, as a block
 //! of its own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.

@@ -326,7 +326,7 @@ mod tests {
         } else {
             let text = lzo.unwrap_err().to_string();
             assert!(
-                text.contains("GPL") && text.contains("--features xio-compress/lzo"),
+                text.contains("GPL") && text.contains("--features lzo"),
                 "{text}"
             );
         }

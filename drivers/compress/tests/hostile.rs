@@ -249,10 +249,7 @@ async fn lzo_without_the_library_says_how_to_get_it() {
     if Algorithm::Lzo.is_built() {
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     } else {
-        assert!(
-            error.to_string().contains("--features xio-compress/lzo"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("--features lzo"), "{error}");
     }
 }
 

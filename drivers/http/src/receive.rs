@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
-use xio_core::{Error, ErrorKind, Operation, Result, Stream, at_layer};
+use xio_core::{Error, ErrorKind, Operation, Result, Stream, at_layer, poll_end};
 
 use crate::bad::BadHead;
 use crate::body::{Decoder, Next};
@@ -151,7 +151,7 @@ impl<S: Stream> HttpHandle<S> {
                 }
             };
             match decoder.next(&self.incoming) {
-                Ok(Next::End) => return Poll::Ready(Ok(())),
+                Ok(Next::End) => return self.poll_end_below(cx).map(Ok),
                 Ok(Next::Skip(n)) => self.incoming.advance(n),
                 Ok(Next::Payload(most)) if !self.incoming.is_empty() => {
                     let n = self.incoming.len().min(buf.remaining());
@@ -174,6 +174,16 @@ impl<S: Stream> HttpHandle<S> {
                 Err(bad) => return Poll::Ready(Err(self.fail(broken(Operation::Read, bad)))),
             }
         }
+    }
+
+    /// Waits for the end below after the response where that ends both ways, so that it follows: whoever is
+    /// done by then and drops the stream would break off what the peer is still ending.
+    fn poll_end_below(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let follows = self.role == Role::Asks && !self.persistent;
+        if follows && self.below.info().ends_together {
+            let _said_nothing = ready!(poll_end(cx, &mut self.below));
+        }
+        Poll::Ready(())
     }
 
     /// Reads payload from below straight to where it is wanted.

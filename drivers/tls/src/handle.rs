@@ -57,6 +57,8 @@ pub struct TlsHandle<S> {
     pub(crate) lazy: bool,
     pub(crate) ending: Ending,
     peer_closed: bool,
+    /// The end of the stream below needs no waiting for.
+    below_ended: bool,
     /// An end of the stream below without close-notify counts as one with it.
     pub(crate) unmarked_end: bool,
     /// Why the connection cannot go on.
@@ -97,6 +99,7 @@ impl<S: Stream> TlsHandle<S> {
             lazy: false,
             ending: Ending::Open,
             peer_closed: false,
+            below_ended: false,
             unmarked_end,
             fault: None,
             writer: None,
@@ -281,7 +284,23 @@ impl<S: Stream> TlsHandle<S> {
                 Err(fault) => self.fail(cx, fault),
             }
         }
+        if self.peer_closed && buf.filled().len() == before && buf.remaining() > 0 {
+            ready!(self.poll_end_below(cx));
+        }
         Poll::Ready(Ok(()))
+    }
+
+    /// Waits for the end below after close-notify where that ends both ways, so that it follows: whoever
+    /// is done by then and drops the stream would break off what the peer is still ending. What comes
+    /// besides is to be ignored (RFC 8446 §6.1).
+    fn poll_end_below(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.below_ended {
+            if self.below.info().ends_together {
+                let _said_nothing = ready!(xio_core::poll_end(cx, &mut self.below));
+            }
+            self.below_ended = true;
+        }
+        Poll::Ready(())
     }
 }
 

@@ -103,7 +103,7 @@ impl Algorithm {
     pub fn how_to_get(self) -> String {
         format!(
             "this build has no {self} codec, because its library is under the GPL, version 2; a \
-             build with `--features xio-compress/{self}` has it and falls under that licence"
+             build with `--features {self}` has it and falls under that licence"
         )
     }
 }
