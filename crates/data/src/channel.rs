@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ftp_wire::command::{Mode, Type};
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink, Source, WriteModel};
 use mode_e::Gather;
+use tokio::task::JoinSet;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
 use crate::conn::Conn;
@@ -34,6 +35,8 @@ pub struct DataChannel {
     pool: Pool,
     setup: Setup,
     idle: Idle,
+    /// Looks after the door in `setup`, or is on its way out.
+    doors: JoinSet<()>,
 }
 
 impl DataChannel {
@@ -44,6 +47,7 @@ impl DataChannel {
             pool,
             setup: Setup::None,
             idle: Idle::default(),
+            doors: JoinSet::new(),
         }
     }
 
@@ -66,6 +70,8 @@ impl DataChannel {
         peers: Peers,
     ) -> Result<SocketAddr> {
         self.reset();
+        // The port that was given up may be the only one there is.
+        self.doors.shutdown().await;
         let fail = |e| Error::open("listen", "no data port could be opened", e);
         let listener = stack.listen(at).await.map_err(fail)?;
         let local = listener.info().local.ok_or_else(|| {
@@ -75,12 +81,8 @@ impl DataChannel {
                 "the stack has no address that a peer could be told",
             )
         })?;
-        let Options {
-            open_within,
-            connections,
-            ..
-        } = self.options;
-        self.setup = Setup::Passive(Door::new(listener, peers, open_within, connections));
+        let door = Door::new(listener, peers, &self.options, &mut self.doors);
+        self.setup = Setup::Passive(door);
         Ok(local)
     }
 

@@ -13,7 +13,7 @@ use xio_core::{
     BoxIncoming, BoxListener, BoxStream, Error, ErrorKind, Incoming, Listener, Operation,
 };
 
-use crate::options::Peers;
+use crate::options::{Options, Peers};
 
 /// Peers whose handshakes run at the same time.
 const OPENING: usize = 32;
@@ -28,31 +28,37 @@ pub(crate) enum Door {
     Plain(Entrance),
     /// A task takes them in at once: the handshake of a layer needs both ends, and a peer that says
     /// it is ready only after that would wait for us, who wait for its word.
-    Attended {
-        came: mpsc::Receiver<xio_core::Result<BoxStream>>,
-        /// Ends with the door.
-        _task: JoinSet<()>,
-    },
+    Attended(mpsc::Receiver<xio_core::Result<BoxStream>>),
 }
 
 impl Door {
-    /// Opens the door of a channel of at most so many connections.
-    pub(crate) fn new(listener: BoxListener, peers: Peers, within: Duration, most: u32) -> Self {
+    /// Opens the door of a channel. What looks after it is one of `tasks`, and ends soon after the
+    /// door is dropped; only then is the port free.
+    pub(crate) fn new(
+        listener: BoxListener,
+        peers: Peers,
+        options: &Options,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
         let layered = listener.info().chain.len() > 1;
         let mut entrance = Entrance {
             listener,
             peers,
-            within,
+            within: options.open_within,
             opening: Vec::new(),
         };
         if !layered {
             return Self::Plain(entrance);
         }
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
         let (to, came) = mpsc::channel(most.clamp(1, Semaphore::MAX_PERMITS));
-        let mut task = JoinSet::new();
-        task.spawn(async move { while to.send(entrance.next().await).await.is_ok() {} });
-        Self::Attended { came, _task: task }
+        tasks.spawn(async move {
+            tokio::select! {
+                () = to.closed() => {}
+                () = attend(&mut entrance, &to) => {}
+            }
+        });
+        Self::Attended(came)
     }
 
     /// Waits for the next connection that may be served.
@@ -62,10 +68,25 @@ impl Door {
     pub(crate) async fn next(&mut self) -> xio_core::Result<BoxStream> {
         match self {
             Self::Plain(entrance) => entrance.next().await,
-            Self::Attended { came, .. } => came.recv().await.unwrap_or_else(|| {
+            Self::Attended(came) => came.recv().await.unwrap_or_else(|| {
                 let fact = "nobody looks after the data port any more";
                 Err(Error::new(ErrorKind::Io, "stack", Operation::Accept, fact))
             }),
+        }
+    }
+}
+
+/// Takes peers in until nobody wants them any more.
+async fn attend(entrance: &mut Entrance, to: &mpsc::Sender<xio_core::Result<BoxStream>>) {
+    loop {
+        let came = entrance.next().await;
+        let failed = came.is_err();
+        if to.send(came).await.is_err() {
+            return;
+        }
+        // A listener that fails may do so at once again; the next try is for who has heard of this one.
+        if failed && to.reserve_many(to.max_capacity()).await.is_err() {
+            return;
         }
     }
 }

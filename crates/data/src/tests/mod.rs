@@ -2,6 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "test files are small")]
 
 mod account;
+mod doors;
 mod extended;
 mod hostile;
 mod listing;

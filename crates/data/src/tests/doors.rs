@@ -1,0 +1,124 @@
+//! Doors that are attended: those of stacks with layers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ftp_wire::command::Mode;
+use tokio::net::TcpStream;
+use xio_core::{
+    DynStack, Error, ErrorKind, Info, Listener, Operation, Passive, Target, Transform, Transport,
+};
+use xio_tcp::{Tcp, TcpHandle, TcpIncoming};
+
+use super::{Kept, Memory, bytes, channel, here, incoming, move_file, tcp, whole};
+use crate::{ErrorKind as DataErrorKind, Peers, Watch};
+
+/// A layer that leaves the bytes alone.
+struct Nothing;
+
+impl<H: Send + 'static> Transform<H> for Nothing {
+    type Handle = H;
+
+    async fn respond(&self, inner: H) -> xio_core::Result<H> {
+        Ok(inner)
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("nothing");
+    }
+}
+
+fn layered() -> DynStack {
+    DynStack::new(Tcp::default().push(Nothing), "tcp,nothing")
+}
+
+#[tokio::test]
+async fn a_port_that_is_given_up_is_free_at_once() {
+    let (mut from, mut to) = (channel(), channel());
+    let address = to.listen(&layered(), &here(), Peers::Any).await.unwrap();
+    let again = Target::from(address);
+    to.listen(&layered(), &again, Peers::Any).await.unwrap();
+    to.reset();
+    to.listen(&layered(), &again, Peers::Any).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    let (file, sink) = (Memory(bytes(70_000)), Kept::default());
+    let plan = whole(Mode::Stream, 70_000);
+    move_file(&mut from, &mut to, &file, &plan, &sink).await;
+    assert_eq!(sink.data(), bytes(70_000));
+    to.listen(&layered(), &again, Peers::Any).await.unwrap();
+    drop(to);
+    tokio::task::yield_now().await;
+    let mut other = channel();
+    other.listen(&tcp(), &again, Peers::Any).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_connects_to_a_port_that_is_given_up_is_cut_off() {
+    let mut to = channel();
+    let address = to.listen(&layered(), &here(), Peers::Any).await.unwrap();
+    let early = TcpStream::connect(address).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let late = TcpStream::connect(address).await.unwrap();
+    to.reset();
+    for mut peer in [early, late] {
+        let end = tokio::io::AsyncReadExt::read(&mut peer, &mut [0]).await;
+        assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    }
+}
+
+/// Listens well, and fails to take anyone in.
+struct Broken(Arc<AtomicUsize>);
+
+impl Transport for Broken {
+    type Handle = TcpHandle;
+
+    async fn connect(&self, to: &Target) -> xio_core::Result<TcpHandle> {
+        Tcp::default().connect(to).await
+    }
+}
+
+impl Passive for Broken {
+    type Listener = BrokenListener;
+
+    async fn listen(&self, _: &Target) -> xio_core::Result<BrokenListener> {
+        Ok(BrokenListener(Arc::clone(&self.0)))
+    }
+}
+
+struct BrokenListener(Arc<AtomicUsize>);
+
+impl Listener for BrokenListener {
+    type Handle = TcpHandle;
+    type Incoming = TcpIncoming;
+
+    async fn accept(&mut self) -> xio_core::Result<TcpIncoming> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let fact = "no descriptor is left";
+        Err(Error::new(ErrorKind::Io, "broken", Operation::Accept, fact))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("tcp");
+        info.layer("broken");
+        info.local = Some(([127, 0, 0, 1], 1).into());
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_fails_is_asked_again_by_who_has_heard_of_it() {
+    let asked = Arc::default();
+    let stack = DynStack::new(Broken(Arc::clone(&asked)), "tcp,broken");
+    let mut to = channel();
+    to.listen(&stack, &here(), Peers::Any).await.unwrap();
+    for transfers in 1..4 {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), transfers);
+        let (sink, watch, plan) = (Kept::default(), Watch::new(), incoming(Mode::Stream));
+        let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+        assert_eq!(error.kind(), DataErrorKind::Open);
+    }
+}
