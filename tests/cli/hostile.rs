@@ -29,6 +29,8 @@ struct Lies {
     address: Option<Ipv4Addr>,
     /// Final reply of a transfer, in the place of 226.
     end: Option<&'static str>,
+    /// Whether nobody listens at its data ports.
+    shut: bool,
     /// Digest that `CKSM` gives.
     digest: &'static str,
     /// Whether it knows neither `MLST` nor `MLSD`.
@@ -102,7 +104,7 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "PASV" => {
                 let door = TcpListener::bind("127.0.0.1:0")?;
                 let port = door.local_addr()?.port();
-                data = Some(door);
+                data = (!lies.shut).then_some(door);
                 let [a, b, c, d] = lies.address.unwrap_or(Ipv4Addr::LOCALHOST).octets();
                 format!("227 passive ({a},{b},{c},{d},{},{})", port >> 8, port & 255)
             }
@@ -113,6 +115,7 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
                 to.write_all(most)?;
                 "426 broken off".to_owned()
             }
+            "RETR" if lies.shut => lies.end.unwrap_or("425 no connection").to_owned(),
             "RETR" | "MLSD" => {
                 let mut to = match port.take() {
                     Some(at) => TcpStream::connect(at)?,
@@ -260,6 +263,22 @@ fn all_bytes_without_a_226_are_not_whole() -> Result<()> {
     let (tree, finished) = fetch(lies, "file", &[])?;
     fails(&finished, 1, &["451 read error"])?;
     ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_refused_is_not_asked_for_again_although_its_data_port_is_shut() -> Result<()> {
+    let lies = Lies {
+        size: 3,
+        end: Some("550 not for you"),
+        shut: true,
+        ..Lies::default()
+    };
+    let tree = Tree::new()?;
+    let url = format!("ftp://{}/file", serve(lies)?);
+    let finished = cp_in(&tree, &["--retries", "1", &url, "file"])?;
+    fails(&finished, 1, &["550 not for you"])?;
+    ensure!(!finished.stderr.contains("retry"), "{}", finished.report());
     Ok(())
 }
 

@@ -116,7 +116,12 @@ pub(super) async fn stream(
         let told = tokio::time::timeout(QUIET, asked.replies.ended()).await;
         if let Ok(Err(error @ ControlError::Refused { .. })) = told {
             keep(&mut asked.taken, sink);
-            shared.fail_midway(asked.taken, &error.into());
+            let error = error.into();
+            if asked.replies.has_begun() {
+                shared.fail_midway(asked.taken, &error);
+            } else {
+                shared.fail(asked.taken, &error);
+            }
             return Ok(());
         }
         let what = crate::error::Chain(cause).to_string();
