@@ -112,13 +112,8 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
         }
     }
     for item in close(shared, workers, &failure).await {
-        let (from, error) = match &item {
-            Item::Dir(job) => (&job.from, &failure),
-            Item::File(job) => (&job.from, &failure),
-        };
-        let name = shared.describe_source(from);
         let left = TransferError::Request("transfer: no connection is left to copy it".to_owned());
-        shared.give_up(&name, error.as_ref().unwrap_or(&left));
+        shared.give_up_item(&item, failure.as_ref().unwrap_or(&left));
     }
 }
 
@@ -158,12 +153,7 @@ async fn list_no_more(
     error: TransferError,
 ) -> (Task, Result<(), TransferError>) {
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
-        taken.done(|item| {
-            if let Item::Dir(job) = item {
-                shared.totals.found(None);
-                shared.give_up(&shared.describe_source(&job.from), &error);
-            }
-        });
+        taken.done(|item| shared.give_up_item(&item, &error));
     }
     (Task::List, Ok(()))
 }

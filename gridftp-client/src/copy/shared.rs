@@ -321,7 +321,20 @@ impl Shared {
             });
             return;
         }
-        taken.done(|_| self.give_up(&name, error));
+        taken.done(|item| self.give_up_item(&item, error));
+    }
+
+    /// Counts and tells the failure of an item for good.
+    pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
+        let from = match item {
+            Item::File(job) => &job.from,
+            Item::Dir(job) => {
+                // Directories count only where they fail.
+                self.totals.found(None);
+                &job.from
+            }
+        };
+        self.give_up(&self.describe_source(from), error);
     }
 
     /// Counts and tells a failure for good.
@@ -435,5 +448,42 @@ impl Shared {
             ));
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::{Counts, Silent};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_tried_again_is_found_once() {
+        let shared = Shared::new(
+            CopyOptions::default(),
+            Arc::new(Silent),
+            Arc::new(Totals::default()),
+            None,
+            None,
+            None,
+        );
+        let [from, to] = ["/a", "/b"].map(|name| name.as_bytes().to_vec());
+        let dir = DirJob::new(from.clone(), to.clone());
+        shared.queue.push(Item::Dir(Box::new(dir)));
+        shared.found(FileJob::new(from, to));
+        let error = TransferError::Changed {
+            path: String::new(),
+        };
+        let mut attempts = 0;
+        while let Some(taken) = shared.queue.next(|_| true).await {
+            shared.fail(taken, &error);
+            attempts += 1;
+        }
+        assert_eq!(attempts, 2 * (1 + shared.options.retries));
+        let expected = Counts {
+            files_found: 2,
+            files_failed: 2,
+            ..Counts::default()
+        };
+        assert_eq!(shared.totals.counts(), expected);
     }
 }

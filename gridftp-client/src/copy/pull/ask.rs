@@ -36,7 +36,6 @@ impl Asker<'_> {
             Item::Dir(job) => {
                 let Some(from) = control.path(&job.from) else {
                     let error = bad_name(&job.from);
-                    shared.totals.found(None);
                     shared.fail(taken, &error);
                     return None;
                 };

@@ -337,10 +337,7 @@ pub(super) async fn make_dir(
                     shared.note_dir(*job);
                 }
             }),
-            Err(error) => {
-                shared.totals.found(None);
-                shared.fail(taken, &error);
-            }
+            Err(error) => shared.fail(taken, &error),
         }
     });
 }

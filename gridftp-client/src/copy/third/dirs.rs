@@ -41,10 +41,7 @@ pub(crate) async fn list(
                         shared.note_dir(*job);
                     }
                 }),
-                Err(error) => {
-                    shared.totals.found(None);
-                    shared.fail(taken, &error);
-                }
+                Err(error) => shared.fail(taken, &error),
             }
             continue;
         }
