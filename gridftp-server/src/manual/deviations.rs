@@ -21,7 +21,7 @@
 //!   for directories; `MLSD` of a file lists that file; `NLST d` gives names within `d`; `RNTO` alone is answered `501`, an
 //!   `OPTS` that is not understood `500`; `PBSZ` and `PROT C` need no `AUTH`; `FEAT` ends in `211 End.`.
 //! - There is no default data connection to the control port of the client: without `PASV`, `PORT` or their like a
-//!   transfer is answered `425`. `STRU R`, `STOU`, `REIN` and `SMNT` are not there. `STAT` during a transfer is answered
+//!   transfer is answered `425`. Connections that the server makes come from any port, not from 20. `STRU R`, `STOU`, `REIN` and `SMNT` are not there. `STAT` during a transfer is answered
 //!   after it.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
 //! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
