@@ -208,9 +208,14 @@ impl<S: Stream> ModeEHandle<S> {
     }
 
     /// Waits for the ends of the connections. A socket that is closed with an end mark unread, such as
-    /// that of TLS, resets the connection, and the peer loses what is on its way there.
+    /// that of TLS, resets the connection, and the peer loses what is on its way there. The peer may
+    /// not even know of one over which nothing came.
     fn poll_lanes_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if poll_all(&mut self.lanes, |lane| lane.poll_end(cx).map(Ok)).is_pending() {
+        let mut is_open = false;
+        for lane in &mut self.lanes {
+            is_open |= lane.poll_end(cx).is_pending() && lane.has_begun();
+        }
+        if is_open {
             let open = self
                 .open
                 .get_or_insert_with(|| Box::pin(tokio::time::sleep(OPEN)));

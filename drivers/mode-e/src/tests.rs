@@ -141,6 +141,21 @@ async fn the_ends_of_the_connections_are_read_but_not_waited_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn connections_that_brought_nothing_have_no_end_to_wait_for() {
+    let net = Mem::new();
+    let stack = ModeE::over(net).streams(3);
+    let mut listener = stack.listen(&place()).await.unwrap();
+    let mut near = stack.connect(&place()).await.unwrap();
+    // It does not read, so that it never takes the others.
+    let mut far = accept(&mut listener).await;
+    far.write_all(b"all").await.unwrap();
+    far.shutdown().await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert_eq!(read(&mut near).await, (b"all".to_vec(), None));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_add_up_is_an_error() {
     let long = Header::data(u64::MAX, 2);
     let restart = Header::new(Flags::RESTART, 0, 0);
