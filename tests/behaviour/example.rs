@@ -44,6 +44,16 @@ async fn a_file_is_opened() {
     let done = program::open(("file", at), (&b""[..], &mut output)).await;
     done.unwrap();
     assert_eq!(output, b"some bytes");
+
+    for input in [&b"others"[..], b""] {
+        let done = program::open(("file:flags=w", at), (input, &mut output)).await;
+        done.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), input);
+    }
+    let stack = "file:flags=w,verify";
+    let done = program::open((stack, at), (&b"others"[..], &mut output)).await;
+    done.unwrap();
+    assert_eq!(output, b"some bytes");
 }
 
 #[tokio::test]

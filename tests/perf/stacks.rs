@@ -59,6 +59,18 @@ fn bytes_are_counted_where_they_arrive() {
 }
 
 #[test]
+fn what_cannot_be_read_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f");
+    for stack in ["file:flags=w", "file:flags=w,verify"] {
+        let result = ran(&mut connect(stack, path.display(), &["--bytes", "300001"]));
+        assert_eq!(result["sent"], BYTES, "{result}");
+        let stored = std::fs::metadata(&path).unwrap().len();
+        assert!(stored >= 300_001, "{stack}: {stored} bytes");
+    }
+}
+
+#[test]
 fn whoever_has_enough_says_so() {
     let stack = ["udt".to_owned(), "udt".to_owned()];
     // Many at a time, so that some programs end while others have the processors.

@@ -56,7 +56,7 @@ pub struct Info {
     /// Largest payload in bytes that travels in one piece, where a layer knows it.
     pub mtu: Option<usize>,
     /// Whether ending one way of the stream ends the other as well, since a protocol has no
-    /// half-close.
+    /// half-close, or there is no other way.
     pub ends_together: bool,
     extras: Vec<Arc<dyn Any + Send + Sync>>,
 }

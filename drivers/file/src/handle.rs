@@ -18,14 +18,17 @@ pub struct FileHandle {
     file: tokio::fs::File,
     /// The same open file, for reads by position, which happen on other threads.
     shared: Arc<std::fs::File>,
+    /// Whether it was opened for reading, too.
+    reads: bool,
 }
 
 impl FileHandle {
-    pub(crate) fn new(file: std::fs::File) -> io::Result<Self> {
+    pub(crate) fn new(file: std::fs::File, reads: bool) -> io::Result<Self> {
         let shared = Arc::new(file.try_clone()?);
         Ok(Self {
             file: file.into(),
             shared,
+            reads,
         })
     }
 }
@@ -40,6 +43,9 @@ impl AsyncRead for FileHandle {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.reads {
+            return Poll::Ready(Ok(()));
+        }
         blame(Pin::new(&mut self.file).poll_read(cx, buf), Operation::Read)
     }
 }
@@ -86,6 +92,7 @@ impl AsyncWrite for FileHandle {
 impl Stream for FileHandle {
     fn describe(&self, info: &mut Info) {
         info.layer("file");
+        info.ends_together = !self.reads;
     }
 }
 

@@ -3,9 +3,10 @@
 //! # What it does
 //!
 //! Opens `file:/path`, a bare path, `stdin://`, `stdout://` or `stderr://` as a stream. Reading to
-//! the end gives the end of file; `shutdown` waits until everything is handed to the kernel. A
-//! file is also [`Positional`](xio_core::Positional), so that
-//! [`copy_file`](xio_core::copy_file) sends it without copying.
+//! the end gives the end of file, which is there at once where it is opened for writing only;
+//! `shutdown` waits until everything is handed to the kernel. A file is also
+//! [`Positional`](xio_core::Positional), so that [`copy_file`](xio_core::copy_file) sends it
+//! without copying.
 //!
 //! # When not to use it
 //!
@@ -127,6 +128,14 @@ impl Place {
         }
     }
 
+    /// Whether something can come from there.
+    const fn reads(&self, flags: Flags) -> bool {
+        match self {
+            Self::Path(_) => !matches!(flags, Flags::Write | Flags::Append),
+            Self::Standard(which) => matches!(which, Stdio::In),
+        }
+    }
+
     fn open(&self, options: FileOptions) -> io::Result<fs::File> {
         let path = match self {
             Self::Path(path) => path,
@@ -167,12 +176,12 @@ impl Transport for File {
         let place = Place::of(to)?;
         let options = self.options;
         // Opening waits where the file system does, or where a FIFO has no other end.
-        let opened =
-            tokio::task::spawn_blocking(move || place.open(options).and_then(FileHandle::new));
+        let opened = tokio::task::spawn_blocking(move || {
+            let reads = place.reads(options.flags);
+            FileHandle::new(place.open(options)?, reads)
+        });
         let blame = |error: io::Error| {
-            let cause = Error::from_io(error, "file", Operation::Connect);
-            let fact = format!("`{to:?}`: {}", cause.fact());
-            Error::new(cause.kind(), "file", Operation::Connect, fact).with_source(cause)
+            Error::from_io(error, "file", Operation::Connect).about(format!("`{to:?}`"))
         };
         match opened.await {
             Ok(done) => done.map_err(blame),

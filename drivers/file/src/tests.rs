@@ -54,6 +54,15 @@ async fn flags_mean_what_fopen_means() {
     assert_eq!(read("offset=3", &target).await, b"3xy6789end");
     write("flags=w+", &target, b"new").await;
     assert_eq!(read("flags=a+", &target).await, b"new");
+    assert_eq!(read("flags=a", &target).await, b"");
+    for (flags, ends_together) in [("r", false), ("r+", false), ("a", true), ("w", true)] {
+        let handle = file(&format!("flags={flags}")).connect(&target).await;
+        assert_eq!(
+            handle.unwrap().info().ends_together,
+            ends_together,
+            "{flags}"
+        );
+    }
     assert_eq!(read("offset=1G", &target).await, b"");
 }
 

@@ -383,6 +383,7 @@ impl AsyncSeek for GridftpHandle {
 impl Stream for GridftpHandle {
     fn describe(&self, info: &mut Info) {
         info.layer(LAYER);
+        info.ends_together = !self.reads();
     }
 }
 
