@@ -190,8 +190,10 @@ impl UdpHandle {
             }
         };
         let ready = other.poll_send_ready(&mut Context::from_waker(&all));
-        if ready.is_pending() {
-            *room = Some(other);
+        match ready {
+            Poll::Pending => *room = Some(other),
+            // It goes, and what it may be about to say to the others is not said.
+            Poll::Ready(_) => self.senders.wake_others(cx.waker()),
         }
         ready
     }
@@ -416,6 +418,24 @@ mod tests {
         libc::UDP_CORK,
         bool
     );
+
+    #[tokio::test]
+    async fn who_finds_room_tells_the_others() {
+        let at: Target = "127.0.0.1:0".parse().unwrap();
+        let near = Udp::default().bind(&at).await.unwrap();
+        let counts = [(); 2].map(|()| Arc::new(Count::default()));
+        let wakers = counts
+            .each_ref()
+            .map(|count| Waker::from(Arc::clone(count)));
+        let cx = Context::from_waker(&wakers[0]);
+        assert!(near.poll_room(&cx).is_pending());
+        counts[0].1.notified().await;
+        // One that began to wait while the runtime was waking.
+        near.senders.wait(&wakers[1]);
+        assert!(near.poll_room(&cx).is_ready());
+        let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [1, 1]);
+    }
 
     #[tokio::test]
     async fn a_socket_that_is_full_is_waited_for_although_its_peer_has_refused() {

@@ -15,12 +15,21 @@ impl Senders {
             waiting.push(waker.clone());
         }
     }
+
+    /// Wakes all but this one, which goes on by itself.
+    pub(crate) fn wake_others(&self, than: &Waker) {
+        let others = self.take().into_iter().filter(|one| !one.will_wake(than));
+        others.for_each(Waker::wake);
+    }
+
+    fn take(&self) -> Vec<Waker> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Wake for Senders {
     fn wake(self: Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        waiting.into_iter().for_each(Waker::wake);
+        self.take().into_iter().for_each(Waker::wake);
     }
 }
 
