@@ -15,6 +15,8 @@
 //! # When not to use it
 //!
 //! Where receivers do not trust the sender: one that forwards connects to whatever the sender names.
+//! Over a transport that ends both ways at once, as `udt`: no report finds its way back, and reading to
+//! the end fails. There `shutdown` alone says that those served from here have everything in their memory.
 //! In a slow and a fast group: the slowest receiver sets the pace, a mebibyte behind the rest at most.
 //!
 //! # String form
