@@ -202,9 +202,27 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let why = cause.to_string();
+        // Errors of the system are in what a layer says of them.
+        if !text.ends_with(&why) {
+            text = format!("{text}: {why}");
+        }
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use xio::Operation;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_said_is_told_once() {
+        let refused = std::io::Error::from_raw_os_error(111);
+        let cause = refused.to_string();
+        let error = xio::Error::from_io(refused, "tcp", Operation::Connect).about("[::1]:9");
+        assert_eq!(chain(&error), format!("tcp: connect: [::1]:9: {cause}"));
+    }
 }

@@ -197,6 +197,13 @@ impl Error {
         self
     }
 
+    /// Says in front of the fact what it is about, as an address or a name.
+    #[must_use]
+    pub fn about(mut self, what: impl fmt::Display) -> Self {
+        self.0.fact = format!("{what}: {}", self.0.fact);
+        self
+    }
+
     /// Turns an I/O error into one of `layer`; an error that already names a layer is kept.
     #[cold]
     pub fn from_io(error: io::Error, layer: impl Into<Cow<'static, str>>, op: Operation) -> Self {
@@ -329,6 +336,17 @@ mod tests {
         assert_eq!(high.kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(Error::layer_of(&high).unwrap().layer(), "tcp");
         assert_eq!(Error::from_io(high, "xio", Operation::Read).layer(), "tcp");
+    }
+
+    #[test]
+    fn what_it_is_about_is_said_once() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let cause = refused.to_string();
+        let error = Error::from_io(refused, "tcp", Operation::Connect).about("[::1]:1");
+        assert_eq!(error.to_string(), format!("tcp: connect: [::1]:1: {cause}"));
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        let source = error.source().map(ToString::to_string);
+        assert_eq!(source, Some(cause));
     }
 
     #[test]

@@ -128,9 +128,8 @@ impl Transport for Popen {
             .stderr(Stdio::piped())
             .process_group(0);
         let mut child = command.spawn().map_err(|error| {
-            let cause = Error::from_io(error, LAYER, Operation::Connect);
-            let fact = format!("run `{program}`: {}", cause.fact());
-            Error::new(cause.kind(), LAYER, Operation::Connect, fact).with_source(cause)
+            let what = format!("run `{program}`");
+            Error::from_io(error, LAYER, Operation::Connect).about(what)
         })?;
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())

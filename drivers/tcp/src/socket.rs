@@ -23,8 +23,7 @@ sockopt_impl!(
 );
 
 fn fail(error: io::Error, op: Operation, what: &str) -> Error {
-    let kind = Error::from_io(error, "tcp", op);
-    Error::new(kind.kind(), "tcp", op, format!("{what}: {}", kind.fact())).with_source(kind)
+    Error::from_io(error, "tcp", op).about(what)
 }
 
 /// Sets what an open socket can be set to; the buffers are set before connecting or listening.

@@ -49,8 +49,7 @@ sockopt_impl!(
 );
 
 pub(crate) fn fail(error: io::Error, op: Operation, what: &str) -> Error {
-    let kind = Error::from_io(error, "udp", op);
-    Error::new(kind.kind(), "udp", op, format!("{what}: {}", kind.fact())).with_source(kind)
+    Error::from_io(error, "udp", op).about(what)
 }
 
 /// The addresses that a target stands for, in the resolver's order.

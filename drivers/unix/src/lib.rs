@@ -105,9 +105,7 @@ impl fmt::Debug for Unix {
 
 /// Says which socket it was.
 fn blame(error: io::Error, op: Operation, place: &Place) -> Error {
-    let cause = Error::from_io(error, LAYER, op);
-    let fact = format!("`{}`: {}", place.contact(), cause.fact());
-    Error::new(cause.kind(), LAYER, op, fact).with_source(cause)
+    Error::from_io(error, LAYER, op).about(format!("`{}`", place.contact()))
 }
 
 impl Transport for Unix {
