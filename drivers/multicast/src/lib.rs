@@ -15,8 +15,9 @@
 //! # When not to use it
 //!
 //! Where receivers do not trust the sender: one that forwards connects to whatever the sender names.
-//! Over a transport that ends both ways at once, as `udt`: no report finds its way back, and reading to
-//! the end fails. There `shutdown` alone says that those served from here have everything in their memory.
+//! To hear from receivers over a transport without half-close, as `udt`: reports have no way back there,
+//! so that reading to the end fails, and so does a receiver's `shutdown`. The sender's says no more than
+//! that those it serves itself have everything in memory.
 //! In a slow and a fast group: the slowest receiver sets the pace, a mebibyte behind the rest at most.
 //!
 //! # String form
