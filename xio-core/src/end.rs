@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 ///
 /// A layer that stopped at its own mark would leave those of the layers below unread, and a socket that
 /// is closed with something unread resets the connection: the peer then loses what was still on its
-/// way there. A peer that is gone after its mark has said everything, so that this is an end as well.
+/// way there. A peer that is gone after its mark, at once or for so long that it is given up, has said
+/// everything, so that this is an end as well.
 ///
 /// # Errors
 /// Those of `below`, but for a peer that is gone.
@@ -28,7 +29,10 @@ where
             Err(error) => match error.kind() {
                 io::ErrorKind::ConnectionReset
                 | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::BrokenPipe => Ok(true),
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable => Ok(true),
                 _ => Err(error),
             },
         })
@@ -63,8 +67,14 @@ mod tests {
         let mut more: &[u8] = b"more";
         assert!(!poll_fn(|cx| poll_end(cx, &mut more)).await.unwrap());
 
-        let mut gone = Broken(io::ErrorKind::ConnectionReset);
-        assert!(poll_fn(|cx| poll_end(cx, &mut gone)).await.unwrap());
+        for how in [
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::HostUnreachable,
+        ] {
+            let mut gone = Broken(how);
+            assert!(poll_fn(|cx| poll_end(cx, &mut gone)).await.unwrap());
+        }
         let mut corrupt = Broken(io::ErrorKind::InvalidData);
         assert!(poll_fn(|cx| poll_end(cx, &mut corrupt)).await.is_err());
     }
