@@ -16,6 +16,7 @@ mod example;
 mod exchanges;
 mod faults;
 mod plans;
+mod refused;
 mod registry;
 mod remote;
 mod secured;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 use xio_core::{Error, ErrorKind, Info, Operation, Result, Stream, at_layer};
 
 use crate::buffer::Buffer;
@@ -44,7 +45,7 @@ pub struct TlsHandle<S> {
     /// What came from below and was not decrypted.
     pub(crate) incoming: Buffer,
     /// What was decrypted and not read.
-    plain: Buffer,
+    pub(crate) plain: Buffer,
     /// What was encrypted and not taken below.
     pub(crate) outgoing: Buffer,
     /// Room that the next read from below gets.
@@ -56,18 +57,26 @@ pub struct TlsHandle<S> {
     /// What waits in `outgoing` is of no hurry: it goes with what is written next.
     pub(crate) lazy: bool,
     pub(crate) ending: Ending,
-    peer_closed: bool,
+    pub(crate) peer_closed: bool,
+    /// Whether the handshake left open what the peer thinks of it.
+    pub(crate) awaits_word: bool,
+    /// Bytes that came from below since the handshake.
+    pub(crate) fetched: u64,
+    /// Ends the wait for the peer's word.
+    pub(crate) silence: Option<Pin<Box<Sleep>>>,
     /// The end of the stream below needs no waiting for.
     below_ended: bool,
     /// An end of the stream below without close-notify counts as one with it.
     pub(crate) unmarked_end: bool,
     /// Why the connection cannot go on.
-    fault: Option<rustls::Error>,
+    pub(crate) fault: Option<rustls::Error>,
     /// Who waits until the layer below takes more. It polls that by itself, and a layer below
     /// remembers one waker for each direction, so a reader must leave writing alone meanwhile.
     pub(crate) writer: Option<Waker>,
     /// Whether somebody waits for bytes; a writer must leave reading alone meanwhile.
     pub(crate) reader_waits: bool,
+    /// Who that is, for a writer that must read nevertheless.
+    pub(crate) reader: Option<Waker>,
     info: Arc<TlsInfo>,
 }
 
@@ -80,14 +89,9 @@ impl<S> TlsHandle<S> {
 }
 
 impl<S: Stream> TlsHandle<S> {
-    /// Shakes hands over `below`.
-    pub(crate) async fn open(
-        below: S,
-        session: Session,
-        unmarked_end: bool,
-        op: Operation,
-    ) -> Result<Self> {
-        let mut handle = Self {
+    /// One end of a session over `below` that has still to [`shake`](Self::shake) hands.
+    pub(crate) fn new(below: S, session: Session, unmarked_end: bool) -> Self {
+        Self {
             below,
             session: Box::new(session),
             incoming: Buffer::default(),
@@ -99,16 +103,26 @@ impl<S: Stream> TlsHandle<S> {
             lazy: false,
             ending: Ending::Open,
             peer_closed: false,
+            awaits_word: false,
+            fetched: 0,
+            silence: None,
             below_ended: false,
             unmarked_end,
             fault: None,
             writer: None,
             reader_waits: false,
+            reader: None,
             info: Arc::default(),
-        };
-        std::future::poll_fn(|cx| handle.poll_handshake(cx, op)).await?;
-        handle.info = Arc::new(TlsInfo::of(&handle.session));
-        Ok(handle)
+        }
+    }
+
+    /// Shakes hands.
+    pub(crate) async fn shake(&mut self, op: Operation) -> Result<()> {
+        std::future::poll_fn(|cx| self.poll_handshake(cx, op)).await?;
+        self.awaits_word = Self::awaits_word_of(&self.session);
+        self.fetched = self.incoming.len() as u64;
+        self.info = Arc::new(TlsInfo::of(&self.session));
+        Ok(())
     }
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<Result<()>> {
@@ -142,9 +156,11 @@ impl<S: Stream> TlsHandle<S> {
         }
         // What a responder of TLS 1.3 still holds are tickets. A peer that only sends may never read
         // them, and closing a socket with bytes unread destroys what is under way the other way.
-        // So they go with the first bytes that this end writes.
+        // So they go with the first bytes that this end writes. Where ending one way ends both there is
+        // no such harm, and they are the word that the peer waits for.
         self.lazy = matches!(*self.session, Session::Responder(_))
-            && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+            && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+            && !self.below.info().ends_together;
         if self.lazy {
             return Poll::Ready(Ok(()));
         }
@@ -225,6 +241,7 @@ impl<S: Stream> TlsHandle<S> {
             self.read_size = (self.read_size / 2).max(FIRST_READ);
         }
         self.incoming.fill(n);
+        self.fetched += n as u64;
         Poll::Ready(Ok(n))
     }
 
@@ -296,6 +313,7 @@ impl<S: Stream> TlsHandle<S> {
     fn poll_end_below(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.below_ended {
             if self.below.info().ends_together {
+                self.answer_end(cx);
                 let _said_nothing = ready!(xio_core::poll_end(cx, &mut self.below));
             }
             self.below_ended = true;
@@ -313,6 +331,14 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
         let this = self.get_mut();
         let answer = this.poll_payload(cx, buf);
         this.reader_waits = answer.is_pending();
+        this.reader = this.reader_waits.then(|| cx.waker().clone());
+        if this.silence.is_some()
+            && (!this.reader_waits || !this.is_unheard())
+            && let Some(writer) = &this.writer
+        {
+            // What it waits for came here.
+            writer.wake_by_ref();
+        }
         if this.reader_waits && !this.lazy && this.writer.is_none() {
             // The peer may wait for what is left here before it says anything. What goes wrong is
             // for the next write to say.

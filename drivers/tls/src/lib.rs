@@ -97,6 +97,7 @@ mod credentials;
 mod error;
 mod handle;
 mod info;
+mod last_words;
 mod options;
 mod send;
 mod session;
@@ -104,7 +105,6 @@ mod session;
 mod tests;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -189,15 +189,19 @@ impl Tls {
         TlsBuilder::new(Some(roots), Some(identity))
     }
 
-    /// Runs a handshake in the time it is given.
-    async fn within<T>(
+    /// Shakes hands over `inner` in the time that is given, and tells a peer that is refused why.
+    async fn shake<S: Stream>(
         &self,
+        inner: S,
+        session: Session,
         op: Operation,
-        handshake: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        match tokio::time::timeout(self.handshake_timeout, handshake).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::new(
+    ) -> Result<TlsHandle<S>> {
+        let mut handle = TlsHandle::new(inner, session, self.unmarked_end);
+        let shaken = tokio::time::timeout(self.handshake_timeout, handle.shake(op)).await;
+        let failure = match shaken {
+            Ok(Ok(())) => return Ok(handle),
+            Ok(Err(failure)) => failure,
+            Err(_) => Error::new(
                 ErrorKind::TimedOut,
                 LAYER,
                 op,
@@ -205,8 +209,10 @@ impl Tls {
                     "the handshake was not done in {} s; the peer may speak no TLS",
                     self.handshake_timeout.as_secs_f64()
                 ),
-            )),
-        }
+            ),
+        };
+        handle.part().await;
+        Err(failure)
     }
 }
 
@@ -225,8 +231,7 @@ impl<S: Stream> Transform<S> for Tls {
         })?;
         let name = active.expected(to)?;
         let session = Session::initiate(active.config()?, name).map_err(|e| blame(&e, op))?;
-        self.within(op, TlsHandle::open(inner, session, self.unmarked_end, op))
-            .await
+        self.shake(inner, session, op).await
     }
 
     async fn respond(&self, inner: S) -> Result<TlsHandle<S>> {
@@ -240,8 +245,7 @@ impl<S: Stream> Transform<S> for Tls {
             )
         })?;
         let session = Session::respond(Arc::clone(config)).map_err(|e| blame(&e, op))?;
-        self.within(op, TlsHandle::open(inner, session, self.unmarked_end, op))
-            .await
+        self.shake(inner, session, op).await
     }
 
     fn describe(&self, info: &mut Info) {

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use xio_core::{Error, ErrorKind, Operation, Stream, at_layer};
+use xio_core::{Error, ErrorKind, Operation, Stream};
 
 use crate::error::{LAYER, blame};
 use crate::handle::{Ending, FIRST_READ, TlsHandle};
@@ -41,8 +41,8 @@ impl<S: Stream> TlsHandle<S> {
 
     /// As [`poll_send`](Self::poll_send), with errors of this layer.
     fn poll_drain(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
-        self.poll_send(cx)
-            .map_err(|error| at_layer(error, LAYER, op))
+        let sent = self.poll_send(cx);
+        self.explained(sent, op)
     }
 
     /// Works for someone who writes, flushes or shuts down, and remembers whom to leave it to.
@@ -141,9 +141,7 @@ impl<S: Stream> TlsHandle<S> {
             self.lazy |= nothing_before;
         } else {
             // What does not go now goes with the next write, with flushing or with shutdown.
-            let _ = self
-                .poll_send(cx)
-                .map_err(|error| at_layer(error, LAYER, Operation::Write))?;
+            let _ = self.poll_drain(cx, Operation::Write)?;
         }
         Poll::Ready(Ok(n))
     }
@@ -163,7 +161,8 @@ impl<S: Stream> TlsHandle<S> {
         self.check(Operation::Flush)?;
         ready!(self.poll_drain(cx, Operation::Flush))?;
         self.outgoing.shrink(FIRST_READ);
-        ready!(Pin::new(&mut self.below).poll_flush(cx))?;
+        let flushed = Pin::new(&mut self.below).poll_flush(cx);
+        ready!(self.explained(flushed, Operation::Flush))?;
         self.unflushed = false;
         Poll::Ready(Ok(()))
     }
@@ -172,6 +171,7 @@ impl<S: Stream> TlsHandle<S> {
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ending != Ending::Shut {
             ready!(self.poll_mark(cx))?;
+            ready!(self.poll_word(cx))?;
             // Tickets that nobody read would make a socket that is closed now reset the connection,
             // and with it what is still on its way to the peer.
             if !self.reader_waits
@@ -181,8 +181,8 @@ impl<S: Stream> TlsHandle<S> {
                 // What broke is told but once, and an end behind it is nobody's proper end.
                 self.unmarked_end = false;
             }
-            ready!(Pin::new(&mut self.below).poll_shutdown(cx))
-                .map_err(|error| at_layer(error, LAYER, Operation::Shutdown))?;
+            let shut = Pin::new(&mut self.below).poll_shutdown(cx);
+            ready!(self.explained(shut, Operation::Shutdown))?;
             self.ending = Ending::Shut;
         }
         Poll::Ready(Ok(()))

@@ -104,7 +104,49 @@ async fn a_handshake_message_without_end_is_bounded() {
     };
     let (sent, error) = tokio::join!(flood, message(tls.respond(far)));
     assert!(error.starts_with("tls: open: "), "{error}");
-    assert!(sent < 1 << 20, "{sent} bytes were taken");
+    assert!(sent < 2 << 20, "{sent} bytes were taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_holds_nothing_for_long() {
+    let tls = plain();
+    for floods in [false, true] {
+        let (near, far) = Mem::new().pair();
+        let (mut reader, mut near) = tokio::io::split(near);
+        near.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let began = Instant::now();
+        let stays = async {
+            let mut sent = 0;
+            while floods && near.write_all(&[7; 1000]).await.is_ok() {
+                sent += 1000;
+            }
+            sent
+        };
+        let (sent, error) = tokio::join!(stays, message(tls.respond(far)));
+        assert!(error.contains("is it a plain port?"), "{error}");
+        let limit = Duration::from_secs(if floods { 0 } else { 1 });
+        assert_eq!(began.elapsed(), limit);
+        assert!(sent < 2 << 20, "{sent} bytes were taken");
+        // It was told, and the end is there, not a reset.
+        let mut alert = [0; 7];
+        reader.read_exact(&mut alert).await.unwrap();
+        assert_eq!((alert[0], alert[5]), (21, 2), "a fatal alert");
+        assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusing_can_be_given_up() {
+    let tls = plain();
+    let (mut near, far) = Mem::new().pair();
+    near.write_all(b"220 ready\r\n").await.unwrap();
+    let began = Instant::now();
+    let given_up = tokio::time::timeout(Duration::from_millis(10), tls.respond(far)).await;
+    assert!(given_up.is_err());
+    assert_eq!(began.elapsed(), Duration::from_millis(10));
+    let mut told = Vec::new();
+    near.read_to_end(&mut told).await.unwrap();
+    assert_eq!(told.first(), Some(&21));
 }
 
 #[tokio::test]

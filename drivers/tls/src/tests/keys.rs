@@ -62,11 +62,10 @@ async fn open(suite: SupportedCipherSuite) -> (TlsHandle<MemHandle>, TlsHandle<M
     let name = ServerName::try_from(HOST).unwrap();
     let session = Session::initiate(Arc::new(config), name).unwrap();
     let (near, far) = Mem::new().capacity(1 << 20).pair();
-    let (near, far) = tokio::join!(
-        TlsHandle::open(near, session, false, Operation::Connect),
-        server.respond(far)
-    );
-    (near.unwrap(), far.unwrap())
+    let mut near = TlsHandle::new(near, session, false);
+    let (shaken, far) = tokio::join!(near.shake(Operation::Connect), server.respond(far));
+    shaken.unwrap();
+    (near, far.unwrap())
 }
 
 #[tokio::test]
