@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use workspace_tests::{Finished, run};
 use xio_testkit::Authority;
 
-use crate::{LIMIT, connect, last_object, serve};
+use crate::{LIMIT, connect, last_object, ran, serve};
 
 /// What an end that must fail said: it has exit status 1 and one line on standard error.
 fn fails(command: &mut Command) -> Finished {
@@ -138,6 +138,43 @@ fn what_the_peer_did_not_take_has_not_arrived() {
     }
 }
 
+#[test]
+fn what_the_peer_tells_of_having_taken_all_is_no_failure() {
+    let long = [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"[..],
+        &[b'.'; (1 << 20) + 1],
+    ];
+    // More than anybody reads; it is let go with the rest still owed.
+    let long: &'static [u8] = long.concat().leak();
+    for (answer, says) in [
+        (
+            &b"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\ncreated\n"[..],
+            None,
+        ),
+        (long, None),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ncreate",
+            Some("not all there is"),
+        ),
+        (
+            b"HTTP/1.1 403 No\r\nContent-Length: 8\r\n\r\nnot here",
+            Some("403"),
+        ),
+    ] {
+        let (place, playing) = answering(answer);
+        let stack = "tcp,http:method=PUT";
+        let mut command = connect(stack, place, &["--bytes", "10"]);
+        match says {
+            None => assert_eq!(ran(&mut command)["sent"], 10),
+            Some(says) => {
+                let ended = fails(&mut command);
+                assert!(ended.stderr.contains(says), "{}", ended.report());
+            }
+        }
+        playing.join().unwrap();
+    }
+}
+
 /// In TLS 1.3 the client learns of it after its handshake.
 #[test]
 fn a_peer_that_is_not_let_in_is_told() {
@@ -146,10 +183,14 @@ fn a_peer_that_is_not_let_in_is_told() {
     let ca = authority.write(folder.path()).display().to_string();
     let host = authority.issue("host", &["localhost"]);
     let host = host.write(folder.path(), "host").display().to_string();
-    let theirs = format!("tcp,tls:cert={host};ca={ca};client_cert=required");
-    let server = serve(&theirs, &[]);
-    let ours = format!("tcp,tls:ca={ca};name=localhost");
-    fails(&mut connect(&ours, server.addr(), &["--bytes", "10"]));
+    for below in ["tcp", "udt"] {
+        let theirs = format!("{below},tls:cert={host};ca={ca};client_cert=required");
+        let server = serve(&theirs, &[]);
+        let ours = format!("{below},tls:ca={ca};name=localhost");
+        let ended = fails(&mut connect(&ours, server.addr(), &["--bytes", "10"]));
+        let why = "requires a certificate of us";
+        assert!(ended.stderr.contains(why), "{}", ended.report());
+    }
 }
 
 #[test]

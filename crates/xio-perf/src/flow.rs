@@ -20,6 +20,8 @@ pub(crate) const STALL: Duration = Duration::from_secs(30);
 /// How long the end of a peer that sent all that was asked for may take, and how long silence lasts
 /// before it means that all has come.
 pub(crate) const AFTERWARDS: Duration = Duration::from_secs(1);
+/// Most that is read of what a server of HTTP tells of having taken everything, in bytes.
+const ANSWER: usize = 1 << 20;
 /// Bytes of a file that go out between two looks at the clock.
 const FILE_TURN: usize = 1 << 20;
 
@@ -326,6 +328,7 @@ async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
     }
     match stalled(stream.read(&mut [0])).await {
         Ok(0) => Ok(()),
+        Ok(_) if is_answer(stream) => stalled(drain(stream)).await,
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the peer sends as well: give --both to both ends",
@@ -337,6 +340,26 @@ async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether what comes back is the entity of a response, which says that all was taken.
+fn is_answer(stream: &BoxStream) -> bool {
+    let info = stream.info();
+    let exchange = info.get::<xio::http::Exchange>();
+    exchange.is_some_and(|exchange| exchange.response().is_some())
+}
+
+/// Throws away what comes, to its end or as far as it is worth while.
+async fn drain(stream: &mut BoxStream) -> io::Result<()> {
+    let mut block = vec![0; 16 << 10];
+    let mut came = 0;
+    while came < ANSWER {
+        match stream.read(&mut block).await? {
+            0 => break,
+            n => came += n,
+        }
+    }
+    Ok(())
 }
 
 fn is_of_mode_e(error: &io::Error) -> bool {

@@ -331,7 +331,7 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
         let this = self.get_mut();
         let answer = this.poll_payload(cx, buf);
         this.reader_waits = answer.is_pending();
-        this.reader = this.reader_waits.then(|| cx.waker().clone());
+        this.reader = (this.reader_waits && this.awaits_word).then(|| cx.waker().clone());
         if this.silence.is_some()
             && (!this.reader_waits || !this.is_unheard())
             && let Some(writer) = &this.writer
