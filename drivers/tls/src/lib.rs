@@ -13,6 +13,12 @@
 //! A peer that knows nothing of `alpn` is accepted, as RFC 7301 has it; [`TlsInfo`] says what was
 //! agreed on. One that names none of the protocols asked for is not.
 //!
+//! A peer that is refused hears why: the alert goes out, the end behind it, and what the peer still sends
+//! is read and thrown away until it leaves, for a second and 1 MiB at most; the error is told after that.
+//! In TLS 1.3 the end that connects is open before the other has looked at its certificate, and learns
+//! what became of it by reading, or by the write that fails. Where ending one way of the stream ends
+//! both, as over UDT, its `shutdown` waits for the first that the other says, so that a refusal is an error.
+//!
 //! There is no option that leaves certificates unverified. For tests and measurements, make an
 //! authority and name it in `ca`.
 //!
