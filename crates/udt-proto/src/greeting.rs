@@ -47,6 +47,8 @@ pub(crate) struct Greeting {
     sent: Option<(Instant, u32)>,
     /// How often the cookie went back, of which each may still be answered, whatever was sent since.
     confirmations: u32,
+    /// Whether nobody waits for the connection any more.
+    pub(crate) is_given_up: bool,
 }
 
 impl Greeting {
@@ -57,7 +59,13 @@ impl Greeting {
             met: None,
             sent: None,
             confirmations: 0,
+            is_given_up: false,
         }
+    }
+
+    /// Whether the peer may have a connection that we do not know to stand yet.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.confirmations > 0
     }
 
     /// The peer's number, as far as it is known.

@@ -252,7 +252,7 @@ impl Connection {
     /// Ends it well: what was written goes out and is acknowledged, then the peer is told.
     pub fn close(&mut self, now: Instant) {
         match self.phase {
-            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
+            Phase::Greeting(_) => self.give_up_greeting(now),
             Phase::Open => {
                 let halves = self.halves.as_mut();
                 let owed = halves.map_or(0, |halves| halves.receiver.hurry(now));
@@ -278,7 +278,7 @@ impl Connection {
     /// Gives it up at once; the peer is told that what it has is not all.
     pub fn abort(&mut self, now: Instant) {
         match self.phase {
-            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
+            Phase::Greeting(_) => self.give_up_greeting(now),
             Phase::Open | Phase::Lingering { .. } => self.leave(now),
             Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
         }
@@ -294,6 +294,28 @@ impl Connection {
             Phase::Farewell(_) => self.farewell_due = true,
             Phase::Over => {}
         }
+    }
+
+    /// Stops asking for the connection. Where one may stand at the peer already, its answer is still
+    /// waited for, so that it hears of the end and does not wait for us.
+    fn give_up_greeting(&mut self, now: Instant) {
+        let Phase::Greeting(greeting) = &mut self.phase else {
+            return;
+        };
+        if !greeting.may_stand() {
+            self.fail(ConnectionError::Closed);
+            return;
+        }
+        if std::mem::replace(&mut greeting.is_given_up, true) {
+            return;
+        }
+        let closed = ConnectionError::Closed;
+        self.ends.end(Err(closed), closed);
+        self.ends.close(Some(closed));
+        self.handshake_due = false;
+        self.timers.clear();
+        self.timers
+            .set(Timer::GiveUp, now.checked_add(LEAST_PATIENCE));
     }
 
     /// Gives up, but lets a peer whose last words were read have that in writing: it may be closing.

@@ -4,6 +4,7 @@ mod drive;
 mod ends;
 mod inquiry;
 mod packets;
+mod stats;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use self::ends::Ends;
 pub use self::ends::Event;
 use self::inquiry::Inquiry;
+pub use self::stats::Stats;
 use crate::control;
 use crate::greeting::{Greeting, Role};
 use crate::handshake::{Handshake, Request};
@@ -59,28 +61,6 @@ impl MessageOptions {
         self.in_order = in_order;
         self
     }
-}
-
-/// What a connection has counted and measured so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Data packets sent, those sent again included.
-    pub sent: u64,
-    /// Data packets sent again.
-    pub retransmitted: u64,
-    /// Data packets received for the first time.
-    pub received: u64,
-    /// Data packets that the peer has reported as lost.
-    pub lost: u64,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// Shortest round-trip time seen lately.
-    pub min_rtt: Duration,
-    /// Packets per second that the congestion control sends at most.
-    pub rate: u64,
-    /// Packets on the way.
-    pub in_flight: u64,
 }
 
 /// What a connection is at.
@@ -246,8 +226,9 @@ impl Connection {
         }
     }
 
-    /// Begins to carry data, now that the peer is known.
+    /// Begins to carry data, now that the peer is known, unless nobody waits for that any more.
     fn open(&mut self, now: Instant, theirs: Handshake) {
+        let is_given_up = matches!(&self.phase, Phase::Greeting(greeting) if greeting.is_given_up);
         self.mss = self.mss.min(theirs.mss);
         let payload = Options::payload(self.mss);
         let numbers = Numbering::new(self.ours.initial);
@@ -279,6 +260,10 @@ impl Connection {
         self.phase = Phase::Open;
         self.timers.clear();
         self.on_heard(now);
+        if is_given_up {
+            self.give_up(ConnectionError::Closed);
+            return;
+        }
         self.timers.set(Timer::Expiry, Some(self.expiry()));
         self.ends.on_connected();
     }
@@ -420,24 +405,6 @@ impl Connection {
     pub fn unsent(&self) -> usize {
         let unsent = |halves: &Halves| halves.sender.buffer.unsent();
         self.halves.as_deref().map_or(0, unsent)
-    }
-
-    /// What it has counted and measured.
-    pub fn stats(&self) -> Stats {
-        let Some(halves) = &self.halves else {
-            return Stats::default();
-        };
-        let sender = &halves.sender;
-        Stats {
-            sent: sender.sent,
-            retransmitted: sender.retransmitted,
-            received: halves.receiver.received,
-            lost: sender.lost,
-            rtt: self.rtt.duration(),
-            min_rtt: sender.min_rtt().unwrap_or_else(|| self.rtt.duration()),
-            rate: control::whole(sender.rate()),
-            in_flight: sender.in_flight(),
-        }
     }
 
     #[cfg(test)]

@@ -149,7 +149,7 @@ impl Connection {
         };
         match greeting.on_handshake(theirs) {
             Step::Wait => {}
-            Step::Send => self.handshake_due = true,
+            Step::Send => self.handshake_due = !greeting.is_given_up,
             Step::Connect { peer, send } => {
                 if let Some(took) = greeting.took(now) {
                     self.rtt = RoundTrip::measured(took);

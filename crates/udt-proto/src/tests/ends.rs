@@ -97,6 +97,46 @@ fn an_end_at_once_is_heard_by_who_missed_the_answer() {
 }
 
 #[test]
+fn a_connection_that_nobody_waits_for_any_more_is_given_up_at_both_ends() {
+    // Question, cookie, question and answer take 40 ms.
+    for given_up in (0..50).step_by(5) {
+        let mut world = pair(1, [path(10, 0), path(10, 0)], 0);
+        world.run(given_up * MS, |_| false);
+        let now = world.now;
+        world.only(0).connection.abort(now);
+        world.run(100 * MS, |_| false);
+        assert!(is_over(&world, 0), "{given_up}");
+        let mut theirs = world.hosts[1].seats.values();
+        let theirs = theirs.next().map(|seat| seat.program.closed);
+        let told = Some(Some(Some(ConnectionError::PeerAborted)));
+        // It begins when the second question arrives.
+        let may_be_none = given_up <= 20;
+        assert!(
+            theirs == told || may_be_none && theirs.is_none(),
+            "{given_up}: {theirs:?}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_is_not_waited_for_for_ever_by_who_gave_up() {
+    let mut back = path(10, 0);
+    back.blackouts = vec![25 * MS..60_000 * MS];
+    let mut world = pair(1, [path(10, 0), back], 0);
+    world.run(25 * MS, |_| false);
+    let now = world.now;
+    world.only(0).connection.abort(now);
+    let closed = Some(Some(ConnectionError::Closed));
+    world.run(MS, |_| false);
+    assert_eq!(world.only(0).program.closed, closed);
+    let datagrams = world.datagrams;
+    assert!(world.run(4_000 * MS, |world| is_over(world, 0)));
+    assert_eq!(world.only(0).program.closed, closed);
+    // It asks no more.
+    assert!(world.datagrams <= datagrams + 30, "{}", world.datagrams);
+}
+
+#[test]
 fn a_stale_cookie_is_asked_for_again() {
     // The answer to the cookie is lost for more than half a second.
     let mut back = path(10, 0);
