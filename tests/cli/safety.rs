@@ -98,18 +98,18 @@ fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Starts a slow download into `to`, stops the client by `signal`, and returns how it ended.
-fn stopped(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
-    bed.there.file("file", SIZE * 4, 3)?;
+/// Runs the client through a slow link, stops it by `signal` in the middle, and returns how it ended.
+fn stopped(bed: &Bed, args: impl FnOnce(String) -> Vec<String>, signal: Signal) -> Result<Output> {
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
-    let url = bed.server.url_at(relay.addr(), "file");
-    let child = command(&bed.here, &[&["-q", &url], to].concat())?
+    let args = args(bed.server.url_at(relay.addr(), "file"));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let child = command(&bed.here, &args)?
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing came");
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing moved");
         std::thread::yield_now();
     }
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
@@ -117,11 +117,21 @@ fn stopped(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
+/// Does so with a download into `to`.
+fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
+    bed.there.file("file", SIZE * 4, 3)?;
+    let args = |url: String| {
+        let to = to.iter().map(|&word| word.to_owned());
+        ["-q".to_owned(), url].into_iter().chain(to).collect()
+    };
+    stopped(bed, args, signal)
+}
+
 #[test]
 fn a_signal_leaves_nothing_half_done() -> Result<()> {
     for signal in [Signal::INT, Signal::TERM] {
         let bed = Bed::new()?;
-        let done = stopped(&bed, &["file"], signal)?;
+        let done = stopped_download(&bed, &["file"], signal)?;
         ensure!(done.status.code() == Some(130), "{done:?}");
         ensure!(bed.here.names("")?.is_empty(), "{:?}", bed.here.names("")?);
     }
@@ -140,7 +150,7 @@ fn what_a_signal_leaves_behind_is_told() -> Result<()> {
         let bed = Bed::new()?;
         bed.here.file("file", SIZE * 4, 9)?;
         let before = std::fs::read(bed.here.path("file"))?;
-        let done = stopped(&bed, to, Signal::TERM)?;
+        let done = stopped_download(&bed, to, Signal::TERM)?;
         let said = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.code() == Some(130), "{:?}", done.status);
         ensure!(said.contains(says), "{to:?}: {said}");
@@ -155,19 +165,8 @@ fn what_a_signal_leaves_behind_is_told() -> Result<()> {
 fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", SIZE * 4, 3)?;
-    let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
-    let url = bed.server.url_at(relay.addr(), "file");
-    let child = command(&bed.here, &["-q", "file", &url])?
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let begun = Instant::now();
-    while relay.passed() < 1_000_000 {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing went");
-        std::thread::yield_now();
-    }
-    let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
-    kill_process(pid, Signal::INT)?;
-    let done = child.wait_with_output()?;
+    let upload = |url| vec!["-q".to_owned(), "file".to_owned(), url];
+    let done = stopped(&bed, upload, Signal::INT)?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.code() == Some(130), "{:?}", done.status);
     ensure!(said.contains("the server keeps or drops"), "{said}");
@@ -178,7 +177,7 @@ fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
 #[test]
 fn a_killed_client_leaves_no_final_name() -> Result<()> {
     let bed = Bed::new()?;
-    stopped(&bed, &["file"], Signal::KILL)?;
+    stopped_download(&bed, &["file"], Signal::KILL)?;
     ensure!(!bed.here.path("file").exists());
     Ok(())
 }

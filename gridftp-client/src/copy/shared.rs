@@ -456,16 +456,23 @@ mod tests {
     use super::*;
     use crate::progress::{Counts, Silent};
 
+    impl Shared {
+        /// What a copy without any option has, of which nothing is told.
+        pub(crate) fn plain() -> Self {
+            Self::new(
+                CopyOptions::default(),
+                Arc::new(Silent),
+                Arc::new(Totals::default()),
+                None,
+                None,
+                None,
+            )
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_tried_again_is_found_once() {
-        let shared = Shared::new(
-            CopyOptions::default(),
-            Arc::new(Silent),
-            Arc::new(Totals::default()),
-            None,
-            None,
-            None,
-        );
+        let shared = Shared::plain();
         let [from, to] = ["/a", "/b"].map(|name| name.as_bytes().to_vec());
         let dir = DirJob::new(from.clone(), to.clone());
         shared.queue.push(Item::Dir(Box::new(dir)));

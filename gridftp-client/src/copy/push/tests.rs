@@ -14,23 +14,10 @@ use crate::abilities::Abilities;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, Window};
-use crate::options::CopyOptions;
 use crate::played;
-use crate::progress::{Silent, Totals};
 
 /// Directories of the tree.
 const DIRS: usize = 3 * COMMANDS;
-
-fn shared() -> Arc<Shared> {
-    Arc::new(Shared::new(
-        CopyOptions::default(),
-        Arc::new(Silent),
-        Arc::new(Totals::default()),
-        None,
-        None,
-        None,
-    ))
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_of_directories_does_not_outrun_the_server() {
@@ -38,7 +25,7 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     let mut settings = Settings::default();
     settings.window = 8 * DIRS;
     let (control, mut banner, far) = played::connect(settings);
-    let shared = shared();
+    let shared = Arc::new(Shared::plain());
     let maker = tokio::spawn({
         let shared = Arc::clone(&shared);
         async move {
@@ -95,7 +82,7 @@ async fn a_file_is_what_it_is_when_it_is_opened() {
     file.set_permissions(std::fs::Permissions::from_mode(0o640))
         .unwrap();
     let (control, _banner, _far) = played::connect(Settings::default());
-    let shared = shared();
+    let shared = Arc::new(Shared::plain());
     let mut job = FileJob::new(path.into_os_string().into_vec(), b"/to".to_vec());
     job.facts = Facts {
         size: Some(4),
