@@ -1,9 +1,9 @@
 //! `Value`, `ByteSize`, `PortRange`: what the options of a stack string are made of.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A number of bytes, written `4M` or, in bits, `8k`.
@@ -107,18 +107,29 @@ impl PortRange {
         self.low <= port && port <= self.high
     }
 
-    /// Every port once, beginning elsewhere each time, so that users of one range do not all try
-    /// the same ports first.
+    /// Every port once, in an order that nobody can guess: users of one range do not all try the
+    /// same ports first, and a stranger does not know the next one.
     pub fn spread(self) -> impl Iterator<Item = u16> {
-        static START: AtomicUsize = AtomicUsize::new(0);
-        self.starting_at(START.fetch_add(1, Ordering::Relaxed))
+        let random = RandomState::new().hash_one(self);
+        let [start, step] = [random >> 32, random & 0xffff_ffff];
+        self.in_steps(start, step)
     }
 
-    fn starting_at(self, start: usize) -> impl Iterator<Item = u16> {
-        let skip = start % (usize::from(self.high - self.low) + 1);
-        let all = self.low..=self.high;
-        all.clone().skip(skip).chain(all.take(skip))
+    fn in_steps(self, start: u64, step: u64) -> impl Iterator<Item = u16> {
+        let count = u64::from(self.high - self.low) + 1;
+        // Steps that share no divisor with the count meet every port.
+        let step = (step % count..)
+            .find(|step| gcd(*step, count) == 1)
+            .unwrap_or(1);
+        (0..count).map(move |i| {
+            let nth = (start + i * step) % count;
+            self.low + u16::try_from(nth).expect("less than the number of ports")
+        })
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl FromStr for PortRange {
@@ -315,12 +326,30 @@ mod tests {
             assert_eq!(text.parse::<PortRange>(), Err(BadValue), "{text}");
         }
         let range = PortRange { low: 5, high: 8 };
-        assert_eq!(range.starting_at(6).collect::<Vec<_>>(), [7, 8, 5, 6]);
-        let all = PortRange {
-            low: 1,
-            high: 65535,
+        assert_eq!(range.in_steps(6, 4).collect::<Vec<_>>(), [7, 8, 5, 6]);
+        assert_eq!(range.in_steps(1, 3).collect::<Vec<_>>(), [6, 5, 8, 7]);
+        for (low, high) in [(5, 5), (5, 8), (1, 65535), (32_768, 60_999)] {
+            let range = PortRange { low, high };
+            let mut ports: Vec<u16> = range.spread().collect();
+            ports.sort_unstable();
+            assert_eq!(ports, (low..=high).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_next_port_cannot_be_guessed() {
+        let range = PortRange {
+            low: 10_000,
+            high: 59_999,
         };
-        assert_eq!(all.starting_at(70_000).count(), 65535);
+        let first: Vec<u16> = (0..100).filter_map(|_| range.spread().next()).collect();
+        let mut apart: Vec<i32> = first
+            .windows(2)
+            .map(|pair| i32::from(pair[1]) - i32::from(pair[0]))
+            .collect();
+        apart.sort_unstable();
+        apart.dedup();
+        assert!(apart.len() > 90, "ports come at equal distances: {first:?}");
     }
 
     #[test]

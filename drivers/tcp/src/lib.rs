@@ -26,7 +26,7 @@
 //! | `iface` | local IP address to listen at and connect from | any |
 //! | `keepalive` | whether an idle peer is probed | no |
 //! | `keepidle` | seconds of silence before it is; given up after three times that | the system's |
-//! | `listen_range` | ports to listen at when none is named | any |
+//! | `listen_range` | ports to listen at when none is named | the kernel's `ip_local_port_range` |
 //! | `nodelay` | whether small writes are sent at once | yes |
 //! | `noipv6` | whether IPv6 addresses are left out | no |
 //! | `pacing` | fastest rate to send at, bytes (or bits) a second | none |
@@ -74,6 +74,7 @@
 mod listener;
 mod options;
 mod path;
+mod ports;
 mod socket;
 mod stream;
 

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
 
 use crate::options::TcpOptions;
+use crate::ports;
 
 sockopt_impl!(
     /// Fastest rate to send at, in bytes per second (`SO_MAX_PACING_RATE`).
@@ -20,6 +21,15 @@ sockopt_impl!(
     libc::SOL_SOCKET,
     libc::SO_MAX_PACING_RATE,
     u64
+);
+
+sockopt_impl!(
+    /// Whether binding to port 0 leaves the choice to connecting (`IP_BIND_ADDRESS_NO_PORT`).
+    BindAddressNoPort,
+    SetOnly,
+    libc::SOL_IP,
+    libc::IP_BIND_ADDRESS_NO_PORT,
+    bool
 );
 
 fn fail(error: io::Error, op: Operation, what: &str) -> Error {
@@ -150,6 +160,9 @@ async fn connect_one(to: SocketAddr, options: &TcpOptions) -> Result<TcpStream> 
     let Some(range) = options.connect_range else {
         let socket = socket_for(to, options, op)?;
         if options.interface.is_some() {
+            // The port comes with the peer's address, and may be one that leads elsewhere already;
+            // a kernel that does not know this chooses now.
+            let _ = BindAddressNoPort.set(&socket, &true);
             socket.bind((source, 0).into()).map_err(blame)?;
         }
         return socket.connect(to).await.map_err(blame);
@@ -213,15 +226,84 @@ fn listen_one(at: SocketAddr, options: &TcpOptions) -> Result<TcpListener> {
         socket.bind(at).map_err(blame)?;
         socket.listen(options.backlog).map_err(blame)
     };
-    let range = match options.listen_range {
-        Some(range) if at.port() == 0 => range,
-        _ => return attempt(at),
+    if at.port() != 0 {
+        return attempt(at);
+    }
+    let (range, option) = match (options.listen_range, ports::of_kernel()) {
+        (Some(range), _) => (range, "listen_range"),
+        // Left to itself, the kernel takes none that an ended connection holds, and searches long
+        // for another when many have ended.
+        (None, Some(range)) => (range, "the kernel's ip_local_port_range"),
+        (None, None) => return attempt(at),
     };
-    for port in range.spread() {
+    let is_open = |port: &u16| options.listen_range.is_some() || !ports::is_reserved(*port);
+    for port in range.spread().filter(is_open) {
         match attempt(SocketAddr::new(at.ip(), port)) {
             Err(error) if error.kind() == ErrorKind::AddressInUse => {}
             done => return done,
         }
     }
-    Err(exhausted(op, "listen_range", range))
+    Err(exhausted(op, option, range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the kernel has but four ports to give, and leaves each to an ended connection for a minute.
+    #[test]
+    fn ended_connections_do_not_use_up_the_ports() {
+        let inside = "ip link set lo up \
+            && echo 40000 40003 > /proc/sys/net/ipv4/ip_local_port_range \
+            && exec \"$0\" \"$@\"";
+        let child = std::process::Command::new("unshare")
+            .args(["--map-root-user", "--net", "sh", "-c", inside])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "socket::tests::inside_a_network_of_four_ports"])
+            .args(["--ignored", "--nocapture"])
+            .output();
+        let text = child.as_ref().map_or_else(ToString::to_string, |child| {
+            let streams = [child.stdout.as_slice(), &child.stderr].concat();
+            String::from_utf8_lossy(&streams).into_owned()
+        });
+        if child.is_ok_and(|child| child.status.success()) {
+            assert!(text.contains("1 passed"), "{text}");
+            return;
+        }
+        assert!(!text.contains("running 1 test"), "{text}");
+        let needed = std::env::var("REQUIRE_PEERS").is_ok_and(|value| value == "1");
+        assert!(!needed, "{text}");
+        eprintln!("SKIPPED: no network namespace can be made here: {text}");
+    }
+
+    #[tokio::test]
+    #[ignore = "run by the test above"]
+    async fn inside_a_network_of_four_ports() {
+        let options = TcpOptions::default();
+        let at = Target::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        for round in 0..40 {
+            let listener = listen(&at, &options).await;
+            let listener = listener.unwrap_or_else(|e| panic!("round {round}: {e}"));
+            let place = listener.local_addr().unwrap();
+            // From a port of its own, so that the four are the listener's.
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_reuseaddr(true).unwrap();
+            let source = SocketAddr::from(([127, 0, 0, 1], 50_000 + round));
+            socket.bind(source).unwrap();
+            let (near, far) = tokio::join!(socket.connect(place), listener.accept());
+            // Closed here first: this end is the one that waits for late segments.
+            drop(far.unwrap());
+            drop(near.unwrap());
+        }
+        let mut all = Vec::new();
+        let full = loop {
+            match listen(&at, &options).await {
+                Ok(listener) => all.push(listener),
+                Err(error) => break error,
+            }
+            assert!(all.len() <= 4, "more listeners than ports");
+        };
+        assert_eq!((all.len(), full.kind()), (4, ErrorKind::AddressInUse));
+        assert!(full.to_string().contains("ip_local_port_range"), "{full}");
+    }
 }
