@@ -13,7 +13,7 @@ use gridftp_dsi::{
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::checksum::{self, COSTS};
+use crate::checksum::{COSTS, Digest};
 use crate::error::{Fault, Outcome};
 use crate::file::FileSource;
 use crate::hop::{Pace, hop};
@@ -278,7 +278,7 @@ impl Dsi for Posix {
         .await
     }
 
-    /// Hashes in one go on another thread.
+    /// Hashes on another thread, turn by turn with the digests of others.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work at its next block.
@@ -291,14 +291,27 @@ impl Dsi for Posix {
         length: Option<u64>,
         progress: &Progress,
     ) -> Result<String> {
-        let (stop, progress) = (Arc::new(AtomicBool::new(false)), progress.clone());
-        let _guard = StopOnDrop(Arc::clone(&stop));
-        self.on(user, Pace::Long, "checksum", path, move |root, path| {
+        let opening = self.on(user, Pace::Brief, "checksum", path, |root, path| {
             visible(path)?;
-            let (file, _) = root.get_file(path, OFlags::RDONLY)?;
-            checksum::of_range(&file, algorithm, offset, length, &progress, &stop)
-        })
-        .await
+            Ok(root.get_file(path, OFlags::RDONLY)?.0)
+        });
+        let file = Arc::new(opening.await?);
+        let fail = |fault: Fault| fault.of("checksum", path);
+        let mut digest = Digest::new(algorithm, offset, length).map_err(fail)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let _guard = StopOnDrop(Arc::clone(&stop));
+        loop {
+            let (file, progress, stop) = (Arc::clone(&file), progress.clone(), Arc::clone(&stop));
+            let turn = hop(Pace::Digest, "checksum", move || {
+                let more = digest.turn(&file, &progress, &stop);
+                Ok(more.map(|more| (digest, more)))
+            });
+            let (now, more) = turn.await?.map_err(fail)?;
+            if !more {
+                return Ok(now.finish());
+            }
+            digest = now;
+        }
     }
 }
 

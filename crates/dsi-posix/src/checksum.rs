@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridftp_dsi::{ChecksumAlgorithm, ErrorKind, Progress};
-use md5::{Digest, Md5};
+use md5::{Digest as _, Md5};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use sha1::Sha1;
@@ -14,6 +14,9 @@ use crate::error::{Fault, Outcome};
 
 /// Bytes hashed between two reads.
 const BLOCK: usize = 256 * 1024;
+
+/// Bytes hashed before another digest has its turn.
+const TURN: u64 = 16 << 20;
 
 /// The algorithms of this crate and what each costs, on the scale of the FEAT line from 1 to 20.
 pub const COSTS: [(ChecksumAlgorithm, u8); 6] = [
@@ -95,40 +98,74 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Hashes `length` bytes from `offset`, or what there is of them; stops when `stop` is raised.
-pub(crate) fn of_range(
-    file: impl AsFd,
-    algorithm: ChecksumAlgorithm,
-    offset: u64,
-    length: Option<u64>,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> Outcome<String> {
-    let mut hasher = Hasher::new(algorithm).ok_or(Fault::Rule(
-        ErrorKind::Unsupported,
-        "no such checksum algorithm here",
-    ))?;
-    let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
-    let mut at = offset;
-    let mut block = vec![0; BLOCK];
-    while at < end && i64::try_from(at).is_ok() {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Errno::CANCELED.into());
-        }
-        let want = usize::try_from(end - at).unwrap_or(BLOCK).min(BLOCK);
-        let buffer = block.get_mut(..want).unwrap_or_default();
-        let read = match rustix::io::pread(&file, &mut *buffer, at) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-        };
-        hasher.update(buffer.get(..read).unwrap_or_default());
-        let read = u64::try_from(read).unwrap_or(0);
-        progress.add(read);
-        at += read;
+/// A digest of a range of a file, computed turn by turn.
+pub(crate) struct Digest {
+    hasher: Hasher,
+    at: u64,
+    end: u64,
+}
+
+impl Digest {
+    /// Begins the digest of `length` bytes from `offset`, or of what there is of them.
+    pub(crate) fn new(
+        algorithm: ChecksumAlgorithm,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Outcome<Self> {
+        let hasher = Hasher::new(algorithm).ok_or(Fault::Rule(
+            ErrorKind::Unsupported,
+            "no such checksum algorithm here",
+        ))?;
+        // No file goes further.
+        let most = i64::MAX.unsigned_abs();
+        let end = length.map_or(most, |length| offset.saturating_add(length).min(most));
+        Ok(Self {
+            hasher,
+            at: offset,
+            end,
+        })
     }
-    Ok(hasher.finish())
+
+    /// Hashes for one turn, until `stop` is raised; whether more is to be hashed.
+    pub(crate) fn turn(
+        &mut self,
+        file: impl AsFd,
+        progress: &Progress,
+        stop: &AtomicBool,
+    ) -> Outcome<bool> {
+        let until = self.end.min(self.at.saturating_add(TURN));
+        let mut block = vec![0; BLOCK];
+        while self.at < until {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Errno::CANCELED.into());
+            }
+            let want = usize::try_from(until - self.at).map_or(BLOCK, |want| want.min(BLOCK));
+            let buffer = block.get_mut(..want).unwrap_or_default();
+            let read = match rustix::io::pread(&file, &mut *buffer, self.at) {
+                Ok(0) => return Ok(false),
+                Ok(read) => read,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            self.hasher.update(buffer.get(..read).unwrap_or_default());
+            let read = u64::try_from(read).unwrap_or(0);
+            progress.add(read);
+            self.at += read;
+        }
+        Ok(self.at < self.end)
+    }
+
+    /// The digest of what was hashed; lower-case hexadecimal.
+    pub(crate) fn finish(self) -> String {
+        self.hasher.finish()
+    }
+}
+
+/// Hashes all of a file in one go.
+pub(crate) fn of_file(file: impl AsFd, algorithm: ChecksumAlgorithm) -> Outcome<String> {
+    let mut digest = Digest::new(algorithm, 0, None)?;
+    while digest.turn(&file, &Progress::new(), &AtomicBool::new(false))? {}
+    Ok(digest.finish())
 }
 
 #[cfg(test)]

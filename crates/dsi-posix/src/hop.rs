@@ -1,15 +1,18 @@
 //! Where an operation runs: here while the storage answers at once, else on a thread that may block.
 //!
-//! The threads are the runtime's: `max_blocking_threads` of its builder bounds them.
+//! The threads are the runtime's. Digests have places of their own, one a core, so that neither they
+//! nor calls that wait for a medium take all the threads that others need.
 
 use std::ffi::c_long;
-use std::sync::LazyLock;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use gridftp_dsi::{Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// Operations that run here right now.
 static HERE: AtomicUsize = AtomicUsize::new(0);
@@ -18,6 +21,16 @@ static HERE: AtomicUsize = AtomicUsize::new(0);
 static EVEN_AT: AtomicU64 = AtomicU64::new(0);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Calls that may block at the same time, fewer than the runtime's threads (512 by default): its owner
+/// needs some as well.
+static CALLS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(256)));
+
+/// Digests that may be computed at the same time.
+static DIGESTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    Arc::new(Semaphore::new(cores))
+});
 
 /// What takes longer, and waited for something, waited for more than memory.
 const SLOW: Duration = Duration::from_millis(1);
@@ -36,6 +49,8 @@ pub(crate) enum Pace {
     Brief,
     /// As long as it likes: it moves much, or waits for a medium or for somebody else.
     Long,
+    /// As long as a core needs to hash some megabytes; those who want one take turns.
+    Digest,
 }
 
 /// Runs `work`: here if it can be expected to touch only memory, else where it may block.
@@ -45,7 +60,7 @@ pub(crate) enum Pace {
 /// thread of a runtime that has several.
 ///
 /// # Cancel safety
-/// Dropping the future does not stop work that has begun.
+/// Dropping the future does not stop work that has begun, which keeps its place to its end.
 pub(crate) async fn hop<T: Send + 'static>(
     pace: Pace,
     op: &'static str,
@@ -56,6 +71,16 @@ pub(crate) async fn hop<T: Send + 'static>(
     {
         return work();
     }
+    let places = if pace == Pace::Digest {
+        &DIGESTS
+    } else {
+        &CALLS
+    };
+    let place = Arc::clone(places).acquire_owned().await;
+    let work = move || {
+        let _place = place.expect("the semaphores are never closed");
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

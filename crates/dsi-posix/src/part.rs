@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_ranges::{Range64, RangeSet};
-use gridftp_dsi::{ErrorKind, Finish, Progress, Stat};
+use gridftp_dsi::{ErrorKind, Finish, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -331,14 +331,7 @@ pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     let Some((algorithm, expected)) = &done.checksum else {
         return Ok(());
     };
-    let found = checksum::of_range(
-        file,
-        *algorithm,
-        0,
-        None,
-        &Progress::new(),
-        &AtomicBool::new(false),
-    )?;
+    let found = checksum::of_file(file, *algorithm)?;
     if found.eq_ignore_ascii_case(expected) {
         Ok(())
     } else {

@@ -3,8 +3,8 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-use gridftp_dsi::Create;
-use gridftp_dsi_posix::FileSink;
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi as _, DsiPath, Progress, User};
+use gridftp_dsi_posix::{FileSink, Posix};
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// A FIFO without a reader keeps whoever opens it for writing.
@@ -37,4 +37,66 @@ async fn a_fifo_that_nobody_reads_keeps_only_its_own_writer() {
         .unwrap();
     let opened = tokio::time::timeout(Duration::from_secs(60), opening).await;
     opened.unwrap().unwrap().unwrap();
+}
+
+/// The kernel reads zeros of a hole as fast as it can, and no digest of so many ends here.
+const ENDLESS: u64 = 1 << 43;
+
+/// Of the threads of a runtime, digests take one a core, and the small one has its turn among large ones.
+#[test]
+fn digests_without_end_stop_neither_calls_nor_other_digests() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(cores + 4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let large = std::fs::File::create(dir.path().join("large")).unwrap();
+    large.set_len(ENDLESS).unwrap();
+    std::fs::write(dir.path().join("small"), "123456789").unwrap();
+    let posix = Posix::open(dir.path()).unwrap();
+    let user = User::new("ann", DsiPath::root(), true);
+    let digest = |name: &str, progress: Progress| {
+        let (posix, user) = (posix.clone(), user.clone());
+        let path = DsiPath::new(format!("/{name}").as_bytes()).unwrap();
+        let algorithm = ChecksumAlgorithm::Adler32;
+        async move {
+            posix
+                .checksum(&user, &path, algorithm, 0, None, &progress)
+                .await
+        }
+    };
+    let progress = Progress::new();
+    let endless: Vec<_> = (0..2 * cores + 8)
+        .map(|_| runtime.spawn(digest("large", progress.clone())))
+        .collect();
+    let patience = Duration::from_secs(60);
+    runtime.block_on(async {
+        while progress.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let (from, to) = (DsiPath::new(b"/small"), DsiPath::new(b"/moved"));
+        let renamed = posix.rename(&user, from.as_ref().unwrap(), to.as_ref().unwrap());
+        let renamed = tokio::time::timeout(patience, renamed).await;
+        renamed.expect("calls have threads of their own").unwrap();
+        let small = tokio::time::timeout(patience, digest("moved", Progress::new())).await;
+        let small = small.expect("digests take turns").unwrap();
+        assert_eq!(small, "091e01de");
+        // Whoever is gone hashes no more.
+        for digest in endless {
+            digest.abort();
+            assert!(digest.await.unwrap_err().is_cancelled());
+        }
+        let still = async {
+            let mut before = u64::MAX;
+            while before != progress.get() {
+                before = progress.get();
+                digest("moved", Progress::new()).await.unwrap();
+            }
+        };
+        tokio::time::timeout(patience, still).await.unwrap();
+    });
+    runtime.shutdown_timeout(patience);
 }
