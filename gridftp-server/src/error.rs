@@ -46,8 +46,6 @@ pub(crate) enum Error {
         /// First byte that is missing.
         first: u64,
     },
-    /// A listing for the control channel has too many lines.
-    TooManyLines(usize),
     /// The client asked to stop.
     Aborted,
     /// This server's storage has no such checksum.
@@ -134,12 +132,6 @@ impl fmt::Display for Error {
                     "store: byte {first} never came, what came is kept for a restart"
                 )
             }
-            Self::TooManyLines(most) => {
-                write!(
-                    f,
-                    "list: more than {most} entries, use MLSD over a data connection"
-                )
-            }
             Self::Aborted => f.write_str("transfer: aborted by the client"),
             Self::Stack(error) => {
                 let hint = match error.kind() {
@@ -189,7 +181,6 @@ impl std::error::Error for Error {
             | Self::NoSuchPlacement
             | Self::Short { .. }
             | Self::Holes { .. }
-            | Self::TooManyLines(_)
             | Self::Aborted
             | Self::NoSuchChecksum
             | Self::NotThroughLayers => None,

@@ -7,16 +7,18 @@ use bytes::Bytes;
 use ftp_proto::types::ListForm;
 use ftp_wire::facts::{Entry, EntryKind, Fact, TimeVal, safe_name};
 use gridftp_data::Chunks;
-use gridftp_dsi::{Dsi, DsiPath, Error, ErrorKind, Kind, Listing, Result, Stat, User};
+use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Kind, Listing, Result, Stat, User};
 
 use crate::glob;
 use crate::owners::Owners;
 
-/// Bytes that a recursive listing may remember of directories; beyond it the listing fails.
-const BACKLOG: usize = 16 << 20;
+/// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer ones are
+/// looked for again beyond it.
+const WAITING: usize = 32 << 10;
 
-/// What a directory seen takes of that, roughly.
-const SEEN: usize = 32;
+/// Links to directories that a recursive listing remembers to have followed. One that leads back to where it is
+/// found is known without.
+const FOLLOWED: usize = 1024;
 
 /// A listing being produced.
 pub(crate) struct Lister<'a, D: Dsi> {
@@ -27,27 +29,48 @@ pub(crate) struct Lister<'a, D: Dsi> {
     now: TimeVal,
     /// Lines made before any directory is read: `.` and `..`, or the one file.
     head: Vec<u8>,
-    open: Option<Open<D::Listing>>,
-    /// Directories that a recursive listing has yet to read, the next one last.
-    backlog: Vec<Pending>,
-    backlog_bytes: usize,
-    /// Directories seen, when links are followed: a loop of links ends at one of them.
-    seen: HashSet<(u64, u64)>,
+    /// The directory being read and those above it, up to the one asked for.
+    levels: Vec<Level>,
+    /// Path of the innermost.
+    path: DsiPath,
+    /// What the names of its entries begin with.
+    prefix: Vec<u8>,
+    /// The innermost directory itself, unless others were read meanwhile.
+    open: Option<D::Listing>,
+    /// Bytes that directories to be entered take, in all levels.
+    waiting: usize,
+    followed: HashSet<Identity>,
     /// What names must match, where the last component of the path is a pattern and no name.
     pattern: Option<Vec<u8>>,
 }
 
-/// The directory being read, and what its entries' names begin with.
-struct Open<L> {
-    listing: L,
-    path: DsiPath,
-    prefix: Vec<u8>,
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// A directory of which a part is listed.
+struct Level {
+    identity: Identity,
+    /// Where the batch at hand begins: the listing's own mark, or how many entries lie before.
+    from: u64,
+    /// Directories of that batch that were entered.
+    entered: usize,
+    /// What follows it; `None` when it has to be read again to tell.
+    ahead: Option<Box<Ahead>>,
 }
 
-/// A directory to read later.
-struct Pending {
-    path: DsiPath,
-    prefix: Vec<u8>,
+/// What is known of a directory beyond the lines that were made.
+struct Ahead {
+    /// Directories of the batch at hand that are still to be entered, the next one last.
+    inner: Vec<Inner>,
+    /// Where the next batch begins; `None` when there is none.
+    next: Option<u64>,
+}
+
+/// A directory to enter.
+struct Inner {
+    name: Vec<u8>,
+    identity: Identity,
+    is_link: bool,
 }
 
 impl<'a, D: Dsi> Lister<'a, D> {
@@ -69,10 +92,12 @@ impl<'a, D: Dsi> Lister<'a, D> {
             form,
             now: now(),
             head: Vec::new(),
+            levels: Vec::new(),
+            path: path.clone(),
+            prefix: Vec::new(),
             open: None,
-            backlog: Vec::new(),
-            backlog_bytes: 0,
-            seen: HashSet::new(),
+            waiting: 0,
+            followed: HashSet::new(),
             pattern: None,
         };
         let stat = match dsi.stat(user, path).await {
@@ -80,11 +105,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
                 let parent = path.parent().unwrap_or_else(DsiPath::root);
                 let listing = dsi.list(user, &parent).await?;
                 lister.pattern = Some(path.name().to_vec());
-                lister.open = Some(Open {
-                    listing,
-                    path: parent,
-                    prefix: Vec::new(),
-                });
+                lister.path = parent;
+                lister.enter(listing, (0, 0));
                 return Ok(lister);
             }
             stat => stat?,
@@ -129,13 +151,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
             }
             _ => {}
         }
-        self.seen.insert((stat.device, stat.inode));
         self.head = head;
-        self.open = Some(Open {
-            listing,
-            path: path.clone(),
-            prefix: Vec::new(),
-        });
+        self.enter(listing, (stat.device, stat.inode));
         Ok(())
     }
 
@@ -151,6 +168,20 @@ impl<'a, D: Dsi> Lister<'a, D> {
         }
     }
 
+    /// Makes an open directory the innermost, at its beginning.
+    fn enter(&mut self, listing: D::Listing, identity: Identity) {
+        self.levels.push(Level {
+            identity,
+            from: 0,
+            entered: 0,
+            ahead: Some(Box::new(Ahead {
+                inner: Vec::new(),
+                next: Some(0),
+            })),
+        });
+        self.open = Some(listing);
+    }
+
     /// The next lines, each ended by CRLF; `None` at the end.
     ///
     /// # Errors
@@ -158,91 +189,180 @@ impl<'a, D: Dsi> Lister<'a, D> {
     pub(crate) async fn next_lines(&mut self) -> Result<Option<Vec<u8>>> {
         let mut lines = std::mem::take(&mut self.head);
         while lines.is_empty() {
-            let Some(mut open) = self.open.take() else {
-                match self.descend(&mut lines).await? {
-                    true => continue,
-                    false => break,
-                }
+            let Some(level) = self.levels.last_mut() else {
+                return Ok(None);
             };
-            let batch = open.listing.next().await?;
-            if batch.is_empty() {
+            let Some(ahead) = &mut level.ahead else {
+                self.look_again().await?;
                 continue;
+            };
+            if let Some(inner) = ahead.inner.pop() {
+                level.entered += 1;
+                self.waiting -= inner.cost();
+                self.descend(inner, &mut lines).await?;
+            } else if let Some(next) = ahead.next {
+                self.read_on(next, &mut lines).await?;
+            } else {
+                self.ascend();
             }
-            for stat in &batch {
-                self.one(stat, &open, &mut lines)?;
-            }
-            self.open = Some(open);
         }
-        Ok((!lines.is_empty()).then_some(lines))
+        Ok(Some(lines))
     }
 
-    /// Opens the next directory of a recursive listing; `false` when there is none.
-    async fn descend(&mut self, lines: &mut Vec<u8>) -> Result<bool> {
-        let Some(next) = self.backlog.pop() else {
-            return Ok(false);
+    /// Prints the batch that begins at `from`, and notes which of its directories are to be entered.
+    async fn read_on(&mut self, from: u64, lines: &mut Vec<u8>) -> Result<()> {
+        let (batch, next) = self.batch(from).await?;
+        let inner = self.inner(&batch, 0);
+        for stat in &batch {
+            self.one(stat, lines);
+        }
+        if let Some(level) = self.levels.last_mut() {
+            (level.from, level.entered) = (from, 0);
+        }
+        self.remember(inner, next);
+        Ok(())
+    }
+
+    /// Reads a batch again whose directories were forgotten.
+    async fn look_again(&mut self) -> Result<()> {
+        let Some(&Level { from, entered, .. }) = self.levels.last() else {
+            return Ok(());
         };
-        self.backlog_bytes = self.backlog_bytes.saturating_sub(next.cost());
-        match self.dsi.list(self.user, &next.path).await {
+        let (batch, next) = self.batch(from).await?;
+        let inner = self.inner(&batch, entered);
+        self.remember(inner, next);
+        Ok(())
+    }
+
+    /// The entries of the innermost directory that begin at `from`, and where the next ones begin.
+    async fn batch(&mut self, from: u64) -> Result<(Vec<Stat>, Option<u64>)> {
+        let mut listing = match self.open.take() {
+            Some(listing) => listing,
+            None => {
+                let mut listing = self.dsi.list(self.user, &self.path).await?;
+                if listing.position().is_some() {
+                    listing.seek(from).await?;
+                } else {
+                    // A backend gives the same batches each time, unless the directory changed.
+                    let mut before = 0;
+                    while before < from {
+                        match listing.next().await?.len() {
+                            0 => break,
+                            more => before += more as u64,
+                        }
+                    }
+                }
+                listing
+            }
+        };
+        let batch = listing.next().await?;
+        let next = listing.position().unwrap_or(from + batch.len() as u64);
+        self.open = Some(listing);
+        let more = !batch.is_empty();
+        Ok((batch, more.then_some(next)))
+    }
+
+    /// The directories of a batch that are to be entered, less the first ones, the next one last.
+    fn inner(&self, batch: &[Stat], entered: usize) -> Vec<Inner> {
+        let ListForm::Tree { follow, .. } = self.form else {
+            return Vec::new();
+        };
+        let is_inner =
+            |stat: &&Stat| stat.kind == Kind::Directory && (follow || stat.target.is_none());
+        let inner = batch.iter().filter(is_inner).skip(entered);
+        let mut inner: Vec<Inner> = inner
+            .map(|stat| Inner {
+                name: stat.name.clone(),
+                identity: (stat.device, stat.inode),
+                is_link: stat.target.is_some(),
+            })
+            .collect();
+        inner.reverse();
+        inner
+    }
+
+    /// Notes what lies ahead in the innermost directory; outer ones are forgotten where that is too much.
+    fn remember(&mut self, inner: Vec<Inner>, next: Option<u64>) {
+        self.waiting += inner.iter().map(Inner::cost).sum::<usize>();
+        let Some((level, outer)) = self.levels.split_last_mut() else {
+            return;
+        };
+        level.ahead = Some(Box::new(Ahead { inner, next }));
+        for level in outer {
+            if self.waiting <= WAITING {
+                break;
+            }
+            if let Some(ahead) = level.ahead.take() {
+                self.waiting -= ahead.inner.iter().map(Inner::cost).sum::<usize>();
+            }
+        }
+    }
+
+    /// Opens a directory that was found, unless a link led there before.
+    async fn descend(&mut self, inner: Inner, lines: &mut Vec<u8>) -> Result<()> {
+        let Some(path) = self.path.child(&inner.name) else {
+            return Ok(());
+        };
+        let is_loop = || {
+            self.levels
+                .iter()
+                .any(|level| level.identity == inner.identity)
+        };
+        if inner.is_link {
+            let room = self.followed.len() < FOLLOWED;
+            if is_loop() || (room && !self.followed.insert(inner.identity)) {
+                return Ok(());
+            }
+        }
+        let prefix = self.below(&inner.name);
+        match self.dsi.list(self.user, &path).await {
             Ok(listing) => {
-                self.open = Some(Open {
-                    listing,
-                    path: next.path,
-                    prefix: next.prefix,
-                })
+                (self.path, self.prefix) = (path, prefix);
+                self.enter(listing, inner.identity);
             }
             Err(error) if matches!(self.form, ListForm::Tree { fail: true, .. }) => {
                 return Err(error);
             }
             Err(_) => {
-                let mut entry = Entry::new(EntryKind::Dir, next.prefix);
+                let mut entry = Entry::new(EntryKind::Dir, prefix);
                 entry.error = Some("OpenFailed".to_owned());
                 self.line(&entry, lines);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Prints one entry, and keeps it for later when it is a directory to go into.
-    fn one(&mut self, stat: &Stat, open: &Open<D::Listing>, lines: &mut Vec<u8>) -> Result<()> {
+    /// Goes back to the directory above.
+    fn ascend(&mut self) {
+        self.levels.pop();
+        self.open = None;
+        self.path = self.path.parent().unwrap_or_else(DsiPath::root);
+        let cut = self.prefix.iter().rposition(|b| *b == b'/').unwrap_or(0);
+        self.prefix.truncate(cut);
+    }
+
+    /// The name that an entry of the innermost directory is listed under.
+    fn below(&self, name: &[u8]) -> Vec<u8> {
+        if self.prefix.is_empty() {
+            return name.to_vec();
+        }
+        [&self.prefix, &b"/"[..], name].concat()
+    }
+
+    /// Prints one entry.
+    fn one(&self, stat: &Stat, lines: &mut Vec<u8>) {
         if self
             .pattern
             .as_ref()
             .is_some_and(|pattern| !glob::matches(pattern, &stat.name))
         {
-            return Ok(());
+            return;
         }
-        let mut name = open.prefix.clone();
-        if !name.is_empty() {
-            name.push(b'/');
-        }
-        name.extend_from_slice(&stat.name);
-        let mut entry = self.entry(stat, name);
-        if let ListForm::Tree { follow, .. } = self.form {
-            if stat.kind == Kind::Link {
-                entry.error = Some("InvalidLink".to_owned());
-            }
-            let enter = stat.kind == Kind::Directory && (follow || stat.target.is_none());
-            if enter
-                && (!follow || self.seen.insert((stat.device, stat.inode)))
-                && let Some(path) = open.path.child(&stat.name)
-            {
-                let pending = Pending {
-                    path,
-                    prefix: entry.name.clone(),
-                };
-                self.backlog_bytes += pending.cost();
-                if self.backlog_bytes + self.seen.len() * SEEN > BACKLOG {
-                    return Err(Error::new(ErrorKind::TooLarge, "list")
-                        .at(&open.path)
-                        .because(
-                            "too many directories for one recursive listing, list them one by one",
-                        ));
-                }
-                self.backlog.push(pending);
-            }
+        let mut entry = self.entry(stat, self.below(&stat.name));
+        if matches!(self.form, ListForm::Tree { .. }) && stat.kind == Kind::Link {
+            entry.error = Some("InvalidLink".to_owned());
         }
         self.line(&entry, lines);
-        Ok(())
     }
 
     fn entry(&self, stat: &Stat, name: Vec<u8>) -> Entry {
@@ -266,10 +386,10 @@ impl<'a, D: Dsi> Lister<'a, D> {
     }
 }
 
-impl Pending {
+impl Inner {
     /// Bytes of memory it takes, roughly.
     fn cost(&self) -> usize {
-        self.path.as_bytes().len() + self.prefix.len() + 64
+        size_of::<Self>() + self.name.len() + 16
     }
 }
 
@@ -319,3 +439,7 @@ fn now() -> TimeVal {
         nanos: since.subsec_nanos(),
     }
 }
+
+#[cfg(test)]
+#[path = "listing_tests.rs"]
+mod tests;

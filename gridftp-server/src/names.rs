@@ -13,9 +13,6 @@ use crate::error::{Error, Forbidden};
 use crate::listing::{Lister, entry};
 use crate::owners::Owners;
 
-/// Lines of a listing on the control channel; longer ones need a data connection.
-const MOST_LINES: usize = 10_000;
-
 /// A path as the storage takes it.
 ///
 /// # Errors
@@ -53,7 +50,9 @@ pub(crate) async fn run<D: Dsi>(
             let name = stat.name.clone();
             return Ok(Outcome::Stat(Box::new(entry(owners, user, &stat, name))));
         }
-        Names::Lines(path, form) => return lines(dsi, user, owners, &dsi_path(&path)?, form).await,
+        Names::Lines(path, form) => {
+            return lines(dsi, user, owners, &dsi_path(&path)?, form, events).await;
+        }
         Names::Checksum {
             path,
             algorithm,
@@ -106,28 +105,32 @@ pub(crate) async fn run<D: Dsi>(
     Ok(Outcome::Done)
 }
 
+/// Lists for the control channel, a batch at a time: a directory of any size costs one batch.
 async fn lines<D: Dsi>(
     dsi: &D,
     user: &User,
     owners: &Owners,
     path: &DsiPath,
     form: ListForm,
+    events: &mpsc::Sender<Event>,
 ) -> Result<Outcome, Error> {
     let mut lister = Lister::open(dsi, user, owners, path, form).await?;
-    let mut lines: Vec<Vec<u8>> = Vec::new();
+    let mut last = Vec::new();
     while let Some(batch) = lister.next_lines().await? {
+        if !last.is_empty() {
+            // The receiver lives as long as the session that polls this future.
+            drop(events.send(Event::Lines(last)).await);
+            last = Vec::new();
+        }
         // Names in listings hold no line ends of their own, so every CRLF ends a line.
         let mut rest = batch.as_slice();
         while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
             let (line, after) = rest.split_at_checked(at).unwrap_or((rest, &[]));
-            lines.push(line.to_vec());
+            last.push(line.to_vec());
             rest = after.get(2..).unwrap_or(&[]);
         }
-        if lines.len() > MOST_LINES {
-            return Err(Error::TooManyLines(MOST_LINES));
-        }
     }
-    Ok(Outcome::Lines(lines))
+    Ok(Outcome::Lines(last))
 }
 
 async fn checksum<D: Dsi>(

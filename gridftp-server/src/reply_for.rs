@@ -73,7 +73,6 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Stack(_) => (Code::of::<500>(), None),
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
-        Error::TooManyLines(_) => (Code::of::<550>(), None),
         Error::Aborted => (Code::of::<426>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }

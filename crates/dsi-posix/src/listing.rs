@@ -12,22 +12,31 @@ use crate::names;
 use crate::root::Root;
 use crate::stat::{stat_of, through};
 
-/// Entries in one batch.
-const BATCH: usize = 256;
+/// Entries in one batch: so few that their lines wait for a slow reader in little memory.
+const BATCH: usize = 64;
 
 /// A directory being listed. Uploads in progress are not among its entries.
 #[derive(Debug)]
 pub struct DirListing {
     /// What was read with the opening.
     ready: Vec<Stat>,
+    /// The kernel's mark behind the last entry that was given.
+    at: i64,
+    /// The same, once `ready` is given.
+    next: i64,
     open: Option<Arc<Mutex<Open>>>,
 }
+
+/// Entries, the kernel's mark behind them, and whether there may be more.
+type Batch = (Vec<Stat>, i64, bool);
 
 #[derive(Debug)]
 struct Open {
     root: Arc<Root>,
     path: DsiPath,
     dir: Dir,
+    /// The kernel's mark behind the last entry that was read.
+    at: i64,
 }
 
 impl DirListing {
@@ -38,24 +47,28 @@ impl DirListing {
             root: Arc::clone(root),
             path: path.clone(),
             dir: Dir::new(fd)?,
+            at: 0,
         };
-        let (ready, more) = open.batch()?;
+        let (ready, next, more) = open.batch()?;
         Ok(Self {
             ready,
+            at: 0,
+            next,
             open: more.then(|| Arc::new(Mutex::new(open))),
         })
     }
 }
 
 impl Open {
-    /// The next entries, and whether there may be more.
-    fn batch(&mut self) -> Outcome<(Vec<Stat>, bool)> {
+    /// The next entries.
+    fn batch(&mut self) -> Outcome<Batch> {
         let mut batch = Vec::new();
         while batch.len() < BATCH {
             let Some(entry) = self.dir.read() else {
-                return Ok((batch, false));
+                return Ok((batch, self.at, false));
             };
             let entry = entry?;
+            self.at = entry.offset();
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") || names::is_reserved(name.to_bytes()) {
                 continue;
@@ -73,7 +86,7 @@ impl Open {
                 stat
             });
         }
-        Ok((batch, true))
+        Ok((batch, self.at, true))
     }
 
     fn follow(&self, name: &std::ffi::CStr, link: Stat) -> Stat {
@@ -89,26 +102,59 @@ impl Open {
     }
 }
 
+impl DirListing {
+    /// Reads a batch where that may wait, beginning at the mark `from` or where the last one ended.
+    async fn read(&mut self, open: &Arc<Mutex<Open>>, from: Option<i64>) -> Result<Vec<Stat>> {
+        let open = Arc::clone(open);
+        let (batch, next, more) = hop(Pace::Brief, "list", move || {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            let sought = from.map_or(Ok(()), |from| open.dir.seek(from));
+            let batch = sought.map_err(Into::into).and_then(|()| open.batch());
+            batch.map_err(|fault| fault.of("list", &open.path))
+        })
+        .await?;
+        self.next = next;
+        if !more {
+            self.open = None;
+        }
+        Ok(batch)
+    }
+}
+
 impl Listing for DirListing {
     /// Reads the next batch.
     ///
     /// # Cancel safety
     /// Dropping the future may lose the batch that it was about to give.
     async fn next(&mut self) -> Result<Vec<Stat>> {
-        if !self.ready.is_empty() {
-            return Ok(std::mem::take(&mut self.ready));
+        let mut batch = std::mem::take(&mut self.ready);
+        if batch.is_empty()
+            && let Some(open) = self.open.clone()
+        {
+            batch = self.read(&open, None).await?;
         }
-        let Some(open) = self.open.as_ref().map(Arc::clone) else {
-            return Ok(Vec::new());
-        };
-        let (batch, more) = hop(Pace::Brief, "list", move || {
-            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.batch().map_err(|fault| fault.of("list", &open.path))
-        })
-        .await?;
-        if !more {
-            self.open = None;
-        }
+        self.at = self.next;
         Ok(batch)
+    }
+
+    fn position(&self) -> Option<u64> {
+        Some(self.at.cast_unsigned())
+    }
+
+    /// Reads the batch that begins there.
+    ///
+    /// # Cancel safety
+    /// As [`next`](Self::next).
+    async fn seek(&mut self, position: u64) -> Result<()> {
+        if position == self.at.cast_unsigned() {
+            return Ok(());
+        }
+        self.ready = Vec::new();
+        self.at = position.cast_signed();
+        self.next = self.at;
+        if let Some(open) = self.open.clone() {
+            self.ready = self.read(&open, Some(self.at)).await?;
+        }
+        Ok(())
     }
 }

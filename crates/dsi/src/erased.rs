@@ -404,11 +404,21 @@ impl Sink for BoxSink {
 
 trait DynListing: Send {
     fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>>;
+    fn position_dyn(&self) -> Option<u64>;
+    fn seek_dyn(&mut self, position: u64) -> BoxResult<'_, ()>;
 }
 
 impl<L: Listing> DynListing for L {
     fn next_dyn(&mut self) -> BoxResult<'_, Vec<Stat>> {
         Box::pin(self.next())
+    }
+
+    fn position_dyn(&self) -> Option<u64> {
+        self.position()
+    }
+
+    fn seek_dyn(&mut self, position: u64) -> BoxResult<'_, ()> {
+        Box::pin(self.seek(position))
     }
 }
 
@@ -422,6 +432,14 @@ impl BoxListing {
 impl Listing for BoxListing {
     fn next(&mut self) -> impl Future<Output = Result<Vec<Stat>>> + Send {
         self.0.next_dyn()
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.0.position_dyn()
+    }
+
+    fn seek(&mut self, position: u64) -> impl Future<Output = Result<()>> + Send {
+        self.0.seek_dyn(position)
     }
 }
 

@@ -165,4 +165,19 @@ impl Finish {
 pub trait Listing: Send + 'static {
     /// The next entries, at most a few hundred; empty at the end. `.` and `..` are not among them.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Stat>>> + Send;
+
+    /// Where the next batch begins, for [`seek`](Self::seek) in another listing of the directory;
+    /// `None` in a backend that knows no such places.
+    fn position(&self) -> Option<u64> {
+        None
+    }
+
+    /// Has the next batch begin where another listing of the same directory stood.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) in a backend that gives no [`position`](Self::position).
+    fn seek(&mut self, position: u64) -> impl Future<Output = Result<()>> + Send {
+        let _ = position;
+        async { Err(Error::new(ErrorKind::Unsupported, "list")) }
+    }
 }

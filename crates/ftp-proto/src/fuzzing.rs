@@ -338,7 +338,7 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
 
 fn event(pick: u8) -> Event {
     let n = u64::from(pick);
-    match pick % 5 {
+    match pick % 6 {
         0 | 1 => Event::Opened {
             reused: pick.is_multiple_of(2),
         },
@@ -349,6 +349,7 @@ fn event(pick: u8) -> Event {
             stripes: 1,
             bytes: n,
         },
+        4 => Event::Lines(vec![b"x".to_vec()]),
         _ => Event::Hashed { at: n, bytes: n },
     }
 }

@@ -298,7 +298,7 @@ pub enum Outcome {
     Listening(Vec<SocketAddr>),
     /// One object.
     Stat(Box<ftp_wire::facts::Entry>),
-    /// Lines of a listing, without line ends.
+    /// The last lines of a listing, without line ends; those before came as [`Event::Lines`].
     Lines(Vec<Vec<u8>>),
     /// A digest, lower-case hexadecimal.
     Checksum(String),
@@ -333,6 +333,8 @@ pub enum Event {
         /// Bytes of this transfer so far.
         bytes: u64,
     },
+    /// Lines of a listing, without line ends; more follow.
+    Lines(Vec<Vec<u8>>),
     /// 113: bytes hashed so far.
     Hashed {
         /// Wall clock, tenths of a second since 1970.

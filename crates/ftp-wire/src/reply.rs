@@ -64,7 +64,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// One whole reply: a code and its lines of text.
+/// One reply, whole or a part of it: a code and its lines of text.
 ///
 /// Line ends and NUL within a line become blanks, so that a reply built from a file's name or an
 /// error's text cannot end early or pass for two.
@@ -73,6 +73,16 @@ pub struct Reply {
     code: Code,
     lines: Vec<Vec<u8>>,
     style: Style,
+    part: Part,
+}
+
+/// Which part of a reply its lines are, for one that is written as its lines are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    First,
+    Inner,
+    Last,
 }
 
 /// How the lines between the first and the last are written.
@@ -92,6 +102,7 @@ impl Reply {
             code,
             lines: vec![safe(text.into())],
             style: Style::Coded,
+            part: Part::Whole,
         }
     }
 
@@ -110,6 +121,7 @@ impl Reply {
             code,
             lines,
             style: Style::Coded,
+            part: Part::Whole,
         }
     }
 
@@ -123,10 +135,31 @@ impl Reply {
         let mut lines = vec![safe(first.into())];
         lines.extend(inner.into_iter().map(|line| safe(line.into())));
         lines.push(safe(last.into()));
+        Self::lines_of(code, lines, Part::Whole)
+    }
+
+    /// The beginning of an indented reply whose other lines are not known yet.
+    pub fn opening(code: Code, first: impl Into<Vec<u8>>) -> Self {
+        Self::lines_of(code, vec![safe(first.into())], Part::First)
+    }
+
+    /// More inner lines of a reply that [`opening`](Self::opening) began.
+    pub fn inside<L: Into<Vec<u8>>>(code: Code, inner: impl IntoIterator<Item = L>) -> Self {
+        let inner = inner.into_iter().map(|line| safe(line.into()));
+        Self::lines_of(code, inner.collect(), Part::Inner)
+    }
+
+    /// The end of a reply that [`opening`](Self::opening) began.
+    pub fn closing(code: Code, last: impl Into<Vec<u8>>) -> Self {
+        Self::lines_of(code, vec![safe(last.into())], Part::Last)
+    }
+
+    fn lines_of(code: Code, lines: Vec<Vec<u8>>, part: Part) -> Self {
         Self {
             code,
             lines,
             style: Style::Indented,
+            part,
         }
     }
 
@@ -147,7 +180,12 @@ impl Reply {
 
     /// A reply as a parser found it.
     pub(crate) fn from_wire(code: Code, lines: Vec<Vec<u8>>, style: Style) -> Self {
-        Self { code, lines, style }
+        Self {
+            code,
+            lines,
+            style,
+            part: Part::Whole,
+        }
     }
 
     /// The code.
@@ -218,11 +256,13 @@ impl Reply {
         for (i, line) in self.lines.iter().enumerate() {
             // RFC 959 §4.2: an inner line that looks like the closing one must be told apart from
             // it. Both styles see to that for every line.
-            let coded = i == 0 || i == last || self.style == Style::Coded;
+            let opens = i == 0 && matches!(self.part, Part::Whole | Part::First);
+            let closes = i == last && matches!(self.part, Part::Whole | Part::Last);
+            let coded = opens || closes || self.style == Style::Coded;
             if coded {
                 out.extend_from_slice(code.as_bytes());
             }
-            out.push(if i == last || !coded { b' ' } else { b'-' });
+            out.push(if closes || !coded { b' ' } else { b'-' });
             out.extend_from_slice(line);
             out.extend_from_slice(b"\r\n");
         }

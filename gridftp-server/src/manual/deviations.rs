@@ -29,7 +29,9 @@
 //! - `SITE SETNETSTACK` and `SITE SETDISKSTACK` refuse an option that they do not know, and one that names something of
 //!   this machine (a port, a file); the Globus server ignores them. A file behind a disk stack is moved whole: `REST`, `ERET`,
 //!   `ESTO`, `APPE` and a digest given ahead are answered `504`.
-//! - `MLSC` and `STAT` of a directory with more than 10,000 entries are refused; `MLSD` has no limit.
+//! - `MLSC` and `STAT` of a directory are said as its entries are found. Where the storage fails in the middle, the control
+//!   connection is closed before the last line of the reply: its code has been said by then.
+//! - A `CKSM` ends with the control connection, also where `QUIT` was sent behind it.
 //!
 //! Not there yet: GSSAPI and TLS (`AUTH`), `DCAU A` and `S`, `PROT P`, striping over several hosts and
 //! `SITE DSI`.

@@ -215,7 +215,10 @@ fn a_large_directory_is_listed_whole() {
         listing.windows(2).filter(|pair| pair == b"\r\n").count(),
         12_002
     );
-    ftp.ok("MLSC /", 550);
+    let lines = ftp.ok("MLSC /", 250).lines;
+    assert_eq!(lines.len(), 12_002 + 2);
+    assert_eq!(lines.last().map(String::as_str), Some("250 End."));
+    assert_eq!(ftp.ok("STAT /", 213).lines.len(), 12_000 + 2);
 }
 
 #[test]
@@ -243,6 +246,18 @@ fn checksums_of_regions_match() {
     let reply = ftp.cmd("CKSM MD4 0 -1 f");
     assert!(reply.code >= 500, "{reply:?}");
     ftp.ok("CKSM MD5 0 -1 nothing", 550);
+}
+
+/// Also when it said QUIT, so that it need not stay for the answer.
+#[test]
+fn a_digest_ends_with_its_client() {
+    let server = TestServer::new();
+    let endless = fs::File::create(server.root.join("f")).unwrap();
+    endless.set_len(1 << 43).unwrap();
+    let mut ftp = server.login();
+    ftp.raw("CKSM MD5 0 -1 f\r\nCKSM MD5 0 -1 f\r\nQUIT\r\n");
+    drop(ftp);
+    server.wait_for_sessions(0);
 }
 
 #[test]

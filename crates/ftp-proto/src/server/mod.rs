@@ -101,6 +101,8 @@ pub enum Ending {
     IdleTimeout,
     /// The server was told to stop.
     Drained,
+    /// A reply of many lines broke off.
+    Incomplete,
     /// The peer broke the protocol or a bound.
     Misbehaved(PeerMisbehaved),
 }
@@ -112,6 +114,7 @@ impl fmt::Display for Ending {
             Self::PeerClosed => f.write_str("control channel: the peer closed the connection"),
             Self::LoginTimeout => f.write_str("control channel: no login in time"),
             Self::IdleTimeout => f.write_str("control channel: no command in time"),
+            Self::Incomplete => f.write_str("control channel: a listing failed in mid-reply"),
             Self::Drained => f.write_str("control channel: the server is stopping"),
             Self::Misbehaved(how) => how.fmt(f),
         }
@@ -253,7 +256,8 @@ impl ServerSession {
     /// `ABOR` came while something runs: that is stopped, and what waits before the `ABOR` is not run.
     /// Each still gets its one final reply, in order.
     fn on_abort(&mut self) {
-        self.queue.cancel_all();
+        // An `ABOR` that waits is no less true for the next one.
+        self.queue.cancel(|line| !queue::is_abort(line));
         if let State::In(user) = &mut self.state {
             abort(&mut user.activity, &mut self.out);
         }
@@ -268,7 +272,7 @@ impl ServerSession {
         if let State::In(user) = &mut self.state {
             match &user.activity {
                 Activity::Working { ticket: t, .. } if *t == ticket => {
-                    user.name_event(&event, &mut cx);
+                    user.name_event(event, &mut cx);
                 }
                 Activity::Opening { ticket: t, .. } | Activity::Moving { ticket: t, .. }
                     if *t == ticket =>
@@ -282,6 +286,13 @@ impl ServerSession {
 
     fn on_done(&mut self, now: Instant, ticket: Ticket, outcome: Outcome) {
         self.active = now;
+        if let State::In(user) = &self.state
+            && user.is_in_reply(ticket)
+            && matches!(outcome, Outcome::Failed(_))
+        {
+            // A code that was said cannot be taken back: only the missing end tells of the failure.
+            return self.close(Ending::Incomplete);
+        }
         let mut cx = Cx {
             out: &mut self.out,
             settings: &self.settings,
@@ -324,14 +335,24 @@ impl ServerSession {
         self.ending.get_or_insert(Ending::Drained);
     }
 
-    /// The peer is gone. Where it said QUIT before, all it asked for is still done; otherwise this is
-    /// an abort and a logout (RFC 959 §4.1.1, QUIT).
+    /// The peer is gone. Where it said QUIT before, all it asked for is still done, digests apart;
+    /// otherwise this is an abort and a logout (RFC 959 §4.1.1, QUIT).
     fn on_eof(&mut self) {
         if self.queue.has_quit() && self.ending.is_none() {
-            return;
+            return self.drop_digests();
         }
         self.ending = Some(Ending::PeerClosed);
         self.on_abort();
+    }
+
+    /// Nobody is left to hear of a digest, and nothing else comes of one.
+    fn drop_digests(&mut self) {
+        self.queue.cancel(|line| queue::name(line) == "CKSM");
+        if let State::In(user) = &mut self.state
+            && user.is_hashing()
+        {
+            abort(&mut user.activity, &mut self.out);
+        }
     }
 
     /// Runs what waits, as far as nothing stands in its way.

@@ -10,7 +10,7 @@ use super::out::Cx;
 use super::state::{Activity, Job, Trigger};
 use super::user::LoggedIn;
 use super::view::Access;
-use crate::types::{Action, Event, ListForm, Names, Outcome};
+use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
 
 /// What to make of the outcome of work on names.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(super) enum NameJob {
     Status(FtpPath),
     /// `MLSC`: the path as requested.
     Contents(FtpPath),
+    /// Either, once lines have been said under this code.
+    Lines(Code),
     Checksum,
     /// `SITE HELD`.
     Held,
@@ -45,6 +47,21 @@ impl NameJob {
     /// is over sooner than anybody could be told that it did not happen.
     pub(super) const fn can_stop(&self) -> bool {
         !matches!(self, Self::Made(_) | Self::Plain)
+    }
+
+    /// The code and the first line of a listing's reply that has not begun.
+    fn heading(&self) -> Option<(Code, Vec<u8>)> {
+        match self {
+            Self::Status(path) => {
+                let first = [b"status of ", path.as_bytes()].concat();
+                Some((Code::of::<213>(), first))
+            }
+            Self::Contents(path) => {
+                let first = [b"Contents of ", path.as_bytes()].concat();
+                Some((Code::of::<250>(), first))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -247,18 +264,50 @@ impl LoggedIn {
         );
     }
 
-    /// News of a checksum that runs.
-    pub(super) fn name_event(&self, event: &Event, cx: &mut Cx<'_>) {
-        if let (
+    /// News of a checksum or a listing that runs.
+    pub(super) fn name_event(&mut self, event: Event, cx: &mut Cx<'_>) {
+        let Activity::Working {
+            job: Job::Names(job),
+            ..
+        } = &mut self.activity
+        else {
+            return;
+        };
+        match event {
+            Event::Hashed { at, bytes } if matches!(job, NameJob::Checksum) => {
+                cx.out.reply(Marker::Hash { at, bytes }.to_reply());
+            }
+            Event::Lines(lines) => {
+                if let Some((code, first)) = job.heading() {
+                    cx.out.reply(Reply::opening(code, first));
+                    *job = NameJob::Lines(code);
+                }
+                if let NameJob::Lines(code) = job {
+                    cx.out.reply(Reply::inside(*code, lines));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Says whether this action fills a reply of many lines, and nobody asked to stop it.
+    pub(super) fn is_in_reply(&self, filled: Ticket) -> bool {
+        matches!(
+            &self.activity,
+            Activity::Working { ticket, job: Job::Names(NameJob::Lines(_)), aborting: false }
+                if *ticket == filled
+        )
+    }
+
+    /// Says whether a digest is being computed.
+    pub(super) const fn is_hashing(&self) -> bool {
+        matches!(
+            self.activity,
             Activity::Working {
                 job: Job::Names(NameJob::Checksum),
                 ..
-            },
-            &Event::Hashed { at, bytes },
-        ) = (&self.activity, event)
-        {
-            cx.out.reply(Marker::Hash { at, bytes }.to_reply());
-        }
+            }
+        )
     }
 
     /// Work on names is done; the activity is already `Ready`-to-be, so only `RNFR` moves it elsewhere.
@@ -275,7 +324,23 @@ impl LoggedIn {
             return cx.out.say::<350>("OK. Send RNTO with destination name.");
         }
         self.shift(Trigger::Worked, Activity::Ready);
+        if let (Some((code, first)), Outcome::Lines(lines)) = (job.heading(), &outcome) {
+            return cx.out.reply(Reply::indented(
+                code,
+                first,
+                lines.iter().map(Vec::as_slice),
+                "End.",
+            ));
+        }
         match (job, outcome) {
+            (NameJob::Lines(code), Outcome::Lines(lines)) => {
+                cx.out.reply(Reply::inside(code, lines));
+                cx.out.reply(Reply::closing(code, "End."));
+            }
+            (NameJob::Lines(code), _) => {
+                cx.out
+                    .reply(Reply::closing(code, "Command aborted, lines are missing."));
+            }
             (_, Outcome::Failed(_)) if aborting => cx.out.say::<426>("Command aborted."),
             (NameJob::Enter(to), Outcome::Stat(entry)) => {
                 if is_dir(&entry) {
@@ -314,13 +379,9 @@ impl LoggedIn {
                 entry.name = path.as_bytes().to_vec();
                 let mut line = Vec::new();
                 entry.write_facts(self.facts, &mut line);
-                body::<250>("status of ", &path, vec![line], cx);
-            }
-            (NameJob::Status(path), Outcome::Lines(lines)) => {
-                body::<213>("status of ", &path, lines, cx);
-            }
-            (NameJob::Contents(path), Outcome::Lines(lines)) => {
-                body::<250>("Contents of ", &path, lines, cx);
+                let first = [b"status of ", path.as_bytes()].concat();
+                cx.out
+                    .reply(Reply::indented(Code::of::<250>(), first, [line], "End."));
             }
             (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
             (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
@@ -342,13 +403,6 @@ fn not_a_directory(cx: &mut Cx<'_>) {
         "NOT_A_DIRECTORY",
         &[("GridFTP-Error-String", "Not a directory")],
     ));
-}
-
-fn body<const CODE: u16>(what: &str, path: &FtpPath, lines: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-    let mut first = what.as_bytes().to_vec();
-    first.extend_from_slice(path.as_bytes());
-    cx.out
-        .reply(Reply::indented(Code::of::<CODE>(), first, lines, "End."));
 }
 
 fn dot_dot() -> FtpPath {

@@ -61,11 +61,11 @@ impl Queue {
         self.len() < limits.queued_commands && self.bytes < limits.queued_bytes
     }
 
-    /// Turns all that waits into refusals, but for an `ABOR`, which is no less true for the next one.
-    pub(super) fn cancel_all(&mut self) {
+    /// Turns those that wait into refusals, as far as `which` picks them.
+    pub(super) fn cancel(&mut self, which: impl Fn(&[u8]) -> bool) {
         for queued in &mut self.waiting {
             if let Queued::Line(line) = queued
-                && !is_abort(line)
+                && which(line)
             {
                 self.bytes -= line.len();
                 *queued = Queued::Cancelled;

@@ -3,7 +3,8 @@
 use ftp_wire::facts::EntryKind;
 
 use super::{Rig, entry, listening, refused, settings};
-use crate::types::{Action, Names, Outcome};
+use crate::server::{Ending, Input};
+use crate::types::{Action, Event, Names, Outcome};
 
 /// What the session says to a line at once, without the edge.
 #[test]
@@ -243,6 +244,53 @@ fn replies_that_need_the_edge() {
         rig.line(line).done(outcome);
         assert_eq!(rig.take(), reply, "{line}");
     }
+}
+
+/// Lines as they are found.
+fn piece(line: &str) -> Event {
+    Event::Lines(vec![line.as_bytes().to_vec()])
+}
+
+#[test]
+fn a_listing_is_said_as_it_is_found() {
+    for (line, first, code) in [
+        ("MLSC d", "250-Contents of d", "250"),
+        ("STAT d", "213-status of d", "213"),
+    ] {
+        let mut rig = Rig::logged_in();
+        let (ticket, _) = rig.line(line).action();
+        rig.input(Input::Event(ticket, piece("Type=file; x")));
+        assert_eq!(rig.take(), format!("{first}\r\n Type=file; x\r\n"));
+        rig.input(Input::Event(ticket, piece("250 End.")));
+        assert_eq!(rig.take(), " 250 End.\r\n");
+        rig.input(Input::Done(ticket, Outcome::Lines(vec![b"y".to_vec()])));
+        assert_eq!(rig.take(), format!(" y\r\n{code} End.\r\n"));
+        assert_eq!(rig.ask("NOOP"), "200 NOOP command successful.\r\n");
+    }
+}
+
+#[test]
+fn a_listing_that_fails_in_mid_reply_never_looks_whole() {
+    let mut rig = Rig::logged_in();
+    let (ticket, _) = rig.line("MLSC d").action();
+    rig.input(Input::Event(ticket, piece("Type=file; x")));
+    rig.take();
+    rig.input(Input::Done(ticket, refused::<451>("The disk is gone.")));
+    assert_eq!(
+        (rig.take().as_str(), rig.closed),
+        ("", Some(Ending::Incomplete))
+    );
+
+    // Whoever stops it knows that it is not whole.
+    let mut rig = Rig::logged_in();
+    let (ticket, _) = rig.line("MLSC d").action();
+    rig.input(Input::Event(ticket, piece("Type=file; x")));
+    rig.take();
+    rig.line("ABOR");
+    rig.input(Input::Done(ticket, refused::<426>("x")));
+    let said = rig.take();
+    assert!(said.starts_with("250 Command aborted"), "{said}");
+    assert!(said.contains("\r\n226 "), "{said}");
 }
 
 #[test]

@@ -306,6 +306,22 @@ fn a_peer_that_goes_away_aborts_unless_it_said_quit() {
 }
 
 #[test]
+fn a_digest_ends_with_its_client_whatever_was_said_before() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["CKSM MD5 0 -1 f", "CKSM MD5 0 -1 f", "SIZE f", "QUIT"]);
+    let (ticket, _) = rig.action();
+    rig.input(Input::Eof);
+    assert!(matches!(rig.wanted.back(), Some((_, Action::Abort(stopped))) if *stopped == ticket));
+    rig.input(Input::Done(ticket, refused::<426>("x")));
+    // What is no digest is still done.
+    rig.done(Outcome::Stat(entry(EntryKind::File)));
+    let said = rig.take();
+    let codes: Vec<&str> = said.lines().filter_map(|line| line.get(..3)).collect();
+    assert_eq!(codes, ["426", "426", "213", "221"]);
+    assert_eq!(rig.closed, Some(Ending::Quit));
+}
+
+#[test]
 fn denied_commands_are_not_run_and_not_offered() {
     let mut settings = settings();
     settings.denied = vec![
