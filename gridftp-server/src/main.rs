@@ -9,10 +9,14 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use gridftp_server::config::{Config, Options};
+
+/// How long work on the storage that nobody waits for may go on when the server ends.
+const LEAVING: Duration = Duration::from_millis(500);
 
 mod daemon;
 mod passwd;
@@ -75,5 +79,9 @@ fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
         drop(writeln!(out, "listening on {address}").and_then(|()| out.flush()));
     };
     // On a worker rather than here: what is accepted stays on the thread that accepted it.
-    runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await })?
+    let served =
+        runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await });
+    // What a thread still copies, hashes or waits for, nobody wants any more.
+    runtime.shutdown_timeout(LEAVING);
+    served?
 }

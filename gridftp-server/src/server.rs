@@ -33,7 +33,10 @@ const BACKLOG: u32 = 1024;
 const POOL: usize = 64 << 20;
 
 /// How long sessions get to stop what they still do when their time to end by themselves is over.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long sessions may take to be dropped after that; one waits for storage that does not answer.
+const DROPPING: Duration = Duration::from_millis(500);
 
 /// How long to leave the listener alone when the process is out of descriptors or memory.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -201,7 +204,9 @@ impl<D: Dsi> Server<D> {
                 "stopping: ending what still runs"
             );
         }
-        sessions.shutdown().await;
+        if time::timeout(DROPPING, sessions.shutdown()).await.is_err() {
+            tracing::warn!("stopping: some storage does not answer");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::support::{Ftp, PATIENCE, bytes, hidden};
 
@@ -157,6 +157,60 @@ fn sigterm_ends_a_transfer_that_takes_too_long() {
     ftp.ok("REST 6", 350);
     assert_eq!(ftp.store("STOR f", b"ended").code, 226);
     assert_eq!(fs::read(root.path().join("f")).unwrap(), b"never ended");
+}
+
+/// A file to be read by the server, made one that is never at an end: the thread that reads it cannot be stopped.
+#[test]
+fn sigterm_waits_for_no_thread_that_storage_keeps() {
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("gridftp.toml");
+    fs::write(&config, "anonymous = \"ro\"\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap(), "--drain-timeout", "0"];
+    let daemon = Daemon::start(root.path(), &flags);
+    fs::remove_file(&config).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &config,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    daemon.signal("HUP");
+    // Whoever opens it for reading waits for a writer; that one learns that there is a reader.
+    let mut writer = fs::File::options().write(true).open(&config).unwrap();
+    let start = Instant::now();
+    daemon.signal("TERM");
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{log}");
+    drop(writer.write_all(b"too late"));
+}
+
+/// Hashing what is held of an upload that is to have a digest: no end in sight.
+#[test]
+fn sigterm_waits_for_no_digest_of_an_upload() {
+    let root = tempfile::tempdir().unwrap();
+    let endless: u64 = 1 << 43;
+    let file = fs::File::create(root.path().join("f")).unwrap();
+    file.set_len(endless).unwrap();
+    let daemon = Daemon::start(
+        root.path(),
+        &["--anonymous", "rw", "--in-place", "--drain-timeout", "1"],
+    );
+    let mut hashing = daemon.login();
+    hashing.send("CKSM MD5 0 -1 f");
+    let mut ftp = daemon.login();
+    ftp.ok("SCKS MD5 25f9e794323b453885f5181f1b624d0b", 200);
+    ftp.ok(&format!("REST {endless}"), 350);
+    let data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.finish();
+    let start = Instant::now();
+    daemon.signal("TERM");
+    let (status, log) = daemon.end();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(start.elapsed() < Duration::from_secs(6), "{log}");
 }
 
 #[test]
