@@ -13,6 +13,11 @@ pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
 /// How long what is on its way may stay away: data when the server refused the rest, its account when
 /// it broke the connection off.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
+/// How long a refused upload goes on: one that ends within it keeps its connections.
+pub(crate) const DRAIN: Duration = Duration::from_millis(500);
+
+/// What is wrong with a final reply before any data.
+pub(crate) const EARLY_END: &str = "the transfer ended before it began";
 
 /// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
 /// the server less to do.
@@ -44,9 +49,11 @@ pub(crate) struct Moved<T> {
     pub(crate) end: Option<Result<(), ControlError>>,
 }
 
-/// Moves data, which `watch` sees, until it is through, or the server's refusal says that it never will be.
+/// Moves data, which `watch` sees, until it is through, or the server's refusal says that it never will be;
+/// then the rest has `within` to come.
 pub(crate) async fn move_data<T>(
     watch: &Watch,
+    within: Duration,
     moving: impl Future<Output = T>,
     replies: impl Future<Output = Result<(), ControlError>>,
 ) -> Moved<T> {
@@ -57,15 +64,19 @@ pub(crate) async fn move_data<T>(
         end = &mut replies => {
             let data = match &end {
                 Ok(()) => Some(moving.await),
-                Err(_) => the_rest(watch, moving).await,
+                Err(_) => the_rest(watch, within, moving).await,
             };
             Moved { data, end: Some(end) }
         }
     }
 }
 
-/// Takes what is on its way already, as long as anything comes, though not for long.
-async fn the_rest<T>(watch: &Watch, moving: impl Future<Output = T>) -> Option<T> {
+/// Moves what is on its way already, as long as anything moves, though not for long.
+async fn the_rest<T>(
+    watch: &Watch,
+    within: Duration,
+    moving: impl Future<Output = T>,
+) -> Option<T> {
     tokio::pin!(moving);
     let all = async {
         loop {
@@ -77,7 +88,40 @@ async fn the_rest<T>(watch: &Watch, moving: impl Future<Output = T>) -> Option<T
             }
         }
     };
-    tokio::time::timeout(ACCOUNT, all).await.ok().flatten()
+    tokio::time::timeout(within, all).await.ok().flatten()
+}
+
+/// Opens the connection of an upload in MODE S and waits for the server's word that it takes the
+/// upload: one that reads ahead loses data which is there before its `STOR`.
+///
+/// A server that has not said so `within` the time it has for a reply is given up.
+pub(crate) async fn accepted(
+    replies: &mut Replies,
+    within: Duration,
+    open: impl Future<Output = gridftp_data::Result<()>>,
+) -> Result<gridftp_data::Result<()>, ControlError> {
+    tokio::pin!(open);
+    let (mut opened, mut begun) = (false, false);
+    while !(opened && begun) {
+        tokio::select! {
+            done = &mut open, if !opened => match done {
+                Ok(()) => opened = true,
+                // One that refuses may have closed its port before it says so.
+                Err(cause) => return match tokio::time::timeout(QUIET, replies.next()).await {
+                    Ok(Err(refused)) => Err(refused),
+                    _ => Ok(Err(cause)),
+                },
+            },
+            first = replies.next(), if !begun => match first? {
+                Step::Preliminary(_) => begun = true,
+                Step::Done(_) => return Err(replies.misbehaved(EARLY_END)),
+            },
+            () = tokio::time::sleep(within), if opened => {
+                return Err(replies.unanswered("control channel: no reply in time"));
+            }
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// Moves data unless the command is refused first.
@@ -90,7 +134,7 @@ pub(crate) async fn unless_refused<T>(
         moved = &mut moving => Ok(moved),
         first = replies.next() => match first {
             Ok(Step::Preliminary(_)) => Ok(moving.await),
-            Ok(Step::Done(_)) => Err(replies.misbehaved("the transfer ended before it began").into()),
+            Ok(Step::Done(_)) => Err(replies.misbehaved(EARLY_END).into()),
             Err(error) => Err(error.into()),
         },
     }

@@ -8,6 +8,7 @@ mod failures;
 mod hostile;
 mod idle;
 mod output;
+mod plain;
 mod rules;
 mod safety;
 mod stacks;

@@ -18,7 +18,7 @@ use super::resolve::connect;
 use super::shared::Shared;
 use crate::client::{Client, number};
 use crate::error::{Class, ControlError, TransferError};
-use crate::moving::{settle, settle_final, settle_stored, unless_refused};
+use crate::moving::{accepted, settle, settle_final, settle_stored, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
 use crate::url::{Location, Remote};
@@ -284,15 +284,24 @@ async fn put(
     });
     let watch = Watch::new();
     let Client {
-        control, channel, ..
+        control,
+        channel,
+        options,
+        ..
     } = client;
     let channel = channel.get();
     let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
-    let work = channel.send_chunks(&mut pipe, &plan, &watch);
-    let work = Box::pin(unless_refused(&mut replies, work));
-    let sent = shared.watched(control, &watch, work).await?;
+    let (from, within) = (local.to_string(), options.reply_within);
+    let opened = accepted(&mut replies, within, channel.open(Mode::Stream, 1)).await?;
+    let sent = match opened {
+        Ok(()) => {
+            let work = channel.send_chunks(&mut pipe, &plan, &watch);
+            let work = Box::pin(unless_refused(&mut replies, work));
+            shared.watched(control, &watch, work).await?
+        }
+        Err(cause) => Err(cause),
+    };
     let end = settle_stored(&mut replies, sent.is_ok()).await;
-    let from = local.to_string();
     let sent = settle(sent, end, control.site(), &remote.path, ("read", &from))?;
     // In MODE S a connection that was cut off looks to the server like the end of the file.
     if offset.is_none() {

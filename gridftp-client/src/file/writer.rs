@@ -19,7 +19,7 @@ use super::{Done, PIECE, failed_before, module};
 use crate::client::{Client, number};
 use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
-use crate::moving::{settle, settle_stored, unless_refused};
+use crate::moving::{EARLY_END, accepted, settle, settle_stored, unless_refused};
 use crate::url::show;
 
 /// Where in a file to write.
@@ -339,11 +339,20 @@ async fn send(
     // One that takes data unasked may wait for it before it refuses.
     let waits = mode == Mode::Extended && !state.eager;
     if waits && let Step::Done(_) = replies.next().await? {
-        let what = "the transfer ended before it began";
-        return Err(replies.misbehaved(what).into());
+        return Err(replies.misbehaved(EARLY_END).into());
     }
     let abort = control.abort_on_drop();
-    let work = channel.get().send_chunks(&mut from, &plan, watch);
+    let opened = match mode {
+        Mode::Extended => Ok(()),
+        _ => {
+            let open = channel.get().open(mode, 1);
+            accepted(replies, connect.reply_within, open).await?
+        }
+    };
+    let work = async {
+        opened?;
+        channel.get().send_chunks(&mut from, &plan, watch).await
+    };
     let sent = if waits {
         Ok(control.watched(watch, |_| (), Box::pin(work)).await)
     } else {

@@ -1,4 +1,4 @@
-//! `Login`: from the greeting to a session whose abilities are known, in two flights.
+//! `Login`: from the greeting to a session whose abilities are known.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,9 +10,9 @@ use super::capabilities::Capabilities;
 
 /// Logs in, asks for the features, and sets TYPE I and the mode; a value that does no I/O.
 ///
-/// After the greeting everything goes out at once: a server that lets the name in without a password
-/// answers 503 or 202 to `PASS`, and one that refuses the login answers 530 to what follows, all of
-/// which is put up with. Before the greeting nothing is sent, least of all a password.
+/// The password goes out only when the server has asked for it (331): one that wants `AUTH` first must
+/// not get it in clear text, and one that lets the name in without a password gets none. What follows
+/// the login goes out with it, without waiting for more replies.
 ///
 /// ```
 /// use ftp_proto::client::{Login, LoginStep};
@@ -43,13 +43,14 @@ use super::capabilities::Capabilities;
 /// ```
 #[derive(Debug)]
 pub struct Login {
-    /// What is still to be sent.
+    user: String,
+    /// What may be sent now.
     to_send: VecDeque<(Due, Command)>,
+    /// What follows the login.
+    then: Vec<(Due, Command)>,
+    password: Option<Secret>,
     /// What the replies to come answer.
     due: VecDeque<Due>,
-    /// Whether the greeting has come.
-    greeted: bool,
-    logged_in: bool,
     must_extend: bool,
     error: Option<LoginError>,
     found: LoggedIn,
@@ -63,7 +64,7 @@ pub enum LoginStep {
     Send(Command),
     /// Nothing until the next final reply.
     Wait,
-    /// It is over, and every reply to its commands has come.
+    /// It is over: every reply to its commands has come, or the login was refused.
     Done(Result<LoggedIn, LoginError>),
 }
 
@@ -121,20 +122,19 @@ enum Due {
 impl Login {
     /// Logs in with this name and password; without a `mode`, MODE E is taken where the server has it.
     pub fn new(user: &str, password: Secret, mode: Option<Mode>) -> Self {
-        let mut to_send = VecDeque::from([
-            (Due::User, Command::User(user.to_owned())),
-            (Due::Pass, Command::Pass(password)),
+        let mut then = vec![
             (Due::Feat, Command::Feat),
             (Due::Type, Command::Type(Type::Image)),
-        ]);
+        ];
         if mode != Some(Mode::Stream) {
-            to_send.push_back((Due::Mode, Command::Mode(Mode::Extended)));
+            then.push((Due::Mode, Command::Mode(Mode::Extended)));
         }
         Self {
-            to_send,
+            user: user.to_owned(),
+            to_send: VecDeque::new(),
+            then,
+            password: Some(password),
             due: VecDeque::from([Due::Greeting]),
-            greeted: false,
-            logged_in: false,
             must_extend: mode == Some(Mode::Extended),
             error: None,
             found: LoggedIn::default(),
@@ -143,14 +143,15 @@ impl Login {
 
     /// The next thing to do; asked again after every [`LoginStep::Send`] and every reply.
     pub fn step(&mut self) -> LoginStep {
-        if self.greeted
-            && let Some((due, command)) = self.to_send.pop_front()
-        {
-            self.due.push_back(due);
-            return LoginStep::Send(command);
-        }
-        if !self.due.is_empty() {
-            return LoginStep::Wait;
+        // Whoever is refused may be hung up on: no further reply is worth waiting for.
+        if self.error.is_none() {
+            if let Some((due, command)) = self.to_send.pop_front() {
+                self.due.push_back(due);
+                return LoginStep::Send(command);
+            }
+            if !self.due.is_empty() {
+                return LoginStep::Wait;
+            }
         }
         LoginStep::Done(match self.error.take() {
             Some(error) => Err(error),
@@ -166,20 +167,28 @@ impl Login {
         let error = match self.due.pop_front() {
             // Nothing is sent to a server that does not greet.
             Some(Due::Greeting) => {
-                self.greeted = well;
                 let text = reply.text();
                 self.found.ascii_only = ["[Grid Community Toolkit", "[Globus Toolkit"]
                     .iter()
                     .any(|name| text.contains(name));
+                if well {
+                    let user = std::mem::take(&mut self.user);
+                    self.to_send.push_back((Due::User, Command::User(user)));
+                }
                 (!well).then(|| LoginError::Greeting(reply.clone()))
             }
             Some(Due::User | Due::Pass) if well => {
-                self.logged_in = true;
+                self.to_send.extend(self.then.drain(..));
                 None
             }
-            Some(Due::User) if reply.code().number() == 331 => None,
+            Some(Due::User) if reply.code().number() == 331 => {
+                let pass = self.password.take().map(Command::Pass);
+                self.to_send.extend(pass.map(|pass| (Due::Pass, pass)));
+                // A server that lets nobody in answers 530 to all of it.
+                self.to_send.extend(self.then.drain(..));
+                None
+            }
             Some(Due::User) if wants_more(reply) => refused(LoginError::Clear),
-            Some(Due::Pass) if self.logged_in => None,
             // 332: an account is wanted, which nobody has any more.
             Some(Due::User | Due::Pass) => refused(LoginError::Account),
             Some(Due::Feat) => {
@@ -251,12 +260,11 @@ mod tests {
         let replies = [
             Reply::of::<220>("hi"),
             Reply::of::<230>("come in"),
-            Reply::of::<503>("You are already logged in."),
             Reply::of::<500>("FEAT?"),
             Reply::of::<200>("I"),
         ];
         let (sent, result) = run(ann(Some(Mode::Stream)), &replies);
-        assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE"]);
+        assert_eq!(sent, ["USER", "FEAT", "TYPE"]);
         assert!(!result.unwrap().extended);
     }
 
@@ -271,21 +279,21 @@ mod tests {
         ] {
             let mut replies = vec![Reply::of::<200>("ok"); 6];
             replies[0] = Reply::of::<220>(greeting);
+            replies[1] = Reply::of::<331>("?");
             assert_eq!(run(ann(None), &replies).1.unwrap().ascii_only, drops);
         }
     }
 
     #[test]
-    fn the_first_refusal_is_told() {
+    fn a_refused_login_is_told_at_once() {
         let replies = [
             Reply::of::<220>("hi"),
             Reply::of::<331>("Password required for ann."),
             Reply::of::<530>("Login incorrect."),
-            Reply::of::<211>("End."),
-            Reply::of::<530>("Please login."),
-            Reply::of::<530>("Please login."),
         ];
-        let (_, result) = run(ann(Some(Mode::Extended)), &replies);
+        // The server may hang up at once, so nothing else is waited for.
+        let (sent, result) = run(ann(Some(Mode::Extended)), &replies);
+        assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE", "MODE"]);
         assert_eq!(result, Err(LoginError::Account(replies[2].clone())));
         assert_eq!(
             result.unwrap_err().to_string(),
@@ -294,12 +302,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_wants_gssapi_is_told_apart() {
-        let want = Reply::of::<530>("Must perform GSSAPI authentication.");
-        let mut replies = vec![want.clone(); 6];
-        replies[0] = Reply::of::<220>("hi");
-        let (_, result) = run(ann(None), &replies);
-        assert_eq!(result, Err(LoginError::Clear(want)));
+    fn no_password_goes_to_a_server_that_wants_another_mechanism_first() {
+        for text in ["Must perform GSSAPI authentication.", "Do AUTH TLS first."] {
+            let want = Reply::of::<530>(text);
+            let (sent, result) = run(ann(None), &[Reply::of::<220>("hi"), want.clone()]);
+            assert_eq!(sent, ["USER"]);
+            assert_eq!(result, Err(LoginError::Clear(want)));
+        }
     }
 
     #[test]

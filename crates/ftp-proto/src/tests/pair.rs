@@ -222,10 +222,10 @@ fn a_session_from_greeting_to_files_in_chunks_of_every_size() {
 }
 
 #[test]
-fn login_takes_one_flight_after_the_greeting() {
+fn login_takes_two_flights_after_the_greeting() {
     let mut pair = Pair::new(100_000);
     pair.log_in();
-    assert_eq!(pair.flights, 1);
+    assert_eq!(pair.flights, 2);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
+use super::land::{make_dir, open_sink};
 use super::{After, Asked, local};
 
 /// Asks for transfers on one connection.
@@ -29,8 +30,9 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks for a transfer; `None` when there is nothing to ask.
-    pub(super) fn ask(&self, mut taken: Taken) -> Option<Asked> {
+    /// Asks for a transfer; `None` when there is nothing to ask. What cannot be stored here is not
+    /// asked for.
+    pub(super) async fn ask(&self, mut taken: Taken) -> Option<Asked> {
         let (control, shared) = (self.control, self.shared);
         let job = match taken.item_mut() {
             Item::Dir(job) => {
@@ -39,6 +41,10 @@ impl Asker<'_> {
                     shared.fail(taken, &error);
                     return None;
                 };
+                if let Err(error) = make_dir(shared, &job.to).await {
+                    shared.fail(taken, &error);
+                    return None;
+                }
                 return Some(Asked {
                     taken,
                     again: None,
@@ -70,6 +76,13 @@ impl Asker<'_> {
         // be seen that the source is still the same.
         if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
             job.forget();
+        }
+        match open_sink(shared, job).await {
+            Ok(sink) => job.sink = Some(sink),
+            Err(error) => {
+                shared.fail(taken, &error);
+                return None;
+            }
         }
         let look = || Look::send(control, self.abilities, from.clone());
         // What was listed may be long ago, and what is carried over is to be what was read.

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 
 use crate::client::digest;
 use crate::copy::job::{FileJob, Item};
-use crate::copy::queue::Taken;
 use crate::copy::shared::{Shared, Success};
 use crate::error::TransferError;
 use crate::names;
@@ -64,13 +63,8 @@ pub(crate) async fn make_dir(shared: &Shared, dir: &[u8]) -> Result<(), Transfer
 /// Opens the file that takes the data, or the one of an earlier attempt.
 pub(super) async fn open_sink(
     shared: &Shared,
-    taken: &mut Taken,
+    job: &mut FileJob,
 ) -> Result<FileSink, TransferError> {
-    let Item::File(job) = taken.item_mut() else {
-        return Err(TransferError::Request(
-            "transfer: a directory has no data".to_owned(),
-        ));
-    };
     if let Some(sink) = job.sink.take() {
         return Ok(sink);
     }

@@ -150,7 +150,7 @@ async fn extended(
                     taken
                 }
             };
-            if let Some(request) = asker.ask(taken) {
+            if let Some(request) = asker.ask(taken).await {
                 slot.send(request);
             }
         }
@@ -228,7 +228,7 @@ pub(crate) async fn list_one(
                 mode: Mode::Extended,
                 window: &Window::default(),
             };
-            let Some(asked) = asker.ask(taken) else {
+            let Some(asked) = asker.ask(taken).await else {
                 return Ok(());
             };
             if let Err(error) = ahead.settle().await {

@@ -13,11 +13,11 @@ use crate::control::{Control, Step};
 use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::shared::Shared;
-use crate::copy::{Moved, Stop, after_failure, move_data, settle_final};
+use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
 
-use super::land::{make_dir, open_sink, plan, whole};
+use super::land::{open_sink, plan, whole};
 use super::{Asked, Landed};
 
 /// Takes the data of one transfer after the other.
@@ -68,29 +68,21 @@ impl Mover<'_> {
                 return Err(Stop::Lost(error));
             }
         }
-        if matches!(asked.taken.item(), Item::Dir(_)) {
+        let Item::File(job) = asked.taken.item_mut() else {
             return self.list(asked, Mode::Extended).await.map(|()| None);
-        }
-        let sink = match open_sink(self.shared, &mut asked.taken).await {
+        };
+        // It was opened before the file was asked for, unless the server does not go on with it.
+        let sink = match open_sink(self.shared, job).await {
             Ok(sink) => sink,
             Err(error) => {
-                // The connections are good: what comes is thrown away.
-                let plan = ReceivePlan::new(Mode::Extended, Type::Image);
-                let thrown = self.channel.discard(&plan, &Watch::new()).await;
-                let end = settle_final(&mut asked.replies, thrown.is_ok()).await;
-                let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
                 self.shared.fail(asked.taken, &error);
-                return if thrown.is_ok() && answered {
-                    Ok(None)
-                } else {
-                    Err(after_failure(answered))
-                };
+                return Err(Stop::Replace);
             }
         };
         let plan = plan(self.shared, Mode::Extended, 0);
         let watch = Watch::new();
         let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
-        let work = move_data(&watch, work, asked.replies.ended());
+        let work = move_data(&watch, ACCOUNT, work, asked.replies.ended());
         let moved = self.shared.watched(self.control, &watch, work).await;
         match Self::end(self.control, self.shared, asked, sink, &watch, moved).await {
             Ok(landed) => Ok(Some(landed)),
@@ -135,20 +127,12 @@ impl Mover<'_> {
         let seen = std::mem::take(&mut job.seen);
         let job = &*job;
         let path = show(&job.from);
-        if let Err(error) = make_dir(self.shared, &job.to).await {
-            let _final = self
-                .channel
-                .discard(&ReceivePlan::new(mode, Type::Image), &Watch::new())
-                .await;
-            self.shared.fail(asked.taken, &error);
-            return Err(Stop::Channel);
-        }
         let mut sorter = Sorter::new(self.shared, job, seen);
         let mut lines = Lines::new(|line: &[u8]| sorter.line(line));
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
         let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
-        let moved = move_data(&watch, work, asked.replies.ended()).await;
+        let moved = move_data(&watch, ACCOUNT, work, asked.replies.ended()).await;
         let end = match moved.end {
             Some(end) => end,
             None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,

@@ -13,7 +13,7 @@ use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::copy::{Moved, Stop, move_data};
+use crate::copy::{ACCOUNT, Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
 use crate::moving::QUIET;
 
@@ -52,7 +52,7 @@ pub(super) async fn stream(
         mode: Mode::Stream,
         window: &window,
     };
-    let Some(mut asked) = asker.ask(taken) else {
+    let Some(mut asked) = asker.ask(taken).await else {
         return Err(Stop::Channel);
     };
     let mut mover = Mover {
@@ -61,24 +61,21 @@ pub(super) async fn stream(
         shared,
         patience: None,
     };
-    if matches!(asked.taken.item(), Item::Dir(_)) {
+    Mover::settle_before(shared, &mut asked).await?;
+    let Item::File(job) = asked.taken.item_mut() else {
         return match mover.list(asked, Mode::Stream).await {
             Err(Stop::Channel) | Ok(()) => Ok(()),
             Err(stop) => Err(stop),
         };
-    }
-    Mover::settle_before(shared, &mut asked).await?;
-    let sink = match open_sink(shared, &mut asked.taken).await {
+    };
+    let start = job.held.first_hole();
+    let sink = match open_sink(shared, job).await {
         Ok(sink) => sink,
         Err(error) => {
             shared.fail(asked.taken, &error);
             // The server waits for a connection that will not come.
             return Err(Stop::Replace);
         }
-    };
-    let start = match asked.taken.item() {
-        Item::File(job) => job.held.first_hole(),
-        Item::Dir(_) => 0,
     };
     let plan = plan(shared, Mode::Stream, start);
     let watch = Watch::new();
@@ -88,7 +85,7 @@ pub(super) async fn stream(
         tokio::select! {
             received = &mut receive => Ok(Moved { data: Some(received), end: None }),
             first = asked.replies.next() => match first {
-                Ok(Step::Preliminary(_)) => Ok(move_data(&watch, receive, asked.replies.ended()).await),
+                Ok(Step::Preliminary(_)) => Ok(move_data(&watch, ACCOUNT, receive, asked.replies.ended()).await),
                 Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
                 Err(error) => Err(error),
             },

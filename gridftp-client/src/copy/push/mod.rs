@@ -25,6 +25,7 @@ use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
+use crate::moving::DRAIN;
 use crate::url::show;
 
 mod ask;
@@ -242,6 +243,7 @@ async fn extended(
             let work = Box::pin(channel.send(&request.source, &plan, &watch));
             let work = move_data(
                 &watch,
+                DRAIN,
                 work,
                 markers(&mut request.taken, &mut request.replies),
             );

@@ -7,14 +7,13 @@ use gridftp_data::{SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::client::Client;
-use crate::control::Step;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data};
+use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
-use crate::moving::QUIET;
+use crate::moving::{DRAIN, accepted};
 
 use super::ask::{Asker, Dirs, make_dir};
 use super::confirm::{confirm_one, settle_following};
@@ -45,6 +44,7 @@ pub(super) async fn stream(
         control,
         channel,
         abilities,
+        options,
         ..
     } = client;
     let channel = channel.get();
@@ -63,22 +63,19 @@ pub(super) async fn stream(
     let size = asked.ranges.total();
     let plan = SendPlan::new(Mode::Stream, Type::Image, asked.ranges.clone());
     let watch = Watch::new();
-    let send = Box::pin(channel.send(&asked.source, &plan, &watch));
-    let work = async {
-        tokio::pin!(send);
-        tokio::select! {
-            sent = &mut send => Ok(Moved { data: Some(sent), end: None }),
-            first = asked.replies.next() => match first {
-                Ok(Step::Preliminary(_)) => {
-                    Ok(move_data(&watch, send, markers(&mut asked.taken, &mut asked.replies)).await)
-                }
-                Ok(Step::Done(_)) => Err(asked.replies.misbehaved("the transfer ended before it began")),
-                Err(error) => Err(error),
-            },
+    let open = channel.open(Mode::Stream, 1);
+    let moved = match accepted(&mut asked.replies, options.reply_within, open).await {
+        Ok(Ok(())) => {
+            let send = Box::pin(channel.send(&asked.source, &plan, &watch));
+            let replies = markers(&mut asked.taken, &mut asked.replies);
+            let work = move_data(&watch, DRAIN, send, replies);
+            shared.watched(control, &watch, work).await
         }
-    };
-    let moved = match shared.watched(control, &watch, work).await {
-        Ok(moved) => moved,
+        Ok(Err(cause)) => {
+            let error = data_failed(control, &asked.taken, cause);
+            shared.fail_midway(asked.taken, &error);
+            return Err(Stop::Replace);
+        }
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
             let error = refused(shared, &asked, error);
@@ -94,9 +91,7 @@ pub(super) async fn stream(
         let mut answered = true;
         let mut error = data_failed(control, &asked.taken, cause);
         if moved.end.is_none() {
-            // Without a connection the server waits for one, unless it took one and broke it at once.
-            let within = if watch.is_open() { ACCOUNT } else { QUIET };
-            (error, answered) = refine(shared, &mut asked, error, within).await;
+            (error, answered) = refine(shared, &mut asked, error, ACCOUNT).await;
         }
         if asked.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
             shared.fail_midway(asked.taken, &error);

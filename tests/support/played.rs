@@ -1,0 +1,383 @@
+//! `Played`: a plain FTP server in memory, whose replies a test may bend command by command.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+/// Time in which data that comes before its command is accepted shows, after the connection is there.
+const EARLY: Duration = Duration::from_millis(200);
+
+/// The answer of a test to one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Act {
+    /// The server does what any server does.
+    Usual,
+    /// The server says this and does nothing.
+    Say(String),
+    /// The server says this and hangs up.
+    Leave(String),
+    /// The server says nothing more on this connection.
+    Silence,
+}
+
+impl Act {
+    /// Says `text`.
+    pub fn say(text: &str) -> Self {
+        Self::Say(text.to_owned())
+    }
+}
+
+type Script = dyn Fn(&str) -> Act + Send + Sync;
+
+/// A server with MODE S, `PASV`, `PORT`, `REST`, `SIZE`, `LIST` and renaming, and nothing newer.
+///
+/// The script is asked about every command, about `END` and a transfer command before that gets
+/// its final reply, and about `MIDWAY` and an upload command after its first bytes.
+#[derive(Clone)]
+pub struct Played(Arc<Shared>);
+
+struct Shared {
+    addr: SocketAddr,
+    script: Box<Script>,
+    /// Files, and directories as `None`, by absolute path.
+    names: Mutex<BTreeMap<String, Option<Vec<u8>>>>,
+    heard: Mutex<Vec<String>>,
+    early: AtomicUsize,
+    received: AtomicUsize,
+}
+
+impl std::fmt::Debug for Played {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Played").field(&self.0.addr).finish()
+    }
+}
+
+impl Played {
+    /// Starts a server that does what any server does.
+    pub fn usual() -> Result<Self> {
+        Self::start(|_| Act::Usual)
+    }
+
+    /// Starts a server; each session has a thread until the test's process ends.
+    pub fn start(script: impl Fn(&str) -> Act + Send + Sync + 'static) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let shared = Arc::new(Shared {
+            addr: listener.local_addr()?,
+            script: Box::new(script),
+            names: Mutex::new(BTreeMap::from([("/".to_owned(), None)])),
+            heard: Mutex::default(),
+            early: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
+        });
+        let played = Self(Arc::clone(&shared));
+        thread::spawn(move || {
+            for control in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                // The client may hang up at any time.
+                thread::spawn(move || drop(Session::new(&shared, control).and_then(Session::run)));
+            }
+        });
+        Ok(played)
+    }
+
+    /// Returns the URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("ftp://{}/{path}", self.0.addr)
+    }
+
+    /// Puts a file there, and the directories that it is in.
+    pub fn file(&self, path: &str, bytes: impl Into<Vec<u8>>) {
+        let mut names = lock(&self.0.names);
+        for (at, _) in path.match_indices('/').skip(1) {
+            names.insert(path.get(..at).unwrap_or_default().to_owned(), None);
+        }
+        names.insert(path.to_owned(), Some(bytes.into()));
+    }
+
+    /// Returns the bytes of a file.
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        lock(&self.0.names).get(path).cloned().flatten()
+    }
+
+    /// Returns the paths of all files.
+    pub fn files(&self) -> Vec<String> {
+        let names = lock(&self.0.names);
+        let files = names.iter().filter(|(_, bytes)| bytes.is_some());
+        files.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Returns the commands of all sessions, in the order in which they came.
+    pub fn heard(&self) -> Vec<String> {
+        lock(&self.0.heard).clone()
+    }
+
+    /// Returns how many commands of that verb came.
+    pub fn count(&self, verb: &str) -> usize {
+        let is = |line: &&String| line.split(' ').next() == Some(verb);
+        lock(&self.0.heard).iter().filter(is).count()
+    }
+
+    /// Returns how many uploads sent data before they were accepted.
+    pub fn early(&self) -> usize {
+        self.0.early.load(Ordering::SeqCst)
+    }
+
+    /// Returns how many bytes of uploads came.
+    pub fn received(&self) -> usize {
+        self.0.received.load(Ordering::SeqCst)
+    }
+}
+
+struct Session<'a> {
+    shared: &'a Shared,
+    control: TcpStream,
+    passive: Option<TcpListener>,
+    active: Option<SocketAddr>,
+    offset: usize,
+    from: String,
+}
+
+impl<'a> Session<'a> {
+    fn new(shared: &'a Shared, control: TcpStream) -> io::Result<Self> {
+        Ok(Self {
+            shared,
+            control,
+            passive: None,
+            active: None,
+            offset: 0,
+            from: String::new(),
+        })
+    }
+
+    fn run(mut self) -> io::Result<()> {
+        let lines = BufReader::new(self.control.try_clone()?).lines();
+        self.say("220 ready")?;
+        for line in lines {
+            let line = line?;
+            lock(&self.shared.heard).push(line.clone());
+            if !self.acts(&line, |session| session.usual(&line))? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the script says, or the usual; false when the session is over.
+    fn acts(
+        &mut self,
+        about: &str,
+        usual: impl FnOnce(&mut Self) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        match (self.shared.script)(about) {
+            Act::Usual => usual(self),
+            Act::Say(text) => self.say(&text).map(|()| true),
+            Act::Leave(text) => self.say(&text).map(|()| false),
+            Act::Silence => {
+                io::copy(&mut self.control, &mut io::sink())?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        self.control.write_all(format!("{text}\r\n").as_bytes())
+    }
+
+    fn usual(&mut self, line: &str) -> io::Result<bool> {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let path = absolute(rest);
+        let reply = match verb {
+            "USER" => "331 password".to_owned(),
+            "PASS" => "230 in".to_owned(),
+            "FEAT" => "211-features\r\n SIZE\r\n MDTM\r\n REST STREAM\r\n211 end".to_owned(),
+            "TYPE" | "OPTS" | "ALLO" | "ABOR" => "200 ok".to_owned(),
+            "MODE" if rest == "S" => "200 ok".to_owned(),
+            "REST" => {
+                self.offset = rest.parse().unwrap_or(0);
+                "350 go on".to_owned()
+            }
+            "PASV" => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let port = listener.local_addr()?.port();
+                self.passive = Some(listener);
+                format!("227 passive (127,0,0,1,{},{})", port >> 8, port & 255)
+            }
+            "PORT" => {
+                let numbers = rest.split(',').flat_map(str::parse::<u16>);
+                let [high, low] = [4, 5].map(|at| numbers.clone().nth(at).unwrap_or_default());
+                self.active = Some((Ipv4Addr::LOCALHOST, high << 8 | low).into());
+                "200 ok".to_owned()
+            }
+            "RETR" | "STOR" | "APPE" | "LIST" | "NLST" => {
+                let done = self.transfer(line, verb, &path);
+                self.offset = 0;
+                return done;
+            }
+            "QUIT" => {
+                self.say("221 bye")?;
+                return Ok(false);
+            }
+            _ => self.named(verb, &path),
+        };
+        self.say(&reply).map(|()| true)
+    }
+
+    /// Answers a command about a name.
+    fn named(&mut self, verb: &str, path: &str) -> String {
+        let mut names = lock(&self.shared.names);
+        let there = names.get(path);
+        match verb {
+            "SIZE" => match there {
+                Some(Some(bytes)) => format!("213 {}", bytes.len()),
+                _ => "550 no such file".to_owned(),
+            },
+            "MDTM" if there.is_some_and(Option::is_some) => "213 20200102030405".to_owned(),
+            "CWD" if there.is_some_and(Option::is_none) => "250 there".to_owned(),
+            "CWD" | "MDTM" => "550 no such file".to_owned(),
+            "MKD" if there.is_some() => "550 it exists".to_owned(),
+            "MKD" => {
+                names.insert(path.to_owned(), None);
+                "257 made".to_owned()
+            }
+            "DELE" => match names.remove(path) {
+                Some(_) => "250 gone".to_owned(),
+                None => "550 no such file".to_owned(),
+            },
+            "RNFR" if there.is_some() => {
+                path.clone_into(&mut self.from);
+                "350 whereto".to_owned()
+            }
+            "RNTO" => match names.remove(&self.from) {
+                Some(bytes) => {
+                    names.insert(path.to_owned(), bytes);
+                    "250 renamed".to_owned()
+                }
+                None => "550 no such file".to_owned(),
+            },
+            "RNFR" => "550 no such file".to_owned(),
+            _ => "500 no".to_owned(),
+        }
+    }
+
+    fn transfer(&mut self, line: &str, verb: &str, path: &str) -> io::Result<bool> {
+        let there = lock(&self.shared.names).get(path).cloned();
+        let send = match (verb, there) {
+            ("STOR" | "APPE", _) => None,
+            ("LIST", Some(None)) => Some(self.listing(path)),
+            ("RETR", Some(Some(bytes))) => Some(bytes),
+            _ => return self.say("550 no such file").map(|()| true),
+        };
+        let mut data = match (self.passive.take(), self.active.take()) {
+            (_, Some(to)) => TcpStream::connect(to)?,
+            (Some(listener), None) => listener.accept()?.0,
+            (None, None) => return self.say("425 no PASV").map(|()| true),
+        };
+        let done = match send {
+            Some(bytes) => {
+                self.say("150 it comes")?;
+                let bytes = bytes.get(self.offset..).unwrap_or_default();
+                data.write_all(bytes).map_err(|_| "426 nobody took it")
+            }
+            None => return self.store(line, verb, path, data),
+        };
+        drop(data);
+        self.end(line, done)
+    }
+
+    fn end(&mut self, line: &str, done: Result<(), &str>) -> io::Result<bool> {
+        self.acts(&format!("END {line}"), |session| {
+            session.say(done.err().unwrap_or("226 done"))?;
+            Ok(true)
+        })
+    }
+
+    fn store(
+        &mut self,
+        line: &str,
+        verb: &str,
+        path: &str,
+        mut data: TcpStream,
+    ) -> io::Result<bool> {
+        data.set_read_timeout(Some(EARLY))?;
+        if matches!(data.peek(&mut [0]), Ok(n) if n > 0) {
+            self.shared.early.fetch_add(1, Ordering::SeqCst);
+        }
+        data.set_read_timeout(None)?;
+        self.say("150 send it")?;
+        let offset = match verb {
+            "STOR" => self.offset,
+            _ => usize::MAX,
+        };
+        let keep = |bytes: &[u8]| {
+            let mut names = lock(&self.shared.names);
+            let file = names.entry(path.to_owned()).or_default();
+            let file = file.get_or_insert_default();
+            file.truncate(offset);
+            file.extend_from_slice(bytes);
+        };
+        let (mut all, mut block) = (Vec::new(), vec![0; 64 << 10]);
+        keep(&[]);
+        loop {
+            let n = match data.read(&mut block) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) => {
+                    keep(&all);
+                    return self.end(line, Err("426 it broke off"));
+                }
+            };
+            self.shared.received.fetch_add(n, Ordering::SeqCst);
+            let first = all.is_empty();
+            all.extend_from_slice(block.get(..n).unwrap_or_default());
+            if first {
+                let midway = (self.shared.script)(&format!("MIDWAY {line}"));
+                if midway != Act::Usual {
+                    keep(&all);
+                    return self.acts(&format!("MIDWAY {line}"), |_| Ok(true));
+                }
+            }
+        }
+        keep(&all);
+        drop(data);
+        self.end(line, Ok(()))
+    }
+
+    /// Returns the names in a directory, as `ls -l` writes them.
+    fn listing(&self, dir: &str) -> Vec<u8> {
+        let names = lock(&self.shared.names);
+        let dir = format!("{}/", dir.trim_end_matches('/'));
+        let mut lines = String::from("total 1\r\n");
+        for (path, bytes) in names.iter() {
+            let Some(name) = path.strip_prefix(&dir) else {
+                continue;
+            };
+            if name.is_empty() || name.contains('/') {
+                continue;
+            }
+            let (kind, size) = match bytes {
+                Some(bytes) => ('-', bytes.len()),
+                None => ('d', 4096),
+            };
+            lines += &format!(
+                "{kind}rw-r--r--    1 ftp      ftp      {size:>8} Jan 02  2020 {name}\r\n"
+            );
+        }
+        lines.into_bytes()
+    }
+}
+
+fn absolute(path: &str) -> String {
+    let path = path.trim_start_matches("-a ").trim_end_matches('/');
+    format!("/{}", path.trim_start_matches('/'))
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
