@@ -196,8 +196,6 @@ impl Source for FileSource {
             "its size is another than when it was opened"
         } else if modified(&now) != inner.modified {
             "it was written to since it was opened"
-        } else if now.st_nlink == 0 {
-            "it was removed or replaced since it was opened"
         } else {
             return Ok(());
         };

@@ -361,23 +361,24 @@ fn a_slow_reader_stops_nobody_else() {
 }
 
 #[test]
-fn a_file_removed_in_mid_transfer_is_sent_whole_or_reported() {
-    let server = TestServer::new();
-    let file = bytes(8 << 20);
-    let path = server.put("f", &file);
-    let mut ftp = server.login();
-    let data = ftp.data();
-    ftp.ok("RETR f", 150);
-    std::fs::remove_file(path).unwrap();
-    let (mut got, mut data) = (Vec::new(), data.0);
-    let read = std::io::Read::read_to_end(&mut data, &mut got);
-    let reply = ftp.reply();
-    match reply.code {
-        226 => assert!(got == file),
-        451 => assert!(read.is_err(), "a file that is not whole ends with a reset"),
-        _ => panic!("{reply:?}"),
+fn a_file_removed_or_replaced_in_mid_transfer_is_sent_whole() {
+    for replaced in [false, true] {
+        let server = TestServer::new();
+        // More than fits into the buffers of a connection.
+        let file = bytes(64 << 20);
+        let path = server.put("f", &file);
+        let mut ftp = server.login();
+        let data = ftp.data();
+        ftp.ok("RETR f", 150);
+        if replaced {
+            let other = server.put("other", bytes(1000));
+            std::fs::rename(other, path).unwrap();
+        } else {
+            std::fs::remove_file(path).unwrap();
+        }
+        assert!(data.read() == file);
+        assert_eq!(ftp.reply().code, 226);
     }
-    ftp.ok("NOOP", 200);
 }
 
 #[test]
@@ -396,6 +397,26 @@ fn a_file_cut_short_in_mid_transfer_is_reported() {
     assert!(matches!(reply.code, 451 | 426), "{reply:?}");
     assert!(drained.is_err() || drained.unwrap() < 1 << 30);
     ftp.ok("NOOP", 200);
+}
+
+/// Same size, other bytes: only the time of the change tells.
+#[test]
+fn a_file_changed_in_place_in_mid_transfer_is_reported() {
+    let server = TestServer::new();
+    let path = server.put("f", bytes(64 << 20));
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let mut ftp = server.login();
+    let data = ftp.data();
+    ftp.ok("RETR f", 150);
+    std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 60 << 20).unwrap();
+    let mut data = data.0;
+    let drained = std::io::copy(&mut data, &mut std::io::sink());
+    assert_eq!(ftp.reply().code, 451);
+    assert!(
+        drained.is_err(),
+        "a file that is not whole ends with a reset"
+    );
 }
 
 #[test]
