@@ -40,9 +40,12 @@ pub(crate) async fn run(
                 .root
                 .clone()
                 .context("no tree to serve, say --root DIR (or --backend null)")?;
-            let posix = Posix::open(&root)
+            let mut posix = Posix::open(&root)
                 .with_context(|| format!("open the tree {}", root.display()))?
                 .with_sync(config.sync_writes);
+            if let Some(index) = &config.partial_index {
+                posix = posix.with_index(index);
+            }
             if let Some(age) = config.partial_expiry {
                 tokio::spawn(expire(posix.clone(), age));
             }

@@ -40,13 +40,16 @@ pub fn sha256_range(path: &Path, offset: u64, length: u64) -> Result<String> {
         }))
 }
 
-/// Returns the digests of all files below `root`.
+/// Returns the digests of all files below `root`, but for what our server notes for itself.
 pub fn tree_digests(root: &Path) -> Result<Digests> {
     let mut digests = Digests::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
             let path = entry?.path();
+            if path == root.join(".gridftp-index") {
+                continue;
+            }
             if path.is_dir() {
                 folders.push(path);
             } else {

@@ -10,11 +10,12 @@ use gridftp_dsi::{
     Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Meta, Progress,
     Result, Stat, User, WriteModel,
 };
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::checksum::{COSTS, Digest};
 use crate::error::{Fault, Outcome};
+use crate::expire;
 use crate::file::FileSource;
 use crate::hop::{Pace, hop};
 use crate::listing::DirListing;
@@ -22,7 +23,7 @@ use crate::names;
 use crate::ops;
 use crate::part::Part;
 use crate::remove;
-use crate::root::{RESERVED, Root, must_be_file};
+use crate::root::Root;
 use crate::sink::FileSink;
 use crate::stat;
 
@@ -56,14 +57,32 @@ impl Posix {
         self
     }
 
-    /// Removes the partial uploads that nobody wrote to for `age`; gives their number.
+    /// Keeps the index of partial uploads in `dir` of this machine, made when it is needed, instead of
+    /// in the root; no two trees share one.
+    #[must_use]
+    pub fn with_index(mut self, dir: &Path) -> Self {
+        let root = self.root.with_index(dir);
+        self.plain = Arc::new(root.without_links());
+        self.root = Arc::new(root);
+        self
+    }
+
+    /// Removes the partial uploads that nobody wrote to for `age`, and much sooner those that cannot be
+    /// continued; gives their number.
+    ///
+    /// They are found through the index, whatever the size of the tree.
     ///
     /// # Errors
-    /// Only if the runtime stops; what cannot be removed is left.
+    /// When the index cannot be read; a partial upload that cannot be removed is left.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work at its next entry.
     pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let _guard = StopOnDrop(Arc::clone(&stop));
         let root = Arc::clone(&self.root);
         hop(Pace::Long, "expire", move || {
-            remove::expire(&root, age).map_err(|fault| fault.of("expire", "/"))
+            expire::expire(&root, age, &stop).map_err(|fault| fault.of("expire", "/"))
         })
         .await
     }
@@ -179,21 +198,7 @@ impl Dsi for Posix {
             _ => Pace::Long,
         };
         self.change(user, pace, "create", path, move |root, path| {
-            let whole = |resume, size| {
-                FileSink::whole(root.target(path)?, resume, size, path.to_string(), sync)
-            };
-            match how {
-                Create::Whole { size } => whole(false, size),
-                Create::Resume { size } => whole(true, size),
-                Create::InPlace { truncate } => {
-                    let file = in_place(root, path)?;
-                    FileSink::in_place(file, truncate, path.name().to_vec(), path.to_string(), sync)
-                }
-                _ => Err(Fault::Rule(
-                    ErrorKind::Unsupported,
-                    "no such way of writing here",
-                )),
-            }
+            FileSink::begin(root.target(path)?, how, path.to_string(), sync)
         })
         .await
     }
@@ -206,6 +211,13 @@ impl Dsi for Posix {
             path,
             |root, path| Part::look(&root.target(path)?),
         )
+        .await
+    }
+
+    async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
+        self.change(user, Pace::Long, "drop what is held", path, |root, path| {
+            expire::held(&root.target(path)?)
+        })
         .await
     }
 
@@ -312,19 +324,5 @@ impl Dsi for Posix {
             }
             digest = now;
         }
-    }
-}
-
-/// Opens the regular file itself for writing, made when there is none.
-fn in_place(root: &Root, path: &DsiPath) -> Outcome<rustix::fd::OwnedFd> {
-    if names::is_reserved(path.name()) {
-        return Err(RESERVED);
-    }
-    match root.get_file(path, OFlags::RDWR) {
-        Err(Fault::Os(Errno::NOENT)) => {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-            Ok(must_be_file(root.get(path, flags, Mode::from_raw_mode(0o666))?)?.0)
-        }
-        done => Ok(done?.0),
     }
 }

@@ -1,5 +1,6 @@
 //! The record beside a partial file of which of its bytes are held, replaced as a whole each time.
 
+use std::fmt;
 use std::io::Read;
 use std::sync::OnceLock;
 
@@ -9,6 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::names::Names;
+use crate::stat::modified;
 
 const TITLE: &str = "gridftp-held 1";
 
@@ -33,11 +35,69 @@ fn lifetime(durable: bool) -> &'static str {
     })
 }
 
-/// What a record says of the bytes of one file.
-fn text(name: &[u8], inode: u64, held: &RangeSet, lifetime: &str) -> String {
-    let some: RangeSet = held.iter().take(MAX_RANGES).collect();
+/// What a record says of one partial file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The bytes that are there.
+    pub(crate) held: RangeSet,
+    /// The published file that an update is a copy of.
+    pub(crate) over: Option<Over>,
+    /// The name of the partial file's entry in the index.
+    pub(crate) entry: Option<String>,
+}
+
+/// Which version of a published file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Over {
+    /// Its length, in bytes.
+    pub(crate) size: u64,
+    inode: u64,
+    modified: (i64, u32),
+}
+
+impl Over {
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            inode: stat.st_ino,
+            modified: modified(stat),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let over = Self {
+            size: words.next()?.parse().ok()?,
+            inode: words.next()?.parse().ok()?,
+            modified: (words.next()?.parse().ok()?, words.next()?.parse().ok()?),
+        };
+        words.next().is_none().then_some(over)
+    }
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            size,
+            inode,
+            modified,
+        } = self;
+        write!(f, "{size} {inode} {} {}", modified.0, modified.1)
+    }
+}
+
+/// The form in which `record` is kept.
+fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
+    let some: RangeSet = record.held.iter().take(MAX_RANGES).collect();
     let name = name.escape_ascii();
-    let body = format!("{TITLE}\nname {name}\ninode {inode}\nlifetime {lifetime}\nheld {some}\n");
+    let mut body = format!("{TITLE}\nname {name}\ninode {inode}\nlifetime {lifetime}\n");
+    if let Some(over) = &record.over {
+        body.push_str(&format!("over {over}\n"));
+    }
+    if let Some(entry) = &record.entry {
+        body.push_str(&format!("entry {entry}\n"));
+    }
+    body.push_str(&format!("held {some}\n"));
     let sum = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {sum:08x}\n")
 }
@@ -50,10 +110,10 @@ pub(crate) fn write(
     names: &Names,
     name: &[u8],
     inode: u64,
-    held: &RangeSet,
+    record: &Record,
     durable: bool,
 ) -> Result<(), Errno> {
-    let text = text(name, inode, held, lifetime(durable));
+    let text = text(name, inode, record, lifetime(durable));
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::openat(
@@ -85,7 +145,7 @@ pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Reads the record for the partial of `name`; `None` unless it is whole and about `inode`.
-pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<RangeSet> {
+pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<Record> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, names.held.as_slice(), flags, Mode::empty()).ok()?;
     let mut text = String::new();
@@ -96,7 +156,7 @@ pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Op
     parse(&text, name, inode)
 }
 
-fn parse(text: &str, name: &[u8], inode: u64) -> Option<RangeSet> {
+fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
     let (body, sum) = text.split_at_checked(text.rfind("crc32c ")?)?;
     let sum = u32::from_str_radix(sum.strip_prefix("crc32c ")?.strip_suffix('\n')?, 16).ok()?;
     if sum != crc32c::crc32c(body.as_bytes()) {
@@ -114,10 +174,20 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<RangeSet> {
     if life != DURABLE && (life.is_empty() || life != lifetime(false)) {
         return None;
     }
-    match field("held ")? {
-        "" => Some(RangeSet::new()),
-        held => byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok(),
+    let mut record = Record::default();
+    for line in lines {
+        match line.split_once(' ')? {
+            ("over", over) => record.over = Some(Over::parse(over)?),
+            ("entry", entry) => record.entry = Some(entry.to_owned()),
+            ("held", "") => return Some(record),
+            ("held", held) => {
+                record.held = byte_ranges::text::parse(held.as_bytes(), MAX_RANGES).ok()?;
+                return Some(record);
+            }
+            _ => return None,
+        }
     }
+    None
 }
 
 /// Removes the records for a partial; that there are none is fine.
@@ -137,15 +207,33 @@ mod tests {
 
     use super::*;
 
+    fn held(held: RangeSet) -> Record {
+        Record {
+            held,
+            ..Record::default()
+        }
+    }
+
     #[test]
     fn a_record_is_believed_only_whole_and_for_its_own_file() {
         let held: RangeSet = [(0, 10), (20, 30)]
             .into_iter()
             .filter_map(|(a, b)| Range64::new(a, b))
             .collect();
-        for held in [held, RangeSet::new()] {
-            let text = text(b"a b\n", 7, &held, lifetime(false));
-            assert_eq!(parse(&text, b"a b\n", 7), Some(held));
+        let over = Over {
+            size: 5,
+            inode: 6,
+            modified: (-7, 8),
+        };
+        let plain = Record::default();
+        let full = Record {
+            held,
+            over: Some(over),
+            entry: Some("0f".to_owned()),
+        };
+        for record in [full, plain] {
+            let text = text(b"a b\n", 7, &record, lifetime(false));
+            assert_eq!(parse(&text, b"a b\n", 7), Some(record));
             assert_eq!(parse(&text, b"a b\n", 8), None);
             assert_eq!(parse(&text, b"a b", 7), None);
             for cut in 0..text.len() {
@@ -157,10 +245,10 @@ mod tests {
 
     #[test]
     fn after_a_crash_of_the_machine_only_what_was_synced_counts() {
-        let held = RangeSet::up_to(10);
-        let parsed = |lifetime: &str| parse(&text(b"n", 1, &held, lifetime), b"n", 1);
-        assert_eq!(parsed(lifetime(false)), Some(held.clone()));
-        assert_eq!(parsed(lifetime(true)), Some(held.clone()));
+        let record = held(RangeSet::up_to(10));
+        let parsed = |lifetime: &str| parse(&text(b"n", 1, &record, lifetime), b"n", 1);
+        assert_eq!(parsed(lifetime(false)), Some(record.clone()));
+        assert_eq!(parsed(lifetime(true)), Some(record.clone()));
         assert_eq!(parsed("0e9cbd8e-0000-0000-0000-of-another-start"), None);
         assert_eq!(parsed(""), None);
     }
@@ -170,8 +258,8 @@ mod tests {
         let many: RangeSet = (0..40_000)
             .filter_map(|i| Range64::new(i * 2, i * 2 + 1))
             .collect();
-        let text = text(b"n", 1, &many, DURABLE);
+        let text = text(b"n", 1, &held(many), DURABLE);
         assert!(u64::try_from(text.len()).unwrap() < MAX_LEN);
-        assert_eq!(parse(&text, b"n", 1).unwrap().len(), MAX_RANGES);
+        assert_eq!(parse(&text, b"n", 1).unwrap().held.len(), MAX_RANGES);
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small new
 //! file, where its size is known, has none at all. What a broken one leaves can be continued, by
-//! the record of what it holds, until it expires.
+//! the record of what it holds, until it expires. An index at the top of the tree names all of them,
+//! so that nothing ever walks the tree.
 //!
 //! Calls that may block run on the blocking threads of the tokio runtime, one hop for each
 //! operation; the runtime bounds their number.
@@ -21,7 +22,10 @@
 
 mod backend;
 mod copy;
+mod expire;
 mod hop;
+mod in_place;
+mod index;
 mod journal;
 mod late;
 mod listing;

@@ -9,6 +9,9 @@ const HELD: &str = ".gridftp-held";
 /// The next such record before it takes the place of the last one.
 const NEXT: &str = ".gridftp-next";
 
+/// The directory that says where such files are, at the top of a served tree.
+pub(crate) const INDEX: &[u8] = b".gridftp-index";
+
 /// Longest name a directory entry can have, in bytes.
 const LONGEST: usize = 255;
 
@@ -61,15 +64,16 @@ fn hidden(stem: &[u8], suffix: &str) -> Vec<u8> {
 
 /// Whether `name` is of the form kept for uploads in progress: never listed, never served.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
-    name.first() == Some(&b'.')
-        && [PART, HELD, NEXT]
-            .iter()
-            .any(|suffix| name.ends_with(suffix.as_bytes()))
+    name == INDEX
+        || name.first() == Some(&b'.')
+            && [PART, HELD, NEXT]
+                .iter()
+                .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
 /// Whether `name` is one that holds the bytes themselves.
 pub(crate) fn is_part(name: &[u8]) -> bool {
-    is_reserved(name) && name.ends_with(PART.as_bytes())
+    name.first() == Some(&b'.') && name.ends_with(PART.as_bytes())
 }
 
 /// The records that go with the hidden name `part`.

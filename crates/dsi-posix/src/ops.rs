@@ -2,12 +2,13 @@
 
 use gridftp_dsi::{DsiPath, ErrorKind, Meta};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Fault, Outcome};
+use crate::expire;
+use crate::in_place::lock_file;
 use crate::names;
-use crate::remove;
 use crate::root::{RESERVED, Root};
 use crate::stat::timestamps;
 
@@ -69,7 +70,7 @@ fn only_abandoned(dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<bool> {
         }
     }
     for name in hidden {
-        remove::abandoned(inside.as_fd(), &name, None)?;
+        expire::abandoned(inside.as_fd(), &name, None)?;
     }
     Ok(true)
 }
@@ -77,7 +78,16 @@ fn only_abandoned(dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<bool> {
 pub(crate) fn rename(root: &Root, from: &DsiPath, to: &DsiPath) -> Outcome<()> {
     let (from_dir, from_name) = found(root, from)?;
     let (to_dir, to_name) = place(root, to)?;
-    rustix::fs::renameat(from_dir, from_name, to_dir, to_name).map_err(|errno| match errno {
+    let is_dir = rustix::fs::statat(&from_dir, from_name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    let rename = || rustix::fs::renameat(&from_dir, from_name, &to_dir, to_name);
+    let done = if is_dir {
+        let from = (from_dir.as_fd(), from_name);
+        root.index().follow(from, (to_dir.as_fd(), to_name), rename)
+    } else {
+        rename()
+    };
+    done.map_err(|errno| match errno {
         Errno::XDEV => Fault::Rule(
             ErrorKind::Unsupported,
             "the two names are on different file systems",
@@ -103,11 +113,8 @@ pub(crate) fn symlink(root: &Root, target: &[u8], link: &DsiPath) -> Outcome<()>
             "the target of a link is a path",
         ));
     }
-    if target
-        .rsplit(|b| *b == b'/')
-        .next()
-        .is_some_and(names::is_reserved)
-    {
+    let mut parts = target.rsplit(|b| *b == b'/');
+    if parts.next().is_some_and(names::is_reserved) || parts.any(|part| part == names::INDEX) {
         return Err(RESERVED);
     }
     let above = link.parts().count().saturating_sub(1);
@@ -172,5 +179,7 @@ pub(crate) fn truncate(root: &Root, path: &DsiPath, length: u64) -> Outcome<()> 
             "the file is shorter than that already",
         ));
     }
+    // Whoever writes behind what is cut off would leave a hole.
+    lock_file(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
     Ok(rustix::fs::ftruncate(&file, length)?)
 }

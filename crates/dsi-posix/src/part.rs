@@ -10,8 +10,11 @@
 //!   gives up removes it.
 //! - A second writer that starts anew gets a name of its own, which nobody continues and nothing
 //!   is recorded for; whoever finishes last has the name. One that wants to continue is told that the partial is busy.
+//! - An update begins with a copy of the published file, and takes its place only while it is still there.
+//! - In a served tree, the index has an entry of the partial as long as the partial is there.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_ranges::{Range64, RangeSet};
@@ -23,17 +26,29 @@ use rustix::io::Errno;
 use crate::checksum;
 use crate::copy;
 use crate::error::{Fault, Outcome};
-use crate::journal;
+use crate::index::{Entry, Index};
+use crate::journal::{self, Over, Record};
 use crate::late;
 use crate::names::Names;
-use crate::root::{NOT_REGULAR, Target, must_be_file};
+use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::stat::{stat_of, timestamps};
 
 /// How often a partial is opened anew that another writer took away between opening and locking.
-const ATTEMPTS: u32 = 64;
+pub(crate) const ATTEMPTS: u32 = 64;
 
 /// Space is looked at only for uploads of at least this many bytes.
 const LARGE: u64 = 1 << 20;
+
+/// How an upload begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// With nothing.
+    Anew,
+    /// With what is left of an earlier attempt.
+    Resume,
+    /// With a copy of the published file.
+    Update,
+}
 
 /// An upload in progress.
 #[derive(Debug)]
@@ -50,6 +65,12 @@ pub(crate) struct Part {
     replaces: u64,
     /// Whether `temp` is a name of its own, which nobody will look for again.
     once: bool,
+    /// The published file that this is an update of.
+    over: Option<Over>,
+    /// Its place in the index of the tree, if it has one.
+    entry: Option<Entry>,
+    /// Whether there is no room for it, so that nothing of it is kept.
+    hopeless: AtomicBool,
     /// Whether a record on disk makes the partial worth keeping.
     recorded: AtomicBool,
     /// Whether `temp` is no longer ours: published or removed.
@@ -60,13 +81,16 @@ impl Part {
     /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
     pub(crate) fn begin(
         target: Target,
-        resume: bool,
+        how: Begin,
         size: Option<u64>,
     ) -> Outcome<(Self, RangeSet)> {
-        let Target { dir, name, old } = target;
-        if let Some(old) = &old
-            && FileType::from_raw_mode(old.st_mode) != FileType::RegularFile
-        {
+        let Target {
+            dir,
+            name,
+            old,
+            index,
+        } = target;
+        if old.as_ref().is_some_and(|old| !is_regular(old)) {
             return Err(NOT_REGULAR);
         }
         let names = Names::of(&name);
@@ -82,13 +106,18 @@ impl Part {
                 names.part.clone()
             };
             let flags = if once { OFlags::EXCL } else { OFlags::empty() };
+            // Before the file, so that whoever is killed in between leaves none that nobody finds.
+            let entry = match &index {
+                Some(index) => index.add(dir.as_fd(), &temp)?,
+                None => None,
+            };
             let file = match create(dir.as_fd(), &temp, flags, mode) {
                 Err(Errno::EXIST) => continue,
                 done => done?,
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) if resume => {
+                Err(Errno::WOULDBLOCK) if how == Begin::Resume => {
                     return Err(Fault::Rule(
                         ErrorKind::Busy,
                         "another upload to this name is going on",
@@ -105,8 +134,7 @@ impl Part {
             if !is_at(dir.as_fd(), &temp, &stat) {
                 continue;
             }
-            let (recorded, gone) = (AtomicBool::new(false), AtomicBool::new(false));
-            let part = Self {
+            let mut part = Self {
                 dir,
                 name,
                 names,
@@ -115,10 +143,13 @@ impl Part {
                 stat,
                 replaces,
                 once,
-                recorded,
-                gone,
+                over: None,
+                entry,
+                hopeless: AtomicBool::new(false),
+                recorded: AtomicBool::new(false),
+                gone: AtomicBool::new(false),
             };
-            let held = part.take_over(resume)?;
+            let held = part.take_over(index.as_ref(), how)?;
             return Ok((part, held));
         }
         Err(Errno::BUSY.into())
@@ -128,35 +159,45 @@ impl Part {
     pub(crate) fn look(target: &Target) -> Outcome<RangeSet> {
         let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
         match rustix::fs::statat(dir, names.part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(part) => Ok(recorded(dir, &names, &target.name, &part).unwrap_or_default()),
+            Ok(part) => Ok(recorded(dir, &names, &target.name, &part)
+                .filter(|record| is_current(dir, &target.name, record))
+                .map_or_else(RangeSet::new, |record| record.held)),
             Err(Errno::NOENT) => Ok(RangeSet::new()),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Says what of the partial is held; empties one of which nothing is known.
-    fn take_over(&self, resume: bool) -> Outcome<RangeSet> {
+    fn take_over(&mut self, index: Option<&Arc<Index>>, how: Begin) -> Outcome<RangeSet> {
         let dir = self.dir.as_fd();
-        if self.once {
-            return Ok(RangeSet::new());
+        if !self.once {
+            let record = recorded(dir, &self.names, &self.name, &self.stat);
+            // One partial has one entry, however often it is continued.
+            if let (Some(index), Some(id)) = (index, record.as_ref().and_then(|r| r.entry.as_ref()))
+                && let Some(entry) = index.adopt(id, dir, &self.temp)
+            {
+                self.entry = Some(entry);
+            }
+            if how == Begin::Resume
+                && let Some(record) = record.filter(|r| is_current(dir, &self.name, r))
+            {
+                self.recorded.store(true, Ordering::Relaxed);
+                self.over = record.over;
+                return Ok(record.held);
+            }
+            journal::remove(dir, &[&self.names.held])?;
+            if self.stat.st_size > 0 {
+                rustix::fs::ftruncate(&self.file, 0)?;
+            }
         }
-        if resume && let Some(held) = recorded(dir, &self.names, &self.name, &self.stat) {
-            self.recorded.store(true, Ordering::Relaxed);
-            return Ok(held);
-        }
-        journal::remove(dir, &[&self.names.held])?;
-        if self.stat.st_size > 0 {
-            rustix::fs::ftruncate(&self.file, 0)?;
-        }
-        if resume {
-            self.copy_published()
-        } else {
-            Ok(RangeSet::new())
+        match how {
+            Begin::Update => self.copy_published(),
+            Begin::Anew | Begin::Resume => Ok(RangeSet::new()),
         }
     }
 
     /// Goes on from a copy of the object that has the name now, if there is one.
-    fn copy_published(&self) -> Outcome<RangeSet> {
+    fn copy_published(&mut self) -> Outcome<RangeSet> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let (old, stat) =
@@ -164,9 +205,15 @@ impl Part {
                 Err(Errno::NOENT) => return Ok(RangeSet::new()),
                 done => must_be_file(done?)?,
             };
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        copy::copy(old.as_fd(), self.file.as_fd(), size)?;
-        Ok(RangeSet::up_to(size))
+        let over = Over::of(&stat);
+        copy::copy(old.as_fd(), self.file.as_fd(), over.size)?;
+        self.over = Some(over);
+        Ok(RangeSet::up_to(over.size))
+    }
+
+    /// Has nothing of it kept, whatever is recorded.
+    pub(crate) fn give_up(&self) {
+        self.hopeless.store(true, Ordering::Relaxed);
     }
 
     /// Size of the file that had the target's name at the beginning.
@@ -190,12 +237,23 @@ impl Part {
                 "another upload to this name is the one that can be continued",
             ));
         }
+        if self.hopeless.load(Ordering::Relaxed) {
+            return Err(Fault::Rule(
+                ErrorKind::NoSpace,
+                "there is no room for all of it, so nothing of it is kept",
+            ));
+        }
+        let record = Record {
+            held: held.clone(),
+            over: self.over,
+            entry: self.entry.as_ref().map(|entry| entry.id().to_owned()),
+        };
         journal::write(
             self.dir.as_fd(),
             &self.names,
             &self.name,
             self.stat.st_ino,
-            held,
+            &record,
             durable,
         )?;
         self.recorded.store(true, Ordering::Relaxed);
@@ -205,6 +263,8 @@ impl Part {
     /// Checks the bytes and gives them their name; with `sync`, on the medium.
     pub(crate) fn publish(&self, done: &Finish, sync: bool) -> Outcome<Stat> {
         let dir = self.dir.as_fd();
+        let kept = self.over.map(|over| done.clone().keeping(over.size));
+        let done = kept.as_ref().unwrap_or(done);
         let len = settle_size(self.file(), done)?;
         if let Err(fault) = verify(self.file(), done) {
             if matches!(fault, Fault::Rule(ErrorKind::Mismatch, _)) {
@@ -221,6 +281,13 @@ impl Part {
             None | Some(FileType::RegularFile) => {}
             Some(FileType::Directory) => return Err(Errno::ISDIR.into()),
             Some(_) => return Err(NOT_REGULAR),
+        }
+        if self.over.is_some() && self.over != old.as_ref().map(Over::of) {
+            self.discard();
+            return Err(Fault::Rule(
+                ErrorKind::Changed,
+                "the file was changed or replaced while a copy of it was updated",
+            ));
         }
         self.dress(old.as_ref(), done)?;
         if let Err(errno) = late::settle(self.file(), sync) {
@@ -288,18 +355,29 @@ impl Part {
         if self.recorded.swap(false, Ordering::Relaxed)
             && journal::remove(dir, &[&self.names.held, &self.names.next]).is_err()
         {
-            return;
+            return self.leave();
         }
-        if is_at(dir, &self.temp, &self.stat) {
-            let _ = rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty());
+        if is_at(dir, &self.temp, &self.stat)
+            && rustix::fs::unlinkat(dir, self.temp.as_slice(), AtFlags::empty()).is_err()
+        {
+            self.leave();
+        }
+    }
+
+    /// Leaves the partial where the index says.
+    fn leave(&self) {
+        if let Some(entry) = &self.entry {
+            entry.keep();
         }
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.recorded.load(Ordering::Relaxed) {
+        if !self.recorded.load(Ordering::Relaxed) || self.hopeless.load(Ordering::Relaxed) {
             self.discard();
+        } else if !self.gone.load(Ordering::Relaxed) {
+            self.leave();
         }
     }
 }
@@ -369,14 +447,23 @@ fn recorded(
     names: &Names,
     name: &[u8],
     part: &rustix::fs::Stat,
-) -> Option<RangeSet> {
-    let held = journal::read(dir, names, name, part.st_ino)?;
+) -> Option<Record> {
+    let mut record = journal::read(dir, names, name, part.st_ino)?;
     let size = u64::try_from(part.st_size).unwrap_or(0);
-    Some(Range64::new(0, size).map_or_else(RangeSet::new, |all| held.clip(all)))
+    record.held = Range64::new(0, size).map_or_else(RangeSet::new, |all| record.held.clip(all));
+    Some(record)
+}
+
+/// Whether an update still is one of the file that is published as `name`.
+fn is_current(dir: BorrowedFd<'_>, name: &[u8], record: &Record) -> bool {
+    record.over.is_none_or(|over| {
+        rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|there| Over::of(&there) == over)
+    })
 }
 
 /// Whether the entry `name` of `dir` is the file that `stat` describes.
-fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
+pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
 }
@@ -396,6 +483,6 @@ fn enough_space(dir: BorrowedFd<'_>, part: &[u8], size: Option<u64>) -> Outcome<
 }
 
 /// A number that other writers will hardly choose; where they do, `O_EXCL` tells.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }

@@ -1,16 +1,14 @@
-//! Removes trees without following a link, with few descriptors, and partials that nobody continues.
+//! Removes trees without following a link, with few descriptors.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridftp_dsi::{DsiPath, ErrorKind};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Fault, Outcome};
-use crate::journal;
 use crate::names;
 use crate::root::Root;
 
@@ -19,7 +17,7 @@ const MAX_WAITING: usize = 65_536;
 /// Most of them on one level.
 const MAX_LEVEL: usize = 1024;
 
-const OPEN_DIR: OFlags = OFlags::RDONLY
+pub(crate) const OPEN_DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -138,101 +136,6 @@ fn clear(dir: BorrowedFd<'_>, room: usize, stop: &AtomicBool) -> Outcome<Vec<CSt
         }
     }
     Ok(inner)
-}
-
-/// Removes the hidden file `name` of `dir` unless a writer has it, or it was written to after
-/// `before`; says whether it went.
-pub(crate) fn abandoned(
-    dir: BorrowedFd<'_>,
-    name: &[u8],
-    before: Option<(i64, u32)>,
-) -> Outcome<bool> {
-    let flags =
-        OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(false),
-        done => done?,
-    };
-    let young =
-        |stat: &rustix::fs::Stat| before.is_some_and(|before| crate::stat::modified(stat) > before);
-    if young(&rustix::fs::fstat(&file)?) {
-        return Ok(false);
-    }
-    if !names::is_part(name) {
-        // A record goes with its partial; alone it is of no use.
-        let part = names::part_of(name);
-        return match rustix::fs::statat(dir, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => {
-                journal::remove(dir, &[name])?;
-                Ok(true)
-            }
-            done => done.map(|_| false).map_err(Fault::from),
-        };
-    }
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(false),
-        done => done?,
-    }
-    // Whoever had it before may have gone on with it, or published it; with the lock it stays what
-    // it is.
-    let stat = rustix::fs::fstat(&file)?;
-    if young(&stat) {
-        return Ok(false);
-    }
-    let there = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    if !there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)) {
-        return Ok(false);
-    }
-    let [held, next] = names::records_of(name);
-    journal::remove(dir, &[&held, &next])?;
-    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-    Ok(true)
-}
-
-/// Removes the partials of the whole tree that nobody wrote to for `age`; gives their number.
-///
-/// What cannot be read or removed is left; links are not followed.
-pub(crate) fn expire(root: &Root, age: Duration) -> Outcome<u64> {
-    let before = SystemTime::now()
-        .checked_sub(age)
-        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let Some(before) = before else { return Ok(0) };
-    let before = (
-        i64::try_from(before.as_secs()).unwrap_or(i64::MAX),
-        before.subsec_nanos(),
-    );
-    let mut count = 0;
-    let mut pending = vec![Vec::new()];
-    while let Some(path) = pending.pop() {
-        let Ok(dir) = root.resolve(&path, OPEN_DIR, Mode::empty()) else {
-            continue;
-        };
-        count += expire_in(&dir, &path, before, &mut pending);
-    }
-    Ok(count)
-}
-
-fn expire_in(dir: &OwnedFd, path: &[u8], before: (i64, u32), pending: &mut Vec<Vec<u8>>) -> u64 {
-    let mut count = 0;
-    let Ok(entries) = Dir::read_from(dir) else {
-        return 0;
-    };
-    for entry in entries.map_while(Result::ok) {
-        let name = entry.file_name().to_bytes();
-        if names::is_reserved(name) {
-            count += u64::from(abandoned(dir.as_fd(), name, Some(before)).unwrap_or(false));
-        } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
-            && !matches!(name, b"." | b"..")
-        {
-            let below = [path, name].join(if path.is_empty() {
-                b"".as_slice()
-            } else {
-                b"/"
-            });
-            pending.push(below);
-        }
-    }
-    count
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Fault, Outcome};
+use crate::index::Index;
 use crate::names;
 
 /// Longest path handed to the kernel in one piece, in bytes; `PATH_MAX` counts the final NUL.
@@ -25,6 +26,7 @@ pub(crate) const MAX_LINKS: u32 = 40;
 pub(crate) struct Root {
     fd: Arc<OwnedFd>,
     follows_links: bool,
+    index: Arc<Index>,
 }
 
 impl Root {
@@ -35,8 +37,10 @@ impl Root {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let fd = Arc::new(fd);
         let root = Self {
-            fd: Arc::new(fd),
+            index: Arc::new(Index::within(Arc::clone(&fd))),
+            fd,
             follows_links: true,
         };
         match root.resolve(b"", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
@@ -54,7 +58,22 @@ impl Root {
         Self {
             fd: Arc::clone(&self.fd),
             follows_links: false,
+            index: Arc::clone(&self.index),
         }
+    }
+
+    /// The same directory, with the index of its partial uploads in `dir`.
+    pub(crate) fn with_index(&self, dir: &Path) -> Self {
+        Self {
+            fd: Arc::clone(&self.fd),
+            follows_links: self.follows_links,
+            index: Arc::new(Index::elsewhere(Arc::clone(&self.fd), dir)),
+        }
+    }
+
+    /// Where its partial uploads are.
+    pub(crate) fn index(&self) -> &Arc<Index> {
+        &self.index
     }
 
     /// Opens `path`, following links as long as they stay in the tree, where they are followed at all.
@@ -86,9 +105,11 @@ impl Root {
         let up = relative(path);
         let up = up.get(..up.len() - name.len()).unwrap_or_default();
         let links = if self.follows_links { MAX_LINKS } else { 0 };
-        find_target(up.to_vec(), name.to_vec(), links, |dir| {
+        let mut target = find_target(up.to_vec(), name.to_vec(), links, |dir| {
             self.resolve(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-        })
+        })?;
+        target.index = Some(Arc::clone(&self.index));
+        Ok(target)
     }
 
     /// Opens the raw `path`, relative to the root, in pieces the kernel takes.
@@ -96,6 +117,9 @@ impl Root {
     /// A path that needs several pieces may not climb, through a link, above where a later piece
     /// begins: that is refused although it may end inside the tree.
     pub(crate) fn resolve(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        if path.split(|b| *b == b'/').any(|part| part == names::INDEX) {
+            return Err(Errno::NOENT);
+        }
         let mut rest = path;
         let mut from: Option<OwnedFd> = None;
         while rest.len() > LONGEST {
@@ -161,6 +185,11 @@ pub(crate) fn must_be_file(fd: OwnedFd) -> Outcome<(OwnedFd, Stat)> {
     }
 }
 
+/// Whether it is a regular file.
+pub(crate) fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
 pub(crate) const NOT_REGULAR: Fault = Fault::Rule(
     ErrorKind::NotRegular,
     "FIFOs, devices and sockets are not served",
@@ -175,6 +204,8 @@ pub(crate) struct Target {
     pub(crate) name: Vec<u8>,
     /// What has the name now.
     pub(crate) old: Option<Stat>,
+    /// Where partial uploads of the tree are noted, if it is one that is served.
+    pub(crate) index: Option<Arc<Index>>,
 }
 
 /// Follows at most `links` links from the entry `name` of the directory `up` to the place that a write
@@ -199,6 +230,7 @@ pub(crate) fn find_target(
                     dir,
                     name,
                     old: None,
+                    index: None,
                 });
             }
             Err(errno) => return Err(errno.into()),
@@ -228,6 +260,7 @@ pub(crate) fn find_target(
                     dir,
                     name,
                     old: Some(old),
+                    index: None,
                 });
             }
         }

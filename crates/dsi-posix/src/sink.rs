@@ -10,15 +10,15 @@ use byte_ranges::RangeSet;
 use bytes::Bytes;
 use gridftp_dsi::{Create, Error, ErrorKind, Finish, Result, Sink, Stat, WriteModel};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
 use crate::hop::{Pace, hop};
-use crate::late;
-use crate::part::{dress, settle_size, verify};
-use crate::root::{MAX_LINKS, Target, find_target, open_local_dir};
+use crate::in_place::InPlace;
+use crate::part::Begin;
+use crate::root::{MAX_LINKS, Target, find_target, is_regular, open_local_dir};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
 
@@ -52,7 +52,7 @@ enum Way {
     /// Shown once it is whole.
     Whole(Whole),
     /// The file itself.
-    InPlace(OwnedFd),
+    InPlace(InPlace),
     /// What takes bytes only in order (a FIFO, a terminal), and how many it has.
     InOrder(OwnedFd, Mutex<u64>),
 }
@@ -120,58 +120,48 @@ impl FileSink {
         sync: bool,
         shown: String,
     ) -> Outcome<Self> {
-        match how {
-            Create::InPlace { truncate } if !special => {
-                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mode = Mode::from_raw_mode(0o666);
-                let file = rustix::fs::openat(&target.dir, target.name.as_slice(), flags, mode)?;
-                Self::in_place(file, truncate, target.name, shown, sync)
-            }
-            _ if special => {
-                let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-                let file =
-                    rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
-                Self::over(file, target.name, shown, sync)
-            }
-            Create::Resume { size } => Self::whole(target, true, size, shown, sync),
-            Create::Whole { size } => Self::whole(target, false, size, shown, sync),
-            _ => Err(Errno::OPNOTSUPP.into()),
+        if special {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let file =
+                rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
+            return Self::over(file, target.name, shown, sync);
         }
+        Self::begin(target, how, shown, sync)
     }
 
-    /// Begins an upload that `finish` publishes as `target`.
-    pub(crate) fn whole(
-        target: Target,
-        resume: bool,
-        size: Option<u64>,
-        path: String,
-        sync: bool,
-    ) -> Outcome<Self> {
+    /// Opens the regular file at `target`, or the one that is to be there.
+    pub(crate) fn begin(target: Target, how: Create, path: String, sync: bool) -> Outcome<Self> {
         let name = target.name.clone();
-        let (whole, held) = Whole::begin(target, resume, size)?;
+        let (begin, size) = match how {
+            Create::Whole { size } => (Begin::Anew, size),
+            Create::Resume { size } => (Begin::Resume, size),
+            Create::Update { size } => (Begin::Update, size),
+            Create::InPlace { .. } | Create::Append => {
+                let truncate = how == Create::InPlace { truncate: true };
+                let file = InPlace::open(target, truncate || how == Create::Append)?;
+                if truncate {
+                    rustix::fs::ftruncate(file.file(), 0)?;
+                }
+                let held = size_of(file.file())?;
+                return Ok(Self::new(Way::InPlace(file), name, path, sync, held));
+            }
+            _ => {
+                return Err(Fault::Rule(
+                    ErrorKind::Unsupported,
+                    "no such way of writing here",
+                ));
+            }
+        };
+        let (whole, held) = Whole::begin(target, begin, size)?;
         Ok(Self::new(Way::Whole(whole), name, path, sync, held))
     }
 
-    /// Writes to the regular file `file` itself.
-    pub(crate) fn in_place(
-        file: OwnedFd,
-        truncate: bool,
-        name: Vec<u8>,
-        path: String,
-        sync: bool,
-    ) -> Outcome<Self> {
-        if truncate {
-            rustix::fs::ftruncate(&file, 0)?;
-        }
-        Self::over(file, name, path, sync)
-    }
-
+    /// Writes to an open file of any kind.
     fn over(file: OwnedFd, name: Vec<u8>, path: String, sync: bool) -> Outcome<Self> {
-        let stat = rustix::fs::fstat(&file)?;
-        let held = RangeSet::up_to(u64::try_from(stat.st_size).unwrap_or(0));
+        let held = size_of(file.as_fd())?;
         // What cannot be positioned in takes bytes in order; `/dev/null` takes them anywhere.
         let way = match rustix::fs::tell(&file) {
-            Ok(_) => Way::InPlace(file),
+            Ok(_) => Way::InPlace(InPlace::given(file)),
             Err(Errno::SPIPE) => Way::InOrder(file, Mutex::new(0)),
             Err(errno) => return Err(errno.into()),
         };
@@ -211,8 +201,10 @@ fn local_target(path: &Path) -> Outcome<Target> {
     find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)
 }
 
-fn is_regular(stat: &rustix::fs::Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+/// All that the file holds.
+fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
+    let size = rustix::fs::fstat(file)?.st_size;
+    Ok(RangeSet::up_to(u64::try_from(size).unwrap_or(0)))
 }
 
 impl Inner {
@@ -245,7 +237,8 @@ impl Inner {
     fn file(&self) -> Outcome<BorrowedFd<'_>> {
         Ok(match &self.way {
             Way::Whole(whole) => whole.part()?.file(),
-            Way::InPlace(file) | Way::InOrder(file, _) => file.as_fd(),
+            Way::InPlace(in_place) => in_place.file(),
+            Way::InOrder(file, _) => file.as_fd(),
         })
     }
 
@@ -287,6 +280,23 @@ impl Inner {
             ));
         }
         Ok(closed)
+    }
+
+    fn stat(&self) -> Outcome<Stat> {
+        let stat = rustix::fs::fstat(self.file()?)?;
+        Ok(stat_of(self.name.as_slice(), &stat))
+    }
+
+    /// Runs `work`; what fails for want of room is given up for good, so that it takes none.
+    fn with_room<T>(&self, op: &'static str, work: impl FnOnce() -> Outcome<T>) -> Result<T> {
+        work().map_err(|fault| {
+            if let (Fault::Os(Errno::NOSPC | Errno::DQUOT | Errno::FBIG), Way::Whole(whole)) =
+                (&fault, &self.way)
+            {
+                whole.give_up();
+            }
+            fault.of(op, &self.path)
+        })
     }
 
     fn must_be_sound(&self) -> Outcome<()> {
@@ -389,17 +399,11 @@ impl Inner {
         self.catch_up()?;
         match &self.way {
             Way::Whole(whole) => whole.part()?.publish(done, self.sync),
-            Way::InPlace(file) => {
-                let stat = rustix::fs::fstat(file)?;
-                if is_regular(&stat) {
-                    settle_size(file.as_fd(), done)?;
-                    verify(file.as_fd(), done)?;
-                    dress(file.as_fd(), done.mode, done.modified)?;
-                    late::settle(file.as_fd(), self.sync)?;
-                }
-                Ok(stat_of(self.name.as_slice(), &rustix::fs::fstat(file)?))
+            Way::InPlace(in_place) => {
+                in_place.finish(done, self.sync)?;
+                self.stat()
             }
-            Way::InOrder(file, _) => Ok(stat_of(self.name.as_slice(), &rustix::fs::fstat(file)?)),
+            Way::InOrder(..) => self.stat(),
         }
     }
 }
@@ -415,9 +419,7 @@ impl Sink for FileSink {
         }
         let inner = Arc::clone(&self.inner);
         hop(self.inner.pace_of_write(), "write", move || {
-            inner
-                .write(offset, &data)
-                .map_err(|fault| fault.of("write", &inner.path))
+            inner.with_room("write", || inner.write(offset, &data))
         })
         .await
     }
@@ -425,9 +427,7 @@ impl Sink for FileSink {
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
         hop(Pace::Long, "record", move || {
-            inner
-                .checkpoint(&held, durable)
-                .map_err(|fault| fault.of("record", &inner.path))
+            inner.with_room("record", || inner.checkpoint(&held, durable))
         })
         .await
     }
@@ -447,9 +447,7 @@ impl Sink for FileSink {
         let inner = self.inner;
         let pace = inner.pace_of_finish(&done);
         hop(pace, "finish", move || {
-            inner
-                .finish(&done)
-                .map_err(|fault| fault.of("finish", &inner.path))
+            inner.with_room("finish", || inner.finish(&done))
         })
         .await
     }
@@ -462,9 +460,7 @@ impl Sink for FileSink {
         self.inner.must_end_in_range(offset, len)?;
         let inner = Arc::clone(&self.inner);
         hop(self.inner.pace_of_write(), "write", move || {
-            inner
-                .take_pipe(pipe.as_fd(), offset, len)
-                .map_err(|fault| fault.of("write", &inner.path))
+            inner.with_room("write", || inner.take_pipe(pipe.as_fd(), offset, len))
         })
         .await
     }

@@ -14,7 +14,7 @@ use crate::error::Outcome;
 use crate::journal;
 use crate::late;
 use crate::names::Names;
-use crate::part::{Part, dress, settle_size, verify};
+use crate::part::{Begin, Part, dress, settle_size, verify};
 use crate::root::Target;
 use crate::stat::stat_of;
 
@@ -41,19 +41,19 @@ impl Whole {
     /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
     pub(crate) fn begin(
         target: Target,
-        resume: bool,
+        how: Begin,
         size: Option<u64>,
     ) -> Outcome<(Self, RangeSet)> {
         let small = size.is_some_and(|size| size <= SMALL as u64);
         // What an earlier upload left would otherwise be continued behind these bytes.
-        if small && !resume && target.old.is_none() && is_new(&target) {
+        if small && how == Begin::Anew && target.old.is_none() && is_new(&target) {
             let whole = Self {
                 part: OnceLock::new(),
                 target: Mutex::new(Some(target)),
             };
             return Ok((whole, RangeSet::new()));
         }
-        let (part, held) = Part::begin(target, resume, size)?;
+        let (part, held) = Part::begin(target, how, size)?;
         let whole = Self {
             part: OnceLock::from(Box::new(part)),
             target: Mutex::new(None),
@@ -64,6 +64,13 @@ impl Whole {
     /// Size of the file that had the target's name at the beginning.
     pub(crate) fn replaces(&self) -> u64 {
         self.part.get().map_or(0, |part| part.replaces())
+    }
+
+    /// Has nothing of it kept.
+    pub(crate) fn give_up(&self) {
+        if let Some(part) = self.part.get() {
+            part.give_up();
+        }
     }
 
     /// The upload under its hidden name, which it gets now if it had none.
@@ -80,8 +87,9 @@ impl Whole {
                 dir: target.dir.try_clone().map_err(|_| Errno::MFILE)?,
                 name: target.name.clone(),
                 old: target.old,
+                index: target.index.clone(),
             };
-            let (part, _) = Part::begin(target, false, None)?;
+            let (part, _) = Part::begin(target, Begin::Anew, None)?;
             let _ = self.part.set(Box::new(part));
         }
         let part = self.part.get();

@@ -4,11 +4,14 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::time::Duration;
+
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use gridftp_dsi::{Create, Dsi, ErrorKind, Finish, Sink};
 use gridftp_dsi_posix::Posix;
-use support::{RESUME, Tree, WHOLE, path};
+use support::{RESUME, Tree, WHOLE, names_in, path};
 use tokio::sync::Mutex;
 
 /// A process that is being started has our descriptors, and the locks on them, until it is another
@@ -63,6 +66,78 @@ async fn what_a_killed_process_recorded_is_held() {
     );
 }
 
+/// The other half of the next test: uploads without end, some of them published, some left, some dropped.
+#[tokio::test]
+async fn child_that_uploads() {
+    let Some(root) = std::env::var_os("UPLOAD_INTO") else {
+        return;
+    };
+    let posix = Posix::open(root.as_ref()).unwrap();
+    let user = gridftp_dsi::User::new("u", gridftp_dsi::DsiPath::root(), true);
+    let mut told = std::io::stderr();
+    for round in 0_u32.. {
+        let at = path(&format!("/{}/file", round % 3));
+        let how = if round % 5 == 0 { RESUME } else { WHOLE };
+        let sink = posix.write(&user, &at, how).await.unwrap();
+        sink.write_at(0, Bytes::from(vec![7; 70_000]))
+            .await
+            .unwrap();
+        if round % 2 == 0 {
+            sink.checkpoint(&set(0, 70_000), false).await.unwrap();
+        }
+        if round % 3 == 0 {
+            sink.finish(Finish::whole(70_000)).await.unwrap();
+        }
+        told.write_all(b"!").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_killed_leaves_no_partial_upload_that_the_index_lacks() {
+    let _alone = ALONE.lock().await;
+    let tree = Tree::new();
+    for dir in ["0", "1", "2"] {
+        std::fs::create_dir(tree.real(dir)).unwrap();
+    }
+    for rounds in 1..=25 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "child_that_uploads",
+                "--test-threads=1",
+                "--nocapture",
+            ])
+            .env("UPLOAD_INTO", tree.real(""))
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = vec![0; rounds * 7];
+        child.stderr.take().unwrap().read_exact(&mut told).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let indexed = tree.indexed();
+        for dir in ["0", "1", "2"] {
+            for name in names_in(&tree.real(dir)) {
+                let path = format!("{dir}/{name}");
+                let named = indexed.contains(&path);
+                assert!(named || !name.ends_with("-part"), "{path}: {indexed:?}");
+            }
+        }
+    }
+    // Few, although hundreds were begun: what is continued keeps the entry it has.
+    assert!(tree.indexed().len() < 100, "{:?}", tree.indexed());
+    tree.posix.expire_partials(Duration::ZERO).await.unwrap();
+    assert!(tree.indexed().is_empty());
+    for dir in ["0", "1", "2"] {
+        assert!(
+            names_in(&tree.real(dir)).iter().all(|name| name == "file"),
+            "{:?}",
+            names_in(&tree.real(dir))
+        );
+    }
+}
+
 /// A file system of a few bytes in the directory `small` of a tree; needs root.
 struct SmallDisk<'a>(&'a Tree);
 
@@ -115,13 +190,12 @@ async fn a_full_disk_is_told_and_the_name_stays_free() {
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
     drop(sink);
-    let again = tree.open("/small/file", RESUME).await.unwrap();
-    assert!(again.held().is_empty() || again.held() == set(0, held));
     assert!(
-        !tree.real("small/file").exists(),
-        "what is not whole has the name"
+        names_in(&tree.real("small")).is_empty(),
+        "what has no room takes some"
     );
-    drop((again, disk));
+    assert!(tree.indexed().is_empty());
+    drop(disk);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use byte_ranges::RangeSet;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Listing, Sink, Source};
 use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progress, Stat, User};
 
@@ -48,11 +48,21 @@ pub trait Dsi: Send + Sync + 'static {
         how: Create,
     ) -> impl Future<Output = Result<Self::Sink>> + Send;
 
-    /// What is kept of an upload to `path` that broke: what [`Create::Resume`] would find, without
-    /// the object that has the name now.
+    /// What is kept of an upload to `path` that broke: what [`Create::Resume`] would find.
     fn held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<RangeSet>> + Send {
         let _ = (user, path);
         async { Ok(RangeSet::new()) }
+    }
+
+    /// Removes what is kept of an upload to `path` that broke.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when nothing is kept, [`ErrorKind::Busy`] while an upload goes on with it.
+    fn drop_held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send {
+        let _ = user;
+        std::future::ready(Err(
+            Error::new(ErrorKind::NotFound, "drop what is held").at(path)
+        ))
     }
 
     /// Makes a directory.

@@ -38,6 +38,7 @@ pub trait DynDsi: Send + Sync + 'static {
         how: Create,
     ) -> BoxResult<'a, BoxSink>;
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet>;
+    fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn remove_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
     fn remove_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()>;
@@ -105,6 +106,10 @@ impl<D: Dsi> DynDsi for D {
 
     fn held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, RangeSet> {
         Box::pin(self.held(user, path))
+    }
+
+    fn drop_held_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
+        Box::pin(self.drop_held(user, path))
     }
 
     fn make_dir_dyn<'a>(&'a self, user: &'a User, path: &'a DsiPath) -> BoxResult<'a, ()> {
@@ -199,6 +204,10 @@ impl Dsi for Arc<dyn DynDsi> {
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         (**self).held_dyn(user, path).await
+    }
+
+    async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
+        (**self).drop_held_dyn(user, path).await
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {

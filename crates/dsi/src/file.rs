@@ -4,7 +4,7 @@ use std::future::Future;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use byte_ranges::RangeSet;
+use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -30,7 +30,8 @@ pub trait Source: Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// Checks that the object is still what was opened: same size, same modification time.
+    /// Checks that the object is still what was opened: same size, same modification time. One that
+    /// lost its name meanwhile, or lost it to another object, stays what it is.
     ///
     /// # Errors
     /// [`ErrorKind::Changed`] when it is not.
@@ -101,7 +102,8 @@ pub trait Sink: Send + Sync + 'static {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Finish {
-    /// Length the object gets when it is a whole one; `None` leaves its length (ESTO, APPE).
+    /// Length the object gets when it is a whole one; `None` leaves its length (ESTO, APPE), as an
+    /// update does with a longer one.
     pub size: Option<u64>,
     /// Modification time to set: seconds since 1970 and nanoseconds.
     pub modified: Option<(i64, u32)>,
@@ -150,6 +152,16 @@ impl Finish {
     #[must_use]
     pub fn with_mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
+        self
+    }
+
+    /// The same for an update of an object of `kept` bytes, of which those that were not written stay.
+    #[must_use]
+    pub fn keeping(mut self, kept: u64) -> Self {
+        self.size = self.size.map(|size| size.max(kept));
+        if let Some(held) = &mut self.held {
+            held.extend(Range64::new(0, kept));
+        }
         self
     }
 

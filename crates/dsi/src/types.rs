@@ -216,11 +216,24 @@ pub enum Create {
         /// Bytes expected.
         size: Option<u64>,
     },
-    /// The object itself, created when missing, truncated when asked: writes show at once.
+    /// A copy of the object that has the name, published in its place by `finish`: bytes that are not
+    /// written stay, those behind the last one written too. [`ErrorKind::Changed`] when the object is
+    /// another one by then.
+    ///
+    /// [`ErrorKind::Changed`]: crate::ErrorKind::Changed
+    Update {
+        /// Bytes expected.
+        size: Option<u64>,
+    },
+    /// The object itself, created when missing, truncated when asked: writes show at once. One that
+    /// is truncated has no other writer meanwhile.
     InPlace {
         /// Whether to cut it to nothing first.
         truncate: bool,
     },
+    /// The object itself, created when missing, to be written from its end on, which is the end of what
+    /// the sink holds: it has no other writer meanwhile.
+    Append,
 }
 
 /// Metadata to set; `None` stays as it is.

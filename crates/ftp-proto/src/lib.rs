@@ -56,7 +56,7 @@
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
 //! | GFD.20 and GCT | SPAS SPOR ERET P, ESTO A, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
-//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR RESTRICT CHROOT |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR RESTRICT CHROOT |
 //! | Security, answered so that clear sessions work | DCAU N, PBSZ, PROT C |
 //!
 //! **Not** implemented, and refused: AUTH and ADAT (504, 503), DCAU A and S (504), PROT S, E and P
@@ -92,7 +92,8 @@
 //! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names SBUF,
 //!   EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Eager;`, which is ours: with
 //!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`. So is `HELD`:
-//!   `SITE HELD` tells what is kept of an upload that broke, as a 111 would.
+//!   `SITE HELD` tells what is kept of an upload that broke, as a 111 would, and `SITE DELHELD` removes
+//!   it: 250, or 550 where nothing is kept.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. An eager `STOR`
 //!   that the session itself refuses drops the data connections, whose bytes nobody may misread.
 //! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused

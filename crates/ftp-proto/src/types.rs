@@ -118,6 +118,8 @@ pub enum Names {
     Symlink(FtpPath, FtpPath),
     /// What is kept of an upload that broke. Answered by [`Outcome::Held`].
     Held(FtpPath),
+    /// Remove what is kept of an upload that broke.
+    DropHeld(FtpPath),
     /// Cut a file to a length that is not above its present one.
     Truncate(FtpPath, u64),
     /// Hash a region. Answered by [`Outcome::Checksum`]; [`Event::Hashed`] on the way.

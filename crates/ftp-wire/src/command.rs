@@ -177,6 +177,8 @@ pub enum Site {
     Rdel(FtpPath),
     /// `SITE HELD path`, ours: what is kept of an upload that broke.
     Held(FtpPath),
+    /// `SITE DELHELD path`, ours: remove what is kept of an upload that broke.
+    DropHeld(FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
     /// `SITE WHOAMI`.

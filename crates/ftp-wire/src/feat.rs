@@ -27,7 +27,7 @@ pub enum Feature {
     Esto,
     /// `GETPUT` (GFD.47).
     GetPut,
-    /// `HELD`, ours: `SITE HELD` tells what is kept of an upload that broke.
+    /// `HELD`, ours: `SITE HELD` tells what is kept of an upload that broke, `SITE DELHELD` removes it.
     Held,
     /// `LANG tags` (RFC 2640).
     Lang(String),

@@ -133,6 +133,7 @@ const LINES: &[(&str, &str)] = &[
     ("SITE RDEL a b", ""),
     ("SITE TRNC 5 a b", ""),
     ("SITE HELD a b", ""),
+    ("SITE DELHELD a b", ""),
     ("SITE WHOAMI", ""),
     ("SITE VERSION", ""),
     ("SITE CLIENTINFO scheme=ftp;appname=\"x y\";", ""),

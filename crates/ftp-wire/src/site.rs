@@ -65,6 +65,9 @@ const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE HELD", "SITE HELD <sp> path", |a| {
         a.path().map(Site::Held)
     }),
+    ("SITE DELHELD", "SITE DELHELD <sp> path", |a| {
+        a.path().map(Site::DropHeld)
+    }),
     ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
         Ok(Site::Trnc(a.number("length")?, a.path()?))
     }),

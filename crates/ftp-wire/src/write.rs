@@ -213,6 +213,7 @@ impl Site {
             Self::Chgrp(group, path) => line.on_path(format_args!("CHGRP {group}"), path),
             Self::Utime(time, path) => line.on_path(format_args!("UTIME {time}"), path),
             Self::Held(path) => line.on_path("HELD", path),
+            Self::DropHeld(path) => line.on_path("DELHELD", path),
             Self::SymlinkFrom(target) => line.on_path("SYMLINKFROM", target),
             Self::SymlinkTo(link) => line.on_path("SYMLINKTO", link),
             Self::Symlink(target, link) => {

@@ -80,6 +80,12 @@ pub struct Options {
     #[arg(long, value_name = "HOURS", help_heading = "Storage")]
     pub partial_expiry: Option<u32>,
 
+    /// Directory that notes where partial uploads are, so that old ones are found without a walk of the tree;
+    /// a tree whose root the server may not write to needs one, of its own [default: .gridftp-index in the
+    /// root].
+    #[arg(long, value_name = "DIR", help_heading = "Storage")]
+    pub partial_index: Option<PathBuf>,
+
     /// Bytes moved at once, for example 1M [default: 256K].
     #[arg(long, value_name = "SIZE", help_heading = "Storage")]
     pub block_size: Option<Size>,
@@ -231,6 +237,7 @@ impl Options {
             in_place: self.in_place.or(file.in_place),
             sync_writes: self.sync_writes.or(file.sync_writes),
             partial_expiry: self.partial_expiry.or(file.partial_expiry),
+            partial_index: self.partial_index.or(file.partial_index),
             block_size: self.block_size.or(file.block_size),
             anonymous: self.anonymous.or(file.anonymous),
             users: self.users.or(file.users),

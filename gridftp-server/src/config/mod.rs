@@ -38,6 +38,8 @@ pub struct Config {
     pub sync_writes: bool,
     /// Age at which what is left of a failed upload is removed; `None` for never.
     pub partial_expiry: Option<Duration>,
+    /// Where the index of partial uploads is; `None` for the root.
+    pub partial_index: Option<PathBuf>,
     /// Ports of data connections; `None` for any.
     pub data_ports: Option<PortRange>,
     /// Drivers that clients may name for data connections, with the options that are ours to set.
@@ -181,6 +183,7 @@ impl Config {
             in_place: options.in_place.unwrap_or(false),
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
+            partial_index: options.partial_index.clone(),
             data_ports: options.data_ports,
             net_stacks: stacks::net(options.net_stacks.as_deref())?,
             disk_stacks: stacks::disk(options.disk_stacks.as_deref())?,

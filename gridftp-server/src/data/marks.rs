@@ -12,6 +12,10 @@ use tokio::time::{self, Instant, Interval, MissedTickBehavior};
 
 use crate::error::Error;
 
+/// How often an upload whose client wants no markers is recorded all the same: so much of it comes
+/// again at most when this process is killed.
+const RECORD: Duration = Duration::from_secs(5);
+
 /// What a transfer tells the session while it runs, and how the session stops it.
 #[derive(Debug)]
 pub(crate) struct Onlooker {
@@ -19,6 +23,8 @@ pub(crate) struct Onlooker {
     cancel: oneshot::Receiver<()>,
     perf: Option<Duration>,
     restart: Option<Duration>,
+    /// Whether the client is told of what is recorded.
+    tells: bool,
     started: bool,
 }
 
@@ -32,7 +38,11 @@ impl Onlooker {
             events,
             cancel,
             perf: transfer.perf_every,
-            restart: transfer.restart_every,
+            restart: match transfer.restart_every {
+                None if !transfer.is_sending() => Some(RECORD),
+                every => every,
+            },
+            tells: transfer.restart_every.is_some(),
             started: false,
         }
     }
@@ -104,7 +114,7 @@ impl Onlooker {
         if self.perf.is_some() {
             self.moved(watch).await;
         }
-        if self.restart.is_some() {
+        if self.tells {
             let new = watch.take_received();
             if !new.is_empty() {
                 self.send(Event::Received(new)).await;
@@ -141,7 +151,11 @@ impl Onlooker {
     /// Tells of what is safe; what could not be made safe is no reason to end a transfer that goes on.
     async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
         match saved {
-            Ok(()) => self.send(Event::Received(new)).await,
+            Ok(()) if self.tells => self.send(Event::Received(new)).await,
+            Ok(()) => {}
+            Err(error) if !self.tells => {
+                tracing::debug!(%error, "an upload could not be recorded while it goes on");
+            }
             Err(error) => {
                 tracing::warn!(%error, "no restart marker: what came could not be made safe")
             }

@@ -130,38 +130,24 @@ impl Store<'_> {
                 Some((algorithm, digest.clone()))
             }
         };
-        let base = match self.into {
-            Placement::Whole => 0,
-            Placement::At(offset) => offset,
-            Placement::End => match dsi.stat(user, self.path).await {
-                Ok(stat) => stat.size,
-                Err(error) if error.kind() == ErrorKind::NotFound => 0,
-                Err(error) => return Err(error.into()),
-            },
-            _ => return Err(Error::NoSuchPlacement),
-        };
         let how = match self.into {
-            Placement::Whole if !self.in_place && self.held.is_empty() => {
-                Create::Whole { size: self.size }
-            }
-            Placement::Whole if !self.in_place => Create::Resume { size: self.size },
-            Placement::Whole => Create::InPlace {
+            Placement::Whole if self.in_place => Create::InPlace {
                 truncate: self.held.is_empty(),
             },
-            _ => Create::InPlace { truncate: false },
+            Placement::Whole if self.held.is_empty() => Create::Whole { size: self.size },
+            Placement::Whole => self.going_on(dsi, user).await?,
+            Placement::At(_) => Create::InPlace { truncate: false },
+            Placement::End => Create::Append,
+            _ => return Err(Error::NoSuchPlacement),
         };
         let sink = dsi.write(user, self.path, how).await?;
+        let base = match self.into {
+            Placement::At(offset) => offset,
+            Placement::End => sink.held().end(),
+            _ => 0,
+        };
         if let Some(claimed) = self.held.shift_up(base) {
-            let here = sink.held();
-            let missing = claimed
-                .iter()
-                .map(|range| here.gaps(range))
-                .find(|gaps| !gaps.is_empty());
-            if let Some(first) = missing.and_then(|gaps| gaps.first()) {
-                return Err(Error::NothingToResume {
-                    missing: first.start() - base,
-                });
-            }
+            must_be_here(&claimed, &sink.held(), base)?;
         }
         let mut finish = Finish::as_is();
         if let Some(time) = self.modified {
@@ -171,6 +157,24 @@ impl Store<'_> {
             finish = finish.with_checksum(algorithm, digest);
         }
         Ok((sink, base, finish))
+    }
+
+    /// Finds what an upload goes on with whose client holds some of the file already: what is left of
+    /// one that broke, or the file itself, of which it then changes a part.
+    async fn going_on<D: Dsi>(&self, dsi: &D, user: &User) -> Result<Create, Error> {
+        let size = self.size;
+        let left = dsi.held(user, self.path).await?;
+        if must_be_here(&self.held, &left, 0).is_ok() {
+            return Ok(Create::Resume { size });
+        }
+        let there = match dsi.stat(user, self.path).await {
+            Ok(stat) => stat.size,
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            Err(error) => return Err(error.into()),
+        };
+        // Told before a large file is copied for nothing.
+        must_be_here(&self.held, &RangeSet::up_to(there), 0)?;
+        Ok(Create::Update { size })
     }
 
     /// Takes the data, then publishes it or keeps it for a restart.
@@ -207,16 +211,13 @@ impl Store<'_> {
         };
         match result {
             Ok((bytes, end, here)) => {
-                let finish = match self.into {
-                    Placement::Whole => {
-                        let mut finish = finish;
-                        finish.size = Some(end.max(here.end()));
-                        // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
-                        finish.held = (!here.is_empty()).then_some(here);
-                        finish
-                    }
-                    _ => finish,
-                };
+                let mut finish = finish;
+                // What is changed in place keeps what lies behind.
+                if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
+                    finish.size = Some(end.max(here.end()));
+                    // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
+                    finish.held = (!here.is_empty()).then_some(here);
+                }
                 sink.finish(finish).await?;
                 onlooker.last_marks(watch).await;
                 Ok(bytes)
@@ -276,6 +277,17 @@ impl Store<'_> {
                 tracing::warn!(path = %self.path, "the storage takes long to keep what came of a failed upload");
             }
         }
+    }
+}
+
+/// Makes sure that a file of which `here` is there has what a client says that it has.
+fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Error> {
+    let missing = claimed.iter().find_map(|range| here.gaps(range).first());
+    match missing {
+        None => Ok(()),
+        Some(first) => Err(Error::NothingToResume {
+            missing: first.start() - base,
+        }),
     }
 }
 

@@ -41,6 +41,18 @@
 //! hundred MiB: allow `udt`, `queue` and `ordering` to clients whom you would lend that. Data ports of `udt` are UDP
 //! ports of the same `data-ports`.
 //!
+//! # Partial uploads
+//!
+//! What a failed upload leaves is kept in a hidden file beside its target, for `partial-expiry` hours; what cannot be
+//! continued goes within hours. Old ones are found by an index, never by a walk of the tree, so the size of the tree does not
+//! matter. The index is the directory `.gridftp-index` in the root, unless `partial-index` names another one: say so where the
+//! server may not write to the root itself (`root = "/"`), and give each tree one of its own. Several servers of one
+//! tree share its index. Without one, uploads work and nothing expires; the server logs that.
+//!
+//! A directory that someone on this machine renames takes its partial uploads away from the index, as does removing the
+//! index. Such files, and those of servers before the index, are found by
+//! `find ROOT -name '.*.gridftp-part' -mtime +7`.
+//!
 //! # What bounds memory
 //!
 //! All sessions share one stock of 64 MiB of blocks (`block-size` each). A session that waits holds a task and small

@@ -10,9 +10,18 @@
 //!   connection is gone as well.
 //! - An upload in MODE E with holes is refused when it ends; the Globus server stores zeros there.
 //! - A `REST` that claims bytes which are not here is refused with `554`.
+//! - `REST` and `STOR` into a whole file change what is written and keep the rest of it, as elsewhere; ranges in MODE E
+//!   likewise. It is done in a copy, which takes the place of the file in one step when all has come, and is refused with
+//!   `451` when the file is another one by then. With `--in-place` the file itself is written. Where the upload that
+//!   `REST` continues is one that broke, that goes on, and its length is that of what came.
+//! - `APPE` has the end of the file for itself: another `APPE`, `ESTO` or `SITE TRNC` is answered `450` meanwhile. A file
+//!   that was removed, renamed or replaced while `APPE` or `ESTO` wrote to it is answered `451`.
+//! - A file that is removed or replaced while it is sent is sent whole, and answered `226`; one that is changed in place is
+//!   answered `451`.
 //! - `SITE HELD path` is ours, named `HELD` in `FEAT`: it tells what is kept of an upload that broke, as
 //!   `213 Range Marker 0-5242880`, the ranges as in a 111; nothing follows the label where nothing is kept. `REST` and
-//!   `STOR` go on from there, in the same session or another. Announce the digest of the whole file before it by
+//!   `STOR` go on from there, in the same session or another; `SITE DELHELD path` removes it, answered `250`, `550`
+//!   where nothing is kept, `450` while an upload goes on with it. After `552`, for want of room, nothing is kept. Announce the digest of the whole file before it by
 //!   `SITE STORATTR x.checksum.sha256=…;`: nobody else can know whose bytes those are. A server that writes in place
 //!   has no `HELD`: there, `SIZE` and `CKSM` tell the same.
 //! - `NLST` with a pattern answers with paths, which `RETR` takes as they are; the Globus server knows no patterns.

@@ -21,4 +21,6 @@
 //!   where that is not needed. Data never goes to a port below 1024.
 //! - **Uploads.** A final name shows a whole file or nothing: data goes to a temporary name in the same directory, and
 //!   is renamed when all of it has come. What a failed upload left is kept for a restart, under a name that
-//!   is not listed, until `--partial-expiry` hours have passed.
+//!   is not listed, until `--partial-expiry` hours have passed or `SITE DELHELD` removes it; where the disk had no room for
+//!   it, nothing is kept. `APPE` and `ESTO`, and all uploads with `--in-place`, write to the file itself: one
+//!   that has lost its name by the end is an error, and no two of them overwrite what the other appends or cuts off.

@@ -9,6 +9,7 @@
 
 mod control;
 mod data;
+mod full;
 mod login;
 mod mode_e;
 mod narrowed;

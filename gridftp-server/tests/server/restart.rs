@@ -146,6 +146,176 @@ fn a_completed_prefix_is_continued_without_a_partial_file() {
     assert_eq!(server.get("f"), b"0123456789");
 }
 
+/// RFC 959 §4.1.3: a restart point says where the data goes, and nothing of what lies behind it.
+#[test]
+fn a_restart_in_a_file_keeps_what_it_does_not_write() {
+    for in_place in [false, true] {
+        let server = TestServer::with(|o| o.in_place = Some(in_place));
+        let old = bytes(100);
+        server.put("f", &old);
+        let mut ftp = server.login();
+        for (at, new) in [
+            (10, &b"new"[..]),
+            (0, b"REST 0"),
+            (97, b"longer"),
+            (20, b""),
+        ] {
+            let before = server.get("f");
+            ftp.ok(&format!("REST {at}"), 350);
+            assert_eq!(ftp.store("STOR f", new).code, 226);
+            let mut expected = before;
+            if at == 0 {
+                expected.clear();
+            }
+            expected.resize(expected.len().max(at + new.len()), 0);
+            expected[at..at + new.len()].copy_from_slice(new);
+            assert_eq!(server.get("f"), expected, "in place: {in_place}, REST {at}");
+            server.put("f", &old);
+        }
+        ftp.ok("MODE E", 200);
+        ftp.ok("REST 0-10,12-50", 350);
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        data.block(0, 50, b"end");
+        data.block(0, 10, b"xy");
+        data.end(1);
+        let reply = ftp.outcome();
+        assert_eq!(reply.code, 226, "{reply:?}");
+        let mut expected = old;
+        expected[50..53].copy_from_slice(b"end");
+        expected[10..12].copy_from_slice(b"xy");
+        assert_eq!(server.get("f"), expected, "in place: {in_place}");
+    }
+}
+
+#[test]
+fn a_broken_change_of_a_file_leaves_it_and_is_continued() {
+    let server = TestServer::new();
+    let old = bytes(400_000);
+    server.put("f", &old);
+    let mut ftp = server.login();
+    ftp.ok("ALLO 300000", 200);
+    ftp.ok("REST 100", 350);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(&[1; 200_000]);
+    data.finish();
+    assert_eq!(ftp.outcome().code, 426);
+    assert!(server.get("f") == old);
+    let reply = ftp.ok("SITE HELD f", 213);
+    assert_eq!(reply.lines, ["213 Range Marker 0-200100"]);
+    // Another part of the file can be changed meanwhile, and the same one again.
+    ftp.ok("REST 399999", 350);
+    assert_eq!(ftp.store("STOR f", b"!").code, 226);
+    assert!(server.get("f")[..399_999] == old[..399_999]);
+    assert_eq!(server.get("f").last(), Some(&b'!'));
+    assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
+}
+
+#[test]
+fn a_change_of_a_file_that_was_replaced_meanwhile_is_refused() {
+    let server = TestServer::new();
+    server.put("f", bytes(1000));
+    let mut ftp = server.login();
+    ftp.ok("REST 10", 350);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(b"new");
+    assert_eq!(server.login().store("STOR f", b"another").code, 226);
+    data.finish();
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 451, "{reply:?}");
+    assert_eq!(server.get("f"), b"another");
+    assert_eq!(hidden(&server.root), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_kept_of_an_upload_can_be_removed() {
+    let server = TestServer::new();
+    let mut ftp = server.login();
+    ftp.ok("SITE DELHELD f", 550);
+    ftp.ok("ALLO 200000", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(&bytes(120_000));
+    data.finish();
+    assert_eq!(ftp.outcome().code, 426);
+    assert_eq!(hidden(&server.root).len(), 2);
+    ftp.ok("REST 120000", 350);
+    let going_on = ftp.data();
+    ftp.ok("STOR f", 150);
+    server.login().ok("SITE DELHELD f", 450);
+    drop(going_on);
+    ftp.outcome();
+    drop(ftp);
+    server.wait_for_sessions(0);
+    // It was published whole, as nothing was announced; so there is one more.
+    let mut ftp = server.login();
+    ftp.ok("ALLO 200000", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR g", 150);
+    data.write(&bytes(120_000));
+    data.finish();
+    assert_eq!(ftp.outcome().code, 426);
+    ftp.ok("SITE DELHELD g", 250);
+    assert_eq!(ftp.ok("SITE HELD g", 213).lines, ["213 Range Marker"]);
+    assert_eq!(hidden(&server.root), Vec::<String>::new());
+    let help = ftp.ok("SITE HELP", 214).text();
+    assert!(help.contains("DELHELD"), "{help}");
+}
+
+#[test]
+fn two_appends_do_not_overwrite_each_other() {
+    let server = TestServer::new();
+    server.put("f", "0123");
+    let (mut one, mut two) = (server.login(), server.login());
+    let mut data = one.data();
+    one.ok("APPE f", 150);
+    for verb in ["APPE f", "ESTO A 0 f", "SITE TRNC 0 f"] {
+        two.pasv();
+        two.ok(verb, 450);
+    }
+    data.write(b"456");
+    data.finish();
+    assert_eq!(one.outcome().code, 226);
+    assert_eq!(two.store("APPE f", b"789").code, 226);
+    assert_eq!(server.get("f"), b"0123456789");
+}
+
+#[test]
+fn what_was_written_to_a_file_that_lost_its_name_is_not_called_stored() {
+    for verb in ["APPE f", "ESTO A 2 f", "STOR f"] {
+        for by in ["DELE f", "STOR f", "RNFR f"] {
+            let server = TestServer::with(|o| o.in_place = Some(verb == "STOR f"));
+            server.put("f", "0123");
+            let mut ftp = server.login();
+            let mut data = ftp.data();
+            ftp.ok(verb, 150);
+            data.write(b"lost");
+            let mut other = server.login();
+            match by {
+                "DELE f" => drop(other.ok(by, 250)),
+                "RNFR f" => {
+                    other.ok(by, 350);
+                    other.ok("RNTO g", 250);
+                }
+                // In place it is refused while the other one goes on.
+                _ if verb == "STOR f" => {
+                    other.pasv();
+                    other.ok(by, 450);
+                    continue;
+                }
+                _ => assert_eq!(other.store(by, b"another").code, 226),
+            }
+            data.finish();
+            let reply = ftp.outcome();
+            assert_eq!(reply.code, 451, "{verb} and {by}: {reply:?}");
+            let text = reply.text();
+            assert!(text.contains("removed, renamed or replaced"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn appe_adds_to_the_end() {
     let server = TestServer::new();
@@ -190,36 +360,4 @@ fn two_writers_of_one_name_do_not_mix() {
     assert!(codes.contains(&226), "{codes:?}");
     let got = server.get("f");
     assert!(got == a || got == b);
-}
-
-#[test]
-fn a_full_disk_is_reported_and_nothing_shows() {
-    let dir = tempfile::tempdir().unwrap();
-    let mounted = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-        .arg(dir.path())
-        .output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: a full disk needs the right to mount a small tmpfs");
-        return;
-    }
-    let server = TestServer::with(|o| o.root = Some(dir.path().into()));
-    let mut ftp = server.login();
-    let mut data = ftp.data();
-    ftp.send("STOR f");
-    assert_eq!(ftp.reply().code, 150);
-    // The server may reset the connection before all of it is taken.
-    let _ = std::io::Write::write_all(&mut data.0, &bytes(4 << 20));
-    drop(data);
-    let reply = ftp.outcome();
-    let shown = server.has("f");
-    drop(server);
-    let unmounted = std::process::Command::new("umount")
-        .arg("-l")
-        .arg(dir.path())
-        .status()
-        .unwrap();
-    assert!(unmounted.success());
-    assert_eq!(reply.code, 552, "{reply:?}");
-    assert!(!shown);
 }

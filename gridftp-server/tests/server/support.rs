@@ -387,6 +387,6 @@ pub(crate) fn hidden(root: &Path) -> Vec<String> {
     fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with('.'))
+        .filter(|name| name.starts_with('.') && name != ".gridftp-index")
         .collect()
 }

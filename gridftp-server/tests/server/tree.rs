@@ -69,7 +69,8 @@ fn directories_and_names_change_as_asked() {
     ftp.ok("DELE g", 250);
     ftp.ok("DELE g", 550);
     ftp.ok("RNFR nothing", 550);
-    assert_eq!(fs::read_dir(&server.root).unwrap().count(), 0);
+    assert!(ftp.get("NLST").is_empty());
+    assert_eq!(hidden(&server.root), Vec::<String>::new());
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A tree of its own for each test, and the shortest ways to use it.
 #![allow(dead_code, reason = "each test binary uses its share")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{Create, Dsi, DsiPath, Error, Finish, Sink, Source, User};
@@ -75,16 +76,56 @@ impl Tree {
             .map(|_| ())
     }
 
-    /// Everything in the served directory, hidden names too.
+    /// Everything in the served directory, hidden names too, but for the index.
     pub(crate) fn everything(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.real("")).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
+        let mut names = names_in(&self.real(""));
+        names.retain(|name| name != INDEX);
         names
     }
+
+    /// What the index names, in order.
+    pub(crate) fn indexed(&self) -> Vec<String> {
+        let index = self.real(INDEX);
+        let mut paths: Vec<_> = names_in(&index)
+            .iter()
+            .map(|id| std::fs::read_link(index.join(id)).unwrap())
+            .map(|path| path.into_os_string().into_string().unwrap())
+            .collect();
+        paths.sort();
+        paths
+    }
+
+    /// Another process, for all that the tree can tell.
+    pub(crate) fn again(&self) -> Posix {
+        Posix::open(&self.real("")).unwrap()
+    }
+
+    /// Makes a file of the tree two hours old.
+    pub(crate) fn age(&self, name: &str) {
+        let old = SystemTime::now() - Duration::from_secs(7200);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(self.real(name))
+            .unwrap();
+        file.set_modified(old).unwrap();
+    }
+}
+
+/// Where the index is.
+pub(crate) const INDEX: &str = ".gridftp-index";
+
+/// The names in a directory of this machine, in order; none where there is no such directory.
+pub(crate) fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
 
 pub(crate) const WHOLE: Create = Create::Whole { size: None };
 pub(crate) const RESUME: Create = Create::Resume { size: None };
+pub(crate) const UPDATE: Create = Create::Update { size: None };

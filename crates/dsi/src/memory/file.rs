@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_ranges::{Range64, RangeSet};
 use bytes::{Bytes, BytesMut};
 
-use super::{Memory, Node, Shared, len, lock, now};
+use super::{Memory, Node, Over, Partial, Shared, len, lock, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{Finish, Listing, Sink, Source};
 use crate::types::{DsiPath, Kind, Stat};
@@ -40,7 +40,7 @@ impl Source for MemorySource {
 
     async fn unchanged(&self) -> Result<()> {
         let body = lock(&self.body);
-        if body.gone || len(&body.bytes) != self.size || body.modified != self.modified {
+        if len(&body.bytes) != self.size || body.modified != self.modified {
             return Err(Error::new(ErrorKind::Changed, "read").at(&self.path));
         }
         Ok(())
@@ -54,7 +54,25 @@ pub struct MemorySink {
     pub(super) path: DsiPath,
     pub(super) body: Shared,
     pub(super) held: RangeSet,
-    pub(super) in_place: bool,
+    pub(super) way: Way,
+}
+
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Shown once it is whole, in the place of this one where it is an update.
+    Whole(Option<Over>),
+    /// The file itself.
+    InPlace,
+}
+
+impl Drop for MemorySink {
+    fn drop(&mut self) {
+        if let Way::InPlace = self.way {
+            let mut body = lock(&self.body);
+            body.writers -= 1;
+            body.alone = false;
+        }
+    }
 }
 
 impl Sink for MemorySink {
@@ -78,18 +96,21 @@ impl Sink for MemorySink {
     }
 
     async fn checkpoint(&self, held: &RangeSet, _durable: bool) -> Result<()> {
-        if self.in_place {
+        let Way::Whole(over) = &self.way else {
             return Ok(());
-        }
+        };
         let partials = &mut self.memory.tree().partials;
         // The map holds one count of it, its writer another.
-        if partials
-            .get(&self.path)
-            .is_some_and(|(body, _)| !Arc::ptr_eq(body, &self.body) && Arc::strong_count(body) > 1)
-        {
+        if partials.get(&self.path).is_some_and(|partial| {
+            !Arc::ptr_eq(&partial.body, &self.body) && Arc::strong_count(&partial.body) > 1
+        }) {
             return Err(Error::new(ErrorKind::Busy, "record").at(&self.path));
         }
-        let partial = (Arc::clone(&self.body), held.clone());
+        let partial = Partial {
+            body: Arc::clone(&self.body),
+            held: held.clone(),
+            over: over.clone(),
+        };
         partials.insert(self.path.clone(), partial);
         Ok(())
     }
@@ -100,7 +121,23 @@ impl Sink for MemorySink {
 
     async fn finish(self, done: Finish) -> Result<Stat> {
         let mut tree = self.memory.tree();
+        let changed = || Err(Error::new(ErrorKind::Changed, "finish").at(&self.path));
+        match &self.way {
+            Way::InPlace if !tree.is_at(&self.path, &self.body) => return changed(),
+            Way::Whole(Some(over))
+                if !tree.is_at(&self.path, &over.body) || !over.is_unchanged() =>
+            {
+                return changed();
+            }
+            Way::Whole(_) | Way::InPlace => {}
+        }
         let mut body = lock(&self.body);
+        // What an update does not write stays.
+        let kept = match &self.way {
+            Way::Whole(Some(over)) => over.size,
+            Way::Whole(None) | Way::InPlace => 0,
+        };
+        let done = done.keeping(kept);
         if let Some(size) = done.size {
             let covered = match (&done.held, Range64::new(0, size)) {
                 (Some(held), Some(whole)) => held.covers(whole),
@@ -115,13 +152,13 @@ impl Sink for MemorySink {
         body.modified = done.modified.unwrap_or_else(now);
         let stat = body.stat(&self.path);
         drop(body);
-        if !self.in_place {
+        if let Way::Whole(_) = self.way {
             tree.publish(&self.path, Arc::clone(&self.body))?;
             // Another writer's partial stays with that writer.
             if tree
                 .partials
                 .get(&self.path)
-                .is_some_and(|(body, _)| Arc::ptr_eq(body, &self.body))
+                .is_some_and(|partial| Arc::ptr_eq(&partial.body, &self.body))
             {
                 tree.partials.remove(&self.path);
             }

@@ -19,6 +19,7 @@ use crate::types::{
     Capabilities, ChecksumAlgorithm, Create, DsiPath, Kind, Meta, Progress, Stat, User, WriteModel,
 };
 
+use file::Way;
 pub use file::{MemoryListing, MemorySink, MemorySource};
 
 /// A tree of files in memory. Clones share it.
@@ -34,7 +35,22 @@ struct Tree {
     /// Every object but the root, by its path.
     nodes: BTreeMap<DsiPath, Node>,
     /// What interrupted uploads left, by the path they were for.
-    partials: BTreeMap<DsiPath, (Shared, RangeSet)>,
+    partials: BTreeMap<DsiPath, Partial>,
+}
+
+#[derive(Debug, Clone)]
+struct Partial {
+    body: Shared,
+    held: RangeSet,
+    over: Option<Over>,
+}
+
+/// The published file that an update is a copy of.
+#[derive(Debug, Clone)]
+struct Over {
+    body: Shared,
+    size: u64,
+    modified: (i64, u32),
 }
 
 #[derive(Debug, Clone)]
@@ -49,8 +65,9 @@ type Shared = Arc<Mutex<Body>>;
 struct Body {
     bytes: Vec<u8>,
     modified: (i64, u32),
-    /// Removed or replaced while someone may still read it.
-    gone: bool,
+    /// Writers in place, and whether one of them is alone.
+    writers: u32,
+    alone: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,12 +88,33 @@ fn len(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
+impl Over {
+    fn copy(body: Shared) -> (Vec<u8>, Self) {
+        let inner = lock(&body);
+        let (copy, modified) = (inner.bytes.clone(), inner.modified);
+        drop(inner);
+        let size = len(&copy);
+        let over = Self {
+            body,
+            size,
+            modified,
+        };
+        (copy, over)
+    }
+
+    fn is_unchanged(&self) -> bool {
+        let body = lock(&self.body);
+        len(&body.bytes) == self.size && body.modified == self.modified
+    }
+}
+
 impl Body {
     fn new(bytes: Vec<u8>) -> Shared {
         Arc::new(Mutex::new(Self {
             bytes,
             modified: now(),
-            gone: false,
+            writers: 0,
+            alone: false,
         }))
     }
 
@@ -171,10 +209,17 @@ impl Tree {
             .collect()
     }
 
-    fn drop_node(&mut self, path: &DsiPath) {
-        if let Some(Node::File(body)) = self.nodes.remove(path) {
-            lock(&body).gone = true;
-        }
+    /// What is left for `path`, unless it is part of a file that has gone.
+    fn partial(&self, path: &DsiPath) -> Option<&Partial> {
+        let partial = self.partials.get(path)?;
+        let over = partial.over.as_ref();
+        over.is_none_or(|over| self.is_at(path, &over.body) && over.is_unchanged())
+            .then_some(partial)
+    }
+
+    /// Whether the file at `path` is `body`.
+    fn is_at(&self, path: &DsiPath, body: &Shared) -> bool {
+        matches!(self.nodes.get(path), Some(Node::File(there)) if Arc::ptr_eq(there, body))
     }
 
     fn publish(&mut self, path: &DsiPath, body: Shared) -> Result<()> {
@@ -182,7 +227,6 @@ impl Tree {
         if matches!(self.nodes.get(path), Some(Node::Directory)) {
             return Err(Error::new(ErrorKind::IsDirectory, "finish").at(path));
         }
-        self.drop_node(path);
         self.nodes.insert(path.clone(), Node::File(body));
         Ok(())
     }
@@ -241,41 +285,64 @@ impl Dsi for Memory {
                 return Err(Error::new(ErrorKind::IsDirectory, "create").at(path));
             }
         };
-        let sink = |body, held, in_place| MemorySink {
+        let sink = |body, held, way| MemorySink {
             memory: self.clone(),
             path: path.clone(),
             body,
             held,
-            in_place,
+            way,
         };
         match how {
-            Create::Whole { size } | Create::Resume { size }
+            Create::Whole { size } | Create::Resume { size } | Create::Update { size }
                 if size.is_some_and(|size| size > self.limit) =>
             {
                 Err(Error::new(ErrorKind::NoSpace, "create").at(path))
             }
-            Create::Whole { .. } => Ok(sink(Body::new(Vec::new()), RangeSet::new(), false)),
-            Create::Resume { .. } => match tree.partials.get(path) {
+            Create::Whole { .. } => Ok(sink(
+                Body::new(Vec::new()),
+                RangeSet::new(),
+                Way::Whole(None),
+            )),
+            Create::Resume { .. } => match tree.partial(path) {
                 // The map holds one count of it, each writer another.
-                Some((body, _)) if Arc::strong_count(body) > 1 => {
+                Some(partial) if Arc::strong_count(&partial.body) > 1 => {
                     Err(Error::new(ErrorKind::Busy, "create").at(path))
                 }
-                Some((body, held)) => Ok(sink(Arc::clone(body), held.clone(), false)),
-                None => {
-                    let copy = old.map(|old| lock(&old).bytes.clone()).unwrap_or_default();
-                    let held = RangeSet::up_to(len(&copy));
-                    Ok(sink(Body::new(copy), held, false))
-                }
+                Some(Partial { body, held, over }) => Ok(sink(
+                    Arc::clone(body),
+                    held.clone(),
+                    Way::Whole(over.clone()),
+                )),
+                None => Ok(sink(
+                    Body::new(Vec::new()),
+                    RangeSet::new(),
+                    Way::Whole(None),
+                )),
             },
-            Create::InPlace { truncate } => {
+            Create::Update { .. } => {
+                let (copy, over) = old.map(Over::copy).unzip();
+                let copy = copy.unwrap_or_default();
+                let held = RangeSet::up_to(len(&copy));
+                Ok(sink(Body::new(copy), held, Way::Whole(over)))
+            }
+            Create::InPlace { .. } | Create::Append => {
+                let truncate = how == Create::InPlace { truncate: true };
+                let alone = truncate || how == Create::Append;
                 let body = old.unwrap_or_else(|| Body::new(Vec::new()));
+                let mut inner = lock(&body);
+                if inner.alone || alone && inner.writers > 0 {
+                    return Err(Error::new(ErrorKind::Busy, "create").at(path));
+                }
+                inner.alone = alone;
+                inner.writers += 1;
+                if truncate {
+                    inner.bytes.clear();
+                }
+                let held = RangeSet::up_to(len(&inner.bytes));
+                drop(inner);
                 tree.nodes
                     .insert(path.clone(), Node::File(Arc::clone(&body)));
-                if truncate {
-                    lock(&body).bytes.clear();
-                }
-                let held = RangeSet::up_to(len(&lock(&body).bytes));
-                Ok(sink(body, held, true))
+                Ok(sink(body, held, Way::InPlace))
             }
         }
     }
@@ -283,9 +350,21 @@ impl Dsi for Memory {
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         let tree = self.change(user, "look for what is held", path)?;
         Ok(tree
-            .partials
-            .get(path)
-            .map_or_else(RangeSet::new, |(_, held)| held.clone()))
+            .partial(path)
+            .map_or_else(RangeSet::new, |partial| partial.held.clone()))
+    }
+
+    async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
+        let mut tree = self.change(user, "drop what is held", path)?;
+        let refuse = |kind| Err(Error::new(kind, "drop what is held").at(path));
+        match tree.partials.get(path) {
+            None => refuse(ErrorKind::NotFound),
+            Some(partial) if Arc::strong_count(&partial.body) > 1 => refuse(ErrorKind::Busy),
+            Some(_) => {
+                tree.partials.remove(path);
+                Ok(())
+            }
+        }
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
@@ -306,7 +385,7 @@ impl Dsi for Memory {
             Node::File(_) => refuse(ErrorKind::NotDirectory),
             Node::Directory if !tree.below(path).is_empty() => refuse(ErrorKind::NotEmpty),
             Node::Directory => {
-                tree.drop_node(path);
+                tree.nodes.remove(path);
                 Ok(())
             }
         }
@@ -315,7 +394,7 @@ impl Dsi for Memory {
     async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
         let mut tree = self.change(user, "remove", path)?;
         tree.file("remove", path)?;
-        tree.drop_node(path);
+        tree.nodes.remove(path);
         Ok(())
     }
 
@@ -324,9 +403,9 @@ impl Dsi for Memory {
         tree.place("remove tree", path)?;
         tree.get("remove tree", path)?;
         for inner in tree.below(path) {
-            tree.drop_node(&inner);
+            tree.nodes.remove(&inner);
         }
-        tree.drop_node(path);
+        tree.nodes.remove(path);
         Ok(())
     }
 
@@ -358,7 +437,7 @@ impl Dsi for Memory {
             }
             _ => {}
         }
-        tree.drop_node(to);
+        tree.nodes.remove(to);
         tree.nodes.remove(from);
         tree.nodes.insert(to.clone(), node);
         for old in inner {

@@ -153,6 +153,7 @@ impl LoggedIn {
                     self.work(Names::Held(place.real), NameJob::Held, cx);
                 }
             }
+            Site::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
             Site::Rdel(path) => {
                 let Some(place) = self.find_tree(Some(&path), Access::Write, cx) else {
                     return;

@@ -170,6 +170,7 @@ fn replies_that_need_the_edge() {
         ("SITE UTIME 20200101000000 f", Outcome::Done, "250 OK.\r\n"),
         ("SITE RDEL d", Outcome::Done, "250 OK.\r\n"),
         ("SITE TRNC 5 f", Outcome::Done, "250 OK.\r\n"),
+        ("SITE DELHELD f", Outcome::Done, "250 OK.\r\n"),
         (
             "SITE HELD f",
             Outcome::Held(byte_ranges::RangeSet::up_to(500)),

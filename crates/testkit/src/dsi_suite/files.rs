@@ -139,6 +139,60 @@ pub(super) async fn in_place_shows_at_once<D: Dsi>(bench: &Bench<'_, D>) -> Outc
     Ok(())
 }
 
+pub(super) async fn an_append_has_the_end_for_itself<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let keep = Create::InPlace { truncate: false };
+    let cut = Create::InPlace { truncate: true };
+    for (before, bytes) in [(0, b"one"), (3, b"two")] {
+        let sink = bench.sink("file", Create::Append).await?;
+        assert_eq!(sink.held().end(), before);
+        for how in [Create::Append, keep, cut] {
+            refused(bench.sink("file", how).await, &[ErrorKind::Busy]);
+        }
+        sink.write_at(before, Bytes::from_static(bytes)).await?;
+        sink.finish(Finish::as_is()).await?;
+    }
+    assert_eq!(bench.get("file").await?, b"onetwo");
+    // Parts of one file may be written at once, but not while it is cut or made longer.
+    let parts = (
+        bench.sink("file", keep).await?,
+        bench.sink("file", keep).await?,
+    );
+    for how in [Create::Append, cut] {
+        refused(bench.sink("file", how).await, &[ErrorKind::Busy]);
+    }
+    assert_eq!(bench.get("file").await?, b"onetwo");
+    drop(parts);
+    drop(bench.sink("file", cut).await?);
+    Ok(())
+}
+
+pub(super) async fn what_was_written_to_no_name_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    for how in [
+        Create::Append,
+        Create::InPlace { truncate: false },
+        Create::InPlace { truncate: true },
+        Create::Update { size: None },
+    ] {
+        for replaced in [false, true] {
+            bench.put("file", b"old").await?;
+            let sink = bench.sink("file", how).await?;
+            sink.write_at(3, Bytes::from_static(b"new")).await?;
+            bench.dsi.remove(&bench.user, &bench.at("file")).await?;
+            if replaced {
+                bench.put("file", b"another").await?;
+            }
+            let done = Finish::as_is();
+            refused(sink.finish(done).await, &[ErrorKind::Changed]);
+            if replaced {
+                assert_eq!(bench.get("file").await?, b"another");
+            } else {
+                refused(bench.stat("file").await, &[ErrorKind::NotFound]);
+            }
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn reading_ends_at_the_end<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"0123456789").await?;
     let source = bench.source("file").await?;
@@ -239,8 +293,15 @@ pub(super) async fn a_change_while_reading_is_told<D: Dsi>(bench: &Bench<'_, D>)
     bench.dsi.truncate(&bench.user, &bench.at("cut"), 3).await?;
     bench.dsi.remove(&bench.user, &bench.at("removed")).await?;
     bench.put("replaced", b"9876543210").await?;
-    for source in &open {
+    let [touched, cut, removed, replaced] = &open;
+    for source in [touched, cut] {
         refused(source.unchanged().await, &[ErrorKind::Changed]);
+    }
+    // What is open stays whole without its name.
+    for source in [removed, replaced] {
+        source.unchanged().await?;
+        let bytes = source.read_at(0, BytesMut::with_capacity(64)).await?;
+        assert_eq!(bytes, b"0123456789".as_slice());
     }
     Ok(())
 }

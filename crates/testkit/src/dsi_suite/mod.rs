@@ -54,6 +54,8 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             files::replacing_is_whole
             files::a_longer_attempt_is_cut
             files::in_place_shows_at_once
+            files::an_append_has_the_end_for_itself
+            files::what_was_written_to_no_name_is_told
             files::reading_ends_at_the_end
             files::offsets_out_of_bounds_are_refused
             files::two_writers_never_mix
@@ -74,7 +76,9 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             resume::what_was_recorded_is_held
             resume::what_was_not_recorded_is_not_held
             resume::a_new_attempt_forgets_the_old
-            resume::the_published_object_is_continued
+            resume::an_update_keeps_what_it_does_not_write
+            resume::an_update_is_continued
+            resume::what_is_held_can_be_dropped
             resume::only_one_continues
             resume::a_failed_finish_can_be_continued;
         can.keeps && can.modes =>

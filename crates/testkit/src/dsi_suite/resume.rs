@@ -1,7 +1,7 @@
 //! Restart: what was recorded is held, and nothing else is claimed.
 
 use bytes::Bytes;
-use gridftp_dsi::{Dsi, ErrorKind, Finish, Sink};
+use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 
 use super::{Bench, Outcome, pattern, ranges, refused};
 
@@ -37,9 +37,9 @@ pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> O
         bench.get("file").await? == bytes,
         "the parts do not make the whole"
     );
-    // Published: from here on the object itself is what is held, and nothing is kept apart.
+    // Published: nothing is kept apart.
     assert!(bench.held("file").await?.is_empty());
-    assert_eq!(bench.resume("file").await?.held(), ranges(&[(0, 300_000)]));
+    assert!(bench.resume("file").await?.held().is_empty());
     Ok(())
 }
 
@@ -68,19 +68,83 @@ pub(super) async fn a_new_attempt_forgets_the_old<D: Dsi>(bench: &Bench<'_, D>) 
     Ok(())
 }
 
-pub(super) async fn the_published_object_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+const UPDATE: Create = Create::Update { size: None };
+
+pub(super) async fn an_update_keeps_what_it_does_not_write<D: Dsi>(
+    bench: &Bench<'_, D>,
+) -> Outcome {
     bench.put("file", b"hello").await?;
-    let sink = bench.resume("file").await?;
+    let sink = bench.sink("file", UPDATE).await?;
     assert_eq!(sink.held(), ranges(&[(0, 5)]));
     sink.write_at(5, Bytes::from_static(b" world")).await?;
     assert_eq!(bench.get("file").await?, b"hello");
     drop(sink);
     assert_eq!(bench.get("file").await?, b"hello");
+    for (at, bytes, held, whole) in [
+        (5, &b", you"[..], &[(0, 10)][..], &b"hello, you"[..]),
+        (0, b"J", &[(0, 1)], b"Jello, you"),
+        (2, b"LL", &[(0, 4)], b"JeLLo, you"),
+    ] {
+        let sink = bench.sink("file", UPDATE).await?;
+        sink.write_at(at, Bytes::from_static(bytes)).await?;
+        let held = ranges(held);
+        let done = Finish::whole(held.end()).with_held(held);
+        assert_eq!(sink.finish(done).await?.size, 10);
+        assert_eq!(bench.get("file").await?, whole);
+    }
+    let sink = bench.sink("new", UPDATE).await?;
+    assert!(sink.held().is_empty());
+    Ok(())
+}
+
+pub(super) async fn an_update_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let old = pattern(400_000, 3);
+    bench.put("file", &old).await?;
+    for replaced in [true, false] {
+        let sink = bench.sink("file", UPDATE).await?;
+        sink.write_at(0, Bytes::from(vec![1; 100_000])).await?;
+        sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
+        drop(sink);
+        assert_eq!(bench.held("file").await?, ranges(&[(0, 100_000)]));
+        if replaced {
+            // A copy of what has gone is no part of the file that there is.
+            bench.put("file", b"another").await?;
+            bench.put("file", &old).await?;
+            assert!(bench.resume("file").await?.held().is_empty());
+        }
+    }
     let sink = bench.resume("file").await?;
-    assert_eq!(sink.held(), ranges(&[(0, 5)]));
-    sink.write_at(5, Bytes::from_static(b", you")).await?;
-    sink.finish(Finish::whole(10)).await?;
-    assert_eq!(bench.get("file").await?, b"hello, you");
+    assert_eq!(sink.held(), ranges(&[(0, 100_000)]));
+    sink.write_at(100_000, Bytes::from(vec![2; 100_000]))
+        .await?;
+    let done = Finish::whole(200_000).with_held(ranges(&[(0, 200_000)]));
+    sink.finish(done).await?;
+    let (new, rest) = old.split_at(200_000);
+    let expected = [&[1; 100_000][..], &[2; 100_000], rest].concat();
+    assert_eq!(new.len() + rest.len(), expected.len());
+    assert!(
+        bench.get("file").await? == expected,
+        "what was not written did not stay"
+    );
+    Ok(())
+}
+
+pub(super) async fn what_is_held_can_be_dropped<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+    let (dsi, user, file) = (bench.dsi, &bench.user, bench.at("file"));
+    bench.put("file", b"published").await?;
+    refused(dsi.drop_held(user, &file).await, &[ErrorKind::NotFound]);
+    let sink = bench.whole("file").await?;
+    sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
+    sink.checkpoint(&ranges(&[(0, 10)]), false).await?;
+    refused(dsi.drop_held(user, &file).await, &[ErrorKind::Busy]);
+    drop(sink);
+    let reader = User::new("reader", DsiPath::root(), false);
+    refused(dsi.drop_held(&reader, &file).await, &[ErrorKind::Denied]);
+    assert_eq!(bench.held("file").await?, ranges(&[(0, 10)]));
+    dsi.drop_held(user, &file).await?;
+    assert!(bench.held("file").await?.is_empty());
+    refused(dsi.drop_held(user, &file).await, &[ErrorKind::NotFound]);
+    assert_eq!(bench.get("file").await?, b"published");
     Ok(())
 }
 

@@ -1,0 +1,193 @@
+//! Removes partial uploads that nobody continues: old ones, those of a name, and those in the way of a directory's end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gridftp_dsi::ErrorKind;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Fault, Outcome};
+use crate::journal;
+use crate::names::{self, Names};
+use crate::part::is_at;
+use crate::remove::OPEN_DIR;
+use crate::root::{Root, Target};
+use crate::stat::modified;
+
+/// How long one is left that cannot be continued: long enough for whoever is about to write to it.
+const WORTHLESS: Duration = Duration::from_secs(3600);
+
+/// A time as files have it: seconds since 1970 and nanoseconds.
+type Time = (i64, u32);
+
+/// Which partial uploads are old.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    /// Those last written to before this time.
+    continued: Time,
+    /// Those that cannot be continued.
+    worthless: Time,
+}
+
+/// What became of a partial upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Removed,
+    Missing,
+    /// A writer has it.
+    Busy,
+    Young,
+}
+
+/// Removes the hidden file `name` of `dir`, with its records, unless a writer has it or it is too
+/// young.
+pub(crate) fn abandoned(dir: BorrowedFd<'_>, name: &[u8], before: Option<Before>) -> Outcome<Fate> {
+    let flags =
+        OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(Fate::Missing),
+        done => done?,
+    };
+    if !names::is_part(name) {
+        return record(dir, name, &rustix::fs::fstat(&file)?, before);
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(Fate::Busy),
+        done => done?,
+    }
+    // Whoever had it before may have gone on with it, or published it; with the lock it stays what
+    // it is.
+    let stat = rustix::fs::fstat(&file)?;
+    let [held, next] = names::records_of(name);
+    if let Some(before) = before {
+        let recorded = rustix::fs::statat(dir, held.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let before = if recorded {
+            before.continued
+        } else {
+            before.worthless
+        };
+        if modified(&stat) > before {
+            return Ok(Fate::Young);
+        }
+    }
+    if !is_at(dir, name, &stat) {
+        return Ok(Fate::Missing);
+    }
+    journal::remove(dir, &[&held, &next])?;
+    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+    Ok(Fate::Removed)
+}
+
+/// Removes a record whose partial upload is gone: alone it is of no use.
+fn record(dir: BorrowedFd<'_>, name: &[u8], stat: &Stat, before: Option<Before>) -> Outcome<Fate> {
+    if before.is_some_and(|before| modified(stat) > before.worthless) {
+        return Ok(Fate::Young);
+    }
+    let part = names::part_of(name);
+    match rustix::fs::statat(dir, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => {
+            journal::remove(dir, &[name])?;
+            Ok(Fate::Removed)
+        }
+        done => Ok(done.map(|_| Fate::Young)?),
+    }
+}
+
+/// Removes what is kept of an upload to `target`.
+pub(crate) fn held(target: &Target) -> Outcome<()> {
+    let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
+    let entry = rustix::fs::statat(dir, names.part.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
+        .ok()
+        .and_then(|part| journal::read(dir, &names, &target.name, part.st_ino)?.entry);
+    match abandoned(dir, &names.part, None)? {
+        Fate::Removed => {
+            if let (Some(index), Some(entry)) = (&target.index, entry) {
+                index.remove(&entry);
+            }
+            Ok(())
+        }
+        Fate::Busy => Err(Fault::Rule(
+            ErrorKind::Busy,
+            "an upload to this name is going on",
+        )),
+        Fate::Missing | Fate::Young => Err(Fault::Rule(
+            ErrorKind::NotFound,
+            "nothing is kept of an upload to this name",
+        )),
+    }
+}
+
+/// Removes the partial uploads that nobody wrote to for `age`, until `stop` is raised; gives their
+/// number.
+///
+/// One that cannot be read or removed is left.
+pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u64> {
+    let Some(before) = before(age) else {
+        return Ok(0);
+    };
+    let mut count = 0;
+    root.index().each(|index, id, path| {
+        let fate = look(root, path, before);
+        let ends = match fate {
+            Ok(Fate::Removed) => true,
+            // Its directory may be mounted elsewhere for now, or the file be about to be made.
+            Ok(Fate::Missing) => is_old(index, id, before.continued),
+            Ok(Fate::Busy | Fate::Young) | Err(_) => false,
+        };
+        count += u64::from(matches!(fate, Ok(Fate::Removed)));
+        if ends {
+            // One that stays is looked at again the next time.
+            let _ = rustix::fs::unlinkat(index, id, AtFlags::empty());
+        }
+        !stop.load(Ordering::Relaxed)
+    })?;
+    Ok(count)
+}
+
+/// Removes the partial upload at `path` beneath the root if it is old.
+fn look(root: &Root, path: &[u8], before: Before) -> Outcome<Fate> {
+    let cut = path.iter().rposition(|b| *b == b'/');
+    let (up, name) = match cut {
+        Some(cut) => (
+            path.get(..cut).unwrap_or_default(),
+            path.get(cut + 1..).unwrap_or_default(),
+        ),
+        None => (&[][..], path),
+    };
+    // Whoever else can write to the index gets nothing removed but that.
+    if !names::is_part(name) {
+        return Ok(Fate::Missing);
+    }
+    let dir = match root.resolve(up, OPEN_DIR, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Fate::Missing),
+        done => done?,
+    };
+    let fate = abandoned(dir.as_fd(), name, Some(before))?;
+    if fate == Fate::Missing {
+        for record in names::records_of(name) {
+            abandoned(dir.as_fd(), &record, Some(before))?;
+        }
+    }
+    Ok(fate)
+}
+
+fn is_old(index: BorrowedFd<'_>, id: &str, before: Time) -> bool {
+    rustix::fs::statat(index, id, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|entry| modified(&entry) <= before)
+}
+
+/// The times of `age` ago; `None` where that is before 1970.
+fn before(age: Duration) -> Option<Before> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let time = |ago: Duration| {
+        let then = now.checked_sub(ago)?;
+        let seconds = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
+        Some((seconds, then.subsec_nanos()))
+    };
+    Some(Before {
+        continued: time(age)?,
+        worthless: time(age.min(WORTHLESS))?,
+    })
+}

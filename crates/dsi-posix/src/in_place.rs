@@ -1,0 +1,99 @@
+//! `InPlace`: a file that is written under its own name, locked while it is.
+
+use gridftp_dsi::{ErrorKind, Finish};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Fault, Outcome};
+use crate::late;
+use crate::part::{ATTEMPTS, dress, is_at, settle_size, verify};
+use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
+
+/// An open file, and where it was found.
+#[derive(Debug)]
+pub(crate) struct InPlace {
+    file: OwnedFd,
+    /// The directory and the name in it; none for a file that was given open.
+    place: Option<(OwnedFd, Vec<u8>)>,
+}
+
+impl InPlace {
+    /// Opens the file at `target`, made when there is none, `alone` or beside others that write parts
+    /// of it.
+    pub(crate) fn open(target: Target, alone: bool) -> Outcome<Self> {
+        let Target { dir, name, old, .. } = target;
+        if old.is_some_and(|old| !is_regular(&old)) {
+            return Err(NOT_REGULAR);
+        }
+        let lock = if alone {
+            FlockOperation::NonBlockingLockExclusive
+        } else {
+            FlockOperation::NonBlockingLockShared
+        };
+        for _ in 0..ATTEMPTS {
+            let file = must_be_file(open(dir.as_fd(), &name)?)?.0;
+            lock_file(file.as_fd(), lock)?;
+            // Between opening and locking, the name may have gone to another file.
+            if is_at(dir.as_fd(), &name, &rustix::fs::fstat(&file)?) {
+                let place = Some((dir, name));
+                return Ok(Self { file, place });
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Takes a file that is open.
+    pub(crate) fn given(file: OwnedFd) -> Self {
+        Self { file, place: None }
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Completes a regular file; with `sync`, on the medium.
+    pub(crate) fn finish(&self, done: &Finish, sync: bool) -> Outcome<()> {
+        if !is_regular(&rustix::fs::fstat(&self.file)?) {
+            return Ok(());
+        }
+        settle_size(self.file(), done)?;
+        verify(self.file(), done)?;
+        dress(self.file(), done.mode, done.modified)?;
+        late::settle(self.file(), sync)?;
+        match &self.place {
+            Some((dir, name)) if !is_at(dir.as_fd(), name, &rustix::fs::fstat(&self.file)?) => {
+                Err(Fault::Rule(
+                    ErrorKind::Changed,
+                    "the file was removed, renamed or replaced while it was written",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a file for writing, made when there is none. What exists is opened as it is: in directories
+/// that all may write to, the kernel refuses to make the file of somebody else.
+fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            let mode = Mode::from_raw_mode(0o666);
+            rustix::fs::openat(dir, name, flags | OFlags::CREATE, mode)
+        }
+        done => done,
+    }
+}
+
+/// Locks `file`, unless another writer of it is in the way.
+pub(crate) fn lock_file(file: BorrowedFd<'_>, lock: FlockOperation) -> Outcome<()> {
+    match rustix::fs::flock(file, lock) {
+        Err(Errno::WOULDBLOCK) => Err(Fault::Rule(
+            ErrorKind::Busy,
+            "another upload writes to this file",
+        )),
+        done => Ok(done?),
+    }
+}

@@ -1,0 +1,239 @@
+//! The index of partial uploads: nothing else is looked at to find them, and nobody leaves one that it does not name.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use gridftp_dsi::{Dsi, ErrorKind, Finish, Sink};
+use gridftp_dsi_posix::{FileSink, Posix};
+use support::{INDEX, RESUME, Tree, WHOLE, names_in, path};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn set(start: u64, end: u64) -> RangeSet {
+    Range64::new(start, end).into_iter().collect()
+}
+
+/// Begins an upload that is worth to be kept.
+async fn begin(tree: &Tree, name: &str) -> FileSink {
+    let sink = tree.open(name, WHOLE).await.unwrap();
+    sink.write_at(0, Bytes::from(vec![7; 100_000]))
+        .await
+        .unwrap();
+    sink.checkpoint(&set(0, 100_000), false).await.unwrap();
+    sink
+}
+
+#[tokio::test]
+async fn an_entry_is_there_as_long_as_its_upload() {
+    let tree = Tree::new();
+    std::fs::create_dir_all(tree.real("a/b")).unwrap();
+    symlink("a/b", tree.real("link")).unwrap();
+    let sink = tree.open("/link/file", WHOLE).await.unwrap();
+    assert_eq!(tree.indexed(), ["a/b/.file.gridftp-part"]);
+    sink.finish(Finish::whole(0)).await.unwrap();
+    assert!(tree.indexed().is_empty());
+    drop(tree.open("/file", WHOLE).await.unwrap());
+    assert!(tree.indexed().is_empty());
+    // However often it is continued, it is one upload.
+    drop(begin(&tree, "/file").await);
+    for _ in 0..3 {
+        let sink = tree.open("/file", RESUME).await.unwrap();
+        sink.checkpoint(&set(0, 100_000), false).await.unwrap();
+        drop(sink);
+        assert_eq!(tree.indexed(), [".file.gridftp-part"]);
+    }
+    drop(begin(&tree, "/file").await);
+    assert_eq!(tree.indexed(), [".file.gridftp-part"]);
+    tree.posix
+        .drop_held(&tree.user, &path("/file"))
+        .await
+        .unwrap();
+    assert!(tree.indexed().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_but_the_index_is_looked_at() {
+    let tree = Tree::new();
+    std::fs::create_dir(tree.real("dir")).unwrap();
+    drop(begin(&tree, "/dir/named").await);
+    tree.age("dir/.named.gridftp-part");
+    // A walk would come across this one.
+    std::fs::write(tree.real("dir/.other.gridftp-part"), "x").unwrap();
+    tree.age("dir/.other.gridftp-part");
+    assert_eq!(tree.again().expire_partials(HOUR).await.unwrap(), 1);
+    assert_eq!(names_in(&tree.real("dir")), [".other.gridftp-part"]);
+    assert!(tree.indexed().is_empty());
+    assert_eq!(tree.again().expire_partials(HOUR).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn entries_of_others_move_nothing_but_old_partial_uploads() {
+    let tree = Tree::new();
+    drop(begin(&tree, "/file").await);
+    std::fs::write(tree.real("precious"), "x").unwrap();
+    std::fs::write(tree.all.path().join(".out.gridftp-part"), "x").unwrap();
+    for (number, to) in ["precious", "../.out.gridftp-part", "..", "", "/"]
+        .iter()
+        .enumerate()
+    {
+        let entry = format!("{INDEX}/{number:016x}");
+        if to.is_empty() {
+            std::fs::write(tree.real(&entry), "").unwrap();
+        } else {
+            symlink(to, tree.real(&entry)).unwrap();
+        }
+    }
+    std::fs::write(tree.real(&format!("{INDEX}/no entry")), "x").unwrap();
+    let count = tree.posix.expire_partials(Duration::ZERO).await.unwrap();
+    assert_eq!(count, 1, "the one of ours");
+    assert_eq!(tree.everything(), ["precious"]);
+    assert!(tree.all.path().join(".out.gridftp-part").exists());
+}
+
+#[tokio::test]
+async fn an_upload_that_cannot_be_continued_goes_sooner() {
+    let tree = Tree::new();
+    let sink = tree.open("/file", WHOLE).await.unwrap();
+    tree.age(".file.gridftp-part");
+    let expire = || async { tree.again().expire_partials(24 * HOUR).await.unwrap() };
+    assert_eq!(expire().await, 0, "somebody writes to it");
+    // As a process leaves it that is killed before its first record.
+    std::mem::forget(sink);
+    let part = tree.real(".file.gridftp-part");
+    let copy = tree.real("copy");
+    std::fs::copy(&part, &copy).unwrap();
+    std::fs::rename(&copy, &part).unwrap();
+    assert_eq!(expire().await, 0, "it is new");
+    tree.age(".file.gridftp-part");
+    assert_eq!(expire().await, 1);
+    assert!(tree.everything().is_empty() && tree.indexed().is_empty());
+}
+
+#[tokio::test]
+async fn entries_follow_a_directory_that_is_renamed() {
+    let tree = Tree::new();
+    let user = &tree.user;
+    std::fs::create_dir_all(tree.real("old/inner")).unwrap();
+    std::fs::create_dir(tree.real("older")).unwrap();
+    drop(begin(&tree, "/old/inner/left").await);
+    drop(begin(&tree, "/older/stays").await);
+    let live = begin(&tree, "/old/inner/live").await;
+    let rename = |from: &'static str, to: &'static str| {
+        let posix = tree.posix.clone();
+        async move { posix.rename(user, &path(from), &path(to)).await }
+    };
+    rename("/old", "/new").await.unwrap();
+    rename("/nowhere", "/else").await.unwrap_err();
+    rename("/new", "/older").await.unwrap_err();
+    let expected = [
+        "new/inner/.left.gridftp-part",
+        "new/inner/.live.gridftp-part",
+        "older/.stays.gridftp-part",
+    ];
+    assert_eq!(tree.indexed(), expected);
+    drop(live);
+    assert_eq!(tree.indexed(), expected);
+    for name in ["left", "live"] {
+        tree.age(&format!("new/inner/.{name}.gridftp-part"));
+    }
+    assert_eq!(tree.posix.expire_partials(HOUR).await.unwrap(), 2);
+    assert!(names_in(&tree.real("new/inner")).is_empty());
+    assert_eq!(tree.indexed(), expected[2..]);
+}
+
+#[tokio::test]
+async fn processes_share_a_tree() {
+    let tree = Tree::new();
+    let other = tree.again();
+    let mine = begin(&tree, "/mine").await;
+    let theirs = other
+        .write(&tree.user, &path("/theirs"), WHOLE)
+        .await
+        .unwrap();
+    for name in [".mine.gridftp-part", ".theirs.gridftp-part"] {
+        tree.age(name);
+    }
+    for posix in [&tree.posix, &other] {
+        assert_eq!(posix.expire_partials(HOUR).await.unwrap(), 0);
+    }
+    drop(mine);
+    theirs.finish(Finish::whole(0)).await.unwrap();
+    assert_eq!(tree.indexed(), [".mine.gridftp-part"]);
+    assert_eq!(other.expire_partials(HOUR).await.unwrap(), 1);
+    assert_eq!(tree.everything(), ["theirs"]);
+}
+
+#[tokio::test]
+async fn no_user_comes_to_the_index() {
+    let tree = Tree::new();
+    drop(begin(&tree, "/file").await);
+    std::fs::create_dir(tree.real("dir")).unwrap();
+    let (posix, user) = (&tree.posix, &tree.user);
+    let id = names_in(&tree.real(INDEX))[0].clone();
+    for name in [format!("/{INDEX}"), format!("/{INDEX}/{id}")] {
+        let at = path(&name);
+        for done in [
+            posix.stat(user, &at).await.map(drop),
+            posix.list(user, &at).await.map(drop),
+            posix.read(user, &at).await.map(drop),
+            posix.write(user, &at, WHOLE).await.map(drop),
+            posix.remove(user, &at).await,
+            posix.remove_dir(user, &at).await,
+            posix.remove_tree(user, &at).await,
+            posix.rename(user, &at, &path("/new")).await,
+            posix.rename(user, &path("/dir"), &at).await,
+            posix.make_dir(user, &at).await,
+            posix.symlink(user, name.as_bytes(), &path("/link")).await,
+            posix
+                .symlink(user, name[1..].as_bytes(), &path("/link"))
+                .await,
+        ] {
+            let kind = done.unwrap_err().kind();
+            assert!(
+                matches!(kind, ErrorKind::NotFound | ErrorKind::BadName),
+                "{name}: {kind:?}"
+            );
+        }
+    }
+    assert_eq!(tree.indexed(), [".file.gridftp-part"]);
+}
+
+#[tokio::test]
+async fn trees_without_room_for_an_index_are_served() {
+    let tree = Tree::new();
+    // Somebody else has the name: there is no index, and no reason to refuse an upload.
+    std::fs::write(tree.real(INDEX), "").unwrap();
+    drop(begin(&tree, "/file").await);
+    assert_eq!(
+        tree.open("/file", RESUME).await.unwrap().held(),
+        set(0, 100_000)
+    );
+    // The index may be elsewhere, and has to be where the root is that of the machine.
+    let index = tree.all.path().join("index");
+    let machine = Posix::open("/".as_ref()).unwrap().with_index(&index);
+    let real = tree.real("dir");
+    std::fs::create_dir(&real).unwrap();
+    let real = std::fs::canonicalize(real).unwrap();
+    let at = path(real.join("file").to_str().unwrap());
+    let sink = machine.write(&tree.user, &at, WHOLE).await.unwrap();
+    sink.checkpoint(&RangeSet::new(), false).await.unwrap();
+    drop(sink);
+    assert_eq!(names_in(&real).len(), 2);
+    assert_eq!(names_in(&index).len(), 1);
+    let gone = machine.expire_partials(Duration::ZERO).await.unwrap();
+    assert_eq!(gone, 1);
+    assert!(names_in(&real).is_empty() && names_in(&index).is_empty());
+    // Nor is anything written to a tree from which is only read.
+    let system = Posix::open("/proc".as_ref()).unwrap();
+    assert_eq!(system.expire_partials(HOUR).await.unwrap(), 0);
+}
