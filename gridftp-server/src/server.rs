@@ -41,6 +41,13 @@ const DROPPING: Duration = Duration::from_millis(500);
 /// How long to leave the listener alone when the process is out of descriptors or memory.
 const BREATHER: Duration = Duration::from_millis(50);
 
+/// How long a 226 waits for the client to close the data connection that it was sent a file over: aria2 waits for
+/// ever for a 226 that it reads together with the 150. Clients close when they have read all.
+const PARTING: Duration = Duration::from_millis(20);
+
+/// How long a client may go on sending a file that was answered 552: most read the reply when they have sent all.
+const DRAINING: Duration = Duration::from_secs(30);
+
 /// A GridFTP server on one address.
 ///
 /// Dropping it, or the future of [`run`](Self::run), ends all its sessions.
@@ -265,6 +272,8 @@ impl<D: Dsi> Shared<D> {
         options.open_within = policy.connect_timeout;
         options.stall = policy.stall_timeout;
         options.connections = policy.max_streams;
+        options.parting = PARTING;
+        options.draining = DRAINING;
         DataSide::new(Arc::clone(&self.stacks), options, self.pool.clone())
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Session<D: Dsi> {
     stream: BoxStream,
     lines: LineSplitter,
     out: Outbox,
+    /// Set while a preliminary reply waits to be sent: the transfer goes on behind it.
+    announcing: bool,
     desk: Desk<D>,
     running: Option<Running>,
     place: Place,
@@ -80,6 +82,7 @@ impl<D: Dsi> Session<D> {
             stream,
             lines: LineSplitter::new(),
             out: Outbox::new(Instant::now()),
+            announcing: false,
             desk,
             running: None,
             place,
@@ -195,6 +198,7 @@ impl<D: Dsi> Session<D> {
         loop {
             match self.machine.poll() {
                 Output::Reply(reply) => {
+                    self.announcing |= reply.code().is_preliminary();
                     self.out.add(Instant::now(), |out| reply.write_to(out));
                 }
                 Output::Action(_, Action::Abort(ticket)) => {
@@ -280,21 +284,35 @@ impl<D: Dsi> Session<D> {
         if let Poll::Ready(wake) = self.poll_read(cx) {
             return Poll::Ready(wake);
         }
+        let was_full = self.out.is_full();
+        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with it.
+        if std::mem::take(&mut self.announcing) && self.send(cx).is_err() {
+            return Poll::Ready(Wake::Lost);
+        }
         if let Poll::Ready(wake) = self.poll_work(cx) {
             return Poll::Ready(wake);
         }
         // Last, before sleeping: replies of all that could be done at once leave in one piece.
-        let was_full = self.out.is_full();
-        if self.mute {
-            self.out.clear();
-        } else if self.out.poll_send(&mut self.stream, cx).is_err() {
-            (self.deaf, self.mute) = (true, true);
+        if self.send(cx).is_err() {
             return Poll::Ready(Wake::Lost);
         }
         if was_full && !self.out.is_full() {
             return Poll::Ready(Wake::Sent);
         }
         self.poll_timer(cx, timer)
+    }
+
+    /// Sends what waits, as far as the client takes it; an error is the end of the connection.
+    fn send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.mute {
+            self.out.clear();
+            return Ok(());
+        }
+        let sent = self.out.poll_send(&mut self.stream, cx);
+        if sent.is_err() {
+            (self.deaf, self.mute) = (true, true);
+        }
+        sent
     }
 
     /// Reads while there is room for what comes.

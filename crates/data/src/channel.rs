@@ -37,6 +37,8 @@ pub struct DataChannel {
     idle: Idle,
     /// Looks after the door in `setup`, or is on its way out.
     doors: JoinSet<()>,
+    /// Takes the rest of a file that could not be stored off its connection.
+    draining: JoinSet<()>,
 }
 
 impl DataChannel {
@@ -48,6 +50,7 @@ impl DataChannel {
             setup: Setup::None,
             idle: Idle::default(),
             doors: JoinSet::new(),
+            draining: JoinSet::new(),
         }
     }
 
@@ -164,9 +167,10 @@ impl DataChannel {
             Stall::new(stall).run(look, work).await?;
         } else {
             let conn = used.only()?;
-            Stall::new(stall)
+            let sent = Stall::new(stall)
                 .run(look, send::plain(&feed, conn, &plan.ranges))
                 .await?;
+            sent.part(self.options.parting).await;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -204,9 +208,10 @@ impl DataChannel {
             }
         } else {
             let conn = used.only()?;
-            Stall::new(stall)
+            let sent = Stall::new(stall)
                 .run(look, send::plain_chunks(conn, chunks, stall, watch))
                 .await?;
+            sent.part(self.options.parting).await;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -330,20 +335,34 @@ impl DataChannel {
             };
             used.idle.conns = receive::extended(conns, door, job, &self.options).await?;
         } else {
-            receive::plain(used.only()?, plan.start, job, &self.options).await?;
+            let received = receive::plain(used.only()?, plan.start, job, &self.options).await;
+            if let Err((error, conn)) = received {
+                let within = self.options.draining;
+                if error.kind() == ErrorKind::Storage && !within.is_zero() {
+                    // One at a time: a peer whose files fail one after the other holds no more than that.
+                    self.draining.abort_all();
+                    self.draining.spawn(conn.drain(within));
+                }
+                return Err(error);
+            }
         }
         self.keep(used, plan.mode, Direction::Receive);
         Ok(())
     }
 
     /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.
-    fn take(&mut self, idle: Idle, watch: &Watch) -> Used {
+    ///
+    /// Whoever watches hears of it before the first byte moves.
+    async fn take(&mut self, idle: Idle, watch: &Watch) -> Used {
         watch.connected(u32::try_from(idle.conns.len()).unwrap_or(u32::MAX));
-        watch.open(idle.served.is_some());
-        Used {
+        let reused = idle.served.is_some();
+        let used = Used {
             setup: std::mem::take(&mut self.setup),
             idle,
-        }
+        };
+        watch.open(reused);
+        tokio::task::yield_now().await;
+        used
     }
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
@@ -355,12 +374,12 @@ impl DataChannel {
         let idle = self
             .ready(plan.mode, plan.parallelism, Direction::Send)
             .await?;
-        Ok(self.take(idle, watch))
+        Ok(self.take(idle, watch).await)
     }
 
     async fn open_to_receive(&mut self, mode: Mode, watch: &Watch) -> Result<Used> {
         let idle = self.ready(mode, 1, Direction::Receive).await?;
-        Ok(self.take(idle, watch))
+        Ok(self.take(idle, watch).await)
     }
 
     /// Connections for a transfer: those that are there, or new ones.

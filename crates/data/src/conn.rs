@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mode_e::{Deframer, Limits};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use xio_core::BoxStream;
@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 
 /// Longest time in which a connection that is no longer needed may end in good order.
 const RETIRING: Duration = Duration::from_secs(60);
+
+/// Bytes thrown away at a time.
+const DRAIN_BLOCK: usize = 16 << 10;
 
 /// A data connection. Dropping it aborts; [`retire`](Self::retire) ends it in good order.
 #[derive(Debug)]
@@ -62,11 +65,30 @@ impl Conn {
     }
 
     /// Writes the end mark of every layer and waits until it is out.
-    pub(crate) async fn finish(mut self) -> Result<()> {
-        self.stream
-            .shutdown()
-            .await
-            .map_err(|e| Error::broken("send", e))
+    pub(crate) async fn finish(mut self) -> Result<Self> {
+        let ended = self.stream.shutdown().await;
+        ended.map_err(|e| Error::broken("send", e))?;
+        Ok(self)
+    }
+
+    /// Waits until the peer closes a connection that was finished, at most so long.
+    pub(crate) async fn part(mut self, within: Duration) {
+        if !within.is_zero() {
+            // Whatever comes, an error included, the peer has seen the end.
+            drop(timeout(within, self.stream.read(&mut [0])).await);
+        }
+    }
+
+    /// Reads what the peer still sends and forgets it, at most so long.
+    ///
+    /// A connection that is closed with bytes unread is reset, and a client that is still sending gives up
+    /// before it reads on the control connection why.
+    pub(crate) async fn drain(mut self, within: Duration) {
+        let mut block = vec![0; DRAIN_BLOCK];
+        let all = async { while matches!(self.stream.read(&mut block).await, Ok(1..)) {} };
+        if timeout(within, all).await.is_ok() {
+            self.retire();
+        }
     }
 
     /// Ends an idle connection without waiting: what was sent still arrives.

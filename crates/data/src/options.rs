@@ -36,6 +36,14 @@ pub struct Options {
     pub open_within: Duration,
     /// Longest wait in which no byte moves.
     pub stall: Duration,
+    /// Longest wait for the peer to close its side of a MODE S connection over which it was sent a file.
+    ///
+    /// A peer that closes has read all of it. Some clients lose what they are told of the end on the
+    /// control connection before that.
+    pub parting: Duration,
+    /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the transfer has
+    /// ended before. Zero resets the connection, and a peer that is still sending hears nothing but that.
+    pub draining: Duration,
     /// Most connections of one transfer that are served at once.
     pub connections: u32,
     /// Longest payload that one MODE E block may announce, in bytes. Payload is never held whole.
@@ -66,6 +74,8 @@ impl Default for Options {
         Self {
             open_within: Duration::from_secs(60),
             stall: Duration::from_secs(300),
+            parting: Duration::ZERO,
+            draining: Duration::ZERO,
             connections: 256,
             block_len: 1 << 40,
             file_size: i64::MAX as u64,

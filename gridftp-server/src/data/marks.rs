@@ -168,6 +168,8 @@ impl Onlooker {
         if self.perf.is_some() {
             self.send(perf_event(0)).await;
         }
+        // The session has its turn, so that the client reads of the beginning before there is an end.
+        tokio::task::yield_now().await;
     }
 
     async fn moved(&self, watch: &Watch) {

@@ -1,5 +1,6 @@
 //! The control channel: lines, pipelining, and input nobody should send.
 
+use std::io::Read as _;
 use std::net::TcpStream;
 
 use crate::support::{Ftp, TestServer};
@@ -188,4 +189,29 @@ fn the_feature_list_names_what_clients_look_for() {
     ] {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
+}
+
+/// aria2 and others take one reply at a read, and wait for ever for a 226 that came in one piece with the 150.
+#[test]
+fn a_150_goes_out_before_the_data() {
+    const TIMES: usize = 40;
+    let server = TestServer::new();
+    server.put("f", "small");
+    let mut ftp = server.login();
+    let mut together = 0;
+    for _ in 0..TIMES {
+        let data = ftp.data();
+        ftp.send("RETR f");
+        let mut text = Vec::new();
+        while !text.ends_with(b"226 Transfer Complete.\r\n") {
+            let mut piece = [0; 1000];
+            let n = ftp.stream.read(&mut piece).unwrap();
+            assert!(n > 0);
+            together += usize::from(text.is_empty() && piece[..n].windows(3).any(|w| w == b"226"));
+            text.extend_from_slice(&piece[..n]);
+        }
+        assert_eq!(data.read(), b"small");
+    }
+    // A reader that is slow to wake may still find both; sent in one piece, both are there every time.
+    assert!(together < TIMES, "{together} of {TIMES} in one piece");
 }

@@ -28,6 +28,9 @@ use crate::wait::{Look, Stall};
 
 /// Takes what one connection brings until it ends; the first byte's wire offset is `start`.
 ///
+/// # Errors
+/// With the connection, on which the peer may still be sending.
+///
 /// # Cancel safety
 /// Dropping the future resets the connection.
 pub(crate) async fn plain<W, F>(
@@ -35,7 +38,7 @@ pub(crate) async fn plain<W, F>(
     start: u64,
     mut job: Job<'_, W>,
     options: &Options,
-) -> Result<()>
+) -> Result<(), (Error, Conn)>
 where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
@@ -48,11 +51,16 @@ where
         seen.note(job.read, pump.is_writing());
         done
     });
-    Stall::new(options.stall)
+    let ended = Stall::new(options.stall)
         .run(|| moved.look(watch), work)
-        .await?;
-    pump.conn.retire();
-    Ok(())
+        .await;
+    match ended {
+        Ok(_) => {
+            pump.conn.retire();
+            Ok(())
+        }
+        Err(error) => Err((error, pump.conn)),
+    }
 }
 
 /// Takes extended blocks from `kept` and from all connections that come through `door`, until

@@ -38,13 +38,13 @@ async fn some<C: Chunks>(chunks: &mut C, stall: Duration, watch: &Watch) -> Resu
     }
 }
 
-/// Sends all chunks and ends the connection.
+/// Sends all chunks and ends the connection, which it gives.
 pub(crate) async fn plain_chunks<C: Chunks>(
     conn: Conn,
     chunks: &mut C,
     stall: Duration,
     watch: &Watch,
-) -> Result<()> {
+) -> Result<Conn> {
     let mut conn = conn;
     while let Some(chunk) = some(chunks, stall, watch).await? {
         pieces(&mut conn.stream, [&chunk]).await?;

@@ -22,11 +22,12 @@ use write::{SMALL, pieces};
 const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
 
 /// Sends `ranges` one after the other and ends the connection: in MODE S its end is the end of the file.
+/// Gives the connection, which the peer may still have to read from.
 pub(crate) async fn plain<S: Source>(
     feed: &Feed<'_, S>,
     mut conn: Conn,
     ranges: &RangeSet,
-) -> Result<()> {
+) -> Result<Conn> {
     for range in ranges.iter() {
         feed.stretch(&mut conn.stream, &[], range.start(), range.len(), &[])
             .await?;

@@ -1,5 +1,7 @@
 //! MODE S: the connection is the file.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use super::*;
 use crate::ErrorKind;
 
@@ -32,6 +34,77 @@ async fn files_of_every_size_arrive_whole() {
             assert!(!from.is_set() && !to.is_set());
         }
     }
+}
+
+/// Who is told of the end before the last byte was read may lose either.
+#[tokio::test]
+async fn a_sender_may_wait_until_the_peer_has_read_all() {
+    let mut from = channel();
+    from.options_mut().parting = Duration::from_secs(3600);
+    let address = from.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let mut peer = TcpStream::connect(address).await.unwrap();
+    let (source, watch) = (Disk::new(b"file"), Watch::new());
+    let plan = whole(Mode::Stream, 4);
+    let closed = std::cell::Cell::new(false);
+    let read = async {
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).await.unwrap();
+        closed.set(true);
+        drop(peer);
+        got
+    };
+    let send = async {
+        from.send(&source, &plan, &watch).await.unwrap();
+        assert!(closed.get(), "it was done before the peer was");
+    };
+    let ((), got) = tokio::join!(send, read);
+    assert_eq!(got, b"file");
+}
+
+/// The watch opens before the first byte moves, and whoever looks has the time to.
+#[tokio::test]
+async fn the_beginning_is_known_before_any_byte_moves() {
+    let (mut from, mut to) = pair().await;
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let (source, plan) = (Disk::new(b"file"), whole(Mode::Stream, 4));
+    from.send(&source, &plan, &Watch::new()).await.unwrap();
+    let plan = incoming(Mode::Stream);
+    let receive = to.receive(&sink, &plan, &watch);
+    let look = async {
+        watch.opened().await;
+        assert_eq!(watch.bytes(), 0);
+    };
+    let (got, ()) = tokio::join!(receive, look);
+    assert_eq!(got.unwrap().bytes, 4);
+}
+
+/// A client that finds its connection reset does not go on to read why.
+#[tokio::test]
+async fn the_rest_of_a_file_that_cannot_be_stored_is_taken_and_forgotten() {
+    let mut to = channel();
+    to.options_mut().draining = Duration::from_secs(3600);
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    let mut peer = TcpStream::connect(address).await.unwrap();
+    let sink = Kept {
+        full_at: Some(100_000),
+        ..Kept::default()
+    };
+    let (plan, watch) = (incoming(Mode::Stream), Watch::new());
+    let send = async {
+        // More than any socket buffers.
+        for _ in 0..400 {
+            peer.write_all(&[7; 100_000]).await.unwrap();
+        }
+        peer.shutdown().await.unwrap();
+        peer.read(&mut [0]).await.unwrap()
+    };
+    let receive = async {
+        let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage);
+        to.reset();
+    };
+    let (end, ()) = tokio::join!(send, receive);
+    assert_eq!(end, 0, "closed in good order");
 }
 
 #[tokio::test]
