@@ -366,7 +366,7 @@ fn about(what: &What) -> (&'static str, &[u8]) {
         } => ("NLST", path.as_bytes()),
         What::List {
             path,
-            form: ListForm::Facts(_),
+            form: ListForm::Facts { .. },
         } => ("MLSD", path.as_bytes()),
         What::List {
             path,

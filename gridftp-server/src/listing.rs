@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use ftp_proto::types::ListForm;
-use ftp_wire::facts::{Entry, EntryKind, Fact, TimeVal, safe_name};
+use ftp_wire::facts::{Entry, EntryKind, Fact, TimeVal, wire_name};
 use gridftp_data::Chunks;
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Kind, Listing, Result, Stat, User};
 
@@ -132,17 +132,17 @@ impl<'a, D: Dsi> Lister<'a, D> {
         let listing = self.dsi.list(self.user, path).await?;
         let mut head = Vec::new();
         match self.form {
-            ListForm::Facts(facts) | ListForm::Tree { facts, .. } => {
+            ListForm::Facts { facts, .. } | ListForm::Tree { facts, .. } => {
                 let mut own = self.entry(stat, b".".to_vec());
                 own.kind = EntryKind::Cdir;
                 if facts.contains(Fact::Count) {
                     own.count = Some(Self::count(self.dsi, self.user, path).await?);
                 }
                 self.line(&own, &mut head);
-                if matches!(self.form, ListForm::Facts(_)) {
+                if let ListForm::Facts { root, .. } = self.form {
                     let parent = match path.parent() {
-                        Some(parent) => self.dsi.stat(self.user, &parent).await.ok(),
-                        None => None,
+                        Some(parent) if !root => self.dsi.stat(self.user, &parent).await.ok(),
+                        _ => None,
                     };
                     let mut up = self.entry(parent.as_ref().unwrap_or(stat), b"..".to_vec());
                     up.kind = EntryKind::Pdir;
@@ -371,14 +371,14 @@ impl<'a, D: Dsi> Lister<'a, D> {
 
     fn line(&self, entry: &Entry, lines: &mut Vec<u8>) {
         match &self.form {
-            ListForm::Facts(facts) | ListForm::Tree { facts, .. } => {
+            ListForm::Facts { facts, .. } | ListForm::Tree { facts, .. } => {
                 entry.write_facts(*facts, lines)
             }
             ListForm::Names { before } => {
                 if self.pattern.is_some() {
                     lines.extend_from_slice(before);
                 }
-                lines.extend_from_slice(&safe_name(&entry.name));
+                lines.extend_from_slice(&wire_name(&entry.name));
             }
             _ => entry.write_long(self.now, lines),
         }

@@ -7,8 +7,8 @@ use gridftp_dsi::error::ErrorKind as Storage;
 use crate::auth::Refused;
 use crate::error::{Error, Forbidden, chain};
 
-/// Turns an error into the reply that tells the client of it: a code that clients act on, the class
-/// word that GridFTP clients look for (`GlobusError: v=1 c=…`), and the whole story in words.
+/// Turns an error into the reply that tells the client of it: a code that clients act on, the whole story in
+/// words, and the class word that GridFTP clients look for (`GlobusError: v=1 c=…`).
 pub(crate) fn reply_for(error: &Error) -> Reply {
     let (code, class) = classify(error);
     let story = chain(error);
@@ -22,7 +22,7 @@ pub(crate) fn reply_for(error: &Error) -> Reply {
     }
     fields.push(("GridFTP-Reason", &story));
     match class {
-        Some(class) => Reply::globus_error(code, class, &fields),
+        Some(class) => Reply::globus_error(code, &story, class, &fields),
         None => Reply::new(code, story),
     }
 }
@@ -85,7 +85,8 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Denied | Storage::Outside | Storage::ReadOnly => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        Storage::Exists => (Code::of::<553>(), Some("PATH_EXISTS")),
+        // RFC 959 §5.4: MKD knows no 553, and clients take a 550 for a directory that is there already.
+        Storage::Exists => (Code::of::<550>(), Some("PATH_EXISTS")),
         Storage::NotDirectory => (Code::of::<550>(), Some("NOT_A_DIRECTORY")),
         Storage::IsDirectory => (Code::of::<550>(), Some("IS_A_DIRECTORY")),
         Storage::NotEmpty | Storage::NotRegular | Storage::Malformed => {
@@ -123,7 +124,7 @@ mod tests {
             (Storage::Denied, 550, Some("PERMISSION_DENIED")),
             (Storage::Outside, 550, Some("PERMISSION_DENIED")),
             (Storage::ReadOnly, 550, Some("PERMISSION_DENIED")),
-            (Storage::Exists, 553, Some("PATH_EXISTS")),
+            (Storage::Exists, 550, Some("PATH_EXISTS")),
             (Storage::NotDirectory, 550, Some("NOT_A_DIRECTORY")),
             (Storage::IsDirectory, 550, Some("IS_A_DIRECTORY")),
             (Storage::NotEmpty, 550, Some("INTERNAL_ERROR")),
@@ -152,7 +153,11 @@ mod tests {
             .because(cause);
         let text = reply_for(&error.into()).to_string();
         assert!(
-            text.starts_with("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n"),
+            text.starts_with("550-storage: open: /x: no such object: No such file or directory"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\r\n550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n"),
             "{text}"
         );
         assert!(text.contains("550-GridFTP-Errno: 2\r\n"), "{text}");

@@ -233,7 +233,12 @@ pub enum ListForm {
         before: Vec<u8>,
     },
     /// `MLSD` and `MLSC`: facts of one directory.
-    Facts(FactSet),
+    Facts {
+        /// Facts to print.
+        facts: FactSet,
+        /// Whether the directory is the root as the client sees it, which is its own parent.
+        root: bool,
+    },
     /// `MLSR`: facts of a whole tree.
     Tree {
         /// Facts to print.

@@ -75,12 +75,17 @@ impl<'a> Args<'a> {
         text.map_err(|_| (BadCommandKind::BadArgument(what), at))
     }
 
-    /// All that is left behind one blank as UTF-8 text: a password may begin with a blank.
-    pub(crate) fn password(&mut self) -> Parsed<String> {
-        let at = self.at;
-        let rest = self.line.get(at..).unwrap_or_default();
-        let text = rest.split_first().map_or(rest, |(_, text)| text);
+    /// All that is left behind one blank: a password or a name may begin with a blank of its own
+    /// (RFC 959 §5.3).
+    fn behind_one_blank(&mut self) -> (&'a [u8], usize) {
+        let at = self.line.len().min(self.at + 1);
         self.at = self.line.len();
+        (self.line.get(at..).unwrap_or_default(), at)
+    }
+
+    /// All that is left behind one blank as UTF-8 text.
+    pub(crate) fn password(&mut self) -> Parsed<String> {
+        let (text, at) = self.behind_one_blank();
         let text = String::from_utf8(text.to_vec());
         text.map_err(|_| (BadCommandKind::BadArgument("password"), at))
     }
@@ -110,18 +115,18 @@ impl<'a> Args<'a> {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// All that is left as a path.
+    /// All that is left behind one blank as a path.
     pub(crate) fn path(&mut self) -> Parsed<FtpPath> {
-        let (path, at) = self.rest();
+        let (path, at) = self.behind_one_blank();
         if path.is_empty() {
             return Err((MISSING, at));
         }
         FtpPath::new(path).ok_or((BadCommandKind::BadArgument("path"), at))
     }
 
-    /// All that is left as a path, if anything is.
+    /// All that is left behind one blank as a path, if anything is.
     pub(crate) fn optional_path(&mut self) -> Parsed<Option<FtpPath>> {
-        if self.peek().is_err() {
+        if self.line.len() <= self.at + 1 {
             return Ok(None);
         }
         self.path().map(Some)
@@ -129,10 +134,7 @@ impl<'a> Args<'a> {
 
     /// As `optional_path`, dropping leading words that begin with `-`, as clients send for `ls`.
     pub(crate) fn path_behind_options(&mut self) -> Parsed<Option<FtpPath>> {
-        while self
-            .peek()
-            .is_ok_and(|(word, _)| word.first() == Some(&b'-'))
-        {
+        while self.line.get(self.at + 1) == Some(&b'-') {
             self.next();
         }
         self.optional_path()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub use crate::listing::safe_name;
+pub use crate::listing::{safe_name, wire_name};
 pub use crate::time::TimeVal;
 
 /// What kind of object an entry is.
@@ -96,7 +96,7 @@ pub struct Entry {
     pub target: Option<Vec<u8>>,
     /// Entries in it, `.` and `..` included; only for `Cdir`.
     pub count: Option<u64>,
-    /// What went wrong, in a recursive listing (`OpenFailed`, `InvalidLink`).
+    /// What went wrong (`OpenFailed`, `InvalidLink`, `InvalidName`).
     pub error: Option<String>,
 }
 

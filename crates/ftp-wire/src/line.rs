@@ -24,7 +24,7 @@ const IAC: u8 = 255;
 /// [`push`](Self::push) what arrived, then call [`next_line`](Self::next_line) until it has nothing:
 /// an unfinished line never takes more memory than the limit. CRLF and a bare LF end a line. Telnet
 /// commands are taken out, and options the peer offers are refused through
-/// [`take_answers`](Self::take_answers). All other bytes are kept, UTF-8 included.
+/// [`take_answers`](Self::take_answers). All other bytes are kept, those of names included.
 ///
 /// Before a change of protection, [`buffered`](Self::buffered) must be 0: what a peer sent ahead
 /// of a handshake must not be read after it.
@@ -163,13 +163,8 @@ impl LineSplitter {
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        // A tab may part arguments or stand in a name; no other control byte has a place in a line.
-        let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-        Some(match self.line.iter().position(control) {
-            Some(at) => {
-                let byte = self.line.get(at).copied().unwrap_or_default();
-                Err(BadLine::Control { byte, at })
-            }
+        Some(match misplaced(&self.line) {
+            Some((at, byte)) => Err(BadLine::Control { byte, at }),
             None => Ok(()),
         })
     }
@@ -228,6 +223,19 @@ impl LineSplitter {
             }
         }
     }
+}
+
+/// The first control byte that has no place where it stands: a name may hold any but NUL and CR, a verb none.
+fn misplaced(line: &[u8]) -> Option<(usize, u8)> {
+    let verb = line.iter().position(|b| matches!(b, b' ' | b'\t'));
+    let verb = verb.unwrap_or(line.len());
+    line.iter()
+        .copied()
+        .enumerate()
+        .find(|&(at, byte)| match byte {
+            0 | b'\r' => true,
+            byte => at < verb && byte.is_ascii_control(),
+        })
 }
 
 #[cfg(test)]

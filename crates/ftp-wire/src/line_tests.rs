@@ -65,17 +65,27 @@ fn control_bytes_are_named_and_cost_one_line_only() {
     let control = |byte, at| Err(BadLine::Control { byte, at });
     check(
         99,
-        b"A\0B\r\nC\rD\r\nE\r\r\nF\x1b[m\n\x7f\r\nNOOP\r\n",
+        b"A\0B\r\nC\rD\r\nE\r\r\nF\x1b[m\n\x7f\r\nG h\0\r\nG h\ri\r\nNOOP\r\n",
         &[
             control(0, 1),
             control(13, 1),
             control(13, 1),
             control(27, 1),
             control(127, 0),
+            control(0, 3),
+            control(13, 3),
             ok(b"NOOP"),
         ],
         b"",
     );
+}
+
+/// A file may have any name that does not end the line.
+#[test]
+fn names_may_hold_control_bytes() {
+    let name: Vec<u8> = (1..=0xfe).filter(|b| !b"\r\n".contains(b)).collect();
+    let line = [b"DELE ", name.as_slice()].concat();
+    check(999, &[&line, &b"\r\n"[..]].concat(), &[ok(&line)], b"");
 }
 
 #[test]

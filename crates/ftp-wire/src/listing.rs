@@ -1,5 +1,6 @@
 //! Listing lines: MLSx in both directions (RFC 3659 §7.2), and the `ls -l` form of LIST.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use crate::error::BadFacts;
@@ -23,14 +24,37 @@ const LINE_ORDER: [Fact; 13] = [
     Fact::Count,
 ];
 
-/// The name with every control byte replaced by `?`.
+/// The value of the `Error` fact of an entry whose name no line can carry.
+const UNNAMEABLE: &str = "InvalidName";
+
+/// The name as a line for people shows it: every control character is a `?`.
 ///
-/// Such a name cannot be asked for in a command anyway; as it is, it would end the line early and make
-/// up entries, or move a terminal's cursor.
+/// As it is, it would end the line early and make up entries, or move a terminal's cursor.
 pub fn safe_name(name: &[u8]) -> Vec<u8> {
-    name.iter()
-        .map(|b| if b.is_ascii_control() { b'?' } else { *b })
-        .collect()
+    let mut out = Vec::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        let shown = |c: char| if c.is_control() { '?' } else { c };
+        let text: String = chunk.valid().chars().map(shown).collect();
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
+}
+
+/// The name as a line for programs carries it: byte for byte, since a program asks for it by these bytes.
+///
+/// NUL, CR and LF, which no line and no command can carry, become U+FFFD: a name that nobody gave, so that to ask
+/// for it fails and finds no other object.
+pub fn wire_name(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.iter().any(is_line_end) {
+        return Cow::Borrowed(name);
+    }
+    let parts: Vec<_> = name.split(is_line_end).collect();
+    Cow::Owned(parts.join("\u{fffd}".as_bytes()))
+}
+
+fn is_line_end(byte: &u8) -> bool {
+    matches!(byte, 0 | b'\r' | b'\n')
 }
 
 fn url_encode(text: &[u8], out: &mut Vec<u8>) {
@@ -80,25 +104,27 @@ fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 impl Entry {
     /// Appends the line of MLSD, MLST and their kin: facts, a blank, the name; no line end.
     ///
-    /// An error of a recursive listing is printed whatever `facts` says.
+    /// An error is printed whatever `facts` says. A name that no line can carry is an error of its entry:
+    /// `Error=InvalidName;`, with the name as [`wire_name`] has it.
     pub fn write_facts(&self, facts: FactSet, out: &mut Vec<u8>) {
         for fact in LINE_ORDER.into_iter().filter(|fact| facts.contains(*fact)) {
             self.write_fact(fact, out);
         }
-        if let Some(error) = &self.error {
-            out.extend_from_slice(b"Error=");
-            url_encode(error.as_bytes(), out);
-            out.push(b';');
+        let name = wire_name(&self.name);
+        let unnameable = matches!(name, Cow::Owned(_)).then_some(UNNAMEABLE);
+        if let Some(error) = self.error.as_deref().or(unnameable) {
+            encoded("Error", error.as_bytes(), out);
         }
         out.push(b' ');
-        out.extend(safe_name(&self.name));
+        out.extend_from_slice(&name);
     }
 
     fn write_fact(&self, fact: Fact, out: &mut Vec<u8>) {
         let name = fact.as_str();
         match fact {
             Fact::Type => push(out, format_args!("{name}={};", self.kind.as_str())),
-            Fact::Modify => push(out, format_args!("{name}={};", self.modified)),
+            // Readers of Apache commons-net drop a line with more digits of a second than three.
+            Fact::Modify => push(out, format_args!("{name}={};", self.modified.to_millis())),
             Fact::Charset => {
                 let utf8 = std::str::from_utf8(&self.name).is_ok();
                 push(

@@ -156,9 +156,9 @@ pub fn site_verbs() -> impl Iterator<Item = (&'static str, &'static str)> {
 impl Command {
     /// Parses one line, without its end.
     ///
-    /// Verbs are taken in any case. Runs of blanks part the arguments; the last one is the rest of
-    /// the line as it stands, trailing blanks included, which is how names with blanks work. Commands
-    /// without arguments ignore what follows them.
+    /// Verbs are taken in any case. Runs of blanks part the words; a path is the rest of the line behind
+    /// one blank, as it stands: blanks at its ends and control bytes are part of the name. Commands without
+    /// arguments ignore what follows them.
     ///
     /// # Errors
     ///

@@ -165,14 +165,18 @@ impl Reply {
 
     /// A failure in the structured form of GCT 13.24: its class (`PATH_NOT_FOUND`) and further
     /// fields (`GridFTP-Errno`).
-    pub fn globus_error(code: Code, class: &str, fields: &[(&str, &str)]) -> Self {
+    ///
+    /// The reason stands in the first line, which is all that many clients show; those of Globus look for
+    /// the line of the class wherever it is, as behind the prose of their own server.
+    pub fn globus_error(code: Code, reason: &str, class: &str, fields: &[(&str, &str)]) -> Self {
         let head = format!("GlobusError: v=1 c={class}");
         let fields = fields
             .iter()
             .map(|(name, value)| format!("{name}: {value}"));
         Self::coded(
             code,
-            std::iter::once(head)
+            [reason.to_owned(), head]
+                .into_iter()
                 .chain(fields)
                 .chain(["End.".to_owned()]),
         )

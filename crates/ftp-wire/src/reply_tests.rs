@@ -38,16 +38,22 @@ fn structured_errors_are_written_and_read() {
         ("GridFTP-Errno", "2"),
         ("GridFTP-Error-String", "No such file or directory"),
     ];
-    let reply = Reply::globus_error(Code::of::<550>(), "PATH_NOT_FOUND", &fields);
+    let reply = Reply::globus_error(
+        Code::of::<550>(),
+        "/x: No such file or directory",
+        "PATH_NOT_FOUND",
+        &fields,
+    );
     assert_eq!(
         reply.to_string(),
-        "550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550-GridFTP-Errno: 2\r\n\
+        "550-/x: No such file or directory\r\n550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n\
+         550-GridFTP-Errno: 2\r\n\
          550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n"
     );
     assert_eq!(reply.error_class().as_deref(), Some("PATH_NOT_FOUND"));
     assert_eq!(reply.field("gridftp-errno").as_deref(), Some("2"));
     assert_eq!(reply.field("End."), None);
-    assert_eq!(reply.text().lines().count(), 3);
+    assert_eq!(reply.text().lines().count(), 4);
     assert_eq!(Reply::of::<550>("nope").error_class(), None);
     assert_eq!(Reply::of::<226>("End.").text(), "End.");
 }

@@ -51,6 +51,15 @@ impl TimeVal {
         Self { nanos: 0, ..self }
     }
 
+    /// The same to the millisecond.
+    #[must_use]
+    pub const fn to_millis(self) -> Self {
+        Self {
+            nanos: self.nanos - self.nanos % 1_000_000,
+            ..self
+        }
+    }
+
     /// Parses `YYYYMMDDHHMMSS`, with a fraction of any length of which nine digits count.
     ///
     /// A leap second becomes the second after. `None` for anything else.
@@ -143,7 +152,8 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, (month + 2) % 12 + 1, day)
 }
 
-/// Writes `YYYYMMDDHHMMSS`, and the fraction when there is one, without trailing zeros.
+/// Writes `YYYYMMDDHHMMSS`, and the fraction when there is one: three digits, or nine where three do not say it.
+/// Some readers take the digits for a number of milliseconds, whatever their count.
 ///
 /// Years outside 0 to 9999 come out as the nearest that four digits can say.
 impl fmt::Display for TimeVal {
@@ -160,11 +170,11 @@ impl fmt::Display for TimeVal {
             f,
             "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"
         )?;
-        if self.nanos > 0 {
-            let fraction = format!("{:09}", self.nanos);
-            write!(f, ".{}", fraction.trim_end_matches('0'))?;
+        match self.nanos {
+            0 => Ok(()),
+            nanos if nanos % 1_000_000 == 0 => write!(f, ".{:03}", nanos / 1_000_000),
+            nanos => write!(f, ".{nanos:09}"),
         }
-        Ok(())
     }
 }
 
@@ -230,7 +240,15 @@ mod tests {
     fn fractions_keep_nine_digits() {
         let time = TimeVal::parse(b"19700101000000.0123456789").unwrap();
         assert_eq!(time, TimeVal::new(0, 12_345_678));
-        assert_eq!(TimeVal::new(1, 500_000_000).to_string(), "19700101000001.5");
+        assert_eq!(
+            TimeVal::new(1, 500_000_000).to_string(),
+            "19700101000001.500"
+        );
+        assert_eq!(TimeVal::new(1, 70).to_string(), "19700101000001.000000070");
+        assert_eq!(
+            TimeVal::new(1, 1_999_999).to_millis().to_string(),
+            "19700101000001.001"
+        );
         assert_eq!(TimeVal::new(1, u32::MAX).nanos, 999_999_999);
         assert_eq!(TimeVal::new(1, 5).whole(), TimeVal::new(1, 0));
     }

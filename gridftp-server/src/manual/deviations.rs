@@ -1,6 +1,15 @@
 //! Where this server differs from the specifications, and from the Globus server.
 //!
 //! - Failures to open a file are answered `550`, `552` or `553` with a `GlobusError` body, where the Globus server answers `500`.
+//!   The first line of such a body is the reason in words, since many clients show no other. `MKD` of what is there
+//!   already is answered `550`, as RFC 959 §5.4 allows, and not `553`.
+//! - One blank stands between a command and a path, and the rest of the line is the name: blanks at its ends and control
+//!   bytes belong to it. `MLSD`, `MLST`, `MLSR`, `MLSC` and `NLST` give names byte for byte; `LIST` and `STAT`, which
+//!   people read on terminals, show a control character as `?`. A name with CR or LF, which no line can carry, is listed
+//!   with `Error=InvalidName;` and U+FFFD in their place, so that a client can count it and finds no other file by it.
+//! - `Modify` has three digits of a second at most. `MFMT` is answered `213 Modify=time; path`, as its draft has it.
+//! - `OPTS RETR` takes `StripeLayout` and `BlockSize` and says that there is a single stripe.
+//! - `SITE CHMOD` sets permission bits only; with setuid, setgid or sticky bits it is answered `550`.
 //! - `ABOR` ends the transfer and keeps the session: `426`, then `226`.
 //! - UTF-8 names work on a clear control channel.
 //! - `Parallelism=0`, `ERET P off -1` and a `CLOSE` without `EOD` are answered; they end a session of the Globus server.

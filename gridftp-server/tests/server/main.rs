@@ -12,6 +12,7 @@ mod data;
 mod full;
 mod login;
 mod mode_e;
+mod names;
 mod narrowed;
 mod process;
 mod restart;

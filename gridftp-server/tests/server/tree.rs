@@ -57,7 +57,7 @@ fn directories_and_names_change_as_asked() {
     let server = TestServer::new();
     let mut ftp = server.login();
     ftp.ok("MKD d", 257);
-    ftp.ok("MKD d", 553);
+    ftp.ok("MKD d", 550);
     ftp.ok("CWD d", 250);
     assert_eq!(ftp.store("STOR f", b"hello").code, 226);
     ftp.ok("SIZE f", 213);
@@ -78,7 +78,10 @@ fn metadata_is_read_and_set() {
     let server = TestServer::new();
     server.put("f", "12345");
     let mut ftp = server.login();
-    ftp.ok("MFMT 20200102030405 f", 250);
+    assert_eq!(
+        ftp.ok("MFMT 20200102030405 f", 213).text(),
+        "213 Modify=20200102030405; f"
+    );
     assert_eq!(ftp.ok("MDTM f", 213).text(), "213 20200102030405");
     ftp.ok("SITE CHMOD 0600 f", 250);
     let mode = fs::metadata(server.root.join("f"))

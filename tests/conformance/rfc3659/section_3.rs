@@ -35,8 +35,8 @@ fn mdtm_sets_nothing() {
     server.put("f", "");
     server.put("20200101000000 f", "");
     let mut ftp = fresh(&server);
-    ftp.ok("MFMT 20210304050607 f", 250);
-    ftp.ok("MFMT 19990304050607 20200101000000 f", 250);
+    ftp.ok("MFMT 20210304050607 f", 213);
+    ftp.ok("MFMT 19990304050607 20200101000000 f", 213);
     assert_eq!(
         ftp.ok("MDTM 20200101000000 f", 213).text(),
         "213 19990304050607"

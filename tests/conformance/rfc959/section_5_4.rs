@@ -34,7 +34,7 @@ const ROWS: &str = "
     250 532 553 503 | | RNTO g  RNTO
     250 450 550 | | DELE gone  DELE d  DELE none  DELE
     250 550 | | RMD away  RMD f  RMD none  RMD
-    257 550 | 553 | MKD made  MKD d  MKD none/x  MKD
+    257 550 | | MKD made  MKD d  MKD none/x  MKD
     257 550 | | PWD
     225 226 | | ABOR
     215 | | SYST

@@ -1,6 +1,6 @@
 //! Listing lines: what is read is printed to mean the same, on one line.
 
-use ftp_wire::facts::{Entry, FactSet, TimeVal, safe_name};
+use ftp_wire::facts::{Entry, FactSet, TimeVal, wire_name};
 
 /// One line of a listing.
 pub(crate) fn check(data: &[u8]) {
@@ -14,7 +14,13 @@ pub(crate) fn check(data: &[u8]) {
     let mut line = Vec::new();
     entry.write_facts(found, &mut line);
     assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
-    entry.name = safe_name(&entry.name);
+    // What a line cannot carry, or does not.
+    let name = wire_name(&entry.name).into_owned();
+    if name != entry.name {
+        entry.error.get_or_insert_with(|| "InvalidName".to_owned());
+        entry.name = name;
+    }
+    entry.modified = entry.modified.to_millis();
     assert_eq!(Entry::parse(&line), Ok((entry.clone(), found)));
     line.clear();
     entry.write_long(TimeVal::new(0, 0), &mut line);

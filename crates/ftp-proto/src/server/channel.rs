@@ -1,6 +1,6 @@
 //! Which data-channel set-up is in force: PASV, PORT and their kin, MODE, TYPE, buffers, markers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ftp_wire::addr;
@@ -264,10 +264,18 @@ impl LoggedIn {
                 .say::<500>("Illegal PORT command: ports below 1024 are refused.");
         }
         let peer = cx.peer.to_canonical();
-        if !cx.settings.third_party && to.iter().any(|addr| addr.ip().to_canonical() != peer) {
-            return cx
-                .out
-                .say::<500>("Illegal PORT command: third-party transfers are not allowed here.");
+        for ip in to.iter().map(|addr| addr.ip().to_canonical()) {
+            if ip != peer && !cx.settings.third_party {
+                return cx.out.say::<500>(
+                    "Illegal PORT command: data goes to the client's own host only, see the server's --third-party.",
+                );
+            }
+            // RFC 2577 §3: services that trust this host or its link would answer to any client.
+            if ip != peer && is_near(ip) && !is_near(peer) {
+                return cx.out.say::<500>(
+                    "Illegal PORT command: loopback and link-local addresses are for clients that are there.",
+                );
+            }
         }
         self.data.setup = Setup::None;
         let ticket = cx.out.action(Action::Connect(to));
@@ -320,6 +328,14 @@ impl LoggedIn {
                 false
             }
         }
+    }
+}
+
+/// Says whether an address, in its canonical form, is one of this host or of its link alone.
+fn is_near(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
     }
 }
 

@@ -23,7 +23,9 @@ pub(super) enum NameJob {
     Made(FtpPath),
     /// 250 and no more.
     Plain,
-    /// `SITE RDEL`: the same, after any time.
+    /// `MFMT`: the time that is set, and the path as requested.
+    Touched(TimeVal, FtpPath),
+    /// `SITE RDEL`: the same as `Plain`, after any time.
     Tree,
     /// `RNFR`: what is to be renamed.
     From(FtpPath),
@@ -46,7 +48,7 @@ impl NameJob {
     /// Says whether an abort stops it: what only looks, and what goes on step by step. A single change
     /// is over sooner than anybody could be told that it did not happen.
     pub(super) const fn can_stop(&self) -> bool {
-        !matches!(self, Self::Made(_) | Self::Plain)
+        !matches!(self, Self::Made(_) | Self::Touched(..) | Self::Plain)
     }
 
     /// The code and the first line of a listing's reply that has not begun.
@@ -84,7 +86,10 @@ impl LoggedIn {
             Command::Rmd(path) => self.change(&path, Names::RemoveDir, cx),
             Command::Dele(path) => self.change(&path, Names::Delete, cx),
             Command::Mfmt(time, path) => {
-                self.change(&path, |path| Names::SetModified(path, time), cx);
+                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                    let job = NameJob::Touched(time, path);
+                    self.work(Names::SetModified(place.real, time), job, cx);
+                }
             }
             Command::Rnfr(path) => {
                 if let Some(place) = self.find_tree(Some(&path), Access::Write, cx) {
@@ -103,12 +108,17 @@ impl LoggedIn {
             }
             Command::Stat(None) => cx.out.say::<212>("GridFTP server status."),
             Command::Stat(Some(path)) => {
-                self.lines(&path, ListForm::Long, NameJob::Status(path.clone()), cx);
+                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
+                    let names = Names::Lines(place.real, ListForm::Long);
+                    self.work(names, NameJob::Status(path), cx);
+                }
             }
             Command::Mlsc(path) => {
                 let path = path.unwrap_or_else(|| self.view.cwd());
-                let form = ListForm::Facts(self.facts);
-                self.lines(&path, form, NameJob::Contents(path.clone()), cx);
+                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
+                    let form = self.facts_of(&place);
+                    self.work(Names::Lines(place.real, form), NameJob::Contents(path), cx);
+                }
             }
             Command::Cksm {
                 algorithm,
@@ -137,6 +147,10 @@ impl LoggedIn {
     /// Subcommands of `SITE` on names.
     pub(super) fn site_name_command(&mut self, site: Site, cx: &mut Cx<'_>) {
         match site {
+            // What they would let a program do is for the administrator to say.
+            Site::Chmod(mode, _) if mode > 0o777 => cx.out.say::<550>(
+                "Permission bits only: setuid, setgid and sticky bits are not set from here.",
+            ),
             Site::Chmod(mode, path) => self.change(&path, |path| Names::SetMode(path, mode), cx),
             Site::Chgrp(group, path) => {
                 self.change(&path, |path| Names::SetGroup(path, group), cx);
@@ -238,12 +252,6 @@ impl LoggedIn {
     fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
         if let Some(place) = self.find(Some(path), Access::Look, cx) {
             self.work(Names::Stat(place.real), job, cx);
-        }
-    }
-
-    fn lines(&mut self, path: &FtpPath, form: ListForm, job: NameJob, cx: &mut Cx<'_>) {
-        if let Some(place) = self.find(Some(path), Access::Look, cx) {
-            self.work(Names::Lines(place.real, form), job, cx);
         }
     }
 
@@ -361,12 +369,24 @@ impl LoggedIn {
                 }
             }
             (NameJob::Made(shown), Outcome::Done) => {
-                let mut text = b"Directory ".to_vec();
-                text.extend_from_slice(&shown.quoted());
-                text.extend_from_slice(b" created successfully.");
+                // RFC 959, appendix II: the name comes first, where clients look for it.
+                let mut text = shown.quoted();
+                text.extend_from_slice(b" created.");
                 cx.out.say::<257>(text);
             }
+            // draft-somers-ftp-mfxx §3.1: the facts that were set, and the name.
+            (NameJob::Touched(time, path), Outcome::Done) => {
+                let mut text = format!("Modify={time}; ").into_bytes();
+                text.extend_from_slice(path.as_bytes());
+                cx.out.say::<213>(text);
+            }
             (NameJob::Plain | NameJob::Tree, Outcome::Done) => cx.out.say::<250>("OK."),
+            // A link that leads nowhere has neither size nor time of its own (RFC 3659 §3.3, §4.3).
+            (NameJob::Size | NameJob::Modified, Outcome::Stat(entry))
+                if entry.kind == EntryKind::Slink =>
+            {
+                refuse("PATH_NOT_FOUND", "No such file or directory", cx);
+            }
             (NameJob::Size, Outcome::Stat(entry)) => cx.out.say::<213>(entry.size.to_string()),
             (NameJob::Modified, Outcome::Stat(entry)) => {
                 // Whole seconds, as every client of MDTM expects them (RFC 3659 §3.1 allows both).
@@ -399,10 +419,16 @@ fn is_dir(entry: &Entry) -> bool {
 }
 
 fn not_a_directory(cx: &mut Cx<'_>) {
+    refuse("NOT_A_DIRECTORY", "Not a directory", cx);
+}
+
+/// Answers 550 in the words of the system and with GCT's class for them.
+fn refuse(class: &str, reason: &str, cx: &mut Cx<'_>) {
     cx.out.reply(Reply::globus_error(
         Code::of::<550>(),
-        "NOT_A_DIRECTORY",
-        &[("GridFTP-Error-String", "Not a directory")],
+        reason,
+        class,
+        &[("GridFTP-Error-String", reason)],
     ));
 }
 

@@ -10,7 +10,7 @@ use super::channel::Ready;
 use super::out::Cx;
 use super::state::{Activity, Job, Moving, PassiveForm, Trigger};
 use super::user::LoggedIn;
-use super::view::Access;
+use super::view::{Access, Place};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
 
 /// What has been said of the next transfer; each part is spent by the transfer it applies to.
@@ -58,19 +58,28 @@ impl LoggedIn {
                 cx.out.say::<504>("ESTO module not available.");
                 self.spoil_eager(cx);
             }
-            Command::List(path) => self.list(path.as_ref(), ListForm::Long, cx),
+            Command::List(path) => {
+                let place = self.find(path.as_ref(), Access::Look, cx);
+                self.list(place.map(|place| (place, ListForm::Long)), cx);
+            }
             Command::Nlst(path) => {
                 let before = path.as_ref().map(directory).unwrap_or_default().to_vec();
-                self.list(path.as_ref(), ListForm::Names { before }, cx);
+                let place = self.find(path.as_ref(), Access::Look, cx);
+                self.list(place.map(|place| (place, ListForm::Names { before })), cx);
             }
-            Command::Mlsd(path) => self.list(path.as_ref(), ListForm::Facts(self.facts), cx),
+            Command::Mlsd(path) => {
+                let place = self.find(path.as_ref(), Access::Look, cx);
+                let form = place.as_ref().map(|place| self.facts_of(place));
+                self.list(place.zip(form), cx);
+            }
             Command::Mlsr(path) => {
                 let form = ListForm::Tree {
                     facts: self.facts,
                     follow: self.tree_follows,
                     fail: self.tree_fails,
                 };
-                self.list(path.as_ref(), form, cx);
+                let place = self.find_tree(path.as_ref(), Access::Look, cx);
+                self.list(place.map(|place| (place, form)), cx);
             }
             _ => cx.out.say::<502>("Command not implemented."),
         }
@@ -146,16 +155,22 @@ impl LoggedIn {
         }
     }
 
-    fn list(&mut self, path: Option<&FtpPath>, form: ListForm, cx: &mut Cx<'_>) {
+    /// Lists a place that was found.
+    fn list(&mut self, found: Option<(Place, ListForm)>, cx: &mut Cx<'_>) {
         // REST is spent by whatever transfer comes next, and means nothing to a listing.
         self.next.restart = None;
-        let place = match form {
-            ListForm::Tree { .. } => self.find_tree(path, Access::Look, cx),
-            _ => self.find(path, Access::Look, cx),
-        };
-        let Some(place) = place else { return };
-        let path = place.real;
-        self.begin(What::List { path, form }, cx);
+        if let Some((place, form)) = found {
+            let path = place.real;
+            self.begin(What::List { path, form }, cx);
+        }
+    }
+
+    /// The facts of one directory, as `MLSD` and `MLSC` print them.
+    pub(super) fn facts_of(&self, place: &Place) -> ListForm {
+        ListForm::Facts {
+            facts: self.facts,
+            root: place.shown.as_bytes() == b"/",
+        }
     }
 
     /// The ranges that `REST` says the receiver holds.

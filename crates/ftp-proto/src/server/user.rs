@@ -295,6 +295,15 @@ impl LoggedIn {
             }
             Opts::Cksm { markers } => self.hash_every = seconds(markers),
             Opts::Utf8 => {}
+            Opts::Retr {
+                stripe_block: Some(_),
+                ..
+            } => {
+                self.data.option(&opts, cx.settings);
+                return cx.out.say::<200>(
+                    "OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.",
+                );
+            }
             opts => {
                 if !self.data.option(&opts, cx.settings) {
                     return cx.out.say::<500>("OPTS failed.");

@@ -55,8 +55,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn with(settings: Settings) -> Self {
+        Self::from(HOST, settings)
+    }
+
+    /// A session with a client at `peer`.
+    pub(crate) fn from(peer: IpAddr, settings: Settings) -> Self {
         let now = start();
-        let session = ServerSession::new(now, Arc::new(settings), HOST);
+        let session = ServerSession::new(now, Arc::new(settings), peer);
         let mut rig = Self {
             session,
             now,
@@ -76,7 +81,11 @@ impl Rig {
     }
 
     pub(crate) fn logged_in_with(settings: Settings) -> Self {
-        let mut rig = Self::with(settings);
+        Self::logged_in_from(HOST, settings)
+    }
+
+    pub(crate) fn logged_in_from(peer: IpAddr, settings: Settings) -> Self {
+        let mut rig = Self::from(peer, settings);
         rig.line("USER ann");
         rig.line("PASS secret");
         rig.done(Outcome::LoggedIn {

@@ -90,7 +90,7 @@ fn replies_that_need_no_edge() {
         ),
         (
             "PORT 127,0,0,2,100,1",
-            "500 Illegal PORT command: third-party transfers are not allowed here.\r\n",
+            "500 Illegal PORT command: data goes to the client's own host only, see the server's --third-party.\r\n",
         ),
         ("SCKS MD5 00ff", "200 OK.\r\n"),
         (
@@ -116,6 +116,14 @@ fn replies_that_need_no_edge() {
         ("SITE TASKID 1", "250 OK.\r\n"),
         ("SITE STORATTR modify=20200101000000;", "250 OK.\r\n"),
         ("SITE RESTRICT R/data", "250 OK.\r\n"),
+        (
+            "SITE CHMOD 4755 f",
+            "550 Permission bits only: setuid, setgid and sticky bits are not set from here.\r\n",
+        ),
+        (
+            "OPTS RETR StripeLayout=Blocked;BlockSize=1048576;",
+            "200 OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.\r\n",
+        ),
         ("SITE RDEL /", "550 The root cannot be removed.\r\n"),
         ("SITE NONSENSE", "500 Invalid command.\r\n"),
         ("USER bob", "503 You are already logged in.\r\n"),
@@ -142,18 +150,17 @@ fn replies_that_need_no_edge() {
 fn replies_that_need_the_edge() {
     let file = || Outcome::Stat(entry(EntryKind::File));
     let dir = || Outcome::Stat(entry(EntryKind::Dir));
+    let dangling = || Outcome::Stat(entry(EntryKind::Slink));
+    const MISSING: &str = "550-No such file or directory\r\n550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n\
+        550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n";
     for (line, outcome, reply) in [
         ("CWD /d", dir(), "250 CWD command successful.\r\n"),
         ("CDUP", dir(), "250 CWD command successful.\r\n"),
-        (
-            "MKD d",
-            Outcome::Done,
-            "257 Directory \"/home/ann/d\" created successfully.\r\n",
-        ),
+        ("MKD d", Outcome::Done, "257 \"/home/ann/d\" created.\r\n"),
         (
             "MKD a\"b",
             Outcome::Done,
-            "257 Directory \"/home/ann/a\"\"b\" created successfully.\r\n",
+            "257 \"/home/ann/a\"\"b\" created.\r\n",
         ),
         ("RMD d", Outcome::Done, "250 OK.\r\n"),
         ("DELE f", Outcome::Done, "250 OK.\r\n"),
@@ -164,7 +171,13 @@ fn replies_that_need_the_edge() {
         ),
         ("SIZE f", file(), "213 7\r\n"),
         ("MDTM f", file(), "213 20261120192552\r\n"),
-        ("MFMT 20200101000000 f", Outcome::Done, "250 OK.\r\n"),
+        (
+            "MFMT 20200101000000.5  f",
+            Outcome::Done,
+            "213 Modify=20200101000000.500;  f\r\n",
+        ),
+        ("SIZE l", dangling(), MISSING),
+        ("MDTM l", dangling(), MISSING),
         ("SITE CHMOD 644 f", Outcome::Done, "250 OK.\r\n"),
         ("SITE CHGRP users f", Outcome::Done, "250 OK.\r\n"),
         ("SITE UTIME 20200101000000 f", Outcome::Done, "250 OK.\r\n"),

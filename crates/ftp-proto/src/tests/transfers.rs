@@ -445,6 +445,35 @@ fn third_parties_are_let_in_by_policy_and_never_below_1024() {
     assert!(rig.ask("PORT 192,0,2,1,0,80").starts_with("500 "));
 }
 
+/// A client from elsewhere could reach services that trust this host, or its link, through the server.
+#[test]
+fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
+    let mut settings = settings();
+    settings.third_party = true;
+    for (client, allowed) in [
+        ("192.0.2.7", false),
+        ("::ffff:192.0.2.7", false),
+        ("127.0.0.2", true),
+        ("fe80::7", true),
+    ] {
+        for target in [
+            "|1|127.0.0.1|3128|",
+            "|1|0.0.0.0|3128|",
+            "|1|169.254.169.254|8080|",
+            "|2|::1|3128|",
+            "|2|::|3128|",
+            "|2|::ffff:127.0.0.1|3128|",
+            "|2|fe80::1|3128|",
+        ] {
+            let mut rig = Rig::logged_in_from(client.parse().unwrap(), settings.clone());
+            let said = rig.ask(&format!("EPRT {target}"));
+            assert_eq!(said.is_empty(), allowed, "{client} {target}: {said}");
+        }
+        let mut rig = Rig::logged_in_from(client.parse().unwrap(), settings.clone());
+        assert_eq!(rig.ask("EPRT |1|198.51.100.1|3128|"), "", "{client}");
+    }
+}
+
 /// Data that is already on its way to a store that is refused must not be taken for the next file's.
 #[test]
 fn a_refused_eager_store_spoils_the_channel() {
