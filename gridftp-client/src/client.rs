@@ -146,10 +146,8 @@ impl Client {
         match tokio::time::timeout(limit, entering).await {
             Ok(done) => done?,
             Err(_) => {
-                return Err(ConnectError::Unreachable {
-                    site: name.to_string(),
-                    cause: format!("no login in time, {} s", limit.as_secs()).into(),
-                });
+                let site = name.to_string();
+                return Err(ConnectError::Late { site, limit });
             }
         }
         client.observer.event(&Event::Connected {
@@ -204,6 +202,7 @@ impl Client {
         })?;
         self.abilities = Abilities::of(&session.capabilities);
         self.control.ascii_only = session.ascii_only;
+        self.control.mfmt = self.abilities.mfmt;
         // To have done it says more than to list it.
         self.abilities.extended = session.extended;
         if session.extended {
@@ -413,12 +412,7 @@ impl Client {
         path: &[u8],
         time: TimeVal,
     ) -> Result<Replies, ControlError> {
-        let path = self.path(path)?;
-        Ok(self.control.send(if self.abilities.mfmt {
-            Command::Mfmt(time, path)
-        } else {
-            Command::Site(SiteCommand::Utime(time.whole(), path))
-        }))
+        Ok(self.control.send_modified(time, self.path(path)?))
     }
 }
 

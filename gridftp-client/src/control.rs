@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ftp_proto::client::{ClientSession, FailureKind, Input, Output};
+use ftp_proto::client::{ClientSession, Input, Output};
 use ftp_proto::types::Ticket;
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
@@ -17,6 +17,7 @@ use xio_core::BoxStream;
 
 use crate::error::ControlError;
 use crate::progress::{Event, Observer};
+use crate::url::show;
 
 /// Bytes read from the server at once.
 const READ: usize = 16 * 1024;
@@ -39,6 +40,8 @@ pub(crate) struct Control {
     round_trip: Duration,
     /// Whether the server drops all bytes of names that are no printable ASCII.
     pub(crate) ascii_only: bool,
+    /// Whether the server sets times by `MFMT`; else `SITE UTIME` is tried.
+    pub(crate) mfmt: bool,
 }
 
 #[derive(Debug)]
@@ -136,6 +139,7 @@ impl Control {
             peer: peer.ip().to_canonical(),
             round_trip,
             ascii_only: false,
+            mfmt: false,
         };
         Ok((control, replies))
     }
@@ -143,7 +147,7 @@ impl Control {
     /// Sends a command behind those that were sent before.
     pub(crate) fn send(&self, command: Command) -> Replies {
         let (answer, answers) = mpsc::unbounded_channel();
-        let shown = command.to_string();
+        let shown = show(command.to_string().as_bytes());
         // A driver that is gone drops the request, and with it the sender: the reply is `Lost`.
         let _gone = self.requests.send(Request::Command(command, answer));
         Replies {
@@ -211,32 +215,6 @@ impl Control {
             return None;
         }
         FtpPath::new(path.to_vec())
-    }
-
-    /// Says whether something is at `path`, in one way or another that the server knows.
-    ///
-    /// # Errors
-    /// When it cannot tell: nothing may be overwritten then.
-    pub(crate) async fn exists(&self, path: &FtpPath) -> Result<bool, ControlError> {
-        let ask = async |command| self.send(command).finish().await;
-        let kind = |told: &Result<Reply, ControlError>| told.as_ref().err()?.kind();
-        let mut told = ask(Command::Mlst(Some(path.clone()))).await;
-        if kind(&told) == Some(FailureKind::Unsupported) {
-            told = ask(Command::Size(path.clone())).await;
-            // A directory has no size.
-            if kind(&told).is_some_and(|kind| kind != FailureKind::Unsupported) {
-                told = ask(Command::Cwd(path.clone())).await;
-            }
-        }
-        match told {
-            Ok(_) => Ok(true),
-            Err(error) => match error.kind() {
-                Some(FailureKind::NotFound | FailureKind::Failed | FailureKind::NotADirectory) => {
-                    Ok(false)
-                }
-                _ => Err(error),
-            },
-        }
     }
 
     /// `host:port`.
@@ -415,7 +393,7 @@ impl Driver {
 
     fn tell(&self, sent: bool, text: &[u8]) {
         if let Some((observer, site)) = &self.spoken {
-            let line = crate::url::show(text);
+            let line = show(text);
             observer.event(&Event::Control {
                 site,
                 sent,

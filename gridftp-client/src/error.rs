@@ -5,127 +5,11 @@ use std::fmt;
 use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
+pub use crate::connect_error::ConnectError;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a server could not be used.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The stack string of the options is wrong.
-    Stack {
-        /// What the parser of stacks says.
-        cause: Cause,
-    },
-    /// No connection could be made.
-    Unreachable {
-        /// `host:port`.
-        site: String,
-        /// What the transport says.
-        cause: Cause,
-    },
-    /// The server's greeting was a refusal.
-    Busy {
-        /// `host:port`.
-        site: String,
-        /// What it said.
-        reply: Reply,
-    },
-    /// The server takes no login in clear text.
-    Security {
-        /// `host:port`.
-        site: String,
-        /// What it said.
-        reply: Reply,
-    },
-    /// The account was refused.
-    Login {
-        /// `host:port`.
-        site: String,
-        /// The account.
-        user: String,
-        /// What the server said.
-        reply: Reply,
-    },
-    /// The server does not build the stack that was asked for.
-    StackRefused {
-        /// `host:port`.
-        site: String,
-        /// The stack, as the server was told it.
-        stack: String,
-        /// What it said.
-        reply: Reply,
-    },
-    /// The control connection failed before the login was over.
-    Control(ControlError),
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stack { cause } => write!(f, "stack: parse: {}", Chain(cause.as_ref())),
-            Self::Unreachable { site, cause } => write!(
-                f,
-                "{site}: connect: {}; check host and port, and that the server runs",
-                Chain(cause.as_ref())
-            ),
-            Self::StackRefused { site, stack, reply } => {
-                write!(f, "{site}: stack {stack}: {}", Text(reply))?;
-                // Other refusals say themselves what is wrong with it.
-                if reply.text().contains("whitelisted") {
-                    f.write_str(
-                        "; the server must allow its drivers (net-stacks and disk-stacks, or \
-                         -dc-whitelist and -fs-whitelist of a Globus server)",
-                    )?;
-                }
-                Ok(())
-            }
-            Self::Busy { site, reply } => {
-                write!(
-                    f,
-                    "{site}: connect: server refuses sessions: {}",
-                    Text(reply)
-                )
-            }
-            Self::Security { site, reply } => write!(
-                f,
-                "{site}: login: {}; it takes no login in clear text, use a port that does",
-                Text(reply)
-            ),
-            Self::Login { site, user, reply } => write!(
-                f,
-                "{site}: login as {}: {}; check the account, or name one with --user or --netrc",
-                show(user.as_bytes()),
-                Text(reply)
-            ),
-            Self::Control(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {}
-
-impl From<ControlError> for ConnectError {
-    fn from(error: ControlError) -> Self {
-        Self::Control(error)
-    }
-}
-
-impl ConnectError {
-    /// Says whether trying again may help.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Stack { .. } | Self::StackRefused { .. } | Self::Security { .. } => false,
-            Self::Unreachable { .. } => true,
-            Self::Busy { reply, .. } | Self::Login { reply, .. } => {
-                FailureKind::of(reply).is_transient()
-            }
-            Self::Control(error) => error.is_transient(),
-        }
-    }
-}
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, Clone)]
@@ -233,7 +117,7 @@ fn hint(reply: &Reply) -> &'static str {
         FailureKind::Denied => "; this account may not do that there",
         FailureKind::NoSpace => "; free some space there",
         FailureKind::Login => "; name an account with --user or --netrc",
-        FailureKind::DataChannel => "; a firewall may stand between, try --mode stream",
+        FailureKind::DataChannel => "; a firewall may stand between",
         FailureKind::Busy => "; try again later, or with a smaller --concurrency",
         _ => "",
     }
@@ -278,6 +162,15 @@ pub enum TransferError {
     Changed {
         /// The source.
         path: String,
+    },
+    /// The source has become smaller since its copying began.
+    Shrunk {
+        /// The source.
+        path: String,
+        /// Bytes it had.
+        before: u64,
+        /// Bytes it has.
+        now: u64,
     },
     /// Both ends' digests differ.
     Mismatch {
@@ -346,6 +239,11 @@ impl fmt::Display for TransferError {
                     "transfer: read {path}: it changed meanwhile; copy again when it is at rest"
                 )
             }
+            Self::Shrunk { path, before, now } => write!(
+                f,
+                "transfer: read {path}: it has {now} bytes, and had {before} when its copying began; \
+                 see that it is not the destination itself, then copy again"
+            ),
             Self::Mismatch {
                 path,
                 algorithm,
@@ -412,9 +310,11 @@ impl TransferError {
             Self::Data { cause, .. } => cause.is_transient(),
             Self::Cut { cause, .. } => cause.is_transient_midway(),
             Self::Size { .. } | Self::Changed { .. } | Self::Mismatch { .. } => true,
-            Self::Local { .. } | Self::BadName { .. } | Self::Source { .. } | Self::Request(_) => {
-                false
-            }
+            Self::Local { .. }
+            | Self::Shrunk { .. }
+            | Self::BadName { .. }
+            | Self::Source { .. }
+            | Self::Request(_) => false,
             Self::Both {
                 source,
                 destination,
@@ -448,12 +348,14 @@ impl TransferError {
             Self::Connect(ConnectError::StackRefused { .. }) => Class::Transfer,
             Self::Connect(_) => Class::Connect,
             Self::Mismatch { .. } => Class::Verify,
+            Self::Control(ControlError::Lost { .. }) => Class::Connect,
             Self::Both { source, .. } => source.class(),
             Self::Cut { cause, .. } => cause.class(),
             Self::Control(_)
             | Self::Data { .. }
             | Self::Local { .. }
             | Self::Size { .. }
+            | Self::Shrunk { .. }
             | Self::Changed { .. }
             | Self::Source { .. }
             | Self::BadName { .. } => Class::Transfer,

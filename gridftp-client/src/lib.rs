@@ -65,6 +65,7 @@
 
 pub mod abilities;
 pub mod client;
+mod connect_error;
 mod control;
 pub mod copy;
 pub mod error;
@@ -75,6 +76,7 @@ pub mod local;
 mod moving;
 pub mod names;
 pub mod netrc;
+mod objects;
 pub mod options;
 #[cfg(test)]
 mod played;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use walkdir::WalkDir;
 
+use crate::copy::within;
 use crate::error::TransferError;
 
 /// Directories of one branch that are open at once.
@@ -63,19 +64,72 @@ pub(crate) fn modified(meta: &std::fs::Metadata) -> (i64, u32) {
 }
 
 /// Walks `root` on a thread of its own; symbolic links are followed, the root itself comes first.
+/// The directory of the device and inode `avoid` is not entered, but told as an error.
 ///
 /// The walk stops when the receiver is dropped.
-pub fn walk(root: PathBuf) -> mpsc::Receiver<Found> {
+pub fn walk(root: PathBuf, avoid: Option<(u64, u64)>) -> mpsc::Receiver<Found> {
     let (tx, rx) = mpsc::channel(WAITING);
     tokio::task::spawn_blocking(move || {
-        let entries = WalkDir::new(&root).follow_links(true).max_open(OPEN_DIRS);
-        for entry in entries {
+        let mut entries = WalkDir::new(&root)
+            .follow_links(true)
+            .max_open(OPEN_DIRS)
+            .into_iter();
+        while let Some(entry) = entries.next() {
+            if let (Ok(entry), Some(_)) = (&entry, avoid)
+                && entry.file_type().is_dir()
+                && avoid == entry.metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+            {
+                entries.skip_current_dir();
+                let error = within(entry.path().as_os_str().as_bytes());
+                if tx
+                    .blocking_send(Found::Error(entry.path().to_owned(), error))
+                    .is_err()
+                {
+                    return;
+                }
+                continue;
+            }
             if tx.blocking_send(found(&root, entry)).is_err() {
                 return;
             }
         }
     });
     rx
+}
+
+/// Checks that a file which says that it is empty holds nothing.
+///
+/// # Errors
+/// When it does hold something, as the files of `/proc` do: how much, only reading tells.
+pub(crate) async fn check_empty(path: &Path) -> Result<(), TransferError> {
+    let open = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || holds_something(&open)).await;
+    let path = path.as_os_str().as_bytes();
+    match read.map_err(std::io::Error::other).and_then(|done| done) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            let what = "it says that it is empty, but holds bytes; copy it alone, or through -";
+            Err(TransferError::local("read", path, what))
+        }
+        Err(error) => Err(TransferError::local("read", path, error)),
+    }
+}
+
+/// Says whether there is a byte in a file.
+pub(crate) fn holds_something(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Some wait for what is still to come.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    match file.read(&mut [0]) {
+        Ok(n) => Ok(n > 0),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 fn found(root: &Path, entry: walkdir::Result<walkdir::DirEntry>) -> Found {
@@ -118,7 +172,7 @@ mod tests {
     use super::*;
 
     async fn all(root: &Path) -> Vec<String> {
-        let mut rx = walk(root.to_owned());
+        let mut rx = walk(root.to_owned(), None);
         let mut seen = Vec::new();
         while let Some(found) = rx.recv().await {
             seen.push(match found {
@@ -168,7 +222,7 @@ mod tests {
         for n in 0..WAITING * 2 {
             std::fs::write(dir.path().join(n.to_string()), b"").unwrap();
         }
-        let mut rx = walk(dir.path().to_owned());
+        let mut rx = walk(dir.path().to_owned(), None);
         rx.recv().await.unwrap();
         drop(rx);
         // The runtime's shutdown would wait for a thread that is stuck.

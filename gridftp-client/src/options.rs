@@ -1,5 +1,6 @@
 //! `Options`: what a caller may choose about connections and copies; defaults are the fast and safe ones.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use ftp_wire::command::Mode;
@@ -73,7 +74,7 @@ pub struct CopyOptions {
     pub verify: Verify,
     /// How often a failed file, or a lost connection, is tried again.
     pub retries: u32,
-    /// First pause before trying again; doubled each time, at most a minute.
+    /// Longest first pause before trying again; doubled each time, at most a minute.
     pub backoff: Duration,
     /// Whether existing destination files stay as they are.
     pub no_clobber: bool,
@@ -116,11 +117,38 @@ pub enum Verify {
 }
 
 impl CopyOptions {
-    /// The pause before the `attempt`-th try, the first retry being 1.
+    /// The pause before the `attempt`-th try, the first retry being 1: at random between half of
+    /// what [`backoff`](Self::backoff) says and all of it, so that those whom one failure hit do not
+    /// come back together.
     pub fn pause(&self, attempt: u32) -> Duration {
         let doubled = self
             .backoff
             .saturating_mul(1_u32 << attempt.saturating_sub(1).min(16));
-        doubled.min(Duration::from_secs(60))
+        let longest = doubled.min(Duration::from_secs(60));
+        // The keys of every hasher are random.
+        let chance = u32::try_from(RandomState::new().hash_one(attempt) >> 32).unwrap_or(0);
+        longest / 2 + (longest / 2).mul_f64(f64::from(chance) / f64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_are_not_all_the_same() {
+        let options = CopyOptions::default();
+        let mut seen = std::collections::HashSet::new();
+        for attempt in 1..100 {
+            let longest = options.backoff * (1 << (attempt - 1).min(16));
+            let longest = longest.min(Duration::from_secs(60));
+            let pause = options.pause(attempt);
+            assert!(
+                pause >= longest / 2 && pause <= longest,
+                "{attempt}: {pause:?}"
+            );
+            seen.insert(pause);
+        }
+        assert!(seen.len() > 50, "{seen:?}");
     }
 }

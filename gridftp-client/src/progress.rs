@@ -19,6 +19,8 @@ pub enum Event<'a> {
     },
     /// Something a curious user wants to know: a fallback, a pause.
     Note(&'a str),
+    /// Something a user should mend, although it works.
+    Warning(&'a str),
     /// A file is copied, from now on.
     Started {
         /// Where from.

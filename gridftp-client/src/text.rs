@@ -53,22 +53,78 @@ fn cut(text: &str, most: usize) -> &str {
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Prints an error and what caused it on one line, each said once.
+/// Prints an error and what caused it on one line, each said once. Of errors of the storage only the
+/// cause is told: whoever prints them has told the operation and the path.
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
-        let mut next = self.0.source();
+        let mut said = String::new();
+        let mut next = Some(self.0);
         while let Some(error) = next {
-            let text = error.to_string();
-            if !said.contains(&text) {
-                write!(f, ": {text}")?;
-                said = text;
-            }
             next = error.source();
+            let text = match own_words(error) {
+                None if next.is_some() => continue,
+                None => error.to_string(),
+                Some(text) => text,
+            };
+            let known = text.split(" (os error ").next().unwrap_or_default();
+            if said.to_lowercase().contains(&known.to_lowercase()) {
+                continue;
+            }
+            if !said.is_empty() {
+                f.write_str(": ")?;
+            }
+            f.write_str(&text)?;
+            said = text;
         }
         Ok(())
+    }
+}
+
+/// An error's own text; `None` when it only says that the storage failed.
+fn own_words(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(storage) = error.downcast_ref::<gridftp_dsi::Error>() {
+        let kind = storage.kind();
+        return (kind != gridftp_dsi::ErrorKind::Io).then(|| kind.to_string());
+    }
+    let of_storage = error
+        .downcast_ref::<gridftp_data::Error>()
+        .is_some_and(|error| error.kind() == gridftp_data::ErrorKind::Storage);
+    (!of_storage).then(|| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use gridftp_dsi::{Error as StorageError, ErrorKind};
+
+    use crate::error::TransferError;
+
+    #[test]
+    fn each_thing_is_said_once() {
+        let denied = || std::io::Error::from_raw_os_error(13);
+        for (cause, text) in [
+            (
+                StorageError::new(ErrorKind::Denied, "create")
+                    .at("/a")
+                    .because(denied()),
+                "permission denied",
+            ),
+            (
+                StorageError::new(ErrorKind::Denied, "create").because("this user may only read"),
+                "permission denied: this user may only read",
+            ),
+            (
+                StorageError::new(ErrorKind::Io, "create").because(denied()),
+                "Permission denied (os error 13)",
+            ),
+            (
+                StorageError::new(ErrorKind::Io, "create"),
+                "storage: create: the storage failed",
+            ),
+        ] {
+            let error = TransferError::local("create", "/a", cause);
+            assert_eq!(error.to_string(), format!("local: create /a: {text}"));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `Location`: what a user may name as a source or destination, and how the text of it is read.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -67,6 +68,8 @@ pub enum UrlError {
     FileHost(String),
     /// A NUL, CR or LF, which no command can carry.
     ControlByte,
+    /// Bytes in a URL that are not UTF-8.
+    Encoding,
 }
 
 impl fmt::Display for UrlError {
@@ -104,6 +107,7 @@ impl fmt::Display for UrlError {
             Self::ControlByte => {
                 f.write_str("url: path holds NUL, CR or LF, which FTP cannot carry")
             }
+            Self::Encoding => f.write_str("url: holds bytes that are not UTF-8; write them as %XX"),
         }
     }
 }
@@ -135,6 +139,20 @@ impl Location {
             "sshftp" => Err(UrlError::NotYet("sshftp")),
             "ftps" => Err(UrlError::NotYet("ftps")),
             _ => Err(UrlError::Scheme(scheme.to_owned())),
+        }
+    }
+
+    /// As [`parse`](Self::parse); a text that is not UTF-8 is a path of this machine.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_os(text: &OsStr) -> Result<Self, UrlError> {
+        match text.to_str() {
+            Some(text) => Self::parse(text),
+            None => match text.to_string_lossy().split_once(':') {
+                Some((scheme, rest)) if is_scheme(scheme, rest) => Err(UrlError::Encoding),
+                _ => Ok(Self::Local(PathBuf::from(text))),
+            },
         }
     }
 
@@ -264,6 +282,54 @@ impl Site {
     }
 }
 
+impl Site {
+    /// The URL of `path` here, which can be typed in again: what a shell, a terminal or
+    /// [`Location::parse`] might take for something else is percent-encoded. It names the account
+    /// and never its password.
+    pub fn url(&self, path: &[u8]) -> String {
+        let user = match &self.user {
+            Some(user) => encode(user.as_bytes(), b"") + "@",
+            None => String::new(),
+        };
+        let slash = match path {
+            // Behind one slash, `~` would be the home directory.
+            [b'/', b'~', ..] | [] => "/",
+            [b'/', ..] => "",
+            _ => "/",
+        };
+        format!("ftp://{user}{self}{slash}{}", encode(path, b"/:@"))
+    }
+}
+
+/// Percent-encodes all but letters, digits and what stands for itself everywhere, and `also`.
+fn encode(bytes: &[u8], also: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_alphanumeric()
+                || "-._~+,=".contains(c)
+                || also.iter().any(|b| char::from(*b) == c)
+            {
+                out.push(c);
+            } else {
+                let mut buffer = [0; 4];
+                percent(c.encode_utf8(&mut buffer).as_bytes(), &mut out);
+            }
+        }
+        percent(chunk.invalid(), &mut out);
+    }
+    out
+}
+
+fn percent(bytes: &[u8], out: &mut String) {
+    out.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+}
+
+/// Writes a pattern of [`glob`](crate::glob) as the last component of a URL.
+pub(crate) fn encode_pattern(pattern: &[u8]) -> String {
+    encode(pattern, b"*?[]!^")
+}
+
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -276,8 +342,12 @@ impl fmt::Display for Site {
 
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slash = if self.path.starts_with(b"/") { "" } else { "/" };
-        write!(f, "ftp://{}{slash}{}", self.site, show(&self.path))
+        let Some(pattern) = &self.pattern else {
+            return f.write_str(&self.site.url(&self.path));
+        };
+        let dir = self.site.url(crate::names::parent(&self.path));
+        let slash = if dir.ends_with('/') { "" } else { "/" };
+        write!(f, "{dir}{slash}{}", encode_pattern(pattern))
     }
 }
 
@@ -339,9 +409,10 @@ pub fn show(bytes: &[u8]) -> String {
     out
 }
 
-/// Says whether `c` turns the direction of writing, which can make a name read as another.
+/// Says whether `c` breaks the line or turns the direction of writing, which can make a name read as
+/// another.
 fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -407,6 +478,62 @@ mod tests {
         assert_eq!(remote("ftp://h/~/x").path, b"~/x");
         assert_eq!(remote("ftp://h/%2Fetc").path, b"/etc");
         assert_eq!(remote("ftp://u@h/").site.password, None);
+    }
+
+    #[test]
+    fn urls_that_are_shown_can_be_read_again() {
+        for path in [
+            &b"/a b"[..],
+            b"/%41",
+            b"/*?[x]",
+            b"/~x",
+            b"/~",
+            b"~/x",
+            b"/",
+            b"/a\x1b\xff",
+            b"/#;&|<>\"'\\$`!(){}",
+            "/é\u{202e}ü".as_bytes(),
+            b"/@:x",
+        ] {
+            let mut site = Site::new("h", 2811);
+            for account in [None, Some("us@er:x".to_owned())] {
+                site.user = account;
+                let shown = Location::Remote(Remote::new(site.clone(), path)).to_string();
+                assert!(
+                    !shown.contains([' ', '\x1b', '\u{202e}', '*', '\'']),
+                    "{shown}"
+                );
+                let again = remote(&shown);
+                assert_eq!(
+                    (&*again.path, &again.site, again.pattern),
+                    (path, &site, None),
+                    "{shown}"
+                );
+            }
+        }
+        for text in [
+            "ftp://h:2811/d%20d/a%2Ab*[!x]?",
+            "ftp://h:2811/~/x*",
+            "ftp://h:2811/*",
+        ] {
+            let one = remote(text);
+            let again = remote(&one.to_string());
+            assert_eq!(again.pattern, one.pattern, "{one}");
+            assert_eq!(
+                crate::names::parent(&again.path),
+                crate::names::parent(&one.path)
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_need_not_be_text() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let parse = |bytes| Location::parse_os(OsStr::from_bytes(bytes));
+        let path = OsStr::from_bytes(b"\xff:x").into();
+        assert_eq!(parse(b"\xff:x"), Ok(Location::Local(path)));
+        assert_eq!(parse(b"ftp://h/\xff"), Err(UrlError::Encoding));
+        assert_eq!(parse(b"-"), Ok(Location::Stdio));
     }
 
     #[test]

@@ -216,6 +216,27 @@ fn escape_codes_in_names_never_reach_the_terminal() -> Result<()> {
     Ok(())
 }
 
+/// As of a server that prints bytes of names as `?`.
+#[test]
+fn two_objects_of_one_name_are_told() -> Result<()> {
+    let listing = b"type=file;size=3;unique=1-1; a?b\r\ntype=file;size=3;unique=1-2; a?b\r\n\
+        type=file;size=3;unique=1-3; c \r\n";
+    let lies = Lies {
+        listing: listing.to_vec(),
+        data: b"abc".to_vec(),
+        size: 3,
+        ..Lies::default()
+    };
+    let (tree, finished) = fetch(lies, "dir", &["-r"])?;
+    fails(&finished, 1, &["a%3Fb", "two objects", "rename"])?;
+    ensure!(
+        tree.names("")? == ["in/dir/a?b", "in/dir/c "],
+        "{}",
+        finished.report()
+    );
+    Ok(())
+}
+
 #[test]
 fn a_directory_that_contains_itself_ends() -> Result<()> {
     // Without the fact Unique only the depth can tell.

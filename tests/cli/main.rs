@@ -7,6 +7,7 @@ mod extended;
 mod failures;
 mod hostile;
 mod idle;
+mod itself;
 mod output;
 mod plain;
 mod rules;
@@ -93,4 +94,10 @@ fn fails(finished: &Finished, status: i32, needles: &[&str]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// As [`fails`], where all connections broke: the one whose end is seen first tells the status.
+fn breaks(finished: &Finished, needles: &[&str]) -> Result<()> {
+    let status = finished.status.code().filter(|code| *code == 3);
+    fails(finished, status.unwrap_or(1), needles)
 }

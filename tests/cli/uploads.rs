@@ -352,5 +352,5 @@ fn a_server_that_hangs_up_on_a_pipe_is_not_believed() -> Result<()> {
     let to = format!("ftp://{}/file", server.addr);
     let mut copying = command(&here, &["-", &to])?;
     copying.stdin(std::fs::File::open(source)?);
-    fails(&run(&mut copying, LIMIT)?, 1, &["SIZE"])
+    fails(&run(&mut copying, LIMIT)?, 3, &["SIZE"])
 }

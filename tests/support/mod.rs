@@ -12,6 +12,7 @@
 mod daemon;
 mod digest;
 mod host;
+mod odd;
 mod openssl;
 mod ours;
 mod peers;
@@ -25,6 +26,7 @@ mod xioperf;
 pub use daemon::Daemon;
 pub use digest::{Digests, sha256, sha256_range, tree_digests};
 pub use host::{Host, file_url};
+pub use odd::{OddTree, UNNAMEABLE};
 pub use openssl::Openssl;
 pub use ours::{Profile, binaries, binary, programs_folder};
 pub use peers::{Peer, is_root};

@@ -60,7 +60,7 @@ enum Task {
 /// Works until the queue is done, and accounts for everything in it.
 pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
     let mut workers = JoinSet::new();
-    if matches!(session, Session::Third(..)) && shared.options.recursive {
+    if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
     let mut limit = shared.connections();

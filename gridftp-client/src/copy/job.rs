@@ -10,6 +10,8 @@ use ftp_wire::facts::{Entry, FactSet, TimeVal};
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
+use super::rest::Rest;
+use super::same::Unique;
 use crate::local::Item as LocalItem;
 
 /// Deepest nesting of directories that is followed.
@@ -73,6 +75,12 @@ pub(crate) struct DirJob {
     pub(crate) hasher: RandomState,
     /// The directories it is in, against loops of symbolic links.
     pub(crate) above: Option<Arc<Above>>,
+    /// A directory that is written to, and so not entered.
+    pub(crate) avoid: Option<Unique>,
+    /// Wildcards that names in it have to match.
+    pub(crate) pattern: Option<Vec<u8>>,
+    /// What was listed of it and waits.
+    pub(crate) rest: Option<Rest>,
 }
 
 /// A directory and those it is in.
@@ -128,6 +136,12 @@ impl FileJob {
         }
     }
 
+    /// Whether the source, of which `now` is known, has become smaller since an attempt began to
+    /// write: it may be the destination itself, and what is left of it is not the file.
+    pub(crate) fn has_shrunk(&self, now: &Facts) -> bool {
+        self.begun && now.size.is_some() && now.size < self.facts.size
+    }
+
     /// Forgets what earlier attempts brought over.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
@@ -146,6 +160,9 @@ impl DirJob {
             seen: HashSet::new(),
             hasher: RandomState::new(),
             above: None,
+            avoid: None,
+            pattern: None,
+            rest: None,
         }
     }
 

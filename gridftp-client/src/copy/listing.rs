@@ -1,6 +1,7 @@
 //! Turns a listing, as it arrives, into work: every name checked, loops and floods cut off.
 
-use std::collections::HashSet;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
@@ -10,13 +11,19 @@ use gridftp_data::Consumer;
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 
 use super::job::{Above, DirJob, Facts, FileJob, Item};
+use super::queue::{ENOUGH, Taken};
+use super::rest::{Keeping, Rest};
+use super::same::within;
 use super::shared::Shared;
 use crate::error::TransferError;
+use crate::glob;
 use crate::names;
 use crate::url::show;
 
 /// The longest line of a listing, in bytes.
 const LINE: usize = 64 * 1024;
+/// The operation that fails when a listing cannot wait in a file.
+const KEEP: &str = "keep a file of the names in";
 /// The largest listing of one directory, in bytes: some ten million names.
 const LISTING: u64 = 2 << 30;
 
@@ -43,7 +50,9 @@ impl<F: FnMut(&[u8]) + Send> Lines<F> {
     }
 
     fn emit(&mut self) {
-        let line = self.line.trim_ascii_end();
+        // Blanks at the end are the name's (RFC 3659 §7.2).
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !line.is_empty() {
             (self.each)(line);
         }
@@ -74,28 +83,87 @@ impl<F: FnMut(&[u8]) + Send> Consumer for Lines<F> {
 }
 
 /// Makes jobs of the lines of one directory.
+///
+/// Names beyond those that the queue has room for wait in a file, so that no directory costs more
+/// memory for its size.
 pub(crate) struct Sorter<'a> {
     shared: &'a Shared,
     dir: &'a DirJob,
     above: Option<Arc<Above>>,
     looped: bool,
     hasher: RandomState,
+    /// Hashes of the names that a listing which broke off brought.
+    before: HashSet<u64>,
+    /// Hashes of the names that this one brings, and what tells their objects apart.
+    seen: HashMap<u64, Option<(u64, u64)>>,
+    /// The lines that wait.
+    keeping: Option<Keeping>,
+    /// Whether no more may wait, since these have waited.
+    waited: bool,
+    /// Why they could not.
+    failed: Option<std::io::Error>,
+    /// What the listing says of the directory itself.
+    own: Option<Facts>,
+    /// Whether a name was told as one that is not copied.
+    refused: Cell<bool>,
+}
+
+/// What a listing brought.
+pub(crate) struct Listed {
+    /// What it says of the directory itself.
+    pub(crate) own: Option<Facts>,
     /// Hashes of the names that were taken.
     pub(crate) seen: HashSet<u64>,
-    /// What the listing says of the directory itself.
-    pub(crate) own: Option<Facts>,
+    /// The names that wait.
+    pub(crate) rest: Option<Rest>,
+    /// Why it is not good, although it came to its end.
+    pub(crate) error: Option<TransferError>,
 }
 
 impl<'a> Sorter<'a> {
-    pub(crate) fn new(shared: &'a Shared, dir: &'a DirJob, seen: HashSet<u64>) -> Self {
+    pub(crate) fn new(shared: &'a Shared, dir: &'a DirJob, before: HashSet<u64>) -> Self {
         Self {
             shared,
             dir,
             above: None,
             looped: false,
             own: None,
+            refused: Cell::new(false),
             hasher: dir.hasher.clone(),
+            before,
+            seen: HashMap::new(),
+            keeping: None,
+            waited: false,
+            failed: None,
+        }
+    }
+
+    /// Gives what the listing brought; `whole` says that it came to its end.
+    pub(crate) fn end(mut self, whole: bool) -> Listed {
+        let mut rest = None;
+        if let (Some(keeping), true) = (self.keeping.take(), whole) {
+            match keeping.end(self.above.clone()) {
+                Ok(lines) => rest = Some(lines),
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        let nothing = self.before.is_empty() && self.seen.is_empty() && !self.refused.get();
+        let error = match (self.failed, &self.dir.pattern) {
+            (Some(error), _) => Some(TransferError::local(KEEP, &self.dir.from, error)),
+            (None, Some(pattern)) if nothing && whole => Some(TransferError::Source {
+                path: self.shared.describe_pattern(&self.dir.from, pattern),
+                what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
+                    .to_owned(),
+            }),
+            _ => None,
+        };
+        let mut seen = self.before;
+        seen.extend(self.seen.into_keys());
+        Listed {
+            own: self.own,
             seen,
+            rest,
+            error,
         }
     }
 
@@ -115,31 +183,83 @@ impl<'a> Sorter<'a> {
         if entry.kind == EntryKind::Pdir || entry.name == b".." {
             return;
         }
+        if let Some(pattern) = &self.dir.pattern
+            && !glob::matches(pattern, &entry.name)
+        {
+            return;
+        }
+        if let Some(why) = &entry.error {
+            return self.refuse(&entry.name, &unnamed(&entry.name, why));
+        }
         if let Err(error) = names::check(&entry.name) {
             return self.refuse(&entry.name, &error);
         }
+        let hash = self.hasher.hash_one(&entry.name);
         // After a listing that broke off, what it brought is not taken twice.
-        if !self.seen.insert(self.hasher.hash_one(&entry.name)) {
+        if self.before.contains(&hash) {
             return;
         }
+        let unique = known.contains(Fact::Unique).then_some(entry.unique);
+        if let Some(twin) = self.seen.get(&hash) {
+            // A directory that changes while it is read may have a name twice.
+            if unique.is_none() || unique != *twin {
+                self.refuse(&entry.name, &twice(&entry.name));
+            }
+            return;
+        }
+        if self.keep(line) {
+            return;
+        }
+        self.seen.insert(hash, unique);
+        self.take(&entry, known, unique);
+    }
+
+    /// Has a line wait, where too many have been taken; false when it is to be taken now.
+    fn keep(&mut self, line: &[u8]) -> bool {
+        let many = self.seen.len() >= ENOUGH || self.shared.queue.is_crowded();
+        if self.waited || !(many || self.keeping.is_some()) {
+            return false;
+        }
+        if self.keeping.is_none() {
+            // Where there is no room for a file, memory has to do.
+            self.keeping = Keeping::new().ok();
+        }
+        let Some(keeping) = &mut self.keeping else {
+            return false;
+        };
+        if let Err(error) = keeping.add(line) {
+            self.failed.get_or_insert(error);
+        }
+        true
+    }
+
+    /// Makes a job of an entry.
+    fn take(&mut self, entry: &Entry, known: FactSet, unique: Option<(u64, u64)>) {
         let from = names::join(&self.dir.from, &entry.name);
         let to = names::join(&self.dir.to, &entry.name);
-        let facts = Facts::of_entry(&entry, known);
+        let facts = Facts::of_entry(entry, known);
         match entry.kind {
             _ if self.looped => {}
             EntryKind::File => self.shared.found(FileJob::new(from, to).with_facts(facts)),
+            EntryKind::Dir if !self.shared.options.recursive => {
+                let what = "is a directory; add --recursive to copy it".to_owned();
+                let path = self.shared.describe_source(&from);
+                self.refuse(&entry.name, &TransferError::Source { path, what });
+            }
             EntryKind::Dir => {
-                let unique = known.contains(Fact::Unique).then_some(entry.unique);
                 let above = self.above();
                 let job = DirJob {
                     facts,
                     above,
+                    avoid: self.dir.avoid,
                     ..DirJob::new(from, to)
                 };
-                // A directory that is one of those it is in was reached through a link.
-                if job.descend(unique).is_some() {
+                if unique.is_some() && unique == job.avoid {
+                    self.refuse(&entry.name, &within(&job.from));
+                } else if job.descend(unique).is_some() {
                     self.shared.queue.push(Item::Dir(Box::new(job)));
                 } else {
+                    // A directory that is one of those it is in was reached through a link.
                     self.refuse(&entry.name, &looped(&job.from));
                 }
             }
@@ -172,13 +292,77 @@ impl<'a> Sorter<'a> {
     }
 
     fn refuse(&self, name: &[u8], error: &TransferError) {
+        self.refused.set(true);
         self.shared.totals.found(None);
-        let name = format!(
-            "{}/{}",
-            show(names::trim_slashes(&self.dir.from)),
-            show(name)
-        );
-        self.shared.give_up(&name, error);
+        let path = names::join(&self.dir.from, name);
+        self.shared
+            .give_up(&self.shared.describe_source(&path), error);
+    }
+}
+
+/// Takes the next names that wait in `taken`, where it is a directory of which some do; gives back
+/// anything else.
+pub(crate) fn go_on(shared: &Shared, mut taken: Taken) -> Option<Taken> {
+    let Item::Dir(job) = taken.item_mut() else {
+        return Some(taken);
+    };
+    let Some(rest) = &mut job.rest else {
+        return Some(taken);
+    };
+    let (lines, above) = (rest.next(ENOUGH), rest.above.clone());
+    let dir = DirJob {
+        avoid: job.avoid,
+        above: job.above.clone(),
+        ..DirJob::new(job.from.clone(), job.to.clone())
+    };
+    let lines = match lines {
+        Ok(lines) if !lines.is_empty() => lines,
+        Ok(_) => {
+            taken.done(|item| {
+                if let Item::Dir(job) = item {
+                    shared.note_dir(*job);
+                }
+            });
+            return None;
+        }
+        Err(error) => {
+            let error = TransferError::local(KEEP, &dir.from, error);
+            shared.fail(taken, &error);
+            return None;
+        }
+    };
+    // It goes back before its names do, so that they are taken before its next.
+    let _open = shared.queue.producer();
+    drop(taken);
+    let mut sorter = Sorter {
+        above,
+        waited: true,
+        ..Sorter::new(shared, &dir, HashSet::new())
+    };
+    lines.iter().for_each(|line| sorter.line(line));
+    None
+}
+
+fn unnamed(name: &[u8], why: &str) -> TransferError {
+    let what = match why {
+        "InvalidName" => {
+            "its name holds NUL, CR or LF, which FTP cannot carry; rename it there".to_owned()
+        }
+        why => format!("the server cannot list it: {}", show(why.as_bytes())),
+    };
+    TransferError::Source {
+        path: show(name),
+        what,
+    }
+}
+
+fn twice(name: &[u8]) -> TransferError {
+    TransferError::Source {
+        path: show(name),
+        what:
+            "the listing names two objects so, of which one has bytes in its name that the server \
+               cannot list; rename it there"
+                .to_owned(),
     }
 }
 

@@ -5,12 +5,15 @@ mod dirs;
 mod engine;
 mod job;
 mod kept;
+mod known;
 mod listing;
 mod look;
 mod pull;
 mod push;
 mod queue;
 mod resolve;
+mod rest;
+mod same;
 mod shared;
 mod stdio;
 mod third;
@@ -26,6 +29,7 @@ use crate::progress::{Counts, Observer, Totals};
 use crate::url::Location;
 
 pub(crate) use listing::Lines;
+pub(crate) use same::within;
 
 /// Why work on a connection stopped.
 #[derive(Debug)]

@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 use super::job::Item;
 
 /// Files that wait before whoever finds more of them must pause.
-const ENOUGH: usize = 8192;
+pub(crate) const ENOUGH: usize = 8192;
+/// Items that wait before what is listed is kept elsewhere.
+const CROWD: usize = 2 * ENOUGH;
 
 /// Work to do, shared by the connections of a copy.
 #[derive(Debug, Clone, Default)]
@@ -113,7 +115,7 @@ impl Queue {
                         return None;
                     }
                     let item = state.take(kind);
-                    let space = state.files.len() + 1 == ENOUGH;
+                    let space = state.files.len() + 1 == ENOUGH || state.waiting() + 1 == CROWD;
                     drop(state);
                     if space {
                         self.shared.changed.notify_waiters();
@@ -147,20 +149,31 @@ impl Queue {
         }
     }
 
-    /// Waits until there is room for more files.
-    pub(crate) async fn room(&self) {
+    /// Waits until there is room for more files, or for more of `kind`.
+    pub(crate) async fn room(&self, kind: Kind) {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
                 let state = self.state();
-                if state.closed || state.files.len() < ENOUGH {
+                let room = kind == Kind::Files || state.waiting() < CROWD;
+                if state.closed || (!state.is_full() && room) {
                     return;
                 }
             }
             changed.await;
         }
+    }
+
+    /// Says whether so much waits that no more should be added.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.state().waiting() >= CROWD
+    }
+
+    /// Says whether a directory waits.
+    pub(crate) fn has_dirs(&self) -> bool {
+        !self.state().first.is_empty()
     }
 
     /// Says whether anything may still come.
@@ -190,8 +203,7 @@ impl Queue {
         {
             let mut state = self.state();
             state.closed = true;
-            let waiting = state.first.len() + state.files.len();
-            state.open = state.open.saturating_sub(waiting);
+            state.open = state.open.saturating_sub(state.waiting());
         }
         self.shared.changed.notify_waiters();
         loop {
@@ -229,6 +241,10 @@ impl State {
             Item::File(_) if back => self.files.push_front(item),
             Item::File(_) => self.files.push_back(item),
         }
+    }
+
+    fn waiting(&self) -> usize {
+        self.first.len() + self.files.len()
     }
 
     /// Whether files go before directories, which would only bring more of them.

@@ -5,19 +5,20 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ftp_wire::facts::{Entry, EntryKind};
+use ftp_wire::facts::EntryKind;
 
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts, FileJob, Item};
+use super::queue::Kind;
+use super::same::{Kin, Object, Place};
 use super::shared::{Shared, Targets};
 use super::{dirs, stdio};
 use crate::client::Client;
-use crate::error::{Class, ConnectError, TransferError};
-use crate::glob;
+use crate::error::{Class, ConnectError, ControlError, TransferError};
 use crate::local::{self, Found};
 use crate::names;
 use crate::options::CopyOptions;
-use crate::progress::{Event, Observer, Totals};
+use crate::progress::{Observer, Totals};
 use crate::url::{Location, Remote, Site, show};
 
 /// Where everything goes.
@@ -29,6 +30,8 @@ struct Destination {
     /// Whether something is there.
     exists: bool,
     client: Option<Box<Client>>,
+    /// What it has to do with the sources at hand.
+    kin: Kin,
 }
 
 /// Copies all sources; the class of the failures, if there were any.
@@ -54,10 +57,17 @@ pub(crate) async fn run(
     let targets = (sources.len() > 1).then(Arc::<Targets>::default);
     for group in sources.chunk_by(|a, b| site(a) == site(b)) {
         let first = group.first().and_then(site);
-        let mut client = match &first {
+        let client = match &first {
             Some(site) => Some(connect(site, &options, observer).await?),
             None => None,
         };
+        if let (Some(site), None) = (&to.site, &to.client) {
+            to.client = Some(connect(site, &options, observer).await?);
+        }
+        to.kin = Kin::of(
+            client.as_deref().zip(first.as_ref()),
+            to.client.as_deref().zip(to.site.as_ref()),
+        );
         let shared = Arc::new(Shared::new(
             options.clone(),
             Arc::clone(observer),
@@ -71,7 +81,7 @@ pub(crate) async fn run(
         }
         let producer = shared.queue.producer();
         for source in group {
-            if let Err(error) = add(&shared, client.as_deref_mut(), source, &to).await {
+            if let Err(error) = add(&shared, client.as_deref(), source, &to).await {
                 totals.found(None);
                 shared.give_up(&source.to_string(), &error);
             }
@@ -79,9 +89,9 @@ pub(crate) async fn run(
         drop(producer);
         let session = match (client, to.client.take()) {
             (Some(source), Some(destination)) => Session::Third(source, destination),
-            (Some(source), None) if to.site.is_none() => Session::Pull(source),
+            (Some(source), None) => Session::Pull(source),
             (None, Some(destination)) => Session::Push(destination),
-            _ => engine::connect(&shared).await?,
+            (None, None) => unreachable!("`check` wants a server at one end"),
         };
         engine::run(&shared, session).await;
         dirs::settle(&shared).await;
@@ -125,14 +135,16 @@ fn check(
     Ok(())
 }
 
-/// Says whether the one source is a local FIFO or device, which is read like standard input.
+/// Says whether the one source is a local FIFO or device, or a file whose size only reading tells:
+/// it is read like standard input.
 fn special(sources: &[Location]) -> bool {
-    match sources {
-        [Location::Local(path)] => {
-            std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
-        }
-        _ => false,
-    }
+    let [Location::Local(path)] = sources else {
+        return false;
+    };
+    std::fs::metadata(path).is_ok_and(|meta| match meta.is_file() {
+        true => meta.len() == 0 && local::holds_something(path).unwrap_or(false),
+        false => !meta.is_dir(),
+    })
 }
 
 fn site(location: &Location) -> Option<Site> {
@@ -192,6 +204,7 @@ async fn look(
                 dir: to_dir || is_dir,
                 exists: meta.is_some(),
                 client: None,
+                kin: Kin::Apart,
             })
         }
         Location::Remote(Remote { site, path, .. }) => {
@@ -208,6 +221,7 @@ async fn look(
                 dir: to_dir || is_dir,
                 exists,
                 client: Some(client),
+                kin: Kin::Apart,
             })
         }
     }
@@ -230,33 +244,24 @@ pub(super) fn is_dir(kind: EntryKind) -> bool {
 /// Adds one source to the work.
 async fn add(
     shared: &Arc<Shared>,
-    client: Option<&mut Client>,
+    client: Option<&Client>,
     source: &Location,
     to: &Destination,
 ) -> Result<(), TransferError> {
-    let contents = source.means_contents();
     match (source, client) {
-        (Location::Remote(remote), Some(client)) => {
-            if let Some(pattern) = &remote.pattern {
-                return add_matches(shared, client, remote, pattern, to).await;
-            }
-            let path = names::trim_slashes(&remote.path);
-            if contents || path == b"/" || path == b"~" {
-                return add_dir(shared, path, true, to);
-            }
-            let (entry, known) = client.stat(path).await?;
-            if is_dir(entry.kind) {
-                return add_dir(shared, path, false, to);
-            }
-            add_file(shared, path, Facts::of_entry(&entry, known), to)
-        }
+        (Location::Remote(remote), Some(client)) => match &remote.pattern {
+            Some(pattern) => add_matches(shared, client, remote, pattern, to).await,
+            None => add_remote(shared, client, remote, source.means_contents(), to).await,
+        },
         (Location::Local(path), _) => {
             let bytes = path.as_os_str().as_bytes();
             let meta = std::fs::metadata(path)
                 .map_err(|error| TransferError::local("read", bytes, error))?;
+            let object = Object::of_local(path, &meta);
             if meta.is_dir() {
+                let contents = source.means_contents();
                 let here = contents || names::last(bytes) == b"." || names::last(bytes) == b"..";
-                return add_tree(shared, names::trim_slashes(bytes), here, to);
+                return add_tree(shared, names::trim_slashes(bytes), here, &object, to).await;
             }
             if !meta.is_file() {
                 return Err(TransferError::local(
@@ -266,7 +271,7 @@ async fn add(
                 ));
             }
             let item = local::Item::new(path.clone(), Vec::new(), &meta);
-            add_file(shared, bytes, Facts::of_local(&item), to)
+            add_file(shared, bytes, Facts::of_local(&item), &object, to).await
         }
         _ => Err(TransferError::Request(
             "usage: this source needs a file of its own".to_owned(),
@@ -274,52 +279,75 @@ async fn add(
     }
 }
 
+async fn add_remote(
+    shared: &Arc<Shared>,
+    client: &Client,
+    remote: &Remote,
+    contents: bool,
+    to: &Destination,
+) -> Result<(), TransferError> {
+    let path = names::trim_slashes(&remote.path);
+    let contents = contents || path == b"/" || path == b"~";
+    let (entry, known) = match client.stat(path).await {
+        Ok(told) => told,
+        // Not all servers tell of what they list.
+        Err(error @ ControlError::Refused { .. }) if contents && !error.is_not_found() => {
+            return add_dir(shared, path, true, &Object::named(path), to).await;
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let object = Object::of_entry(path, &entry, known);
+    if is_dir(entry.kind) {
+        return add_dir(shared, path, contents, &object, to).await;
+    }
+    if contents {
+        let what = format!("source: {remote}: is a file; name it without the / at its end");
+        return Err(TransferError::Request(what));
+    }
+    add_file(shared, path, Facts::of_entry(&entry, known), &object, to).await
+}
+
 /// Adds what matches the wildcards of a source.
 async fn add_matches(
     shared: &Arc<Shared>,
-    client: &mut Client,
+    client: &Client,
     remote: &Remote,
     pattern: &[u8],
     to: &Destination,
 ) -> Result<(), TransferError> {
     let dir = names::parent(&remote.path);
-    let mut found = Vec::new();
-    let take = |entry: Entry, known| {
-        if glob::matches(pattern, &entry.name) {
-            found.push((entry, known));
-        }
+    let object = match client.stat(dir).await {
+        Ok((entry, known)) => Object::of_entry(dir, &entry, known),
+        Err(error @ ControlError::Lost { .. }) => return Err(error.into()),
+        Err(_) => Object::named(dir),
     };
-    client.list(dir, take).await?;
-    if found.is_empty() {
-        return Err(TransferError::Source {
-            path: remote.to_string(),
-            what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
-                .to_owned(),
-        });
-    }
-    for (entry, known) in found {
-        let path = names::join(dir, &entry.name);
-        let added = match names::check(&entry.name) {
-            Err(error) => Err(error),
-            Ok(()) if is_dir(entry.kind) && shared.options.recursive => {
-                add_dir(shared, &path, false, to)
-            }
-            Ok(()) if is_dir(entry.kind) => {
-                shared.totals.skipped();
-                shared.observer.event(&Event::Skipped {
-                    source: &shared.describe_source(&path),
-                    why: "it is a directory, and --recursive was not given",
-                });
-                Ok(())
-            }
-            Ok(()) => add_file(shared, &path, Facts::of_entry(&entry, known), to),
-        };
-        if let Err(error) = added {
-            shared.totals.found(None);
-            shared.give_up(&shared.describe_source(&path), &error);
-        }
-    }
+    let avoid = to.refuse(shared, &object, &to.path, dir, false).await?;
+    let job = DirJob {
+        avoid,
+        pattern: Some(pattern.to_vec()),
+        ..DirJob::new(dir.to_vec(), names::trim_slashes(&to.path).to_vec())
+    };
+    shared.queue.push(Item::Dir(Box::new(job)));
     Ok(())
+}
+
+impl Destination {
+    /// Refuses a source that is its own `target`, or a tree that this lies in; gives the directory
+    /// that must not be entered.
+    async fn refuse(
+        &self,
+        shared: &Shared,
+        source: &Object,
+        target: &[u8],
+        from: &[u8],
+        tree: bool,
+    ) -> Result<Option<(u64, u64)>, TransferError> {
+        if self.kin == Kin::Apart {
+            return Ok(None);
+        }
+        let place = Place::at(target, tree, self.client.as_deref()).await?;
+        place.refuse(source, tree, self.kin, &shared.describe_source(from))
+    }
 }
 
 fn pattern(location: &Location) -> Option<&[u8]> {
@@ -329,10 +357,11 @@ fn pattern(location: &Location) -> Option<&[u8]> {
     }
 }
 
-fn add_file(
+async fn add_file(
     shared: &Shared,
     from: &[u8],
     facts: Facts,
+    object: &Object,
     to: &Destination,
 ) -> Result<(), TransferError> {
     let target = if to.dir {
@@ -342,6 +371,7 @@ fn add_file(
     } else {
         to.path.clone()
     };
+    to.refuse(shared, object, &target, from, false).await?;
     shared.found(FileJob::new(from.to_vec(), target).with_facts(facts));
     Ok(())
 }
@@ -354,10 +384,8 @@ fn target(
     to: &Destination,
 ) -> Result<Vec<u8>, TransferError> {
     if !shared.options.recursive {
-        let what = format!(
-            "source: {}: is a directory; add --recursive to copy it",
-            show(from)
-        );
+        let from = shared.describe_source(from);
+        let what = format!("source: {from}: is a directory; add --recursive to copy it");
         return Err(TransferError::Request(what));
     }
     not_a_directory(to.exists && !to.dir, &to.path)?;
@@ -370,33 +398,39 @@ fn target(
     Ok(names::join(base, name))
 }
 
-fn add_dir(
+async fn add_dir(
     shared: &Shared,
     from: &[u8],
     contents: bool,
+    object: &Object,
     to: &Destination,
 ) -> Result<(), TransferError> {
     let target = target(shared, from, contents, to)?;
-    shared
-        .queue
-        .push(Item::Dir(Box::new(DirJob::new(from.to_vec(), target))));
+    let avoid = to.refuse(shared, object, &target, from, true).await?;
+    let job = DirJob {
+        avoid,
+        ..DirJob::new(from.to_vec(), target)
+    };
+    shared.queue.push(Item::Dir(Box::new(job)));
     Ok(())
 }
 
 /// Walks a local tree into the queue, as fast as the queue is emptied.
-fn add_tree(
+async fn add_tree(
     shared: &Arc<Shared>,
     from: &[u8],
     contents: bool,
+    object: &Object,
     to: &Destination,
 ) -> Result<(), TransferError> {
     let target = target(shared, from, contents, to)?;
+    let avoid = to.refuse(shared, object, &target, from, true).await?;
     let shared = Arc::clone(shared);
     let producer = shared.queue.producer();
-    let mut walk = local::walk(Path::new(OsStr::from_bytes(from)).to_owned());
+    let mut walk = local::walk(Path::new(OsStr::from_bytes(from)).to_owned(), avoid);
     tokio::spawn(async move {
         while let Some(found) = walk.recv().await {
-            shared.queue.room().await;
+            shared.queue.room(Kind::Any).await;
             match found {
                 Found::Dir(item) => {
                     let facts = Facts::of_local(&item);

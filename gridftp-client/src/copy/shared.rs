@@ -11,6 +11,7 @@ use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::job::{DirJob, Facts, FileJob, Item};
+use super::known::Known;
 use super::queue::{Queue, Taken};
 use crate::client::Client;
 use crate::control::Control;
@@ -18,7 +19,7 @@ use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
 use crate::options::{CopyOptions, Verify};
 use crate::progress::{Event, Observer, Totals};
-use crate::url::{Site, show};
+use crate::url::{Site, encode_pattern, show};
 
 /// Connections at most when the caller does not say.
 const CONNECTIONS: u32 = 4;
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) destination: Option<Site>,
     /// What other sources are copied to, where there are any.
     targets: Option<Arc<Targets>>,
-    made: Mutex<HashSet<Vec<u8>>>,
+    made: Mutex<Known>,
     worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     unreachable: AtomicBool,
@@ -122,6 +123,12 @@ impl Shared {
         }
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
+        }
+        let offset = self.options.offset.unwrap_or(0);
+        if let Some(size) = job.facts.size.filter(|size| offset > *size) {
+            self.totals.found(None);
+            let error = beyond(&self.name_source(&job), offset, size);
+            return self.give_up(&self.name_source(&job), &error);
         }
         self.totals.found(self.expected(&job));
         self.queue.push(Item::File(Box::new(job)));
@@ -219,10 +226,10 @@ impl Shared {
 
     /// Notes that `dir` is at the destination.
     pub(crate) fn note_made(&self, dir: &[u8]) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if !made.contains(dir) {
-            made.insert(dir.to_vec());
-        }
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(dir);
     }
 
     /// Tells that a file's copying begins.
@@ -364,9 +371,24 @@ impl Shared {
 
     fn describe(&self, site: Option<&Site>, path: &[u8]) -> String {
         match site {
-            Some(site) if path.starts_with(b"/") => format!("ftp://{site}{}", show(path)),
-            Some(site) => format!("ftp://{site}/{}", show(path)),
+            Some(site) => site.url(path),
             None => show(path),
+        }
+    }
+
+    /// What in `dir` of the source was to match `pattern`.
+    pub(crate) fn describe_pattern(&self, dir: &[u8], pattern: &[u8]) -> String {
+        let dir = self.describe_source(dir);
+        let slash = if dir.ends_with('/') { "" } else { "/" };
+        format!("{dir}{slash}{}", encode_pattern(pattern))
+    }
+
+    /// The failure of a source that has become smaller.
+    pub(crate) fn shrunk(&self, job: &FileJob, now: &Facts) -> TransferError {
+        TransferError::Shrunk {
+            path: self.name_source(job),
+            before: job.facts.size.unwrap_or(0),
+            now: now.size.unwrap_or(0),
         }
     }
 
@@ -393,7 +415,7 @@ impl Shared {
 
     /// Notes a directory that is done, for its time and mode at the end.
     pub(crate) fn note_dir(&self, job: DirJob) {
-        if self.options.preserve && !self.options.dry_run {
+        if self.options.preserve && !self.options.dry_run && job.pattern.is_none() {
             self.dirs
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -449,6 +471,13 @@ impl Shared {
         }
         true
     }
+}
+
+/// The failure of a part that is not there.
+pub(super) fn beyond(path: &str, offset: u64, size: u64) -> TransferError {
+    TransferError::Request(format!(
+        "source: {path}: --offset {offset} is beyond its end; it has {size} bytes"
+    ))
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Type};
+use ftp_wire::facts::Fact;
 use ftp_wire::path::FtpPath;
 use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -14,8 +16,8 @@ use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
 
 use super::job::{Facts, FileJob};
-use super::resolve::connect;
-use super::shared::Shared;
+use super::resolve::{connect, is_dir};
+use super::shared::{Shared, beyond};
 use crate::client::{Client, number};
 use crate::error::{Class, ControlError, TransferError};
 use crate::moving::{accepted, settle, settle_final, settle_stored, unless_refused};
@@ -62,6 +64,10 @@ pub(crate) async fn run(
         }
     };
     let mut client = connect(&remote.site, &options, observer).await?;
+    let remote = match local {
+        Some(local) => &within(&client, local, remote).await?,
+        None => remote,
+    };
     let shared = Shared::new(
         options,
         Arc::clone(observer),
@@ -164,7 +170,17 @@ impl Consumer for Pipe {
         use std::io::Write as _;
         self.hash(&bytes);
         let file = Arc::clone(&self.file);
-        blocking("write", move || (&*file).write_all(&bytes)).await
+        blocking("write", move || {
+            (&*file)
+                .write_all(&bytes)
+                .map_err(|error| match error.kind() {
+                    std::io::ErrorKind::BrokenPipe => {
+                        std::io::Error::other("its reader is gone, and with it the rest")
+                    }
+                    _ => error,
+                })
+        })
+        .await
     }
 }
 
@@ -203,11 +219,15 @@ async fn get(
     algorithm: Option<ChecksumAlgorithm>,
 ) -> Result<(u64, Option<String>), TransferError> {
     let (entry, known) = client.stat(&remote.path).await?;
-    if super::resolve::is_dir(entry.kind) {
+    if is_dir(entry.kind) {
         let what = format!("source: {remote}: is a directory; a pipe takes one file");
         return Err(TransferError::Request(what));
     }
     let path = client.path(&remote.path)?;
+    let begin = shared.options.offset.unwrap_or(0);
+    if known.contains(Fact::Size) && begin > entry.size {
+        return Err(beyond(&remote.to_string(), begin, entry.size));
+    }
     let (offset, length) = (shared.options.offset, shared.options.length);
     let mut job = FileJob::new(Vec::new(), Vec::new());
     job.facts = Facts::of_entry(&entry, known);
@@ -260,10 +280,6 @@ async fn put(
     remote: &Remote,
     algorithm: Option<ChecksumAlgorithm>,
 ) -> Result<(u64, Option<String>), TransferError> {
-    if remote.path.ends_with(b"/") {
-        let what = format!("destination: {remote}: a pipe has no name of its own; name the file");
-        return Err(TransferError::Request(what));
-    }
     let input = match local {
         Location::Local(path) => File::open(path),
         _ => std::io::stdin()
@@ -326,6 +342,35 @@ async fn put(
     Ok((sent.bytes, digest))
 }
 
+/// The file that is written: in a directory, one of the name of the source, if that has one.
+async fn within(
+    client: &Client,
+    local: &Location,
+    remote: &Remote,
+) -> Result<Remote, TransferError> {
+    let named = match local {
+        Location::Local(path) => std::fs::metadata(path).is_ok_and(|meta| meta.is_file()),
+        _ => false,
+    };
+    let is_dir = remote.path.ends_with(b"/")
+        || (named
+            && matches!(client.stat(&remote.path).await, Ok((entry, _)) if is_dir(entry.kind)));
+    let mut remote = remote.clone();
+    match local {
+        _ if !is_dir => {}
+        Location::Local(path) if named => {
+            let name = crate::names::last(path.as_os_str().as_bytes());
+            remote.path = crate::names::join(&remote.path, name);
+        }
+        _ => {
+            let what =
+                format!("destination: {remote}: a pipe has no name of its own; name the file");
+            return Err(TransferError::Request(what));
+        }
+    }
+    Ok(remote)
+}
+
 /// Makes the directories a file is to be in; a real failure shows when the file is stored.
 fn make_parents(client: &Client, path: &FtpPath) {
     let shared = Shared::new(
@@ -341,7 +386,7 @@ fn make_parents(client: &Client, path: &FtpPath) {
         &client.control,
         &shared,
         parent,
-        &mut std::collections::HashSet::new(),
+        &mut super::known::Known::default(),
     );
 }
 

@@ -1,6 +1,7 @@
 //! `Flags`: the command line, from which help, completions and the man page are made as well.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum, ValueHint};
@@ -39,7 +40,7 @@ pub(crate) struct Flags {
     /// Source and destination: one or more sources, then the destination
     #[arg(value_name = "SOURCE... DEST", value_hint = ValueHint::AnyPath,
           required_unless_present_any = ["list", "completions", "man"])]
-    pub(crate) locations: Vec<String>,
+    pub(crate) locations: Vec<OsString>,
 
     /// Copy directories and all below them
     #[arg(short, long)]
@@ -77,11 +78,11 @@ pub(crate) struct Flags {
     pub(crate) disk_stack: Option<String>,
 
     /// First byte to copy; K, M and G are accepted
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) offset: Option<u64>,
 
     /// Number of bytes to copy; K, M and G are accepted
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
 
     /// Compare digests of both ends before telling success, with ALG or the cheapest one offered
@@ -118,11 +119,11 @@ pub(crate) struct Flags {
           value_hint = ValueHint::FilePath)]
     pub(crate) netrc: Option<Option<PathBuf>>,
 
-    /// Longest wait for a connection, a reply, or more data, in seconds; a server that works in
-    /// silence, on a checksum or on fetching a file, has at least 600
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          default_value_t = 120)]
-    pub(crate) timeout: u64,
+    /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
+    /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
+    /// 30 for a connection and its login]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) timeout: Option<u64>,
 
     /// Use the data address a server gives although it is not the server's own
     #[arg(long)]
@@ -170,16 +171,32 @@ impl Flags {
             ModeFlag::Stream => Mode::Stream,
             ModeFlag::Extended => Mode::Extended,
         });
-        let timeout = Duration::from_secs(self.timeout);
-        options.connect_within = timeout.min(options.connect_within);
-        options.reply_within = timeout;
-        options.stall = timeout;
+        if let Some(timeout) = self.timeout.map(Duration::from_secs) {
+            options.connect_within = timeout;
+            options.reply_within = timeout;
+            options.stall = timeout;
+        }
         options.tcp_buffer = self.tcp_buffer;
         options.block_size = self.block_size;
         options.stack.clone_from(&self.stack);
         options.disk_stack.clone_from(&self.disk_stack);
         options.trust_pasv = self.trust_pasv_address;
         options
+    }
+
+    /// Refuses what looks like one thing and is another.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let taken = |text: &OsString| -> Option<String> {
+            let name = text.to_str()?;
+            let known = ChecksumAlgorithm::from_name(name.as_bytes()).is_some();
+            (known && !Path::new(text).exists()).then(|| name.to_owned())
+        };
+        if self.verify == Some(Verify::Cheapest)
+            && let Some(name) = self.locations.iter().find_map(taken)
+        {
+            anyhow::bail!("usage: {name}: is no source here; write --verify={name}");
+        }
+        Ok(())
     }
 
     /// What the flags say about copying.
@@ -200,6 +217,8 @@ impl Flags {
     }
 }
 
+const BYTES: &str = "write a number of bytes, such as 65536, 64K or 4M";
+
 /// Reads a number of bytes: `4M` is 4 MiB.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -214,14 +233,20 @@ fn size(text: &str) -> Result<u64, String> {
         "M" | "MIB" => 1 << 20,
         "G" | "GIB" => 1 << 30,
         "T" | "TIB" => 1 << 40,
-        _ => return Err("write a number of bytes, such as 65536, 64K or 4M".to_owned()),
+        _ => return Err(BYTES.to_owned()),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "write a number of bytes, such as 65536 or 4M".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| BYTES.to_owned())?;
     number
         .checked_mul(unit)
         .ok_or_else(|| "more bytes than can be counted".to_owned())
+}
+
+/// Reads a number of seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=86_400) => Ok(seconds),
+        _ => Err("write whole seconds from 1 to 86400, such as 60".to_owned()),
+    }
 }
 
 fn verify(text: &str) -> Result<Verify, String> {
@@ -258,6 +283,18 @@ mod tests {
         for bad in ["", "K", "4X", "-1", "1.5M", "99999999999T"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_timeout_is_for_every_wait() {
+        let within = |args: &[&str]| {
+            let args = [&["gridftp-cp"], args, &["a", "b"]].concat();
+            let options = Flags::try_parse_from(args).unwrap().connect_options();
+            [options.connect_within, options.reply_within, options.stall].map(|wait| wait.as_secs())
+        };
+        assert_eq!(within(&[]), [30, 120, 120]);
+        assert_eq!(within(&["--timeout", "7"]), [7; 3]);
+        assert_eq!(within(&["--timeout", "300"]), [300; 3]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod flags;
 mod list;
 mod report;
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -111,14 +112,22 @@ fn raise_descriptors() {
 }
 
 async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
+    flags.check()?;
     let mut accounts = Accounts::new(flags);
-    let mut parse = |text: &str| {
-        let mut location = Location::parse(text)?;
+    let mut parse = |text: &OsStr| {
+        let mut location = Location::parse_os(text)?;
+        if let Location::Remote(remote) = &location
+            && remote.site.password.is_some()
+        {
+            report.warn(
+                "the password in the URL shows in the list of processes; use --netrc, or be asked",
+            );
+        }
         accounts.complete(&mut location)?;
         anyhow::Ok(location)
     };
     if let Some(url) = &flags.list {
-        let location = parse(url)?;
+        let location = parse(url.as_ref())?;
         return Ok(
             stopped_by_signal(Box::pin(list::run(&location, flags, report)))
                 .await

@@ -8,7 +8,8 @@ use std::time::Duration;
 use gridftp_client::copy::Summary;
 use gridftp_client::error::TransferError;
 use gridftp_client::progress::{Counts, Event, Observer, Totals};
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use gridftp_client::url::show;
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::flags::Flags;
@@ -96,6 +97,11 @@ impl Report {
         }
     }
 
+    /// Tells what may be wrong, and goes on.
+    pub(crate) fn warn(&self, text: &str) {
+        self.event(&Event::Warning(text));
+    }
+
     /// Tells why nothing more is done.
     pub(crate) fn fatal(&self, error: &dyn std::fmt::Display) {
         if let Some(bar) = &self.bar {
@@ -151,7 +157,13 @@ impl Report {
         if self.json {
             self.emit(&json!({ "event": event, "source": source, "error": error.to_string() }));
         } else {
-            self.err(&format!("gridftp-cp: {source}: {event}: {error}"));
+            let error = error.to_string();
+            // Most errors name the place themselves.
+            let place = match error.contains(source) {
+                true => String::new(),
+                false => format!("{source}: "),
+            };
+            self.err(&format!("gridftp-cp: {place}{event}: {error}"));
         }
     }
 }
@@ -173,7 +185,7 @@ impl Observer for Report {
             }
             Event::Control { site, sent, line } => {
                 let arrow = if *sent { ">" } else { "<" };
-                self.err(&format!("{site} {arrow} {line}"));
+                self.err(&format!("{site} {arrow} {}", show(line.as_bytes())));
             }
             Event::Finished {
                 source,
@@ -222,6 +234,10 @@ impl Observer for Report {
             Event::Skipped { source, why } if self.verbose > 0 => {
                 self.out(&format!("{source}: left out, {why}"));
             }
+            Event::Warning(text) if self.json => {
+                self.emit(&json!({ "event": "warning", "text": text }));
+            }
+            Event::Warning(text) if !self.quiet => self.err(&format!("gridftp-cp: {text}")),
             Event::Note(text) if self.json => self.emit(&json!({ "event": "note", "text": text })),
             Event::Note(text) if self.verbose > 0 => self.err(&format!("gridftp-cp: {text}")),
             Event::Connected { site, round_trip } if self.verbose > 1 => {
@@ -245,17 +261,38 @@ fn draw(bar: &ProgressBar, counts: Counts) {
             .bytes_moved
             .min(counts.bytes_found.max(counts.bytes_moved)),
     );
-    bar.set_message(format!(
-        "{}/{} files",
-        counts.files_done, counts.files_found
-    ));
+    bar.set_message(state(counts, bar.per_sec()));
+}
+
+/// What stands behind the bar at `rate` bytes a second: an estimate only where there is one.
+fn state(counts: Counts, rate: f64) -> String {
+    let mut text = format!("{}/{} files", counts.files_done, counts.files_found);
+    if counts.bytes_moved == 0 || rate < 1.0 {
+        return text;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate for people"
+    )]
+    let whole = rate as u64;
+    text.insert_str(0, &format!("{}/s, ", HumanBytes(whole)));
+    let left = counts.bytes_found.saturating_sub(counts.bytes_moved) / whole;
+    let left = HumanDuration(Duration::from_secs(left));
+    // What is not found yet takes longer.
+    match (counts.complete, counts.bytes_found > counts.bytes_moved) {
+        (true, _) => text.push_str(&format!(", {left} left")),
+        (false, true) => text.push_str(&format!(", at least {left} left")),
+        (false, false) => {}
+    }
+    text
 }
 
 fn style(known: bool) -> ProgressStyle {
     let template = if known {
-        "{wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} left, {msg}"
+        "{wide_bar} {bytes}/{total_bytes} {msg}"
     } else {
-        "{spinner} {bytes} {binary_bytes_per_sec}, {msg}"
+        "{spinner} {bytes} {msg}"
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
@@ -270,5 +307,30 @@ fn plural(files: u64, bytes: &str) -> String {
         format!("1 file, {bytes}")
     } else {
         format!("{files} files, {bytes}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `Counts` is made by the library alone.
+    fn state_of(found: u64, bytes: u64, moved: u64, complete: bool, rate: f64) -> String {
+        let mut counts = Counts::default();
+        (counts.files_found, counts.bytes_found) = (found, bytes);
+        (counts.bytes_moved, counts.complete) = (moved, complete);
+        state(counts, rate)
+    }
+
+    #[test]
+    fn nothing_is_estimated_before_there_is_an_estimate() {
+        assert_eq!(state_of(3, 1000, 0, true, 0.0), "0/3 files");
+        assert_eq!(state_of(3, 1000, 0, true, 9.0), "0/3 files");
+        assert_eq!(state_of(3, 1000, 10, true, 0.2), "0/3 files");
+        let text = state_of(3, 10_000, 1000, true, 100.0);
+        assert_eq!(text, "100 B/s, 0/3 files, 2 minutes left");
+        let text = state_of(3, 10_000, 1000, false, 100.0);
+        assert_eq!(text, "100 B/s, 0/3 files, at least 2 minutes left");
+        assert_eq!(state_of(3, 1000, 1000, false, 100.0), "100 B/s, 0/3 files");
     }
 }

@@ -9,6 +9,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::listing::go_on;
 use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
@@ -32,8 +33,9 @@ pub(super) struct Asker<'a> {
 impl Asker<'_> {
     /// Asks for a transfer; `None` when there is nothing to ask. What cannot be stored here is not
     /// asked for.
-    pub(super) async fn ask(&self, mut taken: Taken) -> Option<Asked> {
+    pub(super) async fn ask(&self, taken: Taken) -> Option<Asked> {
         let (control, shared) = (self.control, self.shared);
+        let mut taken = go_on(shared, taken)?;
         let job = match taken.item_mut() {
             Item::Dir(job) => {
                 let Some(from) = control.path(&job.from) else {
@@ -41,7 +43,10 @@ impl Asker<'_> {
                     shared.fail(taken, &error);
                     return None;
                 };
-                if let Err(error) = make_dir(shared, &job.to).await {
+                // A pattern need not match anything.
+                if job.pattern.is_none()
+                    && let Err(error) = make_dir(shared, &job.to).await
+                {
                     shared.fail(taken, &error);
                     return None;
                 }

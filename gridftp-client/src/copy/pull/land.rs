@@ -142,8 +142,7 @@ pub(super) async fn publish(
     match sink.finish(finish).await {
         Ok(_) => {}
         Err(error) if error.kind() == gridftp_dsi::ErrorKind::Mismatch => {
-            let (name, to) = (shared.name_source(job), job.to.clone());
-            let error = mismatch(&name, &to, verified, &error).await;
+            let error = mismatch(shared.name_source(job), verified);
             return shared.fail(taken, &error);
         }
         Err(error) => {
@@ -174,19 +173,15 @@ pub(super) async fn publish(
     );
 }
 
-async fn mismatch(
-    name: &str,
-    _to: &[u8],
-    verified: Option<(ChecksumAlgorithm, String)>,
-    error: &gridftp_dsi::Error,
-) -> TransferError {
+/// The error of a file that is not what was announced, and is gone.
+fn mismatch(path: String, verified: Option<(ChecksumAlgorithm, String)>) -> TransferError {
     match verified {
-        Some((algorithm, digest)) => {
-            let copy = crate::error::Chain(error).to_string();
-            verify::mismatch(name.to_owned(), algorithm, &digest, &copy)
-        }
-        None => TransferError::Changed {
-            path: name.to_owned(),
-        },
+        Some((algorithm, digest)) => verify::mismatch(
+            path,
+            algorithm,
+            &digest,
+            "another, so that it was thrown away",
+        ),
+        None => TransferError::Changed { path },
     }
 }

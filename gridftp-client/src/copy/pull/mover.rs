@@ -12,6 +12,8 @@ use gridftp_dsi_posix::FileSink;
 use crate::control::{Control, Step};
 use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
+use crate::copy::queue::Taken;
+use crate::copy::rest::Rest;
 use crate::copy::shared::Shared;
 use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
@@ -142,19 +144,17 @@ impl Mover<'_> {
             lines.finish();
         }
         let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
-        let (own, seen) = (sorter.own, sorter.seen);
+        let listed = sorter.end(matches!((&moved.data, &end), (Some(Ok(_)), Ok(()))));
         if let Item::Dir(job) = asked.taken.item_mut() {
-            job.facts = own.unwrap_or(job.facts);
-            job.seen = seen;
+            job.facts = listed.own.unwrap_or(job.facts);
+            job.seen = listed.seen;
         }
         let error = match (moved.data, end) {
             (Some(Ok(_)), Ok(())) => {
-                asked.taken.done(|item| {
-                    if let Item::Dir(mut job) = item {
-                        job.seen = HashSet::new();
-                        self.shared.note_dir(*job);
-                    }
-                });
+                match (listed.error, listed.rest) {
+                    (Some(error), _) => self.shared.fail(asked.taken, &error),
+                    (None, rest) => self.listed(asked.taken, rest),
+                }
                 return Ok(());
             }
             (Some(Err(cause)), Ok(()) | Err(ControlError::Misbehaved { .. })) => {
@@ -166,6 +166,22 @@ impl Mover<'_> {
         };
         self.shared.fail_midway(asked.taken, &error);
         Err(after_failure(answered))
+    }
+
+    /// Ends the listing of a directory, whose job goes back while names of it wait.
+    fn listed(&self, mut taken: Taken, rest: Option<Rest>) {
+        if let Item::Dir(job) = taken.item_mut() {
+            job.seen = HashSet::new();
+            job.rest = rest;
+            if job.rest.is_some() {
+                return;
+            }
+        }
+        taken.done(|item| {
+            if let Item::Dir(job) = item {
+                self.shared.note_dir(*job);
+            }
+        });
     }
 
     /// Judges what came of a file.

@@ -1,6 +1,5 @@
 //! Asks for stores: opens the source, makes directories, says what is held already.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
@@ -17,6 +16,7 @@ use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::job::{Facts, Item};
 use crate::copy::kept::{Announced, Copy, Kept, Original};
+use crate::copy::known::Known;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
@@ -31,7 +31,7 @@ use super::{ANNOUNCED, Asked, local};
 #[derive(Default)]
 pub(super) struct Dirs {
     /// Those that it has sent for.
-    told: HashSet<Vec<u8>>,
+    told: Known,
     /// Counts those whose replies are not here: a session takes only so many commands, and a tree has
     /// as many directories as it likes.
     making: Window,
@@ -51,14 +51,12 @@ impl Asker<'_> {
     /// Asks for a store; `None` when there is nothing to store.
     pub(super) async fn ask(&self, mut taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
         let (control, shared) = (self.control, self.shared);
-        if shared.options.dry_run {
-            shared.plan(taken);
-            return None;
-        }
         let Item::File(job) = taken.item_mut() else {
             return None;
         };
-        shared.start(job);
+        if !shared.options.dry_run {
+            shared.start(job);
+        }
         let Some(to) = control.path(&job.to) else {
             let error = TransferError::BadName {
                 name: show(&job.to),
@@ -81,6 +79,10 @@ impl Asker<'_> {
                 }
             }
         }
+        if shared.options.dry_run {
+            shared.plan(taken);
+            return None;
+        }
         let source = match FileSource::open(local(&job.from)).await {
             Ok(source) => source,
             Err(error) => {
@@ -91,6 +93,15 @@ impl Asker<'_> {
         };
         // What was found may be long ago, and what is carried over is to be what is read.
         let now = Facts::of_source(&source);
+        let error = match source.size() {
+            _ if job.has_shrunk(&now) => Some(shared.shrunk(job, &now)),
+            0 => crate::local::check_empty(local(&job.from)).await.err(),
+            _ => None,
+        };
+        if let Some(error) = error {
+            shared.fail(taken, &error);
+            return None;
+        }
         let same = now.is_same_as(&job.facts);
         job.facts = now;
         if !same || (job.begun && shared.through_layers()) {
@@ -223,7 +234,7 @@ pub(crate) fn make_parents(
     control: &Control,
     shared: &Shared,
     dir: &[u8],
-    told: &mut HashSet<Vec<u8>>,
+    told: &mut Known,
 ) -> Option<Replies> {
     let mut missing = Vec::new();
     let mut at = dir;
@@ -236,7 +247,7 @@ pub(crate) fn make_parents(
         last = control
             .path(dir)
             .map(|path| control.send(Command::Mkd(path)));
-        told.insert(dir.to_vec());
+        told.insert(dir);
     }
     last
 }
@@ -252,14 +263,14 @@ struct Sent {
 }
 
 impl Making {
+    /// Makes nothing.
+    pub(crate) fn nothing() -> Self {
+        Self(Ok(None))
+    }
+
     /// Sends what makes `dir`, and the question what it is then: only that tells a directory that
     /// was there from a file. Nothing need be sent for one that is known, or in a dry run.
-    pub(crate) fn send(
-        control: &Control,
-        shared: &Shared,
-        dir: &[u8],
-        told: &mut HashSet<Vec<u8>>,
-    ) -> Self {
+    pub(crate) fn send(control: &Control, shared: &Shared, dir: &[u8], told: &mut Known) -> Self {
         let Some(path) = control.path(dir) else {
             return Self(Err(TransferError::BadName {
                 name: show(dir),
@@ -267,7 +278,7 @@ impl Making {
             }));
         };
         if shared.options.dry_run {
-            return Self(Ok(None));
+            return Self::nothing();
         }
         Self(Ok(make_parents(control, shared, dir, told).map(|made| {
             let look = control.send(Command::Mlst(Some(path)));
@@ -342,14 +353,14 @@ pub(super) async fn make_dir(
     });
 }
 
-/// Reads the reply to `REST`; false when the server does not hold what it said it held.
-pub(super) async fn settle_rest(asked: &mut Asked) -> Result<bool, Stop> {
+/// Reads the reply to `REST`; gives the refusal when the server does not hold what it said it held.
+pub(super) async fn settle_rest(asked: &mut Asked) -> Result<Option<ControlError>, Stop> {
     let Some(mut rest) = asked.rest.take() else {
-        return Ok(true);
+        return Ok(None);
     };
     match rest.finish().await {
-        Ok(_) => Ok(true),
-        Err(ControlError::Refused { .. }) => Ok(false),
+        Ok(_) => Ok(None),
+        Err(refused @ ControlError::Refused { .. }) => Ok(Some(refused)),
         Err(error) => Err(Stop::Lost(error.into())),
     }
 }

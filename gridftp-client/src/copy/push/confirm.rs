@@ -133,7 +133,7 @@ pub(super) async fn confirm_one(
             meta.push(control.send(Command::Site(Site::Chmod(mode, to.clone()))));
         }
         if let Some(time) = job.facts.time_val() {
-            meta.push(control.send(Command::Mfmt(time, to)));
+            meta.push(control.send_modified(time, to));
         }
     }
     let size = shared.expected(job).unwrap_or(size);

@@ -202,11 +202,8 @@ async fn extended(
     };
     let send = async {
         while let Some(mut request) = asking.recv().await {
-            if !settle_rest(&mut request).await? {
-                let error = TransferError::Changed {
-                    path: show(&file(&request.taken).from),
-                };
-                shared.fail(request.taken, &error);
+            if let Some(refused) = settle_rest(&mut request).await? {
+                fail(shared, request.taken, &refused.into(), true);
                 return Err(Stop::Channel);
             }
             if !eager {

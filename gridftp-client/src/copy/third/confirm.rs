@@ -211,10 +211,7 @@ impl Pair<'_> {
                     .await?;
             }
             if let Some(time) = job.facts.time_val() {
-                self.destination
-                    .send(Command::Mfmt(time, to))
-                    .finish()
-                    .await?;
+                self.destination.send_modified(time, to).ended().await?;
             }
         }
         Ok(verified)

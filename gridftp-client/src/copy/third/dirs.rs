@@ -1,11 +1,12 @@
 //! Remote to remote, the directories: listed at the source and made at the destination.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::client::Client;
 use crate::copy::Stop;
 use crate::copy::job::{DirJob, Item};
+use crate::copy::known::Known;
+use crate::copy::listing::go_on;
 use crate::copy::pull;
 use crate::copy::push::Making;
 use crate::copy::queue::Kind;
@@ -19,12 +20,15 @@ pub(crate) async fn list(
     destination: &Client,
     shared: &Arc<Shared>,
 ) -> Result<(), Stop> {
-    let mut told = HashSet::new();
+    let mut told = Known::default();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
         if let Some(gone) = destination.control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
-        shared.queue.room().await;
+        shared.queue.room(Kind::Files).await;
+        let Some(taken) = go_on(shared, taken) else {
+            continue;
+        };
         let Item::Dir(job) = taken.item() else {
             continue;
         };
@@ -33,7 +37,11 @@ pub(crate) async fn list(
         if job.failures > 0 || job.listed {
             told.remove(&dir);
         }
-        let made = Making::send(&destination.control, shared, &dir, &mut told);
+        let made = match job.pattern {
+            // It need not match anything.
+            Some(_) => Making::nothing(),
+            None => Making::send(&destination.control, shared, &dir, &mut told),
+        };
         if job.listed {
             match made.settle().await {
                 Ok(()) => taken.done(|item| {

@@ -5,7 +5,6 @@
 //! destination that takes eager stores also throws away the data of a `STOR` that fails, so
 //! retrievals may be pipelined; any other has to accept each file before the next is asked for.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
@@ -22,6 +21,7 @@ use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::job::Item;
 use crate::copy::kept::{Announced, Digest};
+use crate::copy::known::Known;
 use crate::copy::look::Look;
 use crate::copy::push::make_parents;
 use crate::copy::queue::{Kind, Taken};
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     let algorithm = shared
         .algorithm(&[source, destination])
         .map_err(Stop::Fatal)?;
-    let mut told = HashSet::new();
+    let mut told = Known::default();
     while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
@@ -169,7 +169,7 @@ impl Pair<'_> {
         first: Taken,
         streams: u32,
         pipelined: bool,
-        told: &mut HashSet<Vec<u8>>,
+        told: &mut Known,
     ) -> Result<(), Stop> {
         let shared = self.shared;
         let round_trip = self.source.round_trip().max(self.destination.round_trip());
@@ -238,14 +238,12 @@ impl Pair<'_> {
     /// Asks the source for a file.
     async fn ask(&self, mut taken: Taken, window: &Window) -> Option<Asked> {
         let shared = self.shared;
-        if shared.options.dry_run {
-            shared.plan(taken);
-            return None;
-        }
         let Item::File(job) = taken.item_mut() else {
             return None;
         };
-        shared.start(job);
+        if !shared.options.dry_run {
+            shared.start(job);
+        }
         let (Some(from), Some(to)) = (self.source.path(&job.from), self.destination.path(&job.to))
         else {
             let error = TransferError::BadName {
@@ -269,11 +267,20 @@ impl Pair<'_> {
                 }
             }
         }
+        if shared.options.dry_run {
+            shared.plan(taken);
+            return None;
+        }
         let mut same = true;
         if job.begun {
             // What the destination holds is of no use when the source has been written to since.
             let look = Look::send(self.source, self.abilities.0, from.clone());
             let now = look.facts().await.ok().flatten();
+            if let Some(now) = now.filter(|now| job.has_shrunk(now)) {
+                let error = shared.shrunk(job, &now);
+                shared.fail(taken, &error);
+                return None;
+            }
             same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
             if !same {
                 job.forget();
@@ -328,11 +335,7 @@ impl Pair<'_> {
     }
 
     /// Waits for the source's word that data comes, and asks the destination to store it.
-    async fn pass(
-        &self,
-        mut asked: Asked,
-        told: &mut HashSet<Vec<u8>>,
-    ) -> Result<Option<Moving>, Stop> {
+    async fn pass(&self, mut asked: Asked, told: &mut Known) -> Result<Option<Moving>, Stop> {
         let shared = self.shared;
         if let Some(look) = asked.look.take()
             && let Ok(now) = look.facts().await

@@ -1,0 +1,46 @@
+//! What a server is asked about one object, and told of it, by the commands that it knows.
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Command, Site};
+use ftp_wire::facts::TimeVal;
+use ftp_wire::path::FtpPath;
+use ftp_wire::reply::Reply;
+
+use crate::control::{Control, Replies};
+use crate::error::ControlError;
+
+impl Control {
+    /// Asks for a modification time.
+    pub(crate) fn send_modified(&self, time: TimeVal, path: FtpPath) -> Replies {
+        self.send(match self.mfmt {
+            true => Command::Mfmt(time, path),
+            false => Command::Site(Site::Utime(time.whole(), path)),
+        })
+    }
+
+    /// Says whether something is at `path`, in one way or another that the server knows.
+    ///
+    /// # Errors
+    /// When it cannot tell: nothing may be overwritten then.
+    pub(crate) async fn exists(&self, path: &FtpPath) -> Result<bool, ControlError> {
+        let ask = async |command| self.send(command).finish().await;
+        let kind = |told: &Result<Reply, ControlError>| told.as_ref().err()?.kind();
+        let mut told = ask(Command::Mlst(Some(path.clone()))).await;
+        if kind(&told) == Some(FailureKind::Unsupported) {
+            told = ask(Command::Size(path.clone())).await;
+            // A directory has no size.
+            if kind(&told).is_some_and(|kind| kind != FailureKind::Unsupported) {
+                told = ask(Command::Cwd(path.clone())).await;
+            }
+        }
+        match told {
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                Some(FailureKind::NotFound | FailureKind::Failed | FailureKind::NotADirectory) => {
+                    Ok(false)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+}

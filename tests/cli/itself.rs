@@ -1,0 +1,206 @@
+//! Sources that are their own destination, or hold it: refused before anything is written.
+
+use std::os::unix::fs::symlink;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use workspace_tests::{Break, Host, OddTree, Relay};
+
+use crate::{Bed, cp_in, fails};
+
+/// A server in whose tree there is a file with a link to it, and a tree with one beside it.
+fn bed() -> Result<Bed> {
+    let bed = Bed::new()?;
+    bed.there.file("file", 300_001, 1)?;
+    bed.there.file("tree/sub/deep/file", 10_001, 2)?;
+    bed.there.file("tree/other", 10_002, 3)?;
+    symlink("file", bed.there.path("link"))?;
+    symlink("tree", bed.there.path("alias"))?;
+    std::fs::hard_link(bed.there.path("file"), bed.there.path("twin"))?;
+    Ok(bed)
+}
+
+/// Runs copies that are refused, and checks that nothing was written.
+fn refused(bed: &Bed, copies: &[(&[&str], &str)]) -> Result<()> {
+    let before = OddTree::read(bed.there.root())?;
+    for (args, needle) in copies {
+        for mode in ["stream", "extended"] {
+            let args = [&["--mode", mode], *args].concat();
+            let finished = cp_in(&bed.here, &args)?;
+            fails(&finished, 2, &[needle]).with_context(|| format!("{args:?}"))?;
+            let differences = before.differences(&OddTree::read(bed.there.root())?);
+            ensure!(differences.is_empty(), "{args:?}: {differences:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_is_not_copied_onto_itself() -> Result<()> {
+    let bed = bed()?;
+    let url = |name: &str| bed.url(name);
+    let (file, tree) = (url("file"), url("tree/other"));
+    let same = "is the destination itself";
+    let matches = format!("{}o*", url("tree/"));
+    let dotted = file.replace("/file", "/./tree/..//file");
+    let other_host = file.replace("127.0.0.1", "localhost");
+    refused(
+        &bed,
+        &[
+            (&[&file, &file], same),
+            (&[&file, &dotted], same),
+            (&[&file, &url("link")], same),
+            (&[&url("link"), &file], same),
+            (&[&file, &url("twin")], same),
+            (&[&file, &url("")], same),
+            (&[&tree, &url("tree")], same),
+            (&[&tree, &url("alias/")], same),
+            (&[&file, &other_host], same),
+            (&[&other_host, &file], same),
+            (&["-r", &url("tree"), &url("")], same),
+            (&["-r", &url("tree/"), &url("alias")], same),
+            (&[&matches, &url("tree")], same),
+        ],
+    )
+}
+
+#[test]
+fn a_tree_is_not_copied_into_itself() -> Result<()> {
+    let bed = bed()?;
+    let url = |name: &str| bed.url(name);
+    let within = "would be copied into itself";
+    refused(
+        &bed,
+        &[
+            (&["-r", &url("tree"), &url("tree")], within),
+            (&["-r", &url("tree"), &url("tree/new/deeper")], within),
+            (&["-r", &url("tree/"), &url("tree/sub")], within),
+            (&["-r", &url("alias/"), &url("tree/sub/x")], within),
+            (&["-r", &url("tree"), &url("alias/x")], within),
+            (&["-r", &url(""), &url("new")], within),
+        ],
+    )
+}
+
+/// One machine by two servers: of other roots, so that only the objects tell.
+#[test]
+fn two_servers_over_one_tree_are_seen_through() -> Result<()> {
+    let bed = bed()?;
+    let inner = Host::ours(&bed.there.path("tree"))?;
+    refused(
+        &bed,
+        &[
+            (
+                &[&bed.url("tree/other"), &inner.url("other")],
+                "is the destination itself",
+            ),
+            (
+                &["-r", &bed.url("tree"), &inner.url("sub/new")],
+                "would be copied into itself",
+            ),
+        ],
+    )
+}
+
+#[test]
+fn a_local_name_for_the_servers_own_object_is_seen_through() -> Result<()> {
+    let bed = bed()?;
+    let local = |name: &str| bed.there.path(name).display().to_string();
+    let file_url = workspace_tests::file_url(&bed.there.path("file"));
+    let (same, within) = ("is the destination itself", "would be copied into itself");
+    refused(
+        &bed,
+        &[
+            (&[&bed.url("file"), &local("file")], same),
+            (&[&bed.url("file"), &local("link")], same),
+            (&[&bed.url("file"), &file_url], same),
+            (&[&local("file"), &bed.url("file")], same),
+            (&[&file_url, &bed.url("link")], same),
+            (&["-r", &local("tree"), &bed.url("")], same),
+            (&["-r", &local("tree"), &bed.url("tree/sub")], within),
+            (&["-r", &bed.url("tree"), &local("tree/sub/new")], within),
+            (&["-r", &bed.url("tree"), &local("alias/new")], within),
+        ],
+    )
+}
+
+/// A link within the source to the destination is found on the way, and only it is left out.
+#[test]
+fn a_link_to_the_destination_is_not_followed() -> Result<()> {
+    for local in [false, true] {
+        let bed = bed()?;
+        bed.there.dir("to")?;
+        symlink("../../to", bed.there.path("tree/sub/loop"))?;
+        let from = match local {
+            true => format!("{}/", bed.there.path("tree").display()),
+            false => bed.url("tree/"),
+        };
+        let finished = bed.cp(&["-r", &from, &bed.url("to")])?;
+        fails(
+            &finished,
+            1,
+            &["tree/sub/loop", "is the directory that is copied to"],
+        )?;
+        let names = bed.there.names("to")?;
+        ensure!(names == ["other", "sub/deep/file"], "{names:?}");
+    }
+    Ok(())
+}
+
+/// Copies beside the source, and to a name that holds an equal file, are what they always were.
+#[test]
+fn neighbours_are_copied() -> Result<()> {
+    let bed = bed()?;
+    bed.there.file("equal", 300_001, 1)?;
+    bed.cp(&[&bed.url("file"), &bed.url("equal")])?.ok()?;
+    bed.cp(&["-r", &bed.url("tree"), &bed.url("tree2")])?.ok()?;
+    bed.cp(&["-r", &bed.url("tree/sub"), &bed.url("tree/sub2")])?
+        .ok()?;
+    let all = format!("{}*", bed.url("tree/"));
+    bed.cp(&["-r", &all, &bed.url("tree2/tree")])?.ok()?;
+    let names = bed.there.names("tree2")?;
+    ensure!(
+        names.contains(&"tree/sub2/sub/deep/file".to_owned()),
+        "{names:?}"
+    );
+    Ok(())
+}
+
+/// What a broken attempt has left of the source is not taken for the source.
+#[test]
+fn a_source_that_has_become_smaller_is_not_copied_again() -> Result<()> {
+    for (third, mode) in [
+        (false, "stream"),
+        (false, "extended"),
+        (true, "stream"),
+        (true, "extended"),
+    ] {
+        let (bed, from) = (Bed::new()?, Bed::new()?);
+        let source = if third { &from.there } else { &bed.here };
+        let path = source.file("file", 8_000_001, 1)?;
+        let relay = Relay::paced(
+            bed.server.addr(),
+            Break::Data { after: 2_000_000 },
+            4_000_000,
+        )?;
+        relay.hold();
+        let to = bed.server.url_at(relay.addr(), "file");
+        let url = from.url("file");
+        let name = if third { &url } else { "file" };
+        let mut command = crate::command(&bed.here, &["--mode", mode, name, &to])?;
+        let copy = std::thread::spawn(move || workspace_tests::run(&mut command, crate::LIMIT));
+        let begun = Instant::now();
+        while !relay.broke() {
+            ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
+            std::thread::yield_now();
+        }
+        // What is being sent stays open as it was.
+        let smaller = source.file("smaller", 1_000, 2)?;
+        std::fs::rename(smaller, path)?;
+        relay.release();
+        let finished = copy.join().map_err(|_| anyhow!("the copy panicked"))??;
+        fails(&finished, 1, &["1000 bytes", "had 8000001"])?;
+        ensure!(!bed.there.path("file").exists(), "{}", finished.report());
+    }
+    Ok(())
+}
