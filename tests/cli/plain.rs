@@ -82,7 +82,7 @@ fn a_store_that_is_never_answered_is_given_up() -> Result<()> {
         &tree,
         &[&flags[..], &["file", &server.url("file")]].concat(),
     )?;
-    fails(&finished, 1, &["STOR", "no reply in time"])
+    fails(&finished, 3, &["STOR", "no reply in time"])
 }
 
 #[test]
