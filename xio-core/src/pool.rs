@@ -1,11 +1,11 @@
-//! `Pool`: a bounded, shared stock of aligned blocks that wait in fair order for their users.
+//! `Pool`: a bounded, shared stock of aligned blocks that are handed out in fair order.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -17,17 +17,36 @@ const ALIGN: usize = 4096;
 
 /// A bounded stock of blocks of one size, shared by every session.
 ///
-/// Memory is taken when a block is first needed and kept for the next user. Clones share the stock.
+/// Memory is taken when a block is first needed and kept for the next user, until [`trim`](Self::trim)
+/// finds that there is none. Clones share the stock.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
+    /// The part of the blocks that this handle and its clones may hold; all of them without.
+    share: Option<Arc<Semaphore>>,
 }
 
 struct Shared {
     block_size: usize,
     blocks: usize,
-    free: Mutex<Vec<BytesMut>>,
+    stock: Mutex<Stock>,
     permits: Arc<Semaphore>,
+}
+
+/// Memory that no block has.
+#[derive(Default)]
+struct Stock {
+    free: Vec<BytesMut>,
+    /// Whether memory for all blocks was taken.
+    made: bool,
+    /// Whether a block was handed out since the last look.
+    used: bool,
+}
+
+/// The right to one block.
+struct Turn {
+    _share: Option<OwnedSemaphorePermit>,
+    _shared: OwnedSemaphorePermit,
 }
 
 impl Pool {
@@ -39,9 +58,32 @@ impl Pool {
             shared: Arc::new(Shared {
                 block_size: block_size.max(1),
                 blocks,
-                free: Mutex::new(Vec::new()),
+                stock: Mutex::new(Stock::default()),
                 permits: Arc::new(Semaphore::new(blocks)),
             }),
+            share: None,
+        }
+    }
+
+    /// A handle to the same blocks that holds at most `blocks` of them at a time, clones included; at
+    /// least 1.
+    #[must_use]
+    pub fn share(&self, blocks: usize) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            share: Some(Arc::new(Semaphore::new(blocks.clamp(1, self.blocks())))),
+        }
+    }
+
+    /// Gives the memory of the blocks back if nobody has held one since the last call.
+    ///
+    /// To be called every few seconds. The memory is one piece, so that giving it back is the end of it
+    /// whatever else was allocated meanwhile.
+    pub fn trim(&self) {
+        let mut stock = self.stock();
+        let idle = self.available() == self.blocks();
+        if idle && !std::mem::take(&mut stock.used) {
+            *stock = Stock::default();
         }
     }
 
@@ -74,8 +116,15 @@ impl Pool {
     /// Takes an empty block if one is free and nobody waits for it.
     #[must_use]
     pub fn try_get(&self) -> Option<Block> {
-        let permit = Arc::clone(&self.shared.permits).try_acquire_owned().ok()?;
-        Some(self.block(permit))
+        let share = match &self.share {
+            Some(share) => Some(Arc::clone(share).try_acquire_owned().ok()?),
+            None => None,
+        };
+        let shared = Arc::clone(&self.shared.permits).try_acquire_owned().ok()?;
+        Some(self.block(Turn {
+            _share: share,
+            _shared: shared,
+        }))
     }
 
     /// Waits until `from` has bytes and gives a block with at most `limit` of them; empty at the end.
@@ -109,28 +158,47 @@ impl Pool {
         .await
     }
 
-    async fn turn(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.shared.permits)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed")
-    }
-
-    fn block(&self, permit: OwnedSemaphorePermit) -> Block {
-        let kept = self.free().pop();
-        Block {
-            memory: kept.unwrap_or_else(|| aligned(self.shared.block_size)),
-            pool: self.clone(),
-            _permit: permit,
+    async fn turn(&self) -> Turn {
+        let permit = |of: &Arc<Semaphore>| {
+            let waiting = Arc::clone(of).acquire_owned();
+            async { waiting.await.expect("the semaphores are never closed") }
+        };
+        // One's own share first: whoever waits for that keeps nobody else from a block.
+        let share = match &self.share {
+            Some(share) => Some(permit(share).await),
+            None => None,
+        };
+        Turn {
+            _share: share,
+            _shared: permit(&self.shared.permits).await,
         }
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<BytesMut>> {
+    fn block(&self, turn: Turn) -> Block {
+        let mut stock = self.stock();
+        stock.used = true;
+        if !std::mem::replace(&mut stock.made, true) {
+            stock.free = slab(self.shared.block_size, self.shared.blocks);
+        }
+        let memory = stock.free.pop();
+        drop(stock);
+        Block {
+            // Lent memory that never came back is made anew.
+            memory: memory.unwrap_or_else(|| aligned(self.shared.block_size)),
+            shared: Arc::clone(&self.shared),
+            _turn: turn,
+        }
+    }
+
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.shared.stock()
+    }
+}
+
+impl Shared {
+    fn stock(&self) -> MutexGuard<'_, Stock> {
         // A list of buffers is whole at every instant, so a panic elsewhere does not spoil it.
-        self.shared
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,18 +224,37 @@ fn aligned(size: usize) -> BytesMut {
     memory
 }
 
+/// Buffers of `size` bytes that share one allocation, of which the kernel gives what is touched.
+///
+/// Allocators keep freed memory of this size of block for themselves; a piece as large as a pool goes
+/// back to the kernel.
+fn slab(size: usize, count: usize) -> Vec<BytesMut> {
+    let stride = size.next_multiple_of(ALIGN);
+    let mut rest = aligned(stride.saturating_mul(count));
+    let cut = |_| {
+        let after = rest.split_off(stride.min(rest.capacity()));
+        let mut block = std::mem::replace(&mut rest, after);
+        drop(block.split_off(size.min(block.capacity())));
+        block
+    };
+    let mut blocks: Vec<BytesMut> = (0..count).map(cut).collect();
+    // The last is handed out first: in the order of their places, so that few pages are touched.
+    blocks.reverse();
+    blocks
+}
+
 /// A block of a [`Pool`], filled from the front; dropping it gives it back.
 pub struct Block {
     memory: BytesMut,
-    pool: Pool,
-    _permit: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
+    _turn: Turn,
 }
 
 impl Block {
     /// Size of the block in bytes, filled or not.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.pool.block_size()
+        self.shared.block_size
     }
 
     /// How many bytes may still be added.
@@ -266,10 +353,10 @@ impl Drop for Block {
         let mut memory = std::mem::take(&mut self.memory);
         memory.clear();
         // Lent memory that never came back, or came back another, is not worth keeping.
-        if memory.capacity() >= self.pool.block_size() {
-            self.pool.free().push(memory);
+        if memory.capacity() >= self.shared.block_size {
+            self.shared.stock().free.push(memory);
         }
-        // The permit follows, after the memory is there for the next user.
+        // The permits follow, after the memory is there for the next user.
     }
 }
 

@@ -100,3 +100,43 @@ fn lent_memory_comes_back_to_the_pool() {
     drop(block);
     assert_eq!(pool.try_get().unwrap().memory.as_ptr(), place);
 }
+
+#[test]
+fn a_share_holds_no_more_than_its_part() {
+    let pool = Pool::new(64, 4);
+    let share = pool.share(2);
+    let clone = share.clone();
+    let held = [share.try_get().unwrap(), clone.try_get().unwrap()];
+    assert!(share.try_get().is_none());
+    let mut waiting = pin!(share.get());
+    assert!(now(waiting.as_mut()).is_pending());
+    // Whoever waits for the own share takes nothing from others.
+    assert_eq!(pool.available(), 2);
+    let others = [pool.try_get().unwrap(), pool.share(9).try_get().unwrap()];
+    drop(held);
+    assert!(now(waiting.as_mut()).is_ready());
+    drop(others);
+}
+
+#[test]
+fn memory_goes_back_once_nobody_needs_it() {
+    let pool = Pool::new(10_000, 3);
+    let block = pool.try_get().unwrap();
+    let second = pool.try_get().unwrap();
+    assert_eq!(second.as_ptr().align_offset(ALIGN), 0);
+    assert_eq!(second.as_ptr().addr() - block.as_ptr().addr(), 12_288);
+    drop(second);
+    for _ in 0..3 {
+        pool.trim();
+        assert_eq!(pool.stock().free.len(), 2, "one is held");
+    }
+    drop(block);
+    pool.trim();
+    assert_eq!(pool.stock().free.len(), 3, "it was just used");
+    pool.trim();
+    assert_eq!(pool.stock().free.len(), 0);
+    let again = [(); 3].map(|()| pool.try_get().unwrap());
+    assert!(pool.try_get().is_none());
+    drop(again);
+    assert_eq!(pool.available(), 3);
+}
