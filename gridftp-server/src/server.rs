@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 use xio::Pool;
 
 use crate::action::Desk;
@@ -31,6 +31,18 @@ const BACKLOG: u32 = 1024;
 
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
+
+/// The part of the blocks that one session may hold: one in so many.
+const SHARE: usize = 8;
+
+/// Bytes of an upload that may wait for those in front of them, where it is written in order.
+const AHEAD: usize = 16 << 10;
+
+/// Separate ranges that the blocks of one upload may form.
+const RANGES: usize = 2048;
+
+/// How often it is looked whether memory of the pool can go back to the kernel.
+const TRIM: Duration = Duration::from_secs(2);
 
 /// How long sessions get to stop what they still do when their time to end by themselves is over.
 const GRACE: Duration = Duration::from_secs(3);
@@ -167,10 +179,13 @@ impl<D: Dsi> Server<D> {
         let (mut shutdown, mut hurry) = (pin!(shutdown), pin!(hurry));
         let (stop, stopping) = watch::channel(0);
         let mut sessions = JoinSet::new();
+        let mut trim = time::interval(TRIM);
+        trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
+                _ = trim.tick() => shared.pool.trim(),
                 Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
@@ -274,7 +289,10 @@ impl<D: Dsi> Shared<D> {
         options.connections = policy.max_streams;
         options.parting = PARTING;
         options.draining = DRAINING;
-        DataSide::new(Arc::clone(&self.stacks), options, self.pool.clone())
+        // What a peer can have this server remember beside blocks of the pool.
+        (options.ahead, options.ranges) = (AHEAD, RANGES);
+        let share = (self.pool.blocks() / SHARE).max(2);
+        DataSide::new(Arc::clone(&self.stacks), options, self.pool.share(share))
     }
 
     fn set_policy(&self, policy: Arc<Policy>) {

@@ -272,7 +272,7 @@ impl DataChannel {
         } else {
             plan.start
         };
-        let order = InOrder::new(start);
+        let order = InOrder::new(start, self.options.ahead);
         let stall = self.options.stall;
         let moved = async {
             let order = &order;
@@ -282,7 +282,9 @@ impl DataChannel {
                     Payload::Pipe(..) => Err(StorageError::new(StorageKind::Unsupported, "write")),
                 }
             };
-            let done = self.receive_with(write, Way::Queued, plan, watch).await;
+            let done = self
+                .receive_with(write, Way::Queued(order), plan, watch)
+                .await;
             order.complete();
             done
         };
@@ -312,7 +314,7 @@ impl DataChannel {
     async fn receive_with<W, F>(
         &mut self,
         write: W,
-        way: Way,
+        way: Way<'_>,
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<()>

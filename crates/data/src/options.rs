@@ -52,6 +52,8 @@ pub struct Options {
     pub file_size: u64,
     /// Most separate ranges that one transfer's arrivals may form.
     pub ranges: usize,
+    /// Memory for what arrives before the bytes in front of it, where they are taken in order; in bytes.
+    pub ahead: usize,
     /// Payload of the MODE E blocks we send, in bytes; `None` lets the size of the file choose.
     pub block: Option<u64>,
     /// What connections we open ask of their sockets: buffers, local address and ports.
@@ -80,6 +82,7 @@ impl Default for Options {
             block_len: 1 << 40,
             file_size: i64::MAX as u64,
             ranges: 65_536,
+            ahead: 8 << 20,
             block: None,
             socket: SocketHints::new(),
         }

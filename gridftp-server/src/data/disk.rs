@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use xio::{BoxStream, Driver, DynStack, Info, Plan, Registry, Result, Stream, Target, Transport};
 
 /// Bytes that one read or write of the storage moves.
-const BLOCK: usize = 256 << 10;
+const BLOCK: usize = 32 << 10;
 
 /// Layers over a file of the storage, which stands at the bottom under the name `file`.
 ///

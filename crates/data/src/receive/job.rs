@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xio_core::Pool;
 
+use crate::receive::order::InOrder;
 use crate::watch::Watch;
 
 /// Connections of one transfer that get a pipe; more would take descriptors and gain nothing.
@@ -17,7 +18,7 @@ pub(crate) struct Job<'a, W> {
     pub(crate) write: W,
     pub(crate) pool: &'a Pool,
     pub(crate) watch: &'a Watch,
-    pub(crate) way: Way,
+    pub(crate) way: Way<'a>,
     /// Pipes that connections may still make.
     pub(crate) pipes: u32,
     /// Payload bytes read so far.
@@ -25,13 +26,13 @@ pub(crate) struct Job<'a, W> {
 }
 
 /// What it means that a write is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way<'a> {
     /// The bytes are where they belong. With `pipes`, payload may come in a pipe.
     Direct { pipes: bool },
-    /// The bytes are queued for their turn. Then whoever takes them keeps account, and no connection
-    /// reads ahead: those whose turn it is must get the blocks.
-    Queued,
+    /// The bytes are queued for their turn. Then whoever takes them keeps account, and connections
+    /// read ahead only as far as the queue has room.
+    Queued(&'a InOrder),
 }
 
 /// Bytes for the storage.
@@ -44,16 +45,15 @@ pub(crate) enum Payload {
 }
 
 impl<'a, W> Job<'a, W> {
-    pub(crate) fn new(write: W, way: Way, pool: &'a Pool, watch: &'a Watch) -> Self {
+    pub(crate) fn new(write: W, way: Way<'a>, pool: &'a Pool, watch: &'a Watch) -> Self {
         Self {
             write,
             pool,
             watch,
             way,
-            pipes: if way == (Way::Direct { pipes: true }) {
-                PIPES
-            } else {
-                0
+            pipes: match way {
+                Way::Direct { pipes: true } => PIPES,
+                _ => 0,
             },
             read: 0,
         }
@@ -61,6 +61,6 @@ impl<'a, W> Job<'a, W> {
 
     /// Whether writes leave the bytes where they belong.
     pub(crate) fn is_direct(&self) -> bool {
-        self.way != Way::Queued
+        matches!(self.way, Way::Direct { .. })
     }
 }

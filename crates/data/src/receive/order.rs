@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -14,8 +15,8 @@ use crate::text::Collapse;
 use crate::wait;
 use crate::watch::Watch;
 
-/// Memory that may wait for the bytes in front of it.
-const AHEAD: usize = 8 << 20;
+/// Bytes of text that are turned into local ones at a time.
+const TEXT: usize = 32 << 10;
 
 /// What a piece takes beside its bytes, so that tiny ones are bounded too.
 const PIECE: usize = 128;
@@ -40,6 +41,8 @@ pub trait Consumer: Send {
 #[derive(Debug)]
 pub(crate) struct InOrder {
     state: Mutex<State>,
+    /// Memory that may wait for the bytes in front of it.
+    ahead: usize,
     /// A piece was added, or no more will be.
     added: Notify,
     /// A piece was taken.
@@ -53,6 +56,8 @@ struct State {
     /// Memory that they take.
     held: usize,
     complete: bool,
+    /// The task of the connections, when there was no room for what one of them has.
+    reader: Option<Waker>,
 }
 
 enum Ready {
@@ -64,16 +69,18 @@ enum Ready {
 }
 
 impl InOrder {
-    /// Starts at the wire offset `start`.
-    pub(crate) fn new(start: u64) -> Self {
+    /// Starts at the wire offset `start`; so many bytes may wait `ahead` of their turn.
+    pub(crate) fn new(start: u64, ahead: usize) -> Self {
         let state = State {
             next: start,
             waiting: BTreeMap::new(),
             held: 0,
             complete: false,
+            reader: None,
         };
         Self {
             state: Mutex::new(state),
+            ahead,
             added: Notify::new(),
             taken: Notify::new(),
         }
@@ -95,7 +102,7 @@ impl InOrder {
             let taken = self.taken.notified();
             {
                 let mut state = self.state();
-                if offset <= state.next || state.held + data.len() + PIECE <= AHEAD {
+                if offset <= state.next || state.held + data.len() + PIECE <= self.ahead {
                     state.held += data.len() + PIECE;
                     if let Some(old) = state.waiting.insert(offset, data.clone()) {
                         // The same place twice: the longer piece says more.
@@ -111,6 +118,24 @@ impl InOrder {
         }
         self.added.notify_one();
         Ok(())
+    }
+
+    /// How many more bytes may be read behind the `read` ones that begin at `offset`: any number for
+    /// those whose turn it is.
+    ///
+    /// What comes too early stays with the peer, so that it costs no memory here.
+    pub(crate) fn poll_room(&self, cx: &Context<'_>, offset: u64, read: usize) -> Poll<usize> {
+        let mut state = self.state();
+        if offset <= state.next {
+            return Poll::Ready(usize::MAX);
+        }
+        match self.ahead.saturating_sub(state.held + read + PIECE) {
+            0 => {
+                state.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            room => Poll::Ready(room),
+        }
     }
 
     /// Says that every piece has been handed over.
@@ -147,6 +172,9 @@ impl InOrder {
             if !piece.is_empty() {
                 let at = state.next;
                 state.next += piece.len() as u64;
+                if let Some(reader) = state.reader.take() {
+                    reader.wake();
+                }
                 return Ready::Piece(at, piece);
             }
         }
@@ -223,16 +251,20 @@ impl<'a, K: Sink> TextInto<'a, K> {
 }
 
 impl<K: Sink> Consumer for TextInto<'_, K> {
-    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        let local = match &mut self.collapse {
-            None => bytes,
-            Some(collapse) => {
-                let mut local = BytesMut::with_capacity(bytes.len() + 1);
-                collapse.push(&bytes, &mut local);
-                local.freeze()
+    async fn take(&mut self, mut bytes: Bytes) -> Result<(), StorageError> {
+        if self.collapse.is_none() {
+            return self.put(bytes).await;
+        }
+        // In small pieces, which take little beside the block that they come from.
+        while !bytes.is_empty() {
+            let wire = bytes.split_to(bytes.len().min(TEXT));
+            let mut local = BytesMut::with_capacity(wire.len() + 1);
+            if let Some(collapse) = &mut self.collapse {
+                collapse.push(&wire, &mut local);
             }
-        };
-        self.put(local).await
+            self.put(local.freeze()).await?;
+        }
+        Ok(())
     }
 
     fn is_patient(&self) -> bool {
@@ -250,14 +282,13 @@ impl<K: Sink> Consumer for TextInto<'_, K> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-    use std::task::{Context, Waker};
-
     use super::*;
+    use std::pin::pin;
 
     #[test]
     fn tiny_pieces_out_of_order_take_bounded_memory() {
-        let order = InOrder::new(0);
+        const AHEAD: usize = 1 << 20;
+        let order = InOrder::new(0, AHEAD);
         let mut cx = Context::from_waker(Waker::noop());
         let mut let_in = 0_usize;
         // Backwards, so that neither a reader nor the account joins them.

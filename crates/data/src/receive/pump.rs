@@ -13,7 +13,7 @@ use xio_core::{Block, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::receive::job::{Job, Payload};
+use crate::receive::job::{Job, Payload, Way};
 use crate::receive::pipe::{self, Pipe, WORTH};
 
 /// Reads after which a connection lets the others have their turn.
@@ -182,7 +182,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// Reads once, as much as belongs together.
+    /// Reads once, as much as belongs together and has room.
     fn read<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<Read>
     where
         W: Fn(u64, Payload) -> F,
@@ -210,10 +210,22 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             }
         };
         if self.is_large(job, offset, len) {
-            self.splice(cx, job, offset, len)
-        } else {
-            self.read_payload(cx, job, offset, len)
+            return self.splice(cx, job, offset, len);
         }
+        let room = match job.way {
+            Way::Direct { .. } => usize::MAX,
+            Way::Queued(order) => {
+                let (at, read) = match &self.block {
+                    Some(block) => (self.at, block.len()),
+                    None => (offset, 0),
+                };
+                match order.poll_room(cx, at, read) {
+                    Poll::Ready(room) => room,
+                    Poll::Pending => return Ok(Read::Wait),
+                }
+            }
+        };
+        self.read_payload(cx, job, (offset, len), room)
     }
 
     /// Whether so much payload is on its way that a pipe pays. How much a connection without blocks
@@ -313,8 +325,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         &mut self,
         cx: &mut Context<'_>,
         job: &mut Job<'_, W>,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
+        room: usize,
     ) -> Result<Read> {
         let mut block = match self.block.take() {
             Some(block) if block.room() > 0 && self.at + block.len() as u64 == offset => block,
@@ -338,6 +350,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             0
         };
         let limit = usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(along));
+        let limit = limit.min(room);
         let before = block.len();
         let answer = block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit);
         if before == 0 && !matches!(answer, Poll::Ready(Ok(1..))) {

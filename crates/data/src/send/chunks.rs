@@ -136,7 +136,10 @@ fn end_marks(connections: usize, streams: Streams) -> Vec<Vec<u8>> {
     (0..connections).map(mark).collect()
 }
 
-/// A file as text for the wire, one block after the other.
+/// Bytes of a file that become text for the wire at a time: the text may wait for the peer.
+const TEXT: u64 = 24 << 10;
+
+/// A file as text for the wire, one piece after the other.
 #[derive(Debug)]
 pub(crate) struct TextOf<'a, S> {
     feed: Feed<'a, S>,
@@ -165,7 +168,7 @@ impl<S: Source> Chunks for TextOf<'_, S> {
             return Ok(None);
         };
         self.pieces += 1;
-        let block = self.feed.read(range.start(), range.len()).await?;
+        let block = self.feed.read(range.start(), range.len().min(TEXT)).await?;
         self.left.extend(Range64::new(
             range.start() + block.len() as u64,
             range.end(),

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
+use std::task::Poll;
 
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Source};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -20,6 +21,12 @@ pub(crate) const SMALL: u64 = 128 << 10;
 /// What one send-file call is asked for, in bytes: no more than what was just found in memory.
 const STEP: u64 = 512 << 10;
 
+/// Bytes that a sender keeps while its connection takes none.
+const FEW: usize = 1024;
+
+/// Least bytes to read for a connection that takes few at a time.
+const LITTLE: u64 = 64 << 10;
+
 /// Writes all `pieces` in order, in as few calls as the connection takes.
 pub(crate) async fn pieces<const N: usize>(
     stream: &mut BoxStream,
@@ -34,6 +41,30 @@ pub(crate) async fn pieces<const N: usize>(
         IoSlice::advance_slices(&mut left, some(n)?);
     }
     Ok(())
+}
+
+/// Writes of all `pieces`, in order, what the connection takes without waiting; gives how much that is.
+async fn at_once<const N: usize>(stream: &mut BoxStream, pieces: [&[u8]; N]) -> Result<usize> {
+    let mut slices = pieces.map(IoSlice::new);
+    let mut left = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut left, 0);
+    let mut taken = 0;
+    poll_fn(|cx| {
+        while !left.is_empty() {
+            let Poll::Ready(n) = Pin::new(&mut *stream).poll_write_vectored(cx, left) else {
+                break;
+            };
+            match some(n) {
+                Ok(n) => {
+                    IoSlice::advance_slices(&mut left, n);
+                    taken += n;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(taken))
+    })
+    .await
 }
 
 /// Writes all of `head`, which payload follows at once.
@@ -64,7 +95,8 @@ pub(crate) struct Feed<'a, S> {
 impl<S: Source> Feed<'_, S> {
     /// Sends `head`, then `len` bytes of the source from `offset`, then `tail`.
     ///
-    /// What fits in one block of memory leaves in one write with its head and tail.
+    /// What fits in one block of memory leaves in one write with its head and tail. No block is held
+    /// while the peer takes nothing.
     pub(crate) async fn stretch(
         &self,
         stream: &mut BoxStream,
@@ -80,20 +112,42 @@ impl<S: Source> Feed<'_, S> {
             offset += sent;
             len -= sent;
         }
+        // Bytes that the connection was last seen to take at a time.
+        let mut room = u64::MAX;
         while len > 0 {
-            let block = self
-                .read(offset, len)
-                .await
-                .map_err(|e| Error::storage("send", e))?;
+            let block = self.read(offset, len.min(room)).await;
+            let block = block.map_err(|e| Error::storage("send", e))?;
             let got = block.len() as u64;
-            offset += got;
-            len -= got;
-            let last = if len == 0 { tail } else { &[] };
-            pieces(stream, [std::mem::take(&mut head), &block, last]).await?;
-            self.watch.moved(got);
-            if len == 0 {
-                return Ok(());
+            let last = if got == len { tail } else { &[] };
+            let parts = [std::mem::take(&mut head), &block, last];
+            let [before, payload, _] = parts.map(<[u8]>::len);
+            let taken = at_once(stream, parts).await?;
+            if taken == before + payload + last.len() {
+                self.watch.moved(got);
+                offset += got;
+                len -= got;
+                if len == 0 {
+                    return Ok(());
+                }
+                room = room.saturating_mul(2);
+                continue;
             }
+            // The peer is the slower side. While it is waited for, a few bytes stay here, more than any
+            // head has, and the block goes to somebody whom it helps.
+            let rest = parts.into_iter().flatten().skip(taken).take(FEW);
+            let few: Vec<u8> = rest.copied().collect();
+            drop(block);
+            pieces(stream, [&few]).await?;
+            let out = (taken + few.len()).saturating_sub(before);
+            let moved = out.min(payload) as u64;
+            self.watch.moved(moved);
+            offset += moved;
+            len -= moved;
+            if len == 0 {
+                let rest = tail.get(out - payload..).unwrap_or_default();
+                return pieces(stream, [rest]).await;
+            }
+            room = (taken as u64).max(LITTLE);
         }
         pieces(stream, [head, tail]).await
     }

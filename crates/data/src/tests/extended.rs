@@ -1,5 +1,8 @@
 //! MODE E: any number of connections, any order of blocks, kept for the next transfer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use mode_e::Header;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -252,6 +255,58 @@ async fn a_sink_that_wants_order_gets_it() {
     let (_, got) = move_file(&mut from, &mut to, &Memory(content.clone()), &plan, &sink).await;
     assert!(sink.data() == content);
     assert_eq!(got.end, 3_000_000);
+}
+
+/// What comes too early stays with the peer, and no block waits for it here.
+#[tokio::test]
+async fn bytes_before_their_turn_are_not_read() {
+    const PART: usize = 1 << 20;
+    let (pool, small) = (Pool::new(64 << 10, 4), Some(xio_core::ByteSize::new(4096)));
+    let mut to = with_pool(pool.clone());
+    to.options_mut().ahead = 20_000;
+    let at = here().with(xio_core::SocketHints::new().buffers(small, small));
+    let at = to.listen(&tcp(), &at, Peers::Any).await.unwrap();
+    let content = bytes(4 * PART);
+    let sink = Kept {
+        sequential: true,
+        ..Kept::default()
+    };
+    let (watch, plan) = (Watch::new(), incoming(Mode::Extended));
+    let mut receiving = Box::pin(to.receive(&sink, &plan, &watch));
+    let came = Arc::new(AtomicUsize::new(0));
+    let mut peers = Vec::new();
+    // The first part comes last.
+    for part in (0..4).rev() {
+        let offset = part * PART;
+        let mut wire = Header::data(offset as u64, PART as u64).to_bytes().to_vec();
+        wire.extend(&content[offset..][..PART]);
+        let end = if part == 0 {
+            Header::eof(4)
+        } else {
+            Header::eod()
+        };
+        wire.extend(end.to_bytes());
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(at).await.unwrap();
+        if part == 0 {
+            let stopped = tokio::time::timeout(Duration::from_millis(300), &mut receiving).await;
+            assert!(stopped.is_err(), "{stopped:?} without the first bytes");
+            let came = came.load(Ordering::Relaxed);
+            assert!(came < PART, "{came} bytes were taken before their turn");
+            assert_eq!(pool.available(), 4);
+        }
+        let came = Arc::clone(&came);
+        peers.push(tokio::spawn(async move {
+            for piece in wire.chunks(1000) {
+                stream.write_all(piece).await.unwrap();
+                came.fetch_add(piece.len(), Ordering::Relaxed);
+            }
+            stream
+        }));
+    }
+    receiving.await.unwrap();
+    assert!(sink.data() == content);
 }
 
 #[tokio::test]

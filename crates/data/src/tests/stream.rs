@@ -261,6 +261,65 @@ async fn a_waiting_sender_holds_no_block() {
     assert_eq!(pool.available(), 4);
 }
 
+/// Sockets that take little at a time.
+fn narrow() -> xio_core::SocketHints {
+    let small = Some(xio_core::ByteSize::new(4096));
+    xio_core::SocketHints::new().buffers(small, small)
+}
+
+#[tokio::test]
+async fn a_sender_whose_peer_takes_nothing_holds_no_block() {
+    for (mode, ty) in [
+        (Mode::Stream, Type::Image),
+        (Mode::Extended, Type::Image),
+        (Mode::Stream, Type::Ascii),
+    ] {
+        // Less than a block, and more.
+        for len in [60_000, 500_000] {
+            let pool = Pool::new(64 << 10, 4);
+            let mut from = with_pool(pool.clone());
+            from.options_mut().socket = narrow();
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(1).unwrap();
+            from.connect_to(tcp(), vec![listener.local_addr().unwrap()]);
+            // From memory, so that every byte goes through a block.
+            let (source, watch) = (Memory(vec![b'x'; len]), Watch::new());
+            let plan = SendPlan::new(mode, ty, RangeSet::up_to(len as u64));
+            let mut sending = Box::pin(from.send(&source, &plan, &watch));
+            let mut before = u64::MAX;
+            while before != watch.bytes() || !watch.is_open() {
+                before = watch.bytes();
+                let stopped = tokio::time::timeout(Duration::from_millis(50), &mut sending).await;
+                assert!(stopped.is_err(), "{stopped:?} while nobody read");
+            }
+            assert_eq!(pool.available(), 4, "{mode:?} {ty:?} {len}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn narrow_connections_bring_every_byte_to_its_place() {
+    for mode in [Mode::Stream, Mode::Extended] {
+        let (mut from, mut to) = (channel(), channel());
+        from.options_mut().socket = narrow();
+        for len in [0, 100, 1000, 60_000, 500_001] {
+            if mode == Mode::Stream || len == 0 {
+                let at = here().with(narrow());
+                let address = to.listen(&tcp(), &at, Peers::Any).await.unwrap();
+                from.connect_to(tcp(), vec![address]);
+            }
+            let content = bytes(len);
+            let (sink, plan) = (Kept::default(), whole(mode, len as u64).parallelism(3));
+            let source = Memory(content.clone());
+            let (sent, _) = move_file(&mut from, &mut to, &source, &plan, &sink).await;
+            assert!(sink.data() == content, "{mode:?} {len}");
+            assert_eq!(sent.bytes, len as u64);
+        }
+    }
+}
+
 #[tokio::test]
 async fn one_block_in_the_pool_is_enough() {
     let pool = Pool::new(4096, 1);
