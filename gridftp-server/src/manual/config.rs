@@ -22,7 +22,7 @@
 //!
 //! `data-ports` limits the ports that must be forwarded; `advertise` is the address that clients are told for
 //! them. A range of one port works, for one session at a time that waits for data; when no port is free, `PASV` is
-//! answered `425`.
+//! answered `425`. Ports are taken at random, from the kernel's `ip_local_port_range` where `data-ports` names none.
 //!
 //! # Stacks that clients choose
 //!
@@ -55,6 +55,11 @@
 //!
 //! # What bounds memory
 //!
-//! All sessions share one stock of 64 MiB of blocks (`block-size` each). A session that waits holds a task and small
-//! buffers; at most 1000 commands or 512 KiB of them wait in its queue, lines are at most 8 KiB, and listings are
-//! sent in batches whatever the size of the directory.
+//! All sessions share one stock of 64 MiB of blocks (`block-size` each), of which one session holds an eighth at most. A
+//! block is held while the storage works on it, never while a client is waited for. Some seconds after the last one was
+//! needed, the memory goes back to the system.
+//!
+//! Beside them a session takes some kilobytes, and 64 KiB where its client is at its worst: at most 1000 commands or 48 KiB of
+//! them wait in its queue, lines are at most 8 KiB, no command is run while 16 KiB of replies wait to be read, and listings are
+//! sent in batches whatever the size of the directory or the tree. In `TYPE A`, what a client sends in MODE E before its turn
+//! is left at the client. Digests are computed one a core, in turns, and end with their session.

@@ -25,8 +25,9 @@
 //! # Stopping
 //!
 //! SIGTERM (or SIGINT): no more connections are taken, sessions that do nothing are told `421` and end, transfers
-//! that run are finished and end then. What runs still after `--drain-timeout` seconds, or when the signal comes again, is aborted: such an upload is kept
-//! for a restart, as after any failure. The exit status is 0.
+//! that run are finished and end then. What runs still after `--drain-timeout` seconds, or when the signal comes again,
+//! is aborted: such an upload is kept for a restart, as after any failure. The process is gone five seconds after that,
+//! whatever the storage does. The exit status is 0.
 //!
 //! # Reloading
 //!

@@ -11,6 +11,7 @@ mod control;
 mod data;
 mod full;
 mod login;
+mod memory;
 mod mode_e;
 mod names;
 mod narrowed;

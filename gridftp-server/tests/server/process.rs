@@ -15,13 +15,13 @@ fn program() -> Command {
 }
 
 /// A running daemon, killed when dropped.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Daemon {
-    fn start(root: &Path, flags: &[&str]) -> Self {
+    pub(crate) fn start(root: &Path, flags: &[&str]) -> Self {
         Self::start_logging_to(Stdio::piped(), root, flags)
     }
 
@@ -47,7 +47,11 @@ impl Daemon {
         Self { child, address }
     }
 
-    fn login(&self) -> Ftp {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn login(&self) -> Ftp {
         let mut ftp = Ftp::connect(self.address);
         ftp.login("anonymous", "x");
         ftp.ok("TYPE I", 200);
@@ -113,6 +117,51 @@ fn sigterm_lets_a_transfer_end_and_then_stops() {
         fs::read(root.path().join("f")).unwrap(),
         b"before and after"
     );
+}
+
+#[test]
+fn sigterm_under_load_ends_every_transfer_in_good_order() {
+    let root = tempfile::tempdir().unwrap();
+    let file = bytes(3_000_000);
+    fs::write(root.path().join("source"), &file).unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut up = Vec::new();
+    let mut down = Vec::new();
+    for i in 0..20 {
+        let mut ftp = daemon.login();
+        if i % 2 == 0 {
+            let data = ftp.data();
+            ftp.ok("RETR source", 150);
+            down.push((ftp, data));
+            continue;
+        }
+        ftp.ok("MODE E", 200);
+        ftp.ok("TREV RESTART 1", 200);
+        let mut data = ftp.data();
+        ftp.ok(&format!("STOR f{i}"), 150);
+        data.block(0, 0, &file[..1_000_000]);
+        up.push((ftp, data, i));
+    }
+    let mut idle = daemon.login();
+    daemon.signal("TERM");
+    assert_eq!(idle.reply().code, 421);
+    assert!(std::net::TcpStream::connect(daemon.address).is_err());
+    for (ftp, data, i) in &mut up {
+        data.block(0, 1_000_000, &file[1_000_000..]);
+        data.end(1);
+        let marked = std::iter::from_fn(|| Some(ftp.reply())).find(|reply| reply.code >= 200);
+        assert_eq!(marked.unwrap().code, 226);
+        assert!(fs::read(root.path().join(format!("f{i}"))).unwrap() == file);
+    }
+    for (mut ftp, data) in down {
+        assert!(data.read() == file);
+        assert_eq!(ftp.outcome().code, 226);
+    }
+    for (mut ftp, ..) in up {
+        assert_eq!(ftp.reply().code, 421);
+    }
+    assert_eq!(daemon.end().0, Some(0));
+    assert_eq!(hidden(root.path()), Vec::<String>::new());
 }
 
 #[test]

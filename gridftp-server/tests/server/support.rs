@@ -253,6 +253,26 @@ impl Ftp {
         listener
     }
 
+    /// Begins a command that sends, over a connection that takes few bytes until somebody reads.
+    #[track_caller]
+    pub(crate) fn narrow(&mut self, command: &str) -> Data {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
+        socket.listen(1).unwrap();
+        let listener = TcpListener::from(socket);
+        self.ok("SBUF 4096", 200);
+        let address = host_port(listener.local_addr().unwrap());
+        self.ok(&format!("PORT {address}"), 200);
+        self.send(command);
+        let data = Data::accept(&listener);
+        assert_eq!(self.reply().code, 150, "{command}");
+        data
+    }
+
     /// Fetches a file in MODE S.
     pub(crate) fn fetch(&mut self, path: &str) -> Vec<u8> {
         self.get(&format!("RETR {path}"))
@@ -373,6 +393,23 @@ pub(crate) fn header(flags: u8, count: u64, offset: u64) -> [u8; 17] {
     head[1..9].copy_from_slice(&count.to_be_bytes());
     head[9..17].copy_from_slice(&offset.to_be_bytes());
     head
+}
+
+/// Memory of a process that is in use now, in bytes.
+pub(crate) fn resident(pid: u32) -> usize {
+    kilobytes(pid, "VmRSS:")
+}
+
+/// The most memory that was ever in use.
+pub(crate) fn most_resident(pid: u32) -> usize {
+    kilobytes(pid, "VmHWM:")
+}
+
+fn kilobytes(pid: u32, name: &str) -> usize {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.unwrap().trim().strip_suffix(" kB").unwrap();
+    number.parse::<usize>().unwrap() << 10
 }
 
 /// So many bytes that repeat late.

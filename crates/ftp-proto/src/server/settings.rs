@@ -62,7 +62,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             queued_commands: 1000,
-            queued_bytes: 512 * 1024,
+            queued_bytes: 48 * 1024,
             login: Duration::from_secs(30),
             idle: Duration::from_secs(600),
             refused_logins: 4,
