@@ -338,6 +338,21 @@ impl TransferError {
         }
     }
 
+    /// Says whether the server was gone, or the connection to it: it may come back.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Control(ControlError::Lost { .. })
+            | Self::Connect(
+                ConnectError::Unreachable { .. } | ConnectError::Control(ControlError::Lost { .. }),
+            ) => true,
+            Self::Both {
+                source,
+                destination,
+            } => source.is_gone() || destination.is_gone(),
+            _ => false,
+        }
+    }
+
     /// Says what class of failure this is, for an exit status.
     pub fn class(&self) -> Class {
         match self {

@@ -74,6 +74,9 @@ pub struct CopyOptions {
     pub verify: Verify,
     /// How often a failed file, or a lost connection, is tried again.
     pub retries: u32,
+    /// How long a server that is gone is tried again, beyond those tries; zero leaves it at them. Without
+    /// any retries it is not tried again at all.
+    pub retry_for: Duration,
     /// Longest first pause before trying again; doubled each time, at most a minute.
     pub backoff: Duration,
     /// Whether existing destination files stay as they are.
@@ -95,6 +98,7 @@ impl Default for CopyOptions {
             length: None,
             verify: Verify::No,
             retries: 3,
+            retry_for: Duration::from_secs(600),
             backoff: Duration::from_millis(500),
             no_clobber: false,
             preserve: false,
@@ -117,6 +121,12 @@ pub enum Verify {
 }
 
 impl CopyOptions {
+    /// Says whether to try again after so many failures, the first of them so long ago; `gone` says
+    /// whether it was the server that was not there.
+    pub(crate) fn goes_on(&self, failures: u32, since: Duration, gone: bool) -> bool {
+        failures <= self.retries || (gone && self.retries > 0 && since < self.retry_for)
+    }
+
     /// The pause before the `attempt`-th try, the first retry being 1: at random between half of
     /// what [`backoff`](Self::backoff) says and all of it, so that those whom one failure hit do not
     /// come back together.

@@ -68,6 +68,13 @@ pub enum Event<'a> {
         /// Which retry this is, from 1.
         attempt: u32,
     },
+    /// A server, or the connection to it, is gone, and is tried again.
+    Gone {
+        /// What happened.
+        error: &'a TransferError,
+        /// For how long it is tried.
+        within: Duration,
+    },
     /// A file was not copied.
     Failed {
         /// Where from.

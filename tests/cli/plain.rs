@@ -1,5 +1,7 @@
 //! Plain FTP servers, in the order in which they need things: logins, uploads, refusals, listings.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use anyhow::{Result, ensure};
 use workspace_tests::{Act, Break, Finished, Played, Relay, Tree};
 
@@ -134,5 +136,69 @@ fn a_file_without_room_for_it_is_not_asked_for() -> Result<()> {
     let finished = cp_in(&tree, &[&server.url("file"), "file"])?;
     fails(&finished, 1, &["create file", "No space left"])?;
     ensure!(server.count("RETR") == 0 && tree.names("")?.is_empty());
+    Ok(())
+}
+
+/// Once a download is midway, so many connections of the server are lost.
+fn outage(lost: u32) -> Result<Played> {
+    let left = AtomicU32::new(u32::MAX);
+    let server = Played::start(move |about| {
+        let ends = match about.split(' ').next() {
+            Some("MIDWAY") if left.load(Ordering::SeqCst) == u32::MAX => {
+                left.store(lost, Ordering::SeqCst);
+                true
+            }
+            Some("CONNECT") => {
+                let less = |left| (1..u32::MAX).contains(&left).then(|| left - 1);
+                left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+                    .is_ok()
+            }
+            _ => false,
+        };
+        match ends {
+            true => Act::Leave(String::new()),
+            false => Act::Usual,
+        }
+    })?;
+    server.file("/file", vec![7; 4_000_000]);
+    Ok(server)
+}
+
+#[test]
+fn a_server_that_comes_back_sends_the_rest() -> Result<()> {
+    let server = outage(3)?;
+    let tree = Tree::new()?;
+    let finished = cp_in(&tree, &["--retries", "1", &server.url("file"), "file"])?.ok()?;
+    ensure!(
+        finished
+            .stderr
+            .contains("trying again for 600 s (--retry-for)"),
+        "{}",
+        finished.report()
+    );
+    ensure!(std::fs::read(tree.path("file"))? == vec![7; 4_000_000]);
+    let rest = |line: &String| line.strip_prefix("REST ")?.parse::<u64>().ok();
+    let rests: Vec<_> = server.heard().iter().filter_map(rest).collect();
+    ensure!(
+        matches!(rests[..], [at] if at > 0),
+        "the bytes were not kept: {rests:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stays_away_is_given_up_after_the_time_for_that() -> Result<()> {
+    for flags in [
+        ["--retries", "1", "--retry-for", "0"],
+        ["--retries", "0", "--retry-for", "600"],
+    ] {
+        let tree = Tree::new()?;
+        let url = outage(1000)?.url("file");
+        let finished = cp_in(&tree, &[&flags[..], &[&url, "file"]].concat())?.failed()?;
+        let said = &finished.stderr;
+        ensure!(said.contains("closed by the server"), "{said}");
+        ensure!(!said.contains("--retry-for"), "{said}");
+        ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
+    }
     Ok(())
 }

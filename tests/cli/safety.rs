@@ -188,9 +188,12 @@ fn a_killed_server_is_an_error_in_time() -> Result<()> {
     bed.there.file("file", SIZE * 4, 3)?;
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
     let url = bed.server.url_at(relay.addr(), "file");
-    let child = command(&bed.here, &["--retries", "1", &url, "file"])?
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let child = command(
+        &bed.here,
+        &["--retries", "1", "--retry-for", "0", &url, "file"],
+    )?
+    .stderr(Stdio::piped())
+    .spawn()?;
     let begun = Instant::now();
     while relay.passed() < 1_000_000 {
         ensure!(begun.elapsed() < crate::LIMIT, "nothing came");

@@ -21,7 +21,7 @@ pub enum Act {
     Usual,
     /// The server says this and does nothing.
     Say(String),
-    /// The server says this and hangs up.
+    /// The server says this, unless it is empty, and hangs up.
     Leave(String),
     /// The server says nothing more on this connection.
     Silence,
@@ -38,8 +38,9 @@ type Script = dyn Fn(&str) -> Act + Send + Sync;
 
 /// A server with MODE S, `PASV`, `PORT`, `REST`, `SIZE`, `LIST` and renaming, and nothing newer.
 ///
-/// The script is asked about every command, about `END` and a transfer command before that gets
-/// its final reply, and about `MIDWAY` and an upload command after its first bytes.
+/// The script is asked about every command, about `CONNECT` before the greeting, about `END` and a
+/// transfer command before that gets its final reply, and about `MIDWAY` and a transfer command
+/// after the first bytes of an upload or half of a download.
 #[derive(Clone)]
 pub struct Played(Arc<Shared>);
 
@@ -158,7 +159,9 @@ impl<'a> Session<'a> {
 
     fn run(mut self) -> io::Result<()> {
         let lines = BufReader::new(self.control.try_clone()?).lines();
-        self.say("220 ready")?;
+        if !self.acts("CONNECT", |session| session.say("220 ready").map(|()| true))? {
+            return Ok(());
+        }
         for line in lines {
             let line = line?;
             lock(&self.shared.heard).push(line.clone());
@@ -177,7 +180,16 @@ impl<'a> Session<'a> {
     ) -> io::Result<bool> {
         match (self.shared.script)(about) {
             Act::Usual => usual(self),
+            act => self.does(act),
+        }
+    }
+
+    /// Does what a script says beside the usual.
+    fn does(&mut self, act: Act) -> io::Result<bool> {
+        match act {
+            Act::Usual => Ok(true),
             Act::Say(text) => self.say(&text).map(|()| true),
+            Act::Leave(text) if text.is_empty() => Ok(false),
             Act::Leave(text) => self.say(&text).map(|()| false),
             Act::Silence => {
                 io::copy(&mut self.control, &mut io::sink())?;
@@ -283,7 +295,15 @@ impl<'a> Session<'a> {
             Some(bytes) => {
                 self.say("150 it comes")?;
                 let bytes = bytes.get(self.offset..).unwrap_or_default();
-                data.write_all(bytes).map_err(|_| "426 nobody took it")
+                let (first, second) = bytes.split_at(bytes.len() / 2);
+                let sent = data.write_all(first);
+                let midway = (self.shared.script)(&format!("MIDWAY {line}"));
+                if midway != Act::Usual {
+                    drop(data);
+                    return self.does(midway);
+                }
+                sent.and_then(|()| data.write_all(second))
+                    .map_err(|_| "426 nobody took it")
             }
             None => return self.store(line, verb, path, data),
         };
@@ -340,7 +360,7 @@ impl<'a> Session<'a> {
                 let midway = (self.shared.script)(&format!("MIDWAY {line}"));
                 if midway != Act::Usual {
                     keep(&all);
-                    return self.acts(&format!("MIDWAY {line}"), |_| Ok(true));
+                    return self.does(midway);
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts};
@@ -37,17 +37,21 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
         return;
     }
     let mut left = VecDeque::from(dirs);
-    let mut failures = 0;
+    let (mut failures, mut since) = (0, Instant::now());
     loop {
         let before = left.len();
         let Err(error) = there(shared, &mut left).await else {
             return;
         };
-        failures = if left.len() < before { 1 } else { failures + 1 };
-        if !error.is_transient() || failures > shared.options.retries {
+        if failures == 0 || left.len() < before {
+            (failures, since) = (0, Instant::now());
+        }
+        failures += 1;
+        let gone = error.is_gone();
+        if !error.is_transient() || !shared.options.goes_on(failures, since.elapsed(), gone) {
             return left.iter().for_each(|dir| tell(shared, dir, &error));
         }
-        shared.note(&format!("connecting again: {error}"));
+        shared.note_gone(&error);
         tokio::time::sleep(shared.options.pause(failures)).await;
     }
 }

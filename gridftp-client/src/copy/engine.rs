@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
@@ -165,6 +165,7 @@ async fn work(
     task: Task,
 ) -> Result<(), TransferError> {
     let mut failures = 0;
+    let mut since = Instant::now();
     loop {
         if !shared.queue.is_open() {
             return Ok(());
@@ -185,19 +186,30 @@ async fn work(
             Err(error) if !error.is_transient() => return Err(error.into()),
             Err(error) => error.into(),
         };
-        failures = if ended() > before { 1 } else { failures + 1 };
-        if failures > shared.options.retries {
+        if failures == 0 || ended() > before {
+            (failures, since) = (0, Instant::now());
+        }
+        failures += 1;
+        if !shared
+            .options
+            .goes_on(failures, since.elapsed(), error.is_gone())
+        {
             return Err(error);
         }
-        shared.note(&format!("connecting again: {error}"));
-        tokio::time::sleep(shared.options.pause(failures)).await;
+        shared.note_gone(&error);
+        // Others may end the work meanwhile.
+        shared.queue.sleep(shared.options.pause(failures)).await;
     }
 }
 
 async fn next_session(shared: &Shared, session: Option<Session>) -> Result<Session, ConnectError> {
     match session {
         Some(session) => Ok(session),
-        None => connect(shared).await,
+        None => {
+            let session = connect(shared).await?;
+            shared.note_back();
+            Ok(session)
+        }
     }
 }
 

@@ -38,8 +38,12 @@ pub(crate) struct FileJob {
     pub(crate) to: Vec<u8>,
     /// What is known of the source.
     pub(crate) facts: Facts,
-    /// Failed attempts so far.
+    /// Failed attempts since the last that brought more than all before it.
     pub(crate) failures: u32,
+    /// When the first of them failed.
+    pub(crate) failed_first: Option<Instant>,
+    /// Bytes that any attempt had brought over at its end.
+    most: u64,
     /// Ranges that an earlier attempt brought over.
     pub(crate) held: RangeSet,
     /// Whether an earlier attempt may have begun to write the destination: what lies there may be
@@ -109,6 +113,8 @@ impl FileJob {
             to,
             facts: Facts::default(),
             failures: 0,
+            failed_first: None,
+            most: 0,
             held: RangeSet::new(),
             begun: false,
             anew: false,
@@ -140,6 +146,17 @@ impl FileJob {
     /// write: it may be the destination itself, and what is left of it is not the file.
     pub(crate) fn has_shrunk(&self, now: &Facts) -> bool {
         self.begun && now.size.is_some() && now.size < self.facts.size
+    }
+
+    /// Counts a failed attempt; one that brought more than any before it begins the count anew.
+    pub(crate) fn note_failure(&mut self, now: Instant) {
+        let held = self.held.total();
+        if held > self.most || self.failed_first.is_none() {
+            self.most = held;
+            self.failures = 0;
+            self.failed_first = Some(now);
+        }
+        self.failures += 1;
     }
 
     /// Forgets what earlier attempts brought over.

@@ -189,7 +189,7 @@ impl Queue {
                 let changed = self.shared.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
-                if self.state().closed {
+                if !self.is_open() {
                     return;
                 }
                 changed.await;

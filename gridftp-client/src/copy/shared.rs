@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     unreachable: AtomicBool,
+    /// Whether it was told that a server is gone.
+    gone: AtomicBool,
 }
 
 /// Hashes of the paths that files are copied to: no two sources may go to one.
@@ -96,11 +98,27 @@ impl Shared {
             worst: Mutex::default(),
             dirs: Mutex::default(),
             unreachable: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn note(&self, text: &str) {
         self.observer.event(&Event::Note(text));
+    }
+
+    /// Tells, once until it is back, that a server is gone and is waited for.
+    pub(crate) fn note_gone(&self, error: &TransferError) {
+        let within = self.options.retry_for;
+        let waits = error.is_gone() && !within.is_zero();
+        if !waits || self.gone.swap(true, Ordering::Relaxed) {
+            return self.note(&format!("connecting again: {error}"));
+        }
+        self.observer.event(&Event::Gone { error, within });
+    }
+
+    /// Notes that a connection is there again.
+    pub(crate) fn note_back(&self) {
+        self.gone.store(false, Ordering::Relaxed);
     }
 
     /// Says whether servers read and write their files through layers: then the size that they tell is not
@@ -295,9 +313,9 @@ impl Shared {
     }
 
     fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
-        let (name, failures) = match taken.item_mut() {
+        let (name, failures, since) = match taken.item_mut() {
             Item::File(job) => {
-                job.failures += 1;
+                job.note_failure(Instant::now());
                 // Too little keeps what came: the next attempt asks first whether the source is
                 // still the same.
                 match error {
@@ -307,14 +325,16 @@ impl Shared {
                     | TransferError::Mismatch { .. } => job.forget(),
                     _ => {}
                 }
-                (self.name_source(job), job.failures)
+                (self.name_source(job), job.failures, job.failed_first)
             }
             Item::Dir(job) => {
                 job.failures += 1;
-                (self.describe(self.source.as_ref(), &job.from), job.failures)
+                let name = self.describe(self.source.as_ref(), &job.from);
+                (name, job.failures, None)
             }
         };
-        if again && failures <= self.options.retries {
+        let since = since.map(|at| at.elapsed()).unwrap_or_default();
+        if again && self.options.goes_on(failures, since, error.is_gone()) {
             self.observer.event(&Event::Retrying {
                 source: &name,
                 error,

@@ -94,6 +94,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) retries: u32,
 
+    /// Longest time for which a server that is gone is tried again, in seconds, beyond --retries; 0
+    /// leaves it at those, and --retries 0 at none
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) retry_for: u64,
+
     /// Leave existing destination files as they are
     #[arg(short = 'n', long)]
     pub(crate) no_clobber: bool,
@@ -210,6 +215,7 @@ impl Flags {
         options.length = self.length;
         options.verify = self.verify.unwrap_or_default();
         options.retries = self.retries;
+        options.retry_for = Duration::from_secs(self.retry_for);
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
         options.dry_run = self.dry_run;

@@ -183,6 +183,13 @@ impl Observer for Report {
             } if !self.quiet => {
                 self.failure(&format!("retry {attempt}"), source, error);
             }
+            Event::Gone { error, within } if self.json => self.emit(&json!({
+                "event": "gone", "error": error.to_string(), "seconds": within.as_secs(),
+            })),
+            Event::Gone { error, within } if !self.quiet => self.err(&format!(
+                "gridftp-cp: {error}; trying again for {} s (--retry-for)",
+                within.as_secs()
+            )),
             Event::Control { site, sent, line } => {
                 let arrow = if *sent { ">" } else { "<" };
                 self.err(&format!("{site} {arrow} {}", show(line.as_bytes())));
