@@ -21,6 +21,7 @@ use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
 use crate::stacks;
 use crate::url::Site;
+use crate::verify;
 
 /// Stack of control connections. They are idle while a transfer runs, and what is on the way, NAT and
 /// firewalls, forgets idle connections after some minutes.
@@ -55,6 +56,8 @@ pub(crate) struct ChannelState {
     pub(crate) parallelism: Option<u32>,
     /// Whether it takes eager stores.
     pub(crate) eager: bool,
+    /// Whether it was asked for markers in MODE S.
+    pub(crate) markers: bool,
     /// Whether it was told of buffer sizes for sending and for receiving.
     pub(crate) tuned: (bool, bool),
     /// What the cached connections serve.
@@ -380,13 +383,7 @@ impl Client {
         length: Option<u64>,
     ) -> Result<Replies, ControlError> {
         let path = self.path(path)?;
-        let algorithm = algorithm.name().to_owned();
-        Ok(self.control.send(Command::Cksm {
-            algorithm,
-            offset,
-            length,
-            path,
-        }))
+        Ok(verify::ask(&self.control, algorithm, offset, length, path))
     }
 
     /// Sets permission bits.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ftp_proto::client::{ClientSession, Input, Output};
@@ -42,6 +43,8 @@ pub(crate) struct Control {
     pub(crate) ascii_only: bool,
     /// Whether the server sets times by `MFMT`; else `SITE UTIME` is tried.
     pub(crate) mfmt: bool,
+    /// Whether a digest was asked for.
+    pub(crate) hashed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -140,6 +143,7 @@ impl Control {
             round_trip,
             ascii_only: false,
             mfmt: false,
+            hashed: AtomicBool::new(false),
         };
         Ok((control, replies))
     }

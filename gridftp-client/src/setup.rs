@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ftp_wire::addr::Passive;
-use ftp_wire::command::{BufferSide, Command, Epsv, Mode, Site as SiteCommand};
+use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, Site as SiteCommand};
 use ftp_wire::opts::Opts;
 use gridftp_data::Peers;
 use xio_core::Target;
@@ -11,6 +11,9 @@ use xio_core::Target;
 use crate::client::{Client, Ready, sockets};
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
+
+/// Seconds between the markers of a server that completes an upload.
+const SIGN_OF_LIFE: u32 = 10;
 
 /// Commands that were sent ahead and whose replies are still to be read.
 #[derive(Debug, Default)]
@@ -120,12 +123,23 @@ impl Client {
         let mut ahead = Ahead::default();
         self.send_mode(Mode::Stream, &mut ahead);
         self.tune(side).await?;
+        if side == BufferSide::Receive {
+            self.ask_for_markers();
+        }
         let passive = self.send_passive();
         ahead.settle().await?;
         let to = self.passive(passive).await?;
         self.channel.get().connect_to(self.stack.clone(), to);
         self.state.ready = None;
         Ok(())
+    }
+
+    /// Asks a server that completes uploads after their end for signs of life meanwhile; only in MODE E
+    /// it gives them unasked.
+    pub(crate) fn ask_for_markers(&mut self) {
+        if self.abilities.held && !std::mem::replace(&mut self.state.markers, true) {
+            drop(self.control.send(Command::Trev(Event::Perf, SIGN_OF_LIFE)));
+        }
     }
 
     /// Asks the server to listen.

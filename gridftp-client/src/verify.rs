@@ -1,17 +1,46 @@
-//! Digests of local files, streaming, and the error for copies that differ.
+//! Digests of local files, streaming, and of servers' files, and the error for copies that differ.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
+use ftp_wire::command::Command;
+use ftp_wire::opts::Opts;
+use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::checksum::Hasher;
 
+use crate::control::{Control, Replies};
 use crate::error::TransferError;
 
 /// Bytes hashed between two reads.
 const PIECE: usize = 256 * 1024;
+
+/// Seconds between a server's markers while it hashes.
+const SIGN_OF_LIFE: u32 = 10;
+
+/// Asks a server to hash a part of a file, to its end when `length` is `None`; it is to give a sign of
+/// life meanwhile, if it knows how.
+pub(crate) fn ask(
+    control: &Control,
+    algorithm: ChecksumAlgorithm,
+    offset: u64,
+    length: Option<u64>,
+    path: FtpPath,
+) -> Replies {
+    if !control.hashed.swap(true, Ordering::Relaxed) {
+        let markers = SIGN_OF_LIFE;
+        drop(control.send(Command::Opts(Opts::Cksm { markers })));
+    }
+    control.send(Command::Cksm {
+        algorithm: algorithm.name().to_owned(),
+        offset,
+        length,
+        path,
+    })
+}
 
 /// Hashes a part of a local file, to its end when `length` is `None`; lower-case hexadecimal.
 ///
@@ -76,7 +105,33 @@ pub(crate) fn mismatch(
 
 #[cfg(test)]
 mod tests {
+    use ftp_proto::client::Settings;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+    use crate::played;
+
+    #[tokio::test]
+    async fn a_server_is_asked_for_signs_of_life_while_it_hashes() {
+        let (control, mut banner, mut far) = played::connect(Settings::default());
+        far.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let path = FtpPath::new(b"/file".to_vec()).unwrap();
+        let mut replies = ask(&control, ChecksumAlgorithm::Md5, 0, None, path);
+        let server = async {
+            let mut lines = [0; 44];
+            far.read_exact(&mut lines).await.unwrap();
+            assert_eq!(&lines, b"OPTS CKSM markers=10;\r\nCKSM MD5 0 -1 /file\r\n");
+            far.write_all(b"200 so be it\r\n").await.unwrap();
+            let marker = b"113-Status Marker\r\n Bytes Processed: 9\r\n113 End.\r\n";
+            far.write_all(marker).await.unwrap();
+            far.write_all(b"213 900150983cd24fb0d6963f7d28e17f72\r\n")
+                .await
+                .unwrap();
+        };
+        let (digest, ()) = tokio::join!(crate::client::digest(&mut replies), server);
+        assert_eq!(digest.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+    }
 
     #[tokio::test]
     async fn hashes_the_asked_part() {

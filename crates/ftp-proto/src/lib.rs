@@ -94,6 +94,8 @@
 //!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`. So is `HELD`:
 //!   `SITE HELD` tells what is kept of an upload that broke, as a 111 would, and `SITE DELHELD` removes
 //!   it: 250, or 550 where nothing is kept.
+//! - `TREV PERF` gives 112 markers of what is received in MODE S as well. They go on while an upload is
+//!   flushed, hashed and published.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. An eager `STOR`
 //!   that the session itself refuses drops the data connections, whose bytes nobody may misread.
 //! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused

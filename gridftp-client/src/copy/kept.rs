@@ -172,12 +172,7 @@ async fn checksum(
     length: Option<u64>,
     path: &FtpPath,
 ) -> Option<String> {
-    let mut replies = control.send(Command::Cksm {
-        algorithm: algorithm.name().to_owned(),
-        offset,
-        length,
-        path: path.clone(),
-    });
+    let mut replies = verify::ask(control, algorithm, offset, length, path.clone());
     digest(&mut replies).await.ok()
 }
 

@@ -109,6 +109,20 @@ impl Onlooker {
         }
     }
 
+    /// Runs `work` that completes a receive and is not stopped any more, and tells every so often that it
+    /// goes on: the data may have to be flushed and hashed.
+    pub(crate) async fn complete<T>(&self, watch: &Watch, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut perf = self.perf.map(every);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tick(&mut perf) => self.moved(watch).await,
+            }
+        }
+    }
+
     /// The last markers of a receive that ended well and is safely stored.
     pub(crate) async fn last_marks(&self, watch: &Watch) {
         if self.perf.is_some() {
@@ -215,5 +229,32 @@ pub(crate) async fn tick(ticker: &mut Option<Interval>) {
             ticker.tick().await;
         }
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn completing_gives_signs_of_life() {
+        let (events, mut told) = mpsc::channel(64);
+        let (_never, cancel) = oneshot::channel();
+        let onlooker = Onlooker {
+            events,
+            cancel,
+            perf: Some(Duration::from_secs(5)),
+            restart: None,
+            started: true,
+        };
+        let work = time::sleep(Duration::from_secs(61));
+        onlooker.complete(&Watch::new(), work).await;
+        drop(onlooker);
+        let mut signs = 0;
+        while let Some(event) = told.recv().await {
+            assert!(matches!(event, Event::Moved { .. }));
+            signs += 1;
+        }
+        assert_eq!(signs, 12);
     }
 }

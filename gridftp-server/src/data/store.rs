@@ -218,7 +218,7 @@ impl Store<'_> {
                     // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
                     finish.held = (!here.is_empty()).then_some(here);
                 }
-                sink.finish(finish).await?;
+                onlooker.complete(watch, sink.finish(finish)).await?;
                 onlooker.last_marks(watch).await;
                 Ok(bytes)
             }

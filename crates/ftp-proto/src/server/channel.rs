@@ -27,6 +27,8 @@ pub(super) struct DataSide {
     /// `OPTS STOR Eager=1;`.
     pub(super) eager: bool,
     perf_every: Option<Duration>,
+    /// Whether `TREV` set that interval: such a client knows markers in MODE S too.
+    perf_asked: bool,
     restart_every: Option<Duration>,
     /// `OPTS RETR Markers=`: 112 markers on sends too.
     send_perf_every: Option<Duration>,
@@ -64,6 +66,7 @@ impl DataSide {
             only_epsv: false,
             eager: false,
             perf_every: settings.perf_every,
+            perf_asked: false,
             restart_every: settings.restart_every,
             send_perf_every: None,
             always_markers: settings.always_markers,
@@ -102,7 +105,8 @@ impl DataSide {
         } else if extended {
             (self.perf_every, self.restart_every)
         } else {
-            (self.perf_every.filter(|_| self.always_markers), None)
+            let wanted = self.always_markers || self.perf_asked;
+            (self.perf_every.filter(|_| wanted), None)
         }
     }
 
@@ -222,7 +226,10 @@ impl LoggedIn {
             }
             Command::Trev(event, every) => {
                 match event {
-                    Event::Perf => self.data.perf_every = seconds(every),
+                    Event::Perf => {
+                        self.data.perf_every = seconds(every);
+                        self.data.perf_asked = true;
+                    }
                     Event::Restart => self.data.restart_every = seconds(every),
                     _ => return cx.out.say::<502>("Unsupported event."),
                 }

@@ -296,6 +296,7 @@ fn markers_come_on_extended_receives_and_where_asked_for() {
             None,
         ),
         (&["MODE S"], "STOR f", None, None),
+        (&["MODE S", "TREV PERF 10"], "STOR f", every(10), None),
         (&["MODE S"], "RETR f", None, None),
         (&["OPTS RETR Markers=2;"], "RETR f", every(2), None),
     ] {

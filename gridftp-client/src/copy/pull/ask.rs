@@ -16,6 +16,7 @@ use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::url::show;
+use crate::verify;
 
 use super::land::{make_dir, open_sink};
 use super::{After, Asked, local};
@@ -97,12 +98,14 @@ impl Asker<'_> {
         let needed = rest.is_some();
         let replies = control.send(self.command(job, &from));
         let checksum = self.algorithm.map(|algorithm| {
-            control.send(Command::Cksm {
-                algorithm: algorithm.name().to_owned(),
-                offset: shared.options.offset.unwrap_or(0),
-                length: shared.options.length,
-                path: from.clone(),
-            })
+            let offset = shared.options.offset.unwrap_or(0);
+            verify::ask(
+                control,
+                algorithm,
+                offset,
+                shared.options.length,
+                from.clone(),
+            )
         });
         let lasts = !layers && job.facts.lasts();
         let after = (needed || lasts).then(|| After {

@@ -119,13 +119,11 @@ pub(super) async fn confirm_one(
         .or(after)
         .filter(|wanted| done != Some(*wanted))
         .map(|algorithm| {
-            let sent = control.send(Command::Cksm {
-                algorithm: algorithm.name().to_owned(),
-                offset: base,
-                length: partial.then(|| shared.expected(job).unwrap_or(size)),
-                path: to.clone(),
-            });
-            (algorithm, sent)
+            let length = partial.then(|| shared.expected(job).unwrap_or(size));
+            (
+                algorithm,
+                verify::ask(control, algorithm, base, length, to.clone()),
+            )
         });
     let mut meta = Vec::new();
     if shared.preserves() {

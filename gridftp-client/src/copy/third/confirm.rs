@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{Moving, Pair};
 use crate::client::digest;
-use crate::control::{Control, Replies, Step};
+use crate::control::{Replies, Step};
 use crate::copy::alarm::Alarm;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::judge;
@@ -152,15 +152,7 @@ impl Pair<'_> {
             } else {
                 None
             };
-            let ask = |control: &Control, path: FtpPath| {
-                let algorithm = algorithm.name().to_owned();
-                control.send(Command::Cksm {
-                    algorithm,
-                    offset,
-                    length,
-                    path,
-                })
-            };
+            let ask = |control, path| verify::ask(control, algorithm, offset, length, path);
             let (mut at_source, mut at_copy) =
                 (ask(self.source, from), ask(self.destination, to.clone()));
             let (source, copy) = tokio::try_join!(digest(&mut at_source), digest(&mut at_copy))?;

@@ -128,6 +128,7 @@ async fn set_up(
     destination.send_mode(mode, &mut ahead);
     source.send_mode(mode, &mut ahead);
     destination.tune(BufferSide::Receive).await?;
+    destination.ask_for_markers();
     source.tune(BufferSide::Send).await?;
     if mode == Mode::Extended {
         source.send_streams(streams, &mut ahead);
