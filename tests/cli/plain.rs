@@ -202,3 +202,44 @@ fn a_server_that_stays_away_is_given_up_after_the_time_for_that() -> Result<()> 
     }
     Ok(())
 }
+
+#[test]
+fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> {
+    let server = Played::usual()?;
+    server.file("/file", "abc");
+    let tree = Tree::new()?;
+    tree.file("up", 3, 1)?;
+    for ends in [["up", &server.url("up")], [&server.url("file"), "file"]] {
+        let finished = cp_in(&tree, &[&["--verify"][..], &ends].concat())?;
+        fails(&finished, 2, &["computes no checksums"])?;
+    }
+    ensure!(server.count("STOR") + server.count("RETR") == 0);
+    ensure!(server.files() == ["/file"] && tree.names("")? == ["up"]);
+    Ok(())
+}
+
+#[test]
+fn of_digests_that_cost_the_same_the_strongest_is_taken() -> Result<()> {
+    let server = Played::start(|line| match line.split(' ').next() {
+        Some("FEAT") => Act::say("211-\r\n CKSM ADLER32:10;MD5:10;SHA256:10;\r\n211 end"),
+        // That of "abc".
+        Some("CKSM") => {
+            Act::say("213 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        }
+        _ => Act::Usual,
+    })?;
+    server.file("/file", "abc");
+    let tree = Tree::new()?;
+    let finished = cp_in(&tree, &["--verify", "-v", &server.url("file"), "file"])?.ok()?;
+    ensure!(
+        finished.stdout.contains("SHA256 ba78"),
+        "{}",
+        finished.report()
+    );
+    let finished = cp_in(&tree, &["--verify=crc32c", &server.url("file"), "file"])?;
+    fails(
+        &finished,
+        2,
+        &["does not offer CRC32C; it offers ADLER32, MD5, SHA256"],
+    )
+}

@@ -1,6 +1,7 @@
 //! Copies: many files over several connections, each pipelined, retried and checked.
 
 mod alarm;
+mod algorithm;
 mod dirs;
 mod engine;
 mod job;
@@ -50,6 +51,14 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// No digest can be compared, unless it is only that the session ended over the question.
+    fn of_digest(error: TransferError) -> Self {
+        match error.is_gone() {
+            true => Self::Lost(error),
+            false => Self::Fatal(error),
+        }
+    }
+
     /// The server refused to connect to us, or could not.
     fn unreachable(error: &ControlError, session: bool) -> Self {
         tracing::debug!(%error, "the server does not reach us");

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
-use crate::options::{CopyOptions, Verify};
+use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
 use crate::url::{Site, encode_pattern, show};
 
@@ -195,43 +195,6 @@ impl Shared {
     /// Says whether `item` may use a channel of so many streams. Directories may use any.
     pub(crate) fn fits(&self, item: &Item, streams: u32, round_trip: Duration) -> bool {
         matches!(item, Item::Dir(_)) || self.streams(item, round_trip) == streams
-    }
-
-    /// The algorithm to compare digests with, when that is asked: the one asked for, or the
-    /// cheapest that every server of the copy offers.
-    ///
-    /// # Errors
-    /// When the servers offer none, or not that one.
-    pub(crate) fn algorithm(
-        &self,
-        clients: &[&Client],
-    ) -> Result<Option<ChecksumAlgorithm>, TransferError> {
-        match self.options.verify {
-            Verify::No => Ok(None),
-            Verify::With(algorithm) => Ok(Some(algorithm)),
-            Verify::Cheapest => {
-                let mut offered: Vec<(ChecksumAlgorithm, u32)> = ChecksumAlgorithm::ALL
-                    .iter()
-                    .filter_map(|algorithm| {
-                        let costs = clients.iter().map(|c| c.abilities.cost(*algorithm));
-                        Some((*algorithm, costs.sum::<Option<u32>>()?))
-                    })
-                    .collect();
-                offered.sort_by_key(|(_, cost)| *cost);
-                match offered.first() {
-                    Some((algorithm, _)) => Ok(Some(*algorithm)),
-                    // Servers need not list what they can do; MD5 is what all of them know.
-                    None if clients.iter().all(|c| c.abilities.checksums.is_empty()) => {
-                        Ok(Some(ChecksumAlgorithm::Md5))
-                    }
-                    None => Err(TransferError::Request(
-                        "verify: the servers have no checksum algorithm in common; name one that both \
-                         ends know, or copy without --verify"
-                            .to_owned(),
-                    )),
-                }
-            }
-        }
     }
 
     /// Says whether `dir` is known to be at the destination.

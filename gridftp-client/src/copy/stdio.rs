@@ -76,7 +76,7 @@ pub(crate) async fn run(
         None,
         None,
     );
-    let algorithm = shared.algorithm(&[&client])?;
+    let algorithm = shared.algorithm(&[&client]).await?;
     if shared.options.no_clobber && local.is_some() && client.exists(&remote.path).await? {
         totals.skipped();
         observer.event(&Event::Skipped {

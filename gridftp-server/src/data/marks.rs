@@ -245,6 +245,7 @@ mod tests {
             cancel,
             perf: Some(Duration::from_secs(5)),
             restart: None,
+            tells: false,
             started: true,
         };
         let work = time::sleep(Duration::from_secs(61));

@@ -65,7 +65,8 @@ struct After {
 
 /// Copies from the queue until nothing is left.
 pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
-    let algorithm = shared.algorithm(&[client]).map_err(Stop::Fatal)?;
+    let algorithm = shared.algorithm(&[client]).await;
+    let algorithm = algorithm.map_err(Stop::of_digest)?;
     while let Some(first) = shared.queue.next(|_| true).await {
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm).await,

@@ -94,7 +94,8 @@ struct Following {
 
 /// Copies from the queue until nothing is left.
 pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
-    let algorithm = shared.algorithm(&[client]).map_err(Stop::Fatal)?;
+    let algorithm = shared.algorithm(&[client]).await;
+    let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
     while let Some(first) = shared.queue.next(|_| true).await {
         // Nobody here waits for what becomes of directories.

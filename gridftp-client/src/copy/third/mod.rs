@@ -76,7 +76,8 @@ pub(crate) async fn run(
 ) -> Result<(), Stop> {
     let algorithm = shared
         .algorithm(&[source, destination])
-        .map_err(Stop::Fatal)?;
+        .await
+        .map_err(Stop::of_digest)?;
     let mut told = Known::default();
     while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
         let both = source.is_extended() && destination.is_extended();

@@ -1,0 +1,103 @@
+//! Which digest both ends of a copy are compared by, settled before anything is copied.
+
+use ftp_proto::client::FailureKind;
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use super::shared::Shared;
+use crate::client::Client;
+use crate::error::{ControlError, TransferError};
+use crate::options::Verify;
+
+/// Of algorithms that cost the same, the one that proves more.
+const STRONGEST: [ChecksumAlgorithm; 6] = [
+    ChecksumAlgorithm::Sha256,
+    ChecksumAlgorithm::Sha512,
+    ChecksumAlgorithm::Sha1,
+    ChecksumAlgorithm::Md5,
+    ChecksumAlgorithm::Crc32c,
+    ChecksumAlgorithm::Adler32,
+];
+
+impl Shared {
+    /// The algorithm to compare digests with, when that is asked: the one asked for, or the
+    /// cheapest that every server of the copy offers.
+    ///
+    /// # Errors
+    /// When the servers offer none, or not that one.
+    pub(crate) async fn algorithm(
+        &self,
+        clients: &[&Client],
+    ) -> Result<Option<ChecksumAlgorithm>, TransferError> {
+        if self.options.verify == Verify::No {
+            return Ok(None);
+        }
+        for client in clients {
+            check(client).await?;
+        }
+        if let Verify::With(algorithm) = self.options.verify {
+            for client in clients {
+                let offered = &client.abilities.checksums;
+                if !offered.is_empty() && client.abilities.cost(algorithm).is_none() {
+                    return Err(not_offered(client, algorithm));
+                }
+            }
+            return Ok(Some(algorithm));
+        }
+        let cost = |algorithm: &ChecksumAlgorithm| {
+            let costs = clients.iter().map(|c| c.abilities.cost(*algorithm));
+            Some((costs.sum::<Option<u32>>()?, *algorithm))
+        };
+        // The first of the cheapest is taken.
+        let cheapest = STRONGEST
+            .iter()
+            .filter_map(cost)
+            .min_by_key(|(cost, _)| *cost);
+        match cheapest {
+            Some((_, algorithm)) => Ok(Some(algorithm)),
+            // Servers need not list what they can do; MD5 is what all of them know.
+            None if clients.iter().all(|c| c.abilities.checksums.is_empty()) => {
+                Ok(Some(ChecksumAlgorithm::Md5))
+            }
+            None => Err(TransferError::Request(
+                "verify: the servers have no checksum algorithm in common; name one that both \
+                 ends know, or copy without --verify"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// Checks that a server which lists no algorithms knows `CKSM` at all.
+async fn check(client: &Client) -> Result<(), TransferError> {
+    if !client.abilities.checksums.is_empty() {
+        return Ok(());
+    }
+    let asked = client.send_checksum(b"/", ChecksumAlgorithm::Md5, 0, Some(0));
+    match asked?.finish().await {
+        // A Globus server answers 500 to all that fails, in several lines.
+        Err(ControlError::Refused { site, reply, .. })
+            if FailureKind::of(&reply) == FailureKind::Unsupported && reply.lines().len() == 1 =>
+        {
+            let what = format!(
+                "verify: {site}: {}; the server computes no checksums, copy without --verify",
+                crate::error::Text(&reply)
+            );
+            Err(TransferError::Request(what))
+        }
+        Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
+            Err(error.into())
+        }
+        Ok(_) | Err(ControlError::Refused { .. }) => Ok(()),
+    }
+}
+
+fn not_offered(client: &Client, algorithm: ChecksumAlgorithm) -> TransferError {
+    let offered = client.abilities.checksums.iter();
+    let offered: Vec<_> = offered.map(|(algorithm, _)| algorithm.name()).collect();
+    TransferError::Request(format!(
+        "verify: {}: the server does not offer {}; it offers {}",
+        client.site(),
+        algorithm.name(),
+        offered.join(", ")
+    ))
+}
