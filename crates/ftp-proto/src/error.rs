@@ -18,6 +18,8 @@ pub enum PeerMisbehaved {
     TooManyLogins,
     /// Too many commands that cannot be understood or are not allowed before login.
     TooManyErrors,
+    /// Too many commands without a login.
+    TooManyCommands,
     /// A line that begins no reply came where a reply must begin, again and again.
     NotAReply,
     /// A reply has more lines or bytes than any real one.
@@ -31,7 +33,7 @@ impl PeerMisbehaved {
     pub const fn code(self) -> Option<Code> {
         match self {
             Self::LineTooLong | Self::QueueFull => Code::new(500),
-            Self::TooManyLogins | Self::TooManyErrors => Code::new(421),
+            Self::TooManyLogins | Self::TooManyErrors | Self::TooManyCommands => Code::new(421),
             Self::NotFtp | Self::NotAReply | Self::ReplyTooLong | Self::Unsolicited => None,
         }
     }
@@ -45,6 +47,7 @@ impl fmt::Display for PeerMisbehaved {
             Self::QueueFull => "control channel: the peer sent more commands than may wait",
             Self::TooManyLogins => "control channel: too many refused logins",
             Self::TooManyErrors => "control channel: too many bad commands before login",
+            Self::TooManyCommands => "control channel: too many commands without a login",
             Self::NotAReply => "control channel: the server sent lines that are no reply",
             Self::ReplyTooLong => "control channel: the server sent a reply over the limit",
             Self::Unsolicited => "control channel: the server sent replies to no command",

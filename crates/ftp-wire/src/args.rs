@@ -86,7 +86,8 @@ impl<'a> Args<'a> {
     /// All that is left behind one blank as UTF-8 text.
     pub(crate) fn password(&mut self) -> Parsed<String> {
         let (text, at) = self.behind_one_blank();
-        let text = String::from_utf8(text.to_vec());
+        // No copy is made of a text that is not taken.
+        let text = std::str::from_utf8(text).map(str::to_owned);
         text.map_err(|_| (BadCommandKind::BadArgument("password"), at))
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use byte_ranges::RangeSet;
+use zeroize::Zeroizing;
 
 use crate::facts::TimeVal;
 use crate::opts::Opts;
@@ -336,14 +337,14 @@ pub enum Dcau {
     Subject(String),
 }
 
-/// Text that is never printed: a password, an account.
+/// Text that is never printed, and overwritten when it is dropped: a password, an account.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// Gives the text out, for the one place that must compare or send it.

@@ -1,5 +1,7 @@
 //! Splits CRLF lines with a hard length limit and Telnet IAC handling (RFC 959 §5.3, RFC 854).
 
+use zeroize::Zeroize as _;
+
 use crate::error::BadLine;
 
 /// Longest line taken unless told otherwise, in bytes.
@@ -28,6 +30,8 @@ const IAC: u8 = 255;
 ///
 /// Before a change of protection, [`buffered`](Self::buffered) must be 0: what a peer sent ahead
 /// of a handshake must not be read after it.
+///
+/// What was handed out is overwritten: a line may hold a password.
 #[derive(Debug, Clone)]
 pub struct LineSplitter {
     limit: usize,
@@ -91,9 +95,11 @@ impl LineSplitter {
     pub fn push(&mut self, bytes: &[u8]) {
         self.forget();
         if self.head > 0 {
-            self.raw.drain(..self.head);
-            self.head = 0;
+            let rest = self.raw.len() - self.head;
+            self.raw.copy_within(self.head.., 0);
+            self.forget_raw(rest);
         }
+        make_room(&mut self.raw, bytes.len());
         self.raw.extend_from_slice(bytes);
     }
 
@@ -123,13 +129,13 @@ impl LineSplitter {
             if was_too_long {
                 continue;
             }
+            make_room(&mut self.line, 1);
             self.line.push(byte);
             if self.note_length() {
                 return self.fault.map(Err);
             }
         }
-        self.raw.clear();
-        self.head = 0;
+        self.forget_raw(0);
         if self.raw.capacity() > KEEP {
             self.raw = Vec::new();
         }
@@ -146,6 +152,7 @@ impl LineSplitter {
         let too_long = text > self.limit;
         if too_long {
             self.fault = Some(BadLine::TooLong { limit: self.limit });
+            self.line.zeroize();
             self.line = Vec::new();
         }
         too_long
@@ -215,9 +222,18 @@ impl LineSplitter {
         self.raw.len() - self.head + line
     }
 
+    /// Overwrites what was read of the bytes that came; the first `keep` of them still count.
+    fn forget_raw(&mut self, keep: usize) {
+        if let Some(gone) = self.raw.get_mut(keep..) {
+            gone.zeroize();
+        }
+        self.raw.truncate(keep);
+        self.head = 0;
+    }
+
     fn forget(&mut self) {
         if std::mem::take(&mut self.handed_out) {
-            self.line.clear();
+            self.line.zeroize();
             if self.line.capacity() > KEEP {
                 self.line = Vec::new();
             }
@@ -236,6 +252,24 @@ fn misplaced(line: &[u8]) -> Option<(usize, u8)> {
             0 | b'\r' => true,
             byte => at < verb && byte.is_ascii_control(),
         })
+}
+
+impl Drop for LineSplitter {
+    fn drop(&mut self) {
+        self.raw.zeroize();
+        self.line.zeroize();
+    }
+}
+
+/// Makes room for `more` bytes, and overwrites the memory it moves out of.
+fn make_room(bytes: &mut Vec<u8>, more: usize) {
+    let wanted = bytes.len() + more;
+    if wanted > bytes.capacity() {
+        let mut larger = Vec::with_capacity(wanted.max(2 * bytes.capacity()).max(64));
+        larger.extend_from_slice(bytes);
+        bytes.zeroize();
+        *bytes = larger;
+    }
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ impl State {
 pub(super) struct Faults {
     refused_logins: u32,
     errors: u32,
+    commands: u32,
 }
 
 impl Faults {
@@ -109,6 +110,12 @@ impl Faults {
     pub(super) const fn login_refused(&mut self, limits: &Limits) -> bool {
         self.refused_logins = self.refused_logins.saturating_add(1);
         self.refused_logins >= limits.refused_logins
+    }
+
+    /// One more command before login, good or bad; says whether there were too many.
+    pub(super) const fn command(&mut self, limits: &Limits) -> bool {
+        self.commands = self.commands.saturating_add(1);
+        self.commands > limits.commands_before_login
     }
 
     /// One more bad command before login; says whether that was the last.

@@ -19,11 +19,12 @@ use std::time::Instant;
 
 use ftp_wire::command::Command;
 use ftp_wire::error::BadLine;
-use ftp_wire::reply::Reply;
+use ftp_wire::reply::{Code, Reply};
 
 use self::login::Faults;
 use self::out::{Cx, Out};
 use self::queue::{Queue, Queued};
+use self::settings::Bounds;
 pub use self::settings::{Limits, Settings};
 use self::state::{Activity, State, Trigger};
 use crate::error::PeerMisbehaved;
@@ -48,6 +49,8 @@ pub enum Input<'a> {
     /// The server is to stop: a running transfer is finished, then the session ends. Said again, it is
     /// aborted.
     Drain,
+    /// The connection has to go for another one's sake: it is told so, and the session ends.
+    TurnAway,
     /// The peer has closed the control connection.
     Eof,
 }
@@ -67,6 +70,7 @@ impl fmt::Debug for Input<'_> {
             }
             Self::Timeout => f.write_str("Timeout"),
             Self::Drain => f.write_str("Drain"),
+            Self::TurnAway => f.write_str("TurnAway"),
             Self::Eof => f.write_str("Eof"),
         }
     }
@@ -103,6 +107,8 @@ pub enum Ending {
     Drained,
     /// A reply of many lines broke off.
     Incomplete,
+    /// There was no place for this session.
+    TurnedAway,
     /// The peer broke the protocol or a bound.
     Misbehaved(PeerMisbehaved),
 }
@@ -116,6 +122,7 @@ impl fmt::Display for Ending {
             Self::IdleTimeout => f.write_str("control channel: no command in time"),
             Self::Incomplete => f.write_str("control channel: a listing failed in mid-reply"),
             Self::Drained => f.write_str("control channel: the server is stopping"),
+            Self::TurnedAway => f.write_str("control channel: there is no place for it"),
             Self::Misbehaved(how) => how.fmt(f),
         }
     }
@@ -199,6 +206,12 @@ impl ServerSession {
             Input::Done(ticket, outcome) => self.on_done(now, ticket, outcome),
             Input::Timeout => self.on_timeout(now),
             Input::Drain => self.on_drain(),
+            Input::TurnAway => {
+                self.out.say::<421>(
+                    "Too many connections that have not logged in: closing control connection.",
+                );
+                self.close(Ending::TurnedAway);
+            }
             Input::Eof => self.on_eof(),
         }
         self.advance(now);
@@ -213,7 +226,7 @@ impl ServerSession {
 
     /// Says whether another command may come without going over the queue's bounds.
     pub fn has_room(&self) -> bool {
-        self.queue.has_room(&self.settings.limits)
+        self.queue.has_room(self.bounds())
     }
 
     /// Says whether an action is outstanding.
@@ -229,9 +242,16 @@ impl ServerSession {
         }
     }
 
+    fn bounds(&self) -> Bounds {
+        let logged_in = matches!(self.state, State::In(_));
+        self.settings.limits.queued(logged_in)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            State::Greeted | State::Named { .. } | State::Checking { .. } => Some(self.login_by),
+            State::Greeted | State::Named { .. } => Some(self.login_by),
+            // The wait for the answer to a password is not the peer's.
+            State::Checking { .. } => None,
             // What runs has deadlines of its own, at the edge.
             State::In(_) if self.is_busy() => None,
             State::In(_) => Some(self.active + self.settings.limits.idle),
@@ -247,7 +267,7 @@ impl ServerSession {
         if queue::is_abort(line) && self.is_busy() {
             self.on_abort();
         }
-        if !self.queue.push(line, &self.settings.limits) {
+        if !self.queue.push(line, self.bounds()) {
             self.out.say::<500>("Pipeline queue full.");
             self.close(Ending::Misbehaved(PeerMisbehaved::QueueFull));
         }
@@ -299,9 +319,15 @@ impl ServerSession {
             peer: self.peer,
         };
         let mut refused = false;
+        // RFC 959 §5.4: 421 tells that the control connection is closed.
+        let closes =
+            matches!(&outcome, Outcome::Failed(reply) if reply.code() == Code::of::<421>());
         match &mut self.state {
             State::Checking { ticket: t, .. } if *t == ticket => {
                 refused = self.state.login_done(outcome, &mut cx);
+                if closes {
+                    return self.close(Ending::TurnedAway);
+                }
             }
             State::In(user) => user.done(ticket, outcome, &mut cx),
             _ => {}
@@ -379,6 +405,11 @@ impl ServerSession {
     /// Runs one command.
     fn run(&mut self, line: &[u8]) {
         let logged_in = matches!(self.state, State::In(_));
+        if !logged_in && self.faults.command(&self.settings.limits) {
+            self.out
+                .say::<421>("Too many commands without a login, closing control connection.");
+            return self.close(Ending::Misbehaved(PeerMisbehaved::TooManyCommands));
+        }
         let name = queue::name(line);
         let command = match Command::parse(line) {
             _ if !logged_in && queue::is_known(&name) && !login::is_allowed(&name) => {

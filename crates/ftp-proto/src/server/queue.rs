@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use ftp_wire::error::{BadCommand, BadCommandKind};
 use ftp_wire::parse;
 use ftp_wire::reply::{Code, Reply};
+use zeroize::Zeroizing;
 
-use super::settings::Limits;
+use super::settings::Bounds;
 
 /// Places for commands, and for outputs, that a session keeps when it has nothing to do.
 pub(super) const KEEP: usize = 16;
@@ -20,8 +21,8 @@ pub(super) struct Queue {
 
 /// A command that waits.
 pub(super) enum Queued {
-    /// Its line; never printed, for it may hold a password.
-    Line(Box<[u8]>),
+    /// Its line; never printed and overwritten when it is dropped, for it may hold a password.
+    Line(Zeroizing<Box<[u8]>>),
     /// `ABOR` came after it: it is answered, not run.
     Cancelled,
 }
@@ -31,12 +32,13 @@ impl Queue {
     ///
     /// The last line may go over them: who asks [`has_room`](Self::has_room) before it knows the line is never
     /// refused, and a line has a bound of its own.
-    pub(super) fn push(&mut self, line: &[u8], limits: &Limits) -> bool {
-        if !self.has_room(limits) {
+    pub(super) fn push(&mut self, line: &[u8], bounds: Bounds) -> bool {
+        if !self.has_room(bounds) {
             return false;
         }
         self.bytes += line.len();
-        self.waiting.push_back(Queued::Line(line.into()));
+        self.waiting
+            .push_back(Queued::Line(Zeroizing::new(line.into())));
         true
     }
 
@@ -57,8 +59,8 @@ impl Queue {
         self.waiting.len()
     }
 
-    pub(super) fn has_room(&self, limits: &Limits) -> bool {
-        self.len() < limits.queued_commands && self.bytes < limits.queued_bytes
+    pub(super) fn has_room(&self, bounds: Bounds) -> bool {
+        self.len() < bounds.commands && self.bytes < bounds.bytes
     }
 
     /// Turns those that wait into refusals, as far as `which` picks them.

@@ -42,6 +42,12 @@ pub struct Limits {
     pub queued_commands: usize,
     /// Bytes those commands may hold together.
     pub queued_bytes: usize,
+    /// Commands that may wait while a password is looked at: nobody knows yet whose memory that is.
+    pub queued_before_login: usize,
+    /// Bytes those may hold together, the last of them not counted.
+    pub queued_bytes_before_login: usize,
+    /// Commands of any kind before login before the session ends.
+    pub commands_before_login: u32,
     /// Time from the greeting to the end of the login.
     pub login: Duration,
     /// Time without a command while none runs.
@@ -58,11 +64,38 @@ pub struct Limits {
     pub buffer: u64,
 }
 
+/// Bounds of the commands that wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) commands: usize,
+    pub(super) bytes: usize,
+}
+
+impl Limits {
+    /// What may wait, of a peer that is logged in or not.
+    pub(super) const fn queued(&self, logged_in: bool) -> Bounds {
+        if logged_in {
+            Bounds {
+                commands: self.queued_commands,
+                bytes: self.queued_bytes,
+            }
+        } else {
+            Bounds {
+                commands: self.queued_before_login,
+                bytes: self.queued_bytes_before_login,
+            }
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             queued_commands: 1000,
             queued_bytes: 48 * 1024,
+            queued_before_login: 32,
+            queued_bytes_before_login: 4096,
+            commands_before_login: 100,
             login: Duration::from_secs(30),
             idle: Duration::from_secs(600),
             refused_logins: 4,

@@ -5,6 +5,7 @@ mod operations;
 mod pair;
 mod replies;
 mod server;
+mod strangers;
 mod transfers;
 
 use std::collections::{BTreeMap, VecDeque};
