@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | [`config`] | Flags and file, checked once |
 //! | [`auth`] | Accounts, password hashes, lockout |
-//! | [`log`] | The log and its transfer lines |
+//! | [`log`], `log_queue` | The log and its transfer lines |
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine, decides nothing |
 //! | `action`, `names`, `listing`, `data` | What the machine asks for, done against storage and data channel |
@@ -46,6 +46,7 @@ mod error;
 mod glob;
 mod listing;
 pub mod log;
+mod log_queue;
 pub mod manual;
 mod names;
 mod outbox;

@@ -1,17 +1,37 @@
 //! The log on stderr, and the transfer line that every file leaves in it.
 
-use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use tracing::level_filters::LevelFilter;
 
 use crate::config::{LogFormat, LogLevel};
+use crate::log_queue::LogQueue;
+
+/// How long the end of a process may wait for its last log lines.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// The log of a process. Dropped, it waits half a second at most until the last lines are written.
+#[derive(Debug)]
+#[must_use = "the last lines are lost without it"]
+pub struct Log(Arc<LogQueue>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
 
 /// Sends all log lines of this process to stderr in the given form.
 ///
-/// Does nothing when a subscriber is installed already.
-pub fn install(format: LogFormat, level: LogLevel) {
+/// Nothing waits for stderr: where it does not take lines as fast as they come, lines are dropped, and how many is
+/// logged once it takes some again. Does nothing when a subscriber is installed already.
+///
+/// # Errors
+/// Those of making the thread that writes.
+pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -19,9 +39,15 @@ pub fn install(format: LogFormat, level: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
+    let queue = LogQueue::start(io::stderr(), |lines| {
+        tracing::warn!(
+            lines,
+            "log lines were dropped: standard error did not take them"
+        );
+    })?;
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(Arc::clone(&queue))
         // A log that cannot be written must not end what was to be logged: reporting it there would panic.
         .log_internal_errors(false)
         .with_ansi(false);
@@ -35,6 +61,7 @@ pub fn install(format: LogFormat, level: LogLevel) {
     };
     // Only fails where an embedding program has a subscriber, whose choice stands.
     drop(installed);
+    Ok(Log(queue))
 }
 
 /// Text from a peer, made safe for terminals and one line: everything unusual is escaped.

@@ -65,7 +65,8 @@ fn main() -> ExitCode {
 fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
     let options = daemon::merge(file.as_deref(), &flags)?;
     let config = Config::check(&options)?;
-    gridftp_server::log::install(config.log_format, config.log_level);
+    let _log = gridftp_server::log::install(config.log_format, config.log_level)
+        .context("start the log")?;
     // One more than can run at once, since each may have to wait a moment for the storage.
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,0 +1,193 @@
+//! `LogQueue`: log lines on their way to a writer that may be slow; lines over its bound are dropped and counted.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+/// Bytes of lines that may wait.
+const MOST: usize = 1 << 20;
+
+/// Memory for lines that an idle queue keeps.
+const KEEP: usize = 64 << 10;
+
+/// Whole lines for a thread that writes them.
+#[derive(Debug, Default)]
+pub(crate) struct LogQueue {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+    /// The thread that writes: it tells of lines that were dropped, for which there is always room.
+    writer: OnceLock<ThreadId>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    waiting: Vec<u8>,
+    /// Whether some are being written.
+    writing: bool,
+    dropped: u64,
+}
+
+impl LogQueue {
+    /// Starts a thread that writes what is queued to `out`. After lines were dropped and some could be written again,
+    /// it has `tell` log how many those were.
+    ///
+    /// # Errors
+    /// Those of making a thread.
+    pub(crate) fn start(
+        out: impl Write + Send + 'static,
+        tell: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Arc<Self>> {
+        let queue = Arc::new(Self::default());
+        let writer = Arc::clone(&queue);
+        thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || writer.write_out(out, tell))?;
+        Ok(queue)
+    }
+
+    /// Waits until all lines are written, for at most so long.
+    pub(crate) fn flush(&self, within: Duration) {
+        let busy = |lines: &mut Lines| lines.writing || !lines.waiting.is_empty();
+        // Over in any case.
+        drop(
+            self.changed
+                .wait_timeout_while(self.lines(), within, busy)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    /// Adds a line, or drops it: never waits for anything but memory.
+    fn push(&self, line: &[u8]) {
+        let mut lines = self.lines();
+        if lines.waiting.len() + line.len() > MOST
+            && self.writer.get() != Some(&thread::current().id())
+        {
+            lines.dropped += 1;
+            return;
+        }
+        lines.waiting.extend_from_slice(line);
+        drop(lines);
+        self.changed.notify_all();
+    }
+
+    fn write_out(&self, mut out: impl Write, tell: impl Fn(u64)) {
+        let _ = self.writer.set(thread::current().id());
+        let mut chunk = Vec::new();
+        loop {
+            let mut lines = self.lines();
+            lines.writing = false;
+            self.changed.notify_all();
+            lines = self
+                .changed
+                .wait_while(lines, |lines| lines.waiting.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            lines.writing = true;
+            std::mem::swap(&mut lines.waiting, &mut chunk);
+            drop(lines);
+            let lost = write_lines(&mut out, &chunk);
+            chunk.clear();
+            chunk.shrink_to(KEEP);
+            let mut lines = self.lines();
+            lines.dropped += lost;
+            let dropped = if lost == 0 {
+                std::mem::take(&mut lines.dropped)
+            } else {
+                0
+            };
+            drop(lines);
+            if dropped > 0 {
+                tell(dropped);
+            }
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One call of `write` is one line.
+impl Write for &LogQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes lines as far as possible; gives how many were lost.
+fn write_lines(out: &mut impl Write, mut lines: &[u8]) -> u64 {
+    while !lines.is_empty() {
+        match out.write(lines) {
+            Ok(n) if n > 0 => lines = lines.get(n..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A writer that does with each chunk what it is told, and passes it on.
+    struct Slow {
+        then: mpsc::Receiver<io::Result<()>>,
+        written: mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.then.recv().unwrap_or(Ok(()))?;
+            let _ = self.written.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_over_the_bound_are_dropped_and_the_count_is_told() {
+        let ((go, then), (written, wrote)) = (mpsc::channel(), mpsc::channel());
+        let (tell, told) = mpsc::channel();
+        let queue = LogQueue::start(Slow { then, written }, move |dropped| {
+            let _ = tell.send(dropped);
+        })
+        .unwrap();
+        queue.push(b"first\n");
+        // The writer has it, and takes no more.
+        while !queue.lines().writing {
+            thread::yield_now();
+        }
+        let line = [b"x".repeat(1023).as_slice(), b"\n"].concat();
+        for _ in 0..2 * MOST / line.len() {
+            queue.push(&line);
+        }
+        assert_eq!(queue.lines().waiting.len(), MOST);
+        go.send(Ok(())).unwrap();
+        assert_eq!(wrote.recv_timeout(PATIENCE).unwrap(), b"first\n");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 1024);
+        // No room on the disk: the lines are lost and counted.
+        go.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        while !queue.lines().waiting.is_empty() {
+            thread::yield_now();
+        }
+        queue.push(b"last\n");
+        drop(go);
+        assert_eq!(wrote.recv_timeout(PATIENCE).unwrap(), b"last\n");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 1024);
+        queue.flush(PATIENCE);
+        assert!(!queue.lines().writing);
+    }
+}
