@@ -14,6 +14,7 @@ use gridftp_data::Watch;
 use gridftp_dsi::{Dsi, User};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::admission::Place;
 use crate::auth::Admitted;
 use crate::config::{Policy, ThirdParty};
 use crate::data::{self, Buffers, DataSide, Ends, Onlooker, Store};
@@ -37,6 +38,8 @@ pub(crate) struct Desk<D: Dsi> {
     pub(crate) side: Option<Box<DataSide>>,
     /// What `SITE TASKID` said.
     pub(crate) task: Arc<str>,
+    /// This connection's place among all.
+    pub(crate) place: Place,
 }
 
 /// The action that runs.
@@ -157,8 +160,9 @@ impl<D: Dsi> Desk<D> {
             Arc::clone(&self.policy),
             self.ends.peer,
         );
+        let claim = self.place.claim();
         Box::pin(async move {
-            match shared.gate.login(&policy, &name, &password, peer).await {
+            match shared.gate.login(policy, name, password, peer, claim).await {
                 Ok(who) => {
                     let home = FtpPath::new(who.user.home.as_bytes()).unwrap_or_else(FtpPath::root);
                     let message = Vec::new();

@@ -11,6 +11,7 @@ use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Backend, Config, Options, Policy};
 use gridftp_server::{Control, Server};
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -31,6 +32,9 @@ pub(crate) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     warn(&config);
+    // Its default action would end the process where a write reaches the limit of a file's size; caught, it leaves
+    // that write with an error, which is answered.
+    let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
     match config.backend {
@@ -137,10 +141,6 @@ async fn reload<D: Dsi>(
 /// 421 is better than failing in the middle of a transfer.
 fn within_descriptors(mut policy: Policy) -> Policy {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// For the listener, the log, the runtime and the tree.
-    const OURS: u64 = 32;
-    /// Control connection, data port, data connection, file, and both ends of a pipe.
-    const PER_SESSION: u64 = 6;
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -151,19 +151,38 @@ fn within_descriptors(mut policy: Policy) -> Policy {
         Err(_) => limit.current,
     };
     if let Some(descriptors) = descriptors {
-        let most = usize::try_from(descriptors.saturating_sub(OURS) / PER_SESSION)
-            .unwrap_or(usize::MAX)
-            .max(1);
-        if policy.max_sessions > most {
+        let (users, strangers) =
+            places(descriptors, policy.max_sessions, policy.max_unauthenticated);
+        if (users, strangers) != (policy.max_sessions, policy.max_unauthenticated) {
             tracing::warn!(
                 descriptors,
-                max_sessions = most,
-                "too few descriptors for as many sessions as configured"
+                max_sessions = users,
+                max_unauthenticated = strangers,
+                "too few descriptors for as many sessions and connections as configured, raise the limit (ulimit -n)"
             );
-            policy.max_sessions = most;
         }
+        (policy.max_sessions, policy.max_unauthenticated) = (users, strangers);
     }
     policy
+}
+
+/// How many of these sessions and connections without a login so many descriptors carry.
+fn places(descriptors: u64, sessions: usize, strangers: usize) -> (usize, usize) {
+    /// For the listener, the log, the runtime and the tree.
+    const OURS: u64 = 32;
+    /// Control connection, data port, data connection, file, and both ends of a pipe.
+    const PER_SESSION: u64 = 6;
+    let left = descriptors.saturating_sub(OURS);
+    // A stranger has his control connection and nothing else; strangers leave users three quarters.
+    let bounded = |most: u64, wanted: usize| {
+        usize::try_from(most.max(1)).map_or(wanted, |most| most.min(wanted))
+    };
+    let strangers = bounded(left / 4, strangers);
+    let sessions = bounded(
+        (left - (strangers as u64).min(left)) / PER_SESSION,
+        sessions,
+    );
+    (sessions, strangers)
 }
 
 fn warn(config: &Config) {
@@ -183,5 +202,19 @@ fn warn(config: &Config) {
             .any(|address| !address.ip().is_loopback())
     {
         tracing::warn!(%advertise, "clients elsewhere cannot connect to the advertised address");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_shared_between_users_and_strangers() {
+        assert_eq!(places(524_288, 1000, 200), (1000, 200));
+        assert_eq!(places(1024, 1000, 200), (132, 200));
+        assert_eq!(places(64, 1000, 200), (4, 8));
+        assert_eq!(places(64, 1000, 2), (5, 2));
+        assert_eq!(places(8, 1000, 200), (1, 1));
     }
 }

@@ -107,6 +107,12 @@ impl fmt::Display for Error {
             Self::Login(Refused::LockedOut) => {
                 f.write_str("login: too many failures, try again later")
             }
+            Self::Login(Refused::Full) => {
+                f.write_str("login: all places are taken, try again later")
+            }
+            Self::Login(Refused::Busy) => {
+                f.write_str("login: the password could not be checked, try again later")
+            }
             Self::NotLoggedIn => f.write_str("session: nobody is logged in"),
             Self::Storage(error) => error.fmt(f),
             Self::Data(error) => error.fmt(f),

@@ -46,6 +46,8 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
     const CHANNEL: Option<&str> = Some("DATA_CHANNEL_COMMUNICATION_FAILURE");
     match error {
         Error::Login(Refused::Incorrect | Refused::LockedOut) => (Code::of::<530>(), None),
+        // The session ends with it.
+        Error::Login(Refused::Full | Refused::Busy) => (Code::of::<421>(), None),
         Error::NotLoggedIn => (Code::of::<530>(), None),
         Error::Storage(error) => storage(error.kind()),
         Error::Data(error) => match error.kind() {
@@ -171,6 +173,7 @@ mod tests {
     #[test]
     fn refusals_of_this_server_have_their_codes() {
         assert_reply(&Error::Login(Refused::LockedOut), 530, None);
+        assert_reply(&Error::Login(Refused::Full), 421, None);
         assert_reply(&Forbidden::Family(1).into(), 522, None);
         assert_reply(
             &Forbidden::ThirdParty.into(),

@@ -1,5 +1,6 @@
 //! `Server`: accepts, limits, hands over to sessions, and drains them when it is to stop.
 
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,7 @@ use tokio::time::{self, MissedTickBehavior};
 use xio::Pool;
 
 use crate::action::Desk;
-use crate::admission::Admission;
+use crate::admission::{Admission, Places};
 use crate::auth::Gate;
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
@@ -181,13 +182,15 @@ impl<D: Dsi> Server<D> {
         let mut sessions = JoinSet::new();
         let mut trim = time::interval(TRIM);
         trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Given up to tell a connection that there are no descriptors left.
+        let mut spare = File::open("/dev/null").ok();
         loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
                 _ = trim.tick() => shared.pool.trim(),
                 Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
-                accepted = listener.accept() => match accepted {
+                accepted = listener.accept(), if !shared.admission.is_crowded() => match accepted {
                     Ok((stream, _)) => {
                         if let Some(session) = shared.receive(stream, &stopping) {
                             sessions.spawn(session.run());
@@ -196,7 +199,13 @@ impl<D: Dsi> Server<D> {
                     Err(error) if is_about_the_peer(&error) => {}
                     Err(error) => {
                         tracing::error!(%error, "accept failed, trying again");
-                        time::sleep(BREATHER).await;
+                        drop(spare.take());
+                        let next = time::timeout(Duration::ZERO, listener.accept()).await;
+                        match next {
+                            Ok(Ok((stream, _))) => turn_away(&stream),
+                            _ => time::sleep(BREATHER).await,
+                        }
+                        spare = File::open("/dev/null").ok();
                     }
                 },
             }
@@ -248,10 +257,16 @@ impl<D: Dsi> Shared<D> {
         let peer = stream.peer_addr().ok()?.ip().to_canonical();
         let local = stream.local_addr().ok()?.ip().to_canonical();
         let policy = rules.policy;
-        let Some(place) = self
-            .admission
-            .enter(policy.max_sessions, policy.max_unauthenticated)
-        else {
+        let places = Places {
+            users: policy.max_sessions,
+            strangers: policy.max_unauthenticated,
+            per_host: match policy.max_per_address {
+                Some(most) => most,
+                None if peer.is_loopback() => usize::MAX,
+                None => policy.max_unauthenticated.div_ceil(4),
+            },
+        };
+        let Ok(place) = self.admission.enter(places, peer) else {
             tracing::warn!(%peer, limit = policy.max_sessions, "connection refused: too many sessions");
             turn_away(&stream);
             return None;
@@ -271,12 +286,12 @@ impl<D: Dsi> Shared<D> {
             who: None,
             side: None,
             task: "".into(),
+            place,
         };
         Some(Box::new(Session::new(
             machine,
             stream,
             desk,
-            place,
             stopping.clone(),
         )))
     }
@@ -345,10 +360,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused.
+/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused, and no look at
+/// whether the runtime has heard of the socket yet.
 fn turn_away(stream: &TcpStream) {
     const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
-    drop(stream.try_write(WORDS));
+    drop(SockRef::from(stream).send(WORDS));
 }
 
 /// Errors of one connection, which the next one does not have.

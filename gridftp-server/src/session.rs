@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{self, Sleep};
 use xio::BoxStream;
+use zeroize::Zeroize as _;
 
 use crate::action::{Desk, Finished, Running};
-use crate::admission::Place;
 use crate::outbox::Outbox;
 
 /// How long the last replies may take.
@@ -39,7 +39,6 @@ pub(crate) struct Session<D: Dsi> {
     announcing: bool,
     desk: Desk<D>,
     running: Option<Running>,
-    place: Place,
     /// How often sessions were asked to stop, and how often this one has heard it.
     stopping: watch::Receiver<u8>,
     heard: u8,
@@ -74,7 +73,6 @@ impl<D: Dsi> Session<D> {
         machine: ServerSession,
         stream: BoxStream,
         desk: Desk<D>,
-        place: Place,
         stopping: watch::Receiver<u8>,
     ) -> Self {
         Self {
@@ -85,7 +83,6 @@ impl<D: Dsi> Session<D> {
             announcing: false,
             desk,
             running: None,
-            place,
             stopping,
             heard: 0,
             deaf: false,
@@ -105,8 +102,13 @@ impl<D: Dsi> Session<D> {
             self.stream.write_all(self.out.rest()).await?;
             self.stream.shutdown().await
         };
-        // A client that does not take its last replies has them cut off.
-        drop(time::timeout(FAREWELL, farewell).await);
+        // A client that does not take its last replies has them cut off, and one that has to go at once, since its
+        // place is taken already.
+        let within = match ending {
+            Some(Ending::TurnedAway) => Duration::ZERO,
+            _ => FAREWELL,
+        };
+        drop(time::timeout(within, farewell).await);
         match ending {
             Some(ending) => tracing::debug!(peer = %self.desk.ends.peer, %ending, "session ended"),
             None => tracing::debug!(peer = %self.desk.ends.peer, "session ended: connection lost"),
@@ -142,11 +144,7 @@ impl<D: Dsi> Session<D> {
                     stop.set(asked(self.stopping.clone(), self.heard));
                     self.machine.handle(now, Input::Drain);
                 }
-                Wake::GiveWay => {
-                    let peer = self.desk.ends.peer;
-                    tracing::debug!(%peer, "too many connections without a login, one gives way");
-                    return None;
-                }
+                Wake::GiveWay => self.machine.handle(now, Input::TurnAway),
             }
             if let Some(ending) = self.settle() {
                 return Some(ending);
@@ -254,7 +252,6 @@ impl<D: Dsi> Session<D> {
                 "login"
             );
             self.desk.who = Some(who);
-            self.place.settle();
         }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));
@@ -277,7 +274,7 @@ impl<D: Dsi> Session<D> {
         if stop.poll(cx).is_ready() {
             return Poll::Ready(Wake::Stop);
         }
-        if self.place.poll_give_way(cx).is_ready() {
+        if self.desk.place.poll_give_way(cx).is_ready() {
             return Poll::Ready(Wake::GiveWay);
         }
         // Before the work: the loss of the client is known before its upload's end is taken for complete.
@@ -325,7 +322,10 @@ impl<D: Dsi> Session<D> {
             match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) => {
                     self.lines.push(buffer.filled());
-                    Poll::Ready(Ok(buffer.filled().len()))
+                    let read = buffer.filled().len();
+                    // It may have been a password.
+                    buffer.filled_mut().zeroize();
+                    Poll::Ready(Ok(read))
                 }
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Pending => Poll::Pending,

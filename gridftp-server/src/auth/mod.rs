@@ -1,21 +1,23 @@
 //! `Gate`: decides who comes in, at the same pace for names that exist and names that do not.
 
+mod hashing;
 mod password;
 mod throttle;
 mod users;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ftp_wire::command::Secret;
 use gridftp_dsi::{DsiPath, User};
-use tokio::sync::Semaphore;
-use tokio::task;
+use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 
-pub use self::password::{BadHash, Hashed};
+use self::hashing::{Hashing, Memory};
+pub use self::password::{BadHash, Hashed, LONGEST};
 use self::throttle::Throttle;
 pub use self::users::{Account, BadUsers, Users, is_name};
+use crate::admission::{self, Claim};
 use crate::config::{Access, Policy};
 
 /// Failures remembered at a time; each costs some 50 bytes.
@@ -27,9 +29,8 @@ const ROOT: &[u8] = b"/";
 /// The server's door: one for all sessions.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    throttle: Mutex<Throttle>,
-    /// Hashing takes tens of megabytes and a whole core: at most one try a core at a time.
-    hashing: Semaphore,
+    throttle: Arc<Mutex<Throttle>>,
+    hashing: Arc<Hashing>,
 }
 
 /// Somebody who came in.
@@ -49,97 +50,146 @@ pub(crate) enum Refused {
     Incorrect,
     /// Too many failures; the password was not even looked at.
     LockedOut,
+    /// Nothing is wrong with the login, but all places of users are taken.
+    Full,
+    /// There was no thread to look at the password.
+    Busy,
+}
+
+/// A name and a password to be looked at.
+struct Try {
+    policy: Arc<Policy>,
+    name: String,
+    password: Secret,
+    from: IpAddr,
+    throttle: Arc<Mutex<Throttle>>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            throttle: Mutex::new(Throttle::new(REMEMBERED)),
-            hashing: Semaphore::new(cores),
+            throttle: Arc::new(Mutex::new(Throttle::new(REMEMBERED))),
+            hashing: Hashing::new(cores),
         }
     }
 
-    /// Checks a name and a password from an address.
+    /// Checks a name and a password from an address; who comes in has taken the user's place that `claim` is about.
     ///
     /// A refusal is answered when the policy's delay is over, counted from the start, so that neither its
     /// cause nor the existence of the name shows in the time it takes.
     ///
     /// # Cancel safety
-    /// Dropped before a password was found wrong, no failure is counted; a hash being computed runs to its end on
-    /// its thread.
+    /// Dropped before the password's turn has come, it is not looked at. Once it is being looked at, that goes on to
+    /// its end, the count of a failure included.
     pub(crate) async fn login(
         &self,
-        policy: &Arc<Policy>,
-        name: &str,
-        password: &Secret,
+        policy: Arc<Policy>,
+        name: String,
+        password: Secret,
         from: IpAddr,
+        claim: Claim,
     ) -> Result<Admitted, Refused> {
-        if let Some(access) = policy.anonymous.filter(|_| is_anonymous(name)) {
-            return Ok(admit("anonymous", root(), access == Access::Rw, false));
-        }
-        let start = Instant::now();
-        let refused = match self.check(policy, name, password, from).await {
-            Ok(admitted) => return Ok(admitted),
-            Err(refused) => refused,
+        let (start, delay) = (Instant::now(), policy.login_delay);
+        let result = match policy.anonymous.filter(|_| is_anonymous(&name)) {
+            Some(access) => Ok(admit("anonymous", root(), access == Access::Rw, false)),
+            None => self.check(policy, name, password, from).await,
         };
-        time::sleep_until(start + policy.login_delay).await;
-        Err(refused)
+        match result {
+            Ok(admitted) => match claim.settle() {
+                Ok(()) => Ok(admitted),
+                Err(admission::Full) => Err(Refused::Full),
+            },
+            Err(refused) => {
+                // Whoever failed holds no place while he waits.
+                drop(claim);
+                time::sleep_until(start + delay).await;
+                Err(refused)
+            }
+        }
     }
 
     async fn check(
         &self,
-        policy: &Arc<Policy>,
-        name: &str,
-        password: &Secret,
+        policy: Arc<Policy>,
+        name: String,
+        password: Secret,
         from: IpAddr,
     ) -> Result<Admitted, Refused> {
+        let turn = self.hashing.turn(admission::host(from)).await;
+        let turn = turn.ok_or(Refused::Busy)?;
+        let (tell, told) = oneshot::channel();
+        let this = Try {
+            policy,
+            name,
+            password,
+            from,
+            throttle: Arc::clone(&self.throttle),
+        };
+        // The turn and the count of failures are the thread's: both hold whether somebody still waits or not.
+        let work = move |memory: &mut Memory| {
+            let verdict = this.verdict(memory);
+            // The password is gone before anybody hears of it.
+            drop(this);
+            // Nobody listens any more where the session has ended.
+            let _ = tell.send(verdict);
+        };
+        if let Err(error) = turn.run(work) {
+            tracing::error!(%error, "no thread to check a password on");
+            return Err(Refused::Busy);
+        }
+        told.await.unwrap_or(Err(Refused::Busy))
+    }
+}
+
+impl Try {
+    /// Looks at the password, and counts a failure.
+    fn verdict(&self, memory: &mut Memory) -> Result<Admitted, Refused> {
+        let (name, peer) = (&self.name, self.from);
         let rule = throttle::Policy {
-            attempts: policy.login_attempts,
-            lockout: policy.lockout,
+            attempts: self.policy.login_attempts,
+            lockout: self.policy.lockout,
         };
-        let key = self.throttle().key(name, from);
-        // Before the look at the table: tries that come all at once must not all be too early for it.
-        let Ok(_turn) = self.hashing.acquire().await else {
-            return Err(Refused::Incorrect);
-        };
-        if self
-            .throttle()
-            .is_locked(Instant::now().into_std(), key, rule)
-        {
-            tracing::warn!(user = ?name, peer = %from, "login refused: locked out");
+        let key = self.throttle().key(name, peer);
+        // After the wait for a turn: tries that come all at once must not all be too early for it.
+        let now = Instant::now().into_std();
+        if self.throttle().is_locked(now, key, rule) {
+            tracing::warn!(user = ?name, %peer, "login refused: locked out");
             return Err(Refused::LockedOut);
         }
-        if self.verify(policy, name, password).await
-            && let Some(account) = policy.users.get(name)
-        {
+        let account = self.policy.users.get(name);
+        if let Some(account) = account.filter(|account| self.matches(&account.hash, memory)) {
             self.throttle().succeeded(key);
             return Ok(admit(name, account.home.clone(), account.may_write, true));
         }
-        let locked = self.throttle().failed(Instant::now().into_std(), key, rule);
-        tracing::warn!(user = ?name, peer = %from, locked, "login refused: wrong name or password");
+        if account.is_none()
+            && let Some(decoy) = self.policy.users.decoy(name)
+        {
+            self.matches(decoy, memory);
+        }
+        let now = Instant::now().into_std();
+        let locked = self.throttle().failed(now, key, rule);
+        tracing::warn!(user = ?name, %peer, locked, "login refused: wrong name or password");
         Err(Refused::Incorrect)
     }
 
-    /// Hashes on a thread of its own kind; for an unknown name, against another account's hash.
-    async fn verify(&self, policy: &Arc<Policy>, name: &str, password: &Secret) -> bool {
-        let account = policy.users.get(name);
-        let known = account.is_some();
-        let Some(hash) = account
-            .map(|account| &account.hash)
-            .or_else(|| policy.users.decoy())
-            .cloned()
-        else {
-            return false;
-        };
-        let password = password.clone();
-        let matches = task::spawn_blocking(move || hash.verify(password.reveal())).await;
-        known && matches.unwrap_or(false)
+    fn matches(&self, hash: &Hashed, memory: &mut Memory) -> bool {
+        let password = self.password.reveal();
+        let matches = password.len() <= LONGEST && hash.verify(password, memory);
+        overwrite_stack();
+        matches
     }
 
-    fn throttle(&self) -> std::sync::MutexGuard<'_, Throttle> {
+    fn throttle(&self) -> MutexGuard<'_, Throttle> {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Overwrites the part of this thread's stack that functions called before have used: hashing leaves copies of the
+/// password there.
+#[inline(never)]
+fn overwrite_stack() {
+    std::hint::black_box(&mut [0u8; 16 << 10]);
 }
 
 fn is_anonymous(name: &str) -> bool {
@@ -159,16 +209,29 @@ fn admit(name: &str, home: DsiPath, may_write: bool, by_password: bool) -> Admit
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
+    use argon2::Argon2;
+    use argon2::password_hash::PasswordHasher as _;
+    use tokio::task;
+
     use super::*;
+    use crate::admission::{Admission, Places};
     use crate::config::{Config, Options};
+
+    const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
 
     /// A policy with the account `ann`, password `open sesame`, and the given options.
     fn policy(change: impl FnOnce(&mut Options)) -> Arc<Policy> {
+        policy_of(OPEN_SESAME, change)
+    }
+
+    /// The same with another hash.
+    fn policy_of(hash: &str, change: impl FnOnce(&mut Options)) -> Arc<Policy> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users");
-        let hash = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
         std::fs::write(&path, format!("ann:{hash}:ro:/data\n")).unwrap();
         let mut options = Options {
             users: Some(path),
@@ -184,8 +247,29 @@ mod tests {
         name: &str,
         password: &str,
     ) -> Result<Admitted, Refused> {
-        gate.login(policy, name, &Secret::new(password), [127, 0, 0, 1].into())
-            .await
+        let places = Places {
+            users: 1,
+            strangers: 1,
+            per_host: 1,
+        };
+        let from = [127, 0, 0, 1].into();
+        let place = Arc::new(Admission::default()).enter(places, from).unwrap();
+        gate.login(
+            Arc::clone(policy),
+            name.to_owned(),
+            Secret::new(password),
+            from,
+            place.claim(),
+        )
+        .await
+    }
+
+    /// Waits until no password is being looked at.
+    async fn nobody_hashes(gate: &Gate) {
+        let mut turns = Vec::new();
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            turns.push(gate.hashing.turn([127, 0, 0, 1].into()).await.unwrap());
+        }
     }
 
     #[tokio::test]
@@ -277,5 +361,43 @@ mod tests {
                 .await
                 .is_err()
         );
+    }
+
+    /// Whoever hangs up while his password is looked at, in order to try the next one at once.
+    #[tokio::test]
+    async fn a_try_that_is_given_up_keeps_its_turn_and_is_counted() {
+        let (gate, policy) = (Gate::new(), policy(|o| o.login_attempts = Some(1)));
+        let mut cx = Context::from_waker(Waker::noop());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let started = {
+            // The threads cannot go on while this is held.
+            let _held = gate.throttle.lock().unwrap();
+            for _ in 0..50 {
+                let given_up = pin!(try_login(&gate, &policy, "ann", "wrong"));
+                assert!(given_up.poll(&mut cx).is_pending());
+            }
+            Arc::strong_count(&gate.throttle) - 1
+        };
+        assert_eq!(started, cores, "tries that are being looked at");
+        nobody_hashes(&gate).await;
+        let refused = try_login(&gate, &policy, "ann", "open sesame").await;
+        assert_eq!(refused.unwrap_err(), Refused::LockedOut, "it was counted");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_password_over_the_bound_is_refused_like_a_wrong_one() {
+        let long = "x".repeat(LONGEST + 1);
+        let hash = Argon2::default().hash_password(long.as_bytes()).unwrap();
+        let gate = Gate::new();
+        let policy = policy_of(&hash.to_string(), |o| {
+            o.login_delay = Some(7);
+            o.login_attempts = Some(1);
+        });
+        for refused in [Refused::Incorrect, Refused::LockedOut] {
+            let start = Instant::now();
+            let result = try_login(&gate, &policy, "ann", &long).await;
+            assert_eq!(result.unwrap_err(), refused);
+            assert!(start.elapsed() >= Duration::from_secs(7));
+        }
     }
 }

@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use argon2::Argon2;
-use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
 use sha_crypt::ShaCrypt;
 use yescrypt::Yescrypt;
+use zeroize::Zeroizing;
+
+use super::hashing::Memory;
+
+/// Longest password, in bytes. Hashing takes longer the longer a password is.
+pub const LONGEST: usize = 1024;
 
 /// A password hash: argon2 in PHC form, or crypt's `$6$`, `$5$` or `$y$`.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,6 +37,8 @@ pub enum BadHash {
     UnknownScheme,
     /// It names a known scheme, but its fields do not parse.
     Malformed,
+    /// The password to be hashed has more than 1024 bytes.
+    TooLong,
 }
 
 impl fmt::Display for BadHash {
@@ -40,6 +48,7 @@ impl fmt::Display for BadHash {
                 "password hash of an unknown kind, need $argon2id$, $6$ or $y$ (make one with `gridftp-server passwd`)"
             }
             Self::Malformed => "password hash is cut short or damaged",
+            Self::TooLong => "a password has at most 1024 bytes",
         })
     }
 }
@@ -50,9 +59,12 @@ impl Hashed {
     /// Hashes `password` with argon2id, a fresh salt and the crate's recommended cost.
     ///
     /// # Errors
-    /// [`BadHash::Malformed`] when the password cannot be hashed (above 4 GiB) or the system gives
+    /// [`BadHash::TooLong`] when no login would ever take the password, [`BadHash::Malformed`] when the system gives
     /// no random bytes.
     pub fn new(password: &str) -> Result<Self, BadHash> {
+        if password.len() > LONGEST {
+            return Err(BadHash::TooLong);
+        }
         let hash = Argon2::default()
             .hash_password(password.as_bytes())
             .map_err(|_| BadHash::Malformed)?;
@@ -91,11 +103,12 @@ impl Hashed {
     }
 
     /// Says whether `password` is the one; takes milliseconds of processor time on purpose.
-    pub fn verify(&self, password: &str) -> bool {
+    ///
+    /// Argon2 works in the memory that is lent; yescrypt takes its own, which it cannot be given, and returns it.
+    pub(super) fn verify(&self, password: &str, memory: &mut Memory) -> bool {
         let password = password.as_bytes();
         match self.scheme {
-            Scheme::Argon2 => PasswordHash::new(&self.text)
-                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Scheme::Argon2 => argon2(&self.text, password, memory).unwrap_or(false),
             Scheme::ShaCrypt => ShaCrypt::SHA512
                 .verify_password(password, &*self.text)
                 .is_ok(),
@@ -109,6 +122,25 @@ impl Hashed {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+}
+
+/// Says whether `text` is the hash of the password; `None` where no hash of this kind can be made.
+fn argon2(text: &str, password: &[u8], memory: &mut Memory) -> Option<bool> {
+    let hash = PasswordHash::new(text).ok()?;
+    let (salt, expected) = (hash.salt?, hash.hash?);
+    let version = match hash.version {
+        Some(version) => Version::try_from(version).ok()?,
+        None => Version::default(),
+    };
+    let algorithm = Algorithm::try_from(hash.algorithm.as_str()).ok()?;
+    let params = Params::try_from(&hash).ok()?;
+    let blocks = memory.blocks(params.block_count());
+    let mut found = Zeroizing::new(vec![0; expected.len()]);
+    Argon2::new(algorithm, version, params)
+        .hash_password_into_with_memory(password, &salt, &mut found, blocks)
+        .ok()?;
+    // Its comparison takes the same time wherever the two differ.
+    Some(Output::new(&found).ok()? == expected)
 }
 
 /// Shows the scheme only: a hash is a secret too.
@@ -127,8 +159,10 @@ mod tests {
         let hash = Hashed::new("correct horse").unwrap();
         assert!(hash.as_str().starts_with("$argon2id$v=19$"));
         let again = Hashed::parse(hash.as_str()).unwrap();
-        assert!(again.verify("correct horse"));
-        assert!(!again.verify("correct horsf"));
+        let mut memory = Memory::default();
+        assert!(again.verify("correct horse", &mut memory));
+        assert!(!again.verify("correct horsf", &mut memory));
+        assert_eq!(Hashed::new(&"x".repeat(1025)), Err(BadHash::TooLong));
         assert_ne!(hash, Hashed::new("correct horse").unwrap(), "salts differ");
     }
 
@@ -142,8 +176,14 @@ mod tests {
             "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
         ] {
             let hash = Hashed::parse(text).unwrap();
-            assert!(hash.verify("Hello world!"), "{text}");
-            assert!(!hash.verify("Hello world"), "{text}");
+            assert!(
+                hash.verify("Hello world!", &mut Memory::default()),
+                "{text}"
+            );
+            assert!(
+                !hash.verify("Hello world", &mut Memory::default()),
+                "{text}"
+            );
         }
     }
 

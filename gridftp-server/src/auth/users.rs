@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher as _;
 
 use gridftp_dsi::DsiPath;
 
@@ -87,9 +88,12 @@ impl Users {
         self.accounts.get(name)
     }
 
-    /// A hash to spend the same time on when there is no such account.
-    pub(crate) fn decoy(&self) -> Option<&Hashed> {
-        self.accounts.values().map(|account| &account.hash).next()
+    /// A hash to spend the same time on when there is no account of that name: the same one for the same name, as it
+    /// were its own.
+    pub(crate) fn decoy(&self, name: &str) -> Option<&Hashed> {
+        let mut hashes = self.accounts.values().map(|account| &account.hash);
+        let draw = self.accounts.hasher().hash_one(name) % (self.accounts.len().max(1) as u64);
+        hashes.nth(usize::try_from(draw).ok()?)
     }
 
     /// How many accounts there are.
@@ -159,7 +163,8 @@ mod tests {
         assert_eq!(bob.home.as_bytes(), b"/data/bob");
         assert!(users.get("ann").unwrap().may_write);
         assert!(users.get("dan").is_none());
-        assert!(users.decoy().is_some());
+        assert!(users.decoy("dan").is_some());
+        assert!(Users::default().decoy("dan").is_none());
     }
 
     #[test]
@@ -190,5 +195,21 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// Where accounts have hashes of several kinds, a name that does not exist costs what one of them does, always
+    /// the same.
+    #[test]
+    fn unknown_names_are_spread_over_the_kinds_of_hashes() {
+        let yescrypt = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";
+        let users = Users::parse(&format!("ann:{HASH}\nbob:{yescrypt}\n")).unwrap();
+        let kinds: Vec<String> = (0..100)
+            .map(|n| {
+                let decoy = users.decoy(&n.to_string()).unwrap();
+                assert_eq!(Some(decoy), users.decoy(&n.to_string()));
+                format!("{decoy:?}")
+            })
+            .collect();
+        assert!(kinds.iter().any(|kind| *kind != kinds[0]), "{kinds:?}");
     }
 }

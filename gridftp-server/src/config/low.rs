@@ -110,14 +110,21 @@ pub struct Options {
     #[arg(long, value_name = "S", help_heading = "Access")]
     pub lockout: Option<u32>,
 
-    /// Sessions at a time; later ones are told to come back [default: 1000].
+    /// Sessions at a time that are logged in; while there are as many, new connections are told to come back
+    /// [default: 1000].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_sessions: Option<u32>,
 
-    /// Connections at a time that have not logged in; beyond it each new one takes the place of an older one
-    /// picked at random, so that a flood cannot keep everybody out [default: 200].
+    /// Connections at a time that have not logged in, besides the sessions; beyond it each new one takes the
+    /// place of an older one picked at random, so that a flood cannot keep everybody out [default: 200].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_unauthenticated: Option<u32>,
+
+    /// Connections at a time from one address (IPv6: from one /64) that have not logged in; beyond it each new
+    /// one takes the place of an older one of that address [default: a quarter of --max-unauthenticated, and
+    /// no such limit for connections from this host].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub max_per_address: Option<u32>,
 
     /// Data connections that one transfer may use [default: 128].
     #[arg(long, value_name = "N", help_heading = "Limits")]
@@ -246,6 +253,7 @@ impl Options {
             lockout: self.lockout.or(file.lockout),
             max_sessions: self.max_sessions.or(file.max_sessions),
             max_unauthenticated: self.max_unauthenticated.or(file.max_unauthenticated),
+            max_per_address: self.max_per_address.or(file.max_per_address),
             max_streams: self.max_streams.or(file.max_streams),
             login_timeout: self.login_timeout.or(file.login_timeout),
             idle_timeout: self.idle_timeout.or(file.idle_timeout),

@@ -68,10 +68,12 @@ pub struct Policy {
     pub anonymous: Option<Access>,
     /// The accounts of the users file.
     pub users: Users,
-    /// Sessions at a time.
+    /// Sessions at a time that are logged in.
     pub max_sessions: usize,
     /// Connections at a time that have not logged in.
     pub max_unauthenticated: usize,
+    /// Those from one address; `None` for a quarter of them, and no limit for this host's own.
+    pub max_per_address: Option<usize>,
     /// Data connections of one transfer.
     pub max_streams: u32,
     /// How long a client may take to log in.
@@ -216,6 +218,10 @@ impl Policy {
             users,
             max_sessions: count("max-sessions", options.max_sessions, 1000)?,
             max_unauthenticated: count("max-unauthenticated", options.max_unauthenticated, 200)?,
+            max_per_address: match options.max_per_address {
+                None => None,
+                given => Some(count("max-per-address", given, 1)?),
+            },
             max_streams: at_least_one("max-streams", options.max_streams, 128)?,
             login_timeout: wait("login-timeout", options.login_timeout, 30)?,
             idle_timeout: wait("idle-timeout", options.idle_timeout, 600)?,
@@ -333,6 +339,7 @@ mod tests {
             assert!(error.contains(key), "{error}");
         };
         refuse(|o| o.max_sessions = Some(0), "max-sessions");
+        refuse(|o| o.max_per_address = Some(0), "max-per-address");
         refuse(|o| o.idle_timeout = Some(0), "idle-timeout");
         refuse(|o| o.block_size = Some(Size::bytes(1)), "block-size");
         refuse(

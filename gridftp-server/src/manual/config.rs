@@ -60,6 +60,15 @@
 //! needed, the memory goes back to the system.
 //!
 //! Beside them a session takes some kilobytes, and 64 KiB where its client is at its worst: at most 1000 commands or 48 KiB of
-//! them wait in its queue, lines are at most 8 KiB, no command is run while 16 KiB of replies wait to be read, and listings are
+//! them wait in its queue (before login 32, or 4 KiB and a line), lines are at most 8 KiB, no command is run while 16 KiB of replies wait to be read, and listings are
 //! sent in batches whatever the size of the directory or the tree. In `TYPE A`, what a client sends in MODE E before its turn
 //! is left at the client. Digests are computed one a core, in turns, and end with their session.
+//!
+//! Hashing a password takes 19 MiB with the hashes that `passwd` makes, for as many at a time as there are cores, and
+//! nothing when none is hashed. For yescrypt (`$y$`) the allocator may keep what one hash a core took.
+//!
+//! # What bounds descriptors
+//!
+//! The server raises its limit of open descriptors as far as it may (`ulimit -Hn`). Where that does not carry
+//! `max-sessions`, six for each, and `max-unauthenticated`, one for each, both are lowered, and the log says to what.
+//! When there is none left all the same, a new connection is told `421`.

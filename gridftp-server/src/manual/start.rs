@@ -29,6 +29,8 @@
 //! is aborted: such an upload is kept for a restart, as after any failure. The process is gone five seconds after that,
 //! whatever the storage does. The exit status is 0.
 //!
+//! A limit on the size of files (`ulimit -f`) does not stop the server: the upload that reaches it ends with `552`.
+//!
 //! # Reloading
 //!
 //! SIGHUP: the file given by `--config` and the one given by `--users` are read again. Accounts, access, limits and
@@ -45,3 +47,7 @@
 //!
 //! With `--log-format json` each line is one JSON object with the same fields. Names that come from clients are
 //! escaped, so that they can neither begin a line nor move a cursor. Passwords are never logged.
+//!
+//! No session waits for the log. Where standard error does not take lines as fast as they come, or takes none (a pipe
+//! that nobody reads, a full disk), up to 1 MiB of them waits and the rest is dropped; once it takes some again, a
+//! warning says how many lines were lost.

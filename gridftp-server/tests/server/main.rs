@@ -9,7 +9,9 @@
 
 mod control;
 mod data;
+mod faults;
 mod full;
+mod load;
 mod login;
 mod memory;
 mod mode_e;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Ftp, PATIENCE, bytes, hidden};
 
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_gridftp-server"))
 }
 
@@ -25,8 +25,20 @@ impl Daemon {
         Self::start_logging_to(Stdio::piped(), root, flags)
     }
 
-    fn start_logging_to(log: impl Into<Stdio>, root: &Path, flags: &[&str]) -> Self {
-        let mut child = program()
+    pub(crate) fn start_logging_to(log: impl Into<Stdio>, root: &Path, flags: &[&str]) -> Self {
+        Self::spawn(program(), log, root, flags)
+    }
+
+    /// A daemon under a limit of the shell, `-n 64` for one.
+    pub(crate) fn limited(limit: &str, root: &Path, flags: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit {limit} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_gridftp-server")]);
+        Self::spawn(command, Stdio::null(), root, flags)
+    }
+
+    fn spawn(mut command: Command, log: impl Into<Stdio>, root: &Path, flags: &[&str]) -> Self {
+        let mut child = command
             .args(["--bind", "127.0.0.1", "--port", "0", "--root"])
             .arg(root)
             .args(flags)
@@ -58,7 +70,7 @@ impl Daemon {
         ftp
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
             .status()
@@ -67,7 +79,7 @@ impl Daemon {
     }
 
     /// Waits for the end; the exit status and the log.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -317,57 +329,6 @@ fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
 }
 
 #[test]
-fn with_few_descriptors_sessions_are_refused_and_none_fails() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("f"), "x").unwrap();
-    let mut child = Command::new("sh")
-        .args([
-            "-c",
-            "ulimit -n 128 && exec \"$0\" \"$@\"",
-            env!("CARGO_BIN_EXE_gridftp-server"),
-        ])
-        .args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--anonymous",
-            "ro",
-            "--root",
-        ])
-        .arg(root.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .trim_end()
-        .strip_prefix("listening on ")
-        .expect(&line)
-        .parse()
-        .unwrap();
-    let daemon = Daemon { child, address };
-    let mut sessions = Vec::new();
-    let refused = loop {
-        let mut ftp = Ftp::silent(std::net::TcpStream::connect(daemon.address).unwrap());
-        match ftp.reply().code {
-            220 => sessions.push(ftp),
-            code => break code,
-        }
-        assert!(sessions.len() < 128);
-    };
-    assert_eq!(refused, 421);
-    for ftp in &mut sessions {
-        ftp.login("anonymous", "x");
-        assert_eq!(ftp.fetch("f"), b"x");
-    }
-}
-
-#[test]
 fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("gridftp.toml");
@@ -578,18 +539,6 @@ fn passwd_makes_lines_that_let_people_in() {
     }
     let output = run(program().args(["passwd", "a b"]));
     assert!(!output.status.success());
-}
-
-/// `/dev/full` is a disk without room.
-#[test]
-fn a_log_that_cannot_be_written_stops_nobody() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("f"), "data").unwrap();
-    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    let daemon = Daemon::start_logging_to(full(), root.path(), &["--anonymous", "rw"]);
-    let mut ftp = daemon.login();
-    assert_eq!(ftp.fetch("f"), b"data");
-    ftp.ok("NOOP", 200);
 }
 
 /// Nobody has to read the line that says where it listens, nor the log.
