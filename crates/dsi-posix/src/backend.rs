@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -13,11 +13,11 @@ use gridftp_dsi::{
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::checksum::{COSTS, Digest};
+use crate::checksum::{COSTS, in_turns};
 use crate::error::{Fault, Outcome};
 use crate::expire;
 use crate::file::FileSource;
-use crate::hop::{Pace, hop};
+use crate::hop::{Pace, StopOnDrop, hop};
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
@@ -143,15 +143,6 @@ const NO_LINKS: Fault = Fault::Rule(
     ErrorKind::Denied,
     "symbolic links are neither followed nor made in this session",
 );
-
-/// Raises its flag when it goes: work on another thread learns that nobody waits for it.
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 impl Dsi for Posix {
     type Source = FileSource;
@@ -307,22 +298,8 @@ impl Dsi for Posix {
             visible(path)?;
             Ok(root.get_file(path, OFlags::RDONLY)?.0)
         });
-        let file = Arc::new(opening.await?);
-        let fail = |fault: Fault| fault.of("checksum", path);
-        let mut digest = Digest::new(algorithm, offset, length).map_err(fail)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let _guard = StopOnDrop(Arc::clone(&stop));
-        loop {
-            let (file, progress, stop) = (Arc::clone(&file), progress.clone(), Arc::clone(&stop));
-            let turn = hop(Pace::Digest, "checksum", move || {
-                let more = digest.turn(&file, &progress, &stop);
-                Ok(more.map(|more| (digest, more)))
-            });
-            let (now, more) = turn.await?.map_err(fail)?;
-            if !more {
-                return Ok(now.finish());
-            }
-            digest = now;
-        }
+        let file = opening.await?;
+        let named = ("checksum", path.to_string());
+        in_turns(file, algorithm, (offset, length), progress, named).await
     }
 }

@@ -1,16 +1,18 @@
 //! Checksums over a range of a file, streaming in bounded memory.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gridftp_dsi::{ChecksumAlgorithm, ErrorKind, Progress};
+use gridftp_dsi::{ChecksumAlgorithm, ErrorKind, Progress, Result};
 use md5::{Digest as _, Md5};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 
 use crate::error::{Fault, Outcome};
+use crate::hop::{Pace, StopOnDrop, hop};
 
 /// Bytes hashed between two reads.
 const BLOCK: usize = 256 * 1024;
@@ -99,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A digest of a range of a file, computed turn by turn.
-pub(crate) struct Digest {
+struct Digest {
     hasher: Hasher,
     at: u64,
     end: u64,
@@ -107,11 +109,7 @@ pub(crate) struct Digest {
 
 impl Digest {
     /// Begins the digest of `length` bytes from `offset`, or of what there is of them.
-    pub(crate) fn new(
-        algorithm: ChecksumAlgorithm,
-        offset: u64,
-        length: Option<u64>,
-    ) -> Outcome<Self> {
+    fn new(algorithm: ChecksumAlgorithm, offset: u64, length: Option<u64>) -> Outcome<Self> {
         let hasher = Hasher::new(algorithm).ok_or(Fault::Rule(
             ErrorKind::Unsupported,
             "no such checksum algorithm here",
@@ -127,12 +125,7 @@ impl Digest {
     }
 
     /// Hashes for one turn, until `stop` is raised; whether more is to be hashed.
-    pub(crate) fn turn(
-        &mut self,
-        file: impl AsFd,
-        progress: &Progress,
-        stop: &AtomicBool,
-    ) -> Outcome<bool> {
+    fn turn(&mut self, file: impl AsFd, progress: &Progress, stop: &AtomicBool) -> Outcome<bool> {
         let until = self.end.min(self.at.saturating_add(TURN));
         let mut block = vec![0; BLOCK];
         while self.at < until {
@@ -156,8 +149,40 @@ impl Digest {
     }
 
     /// The digest of what was hashed; lower-case hexadecimal.
-    pub(crate) fn finish(self) -> String {
+    fn finish(self) -> String {
         self.hasher.finish()
+    }
+}
+
+/// Hashes `length` bytes of `file` from `offset`, or what there is of them, turn by turn with other digests.
+///
+/// Its operation and its path are `named` in errors.
+///
+/// # Cancel safety
+/// Dropping the future ends the work at its next block.
+pub(crate) async fn in_turns(
+    file: OwnedFd,
+    algorithm: ChecksumAlgorithm,
+    (offset, length): (u64, Option<u64>),
+    progress: &Progress,
+    named: (&'static str, String),
+) -> Result<String> {
+    let (op, path) = named;
+    let fail = |fault: Fault| fault.of(op, &path);
+    let mut digest = Digest::new(algorithm, offset, length).map_err(fail)?;
+    let (file, stop) = (Arc::new(file), Arc::new(AtomicBool::new(false)));
+    let _guard = StopOnDrop(Arc::clone(&stop));
+    loop {
+        let (file, progress, stop) = (Arc::clone(&file), progress.clone(), Arc::clone(&stop));
+        let turn = hop(Pace::Digest, op, move || {
+            let more = digest.turn(&file, &progress, &stop);
+            Ok(more.map(|more| (digest, more)))
+        });
+        let (now, more) = turn.await?.map_err(fail)?;
+        if !more {
+            return Ok(now.finish());
+        }
+        digest = now;
     }
 }
 

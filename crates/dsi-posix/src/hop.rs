@@ -5,7 +5,7 @@
 
 use std::ffi::c_long;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,15 @@ pub(crate) async fn hop<T: Send + 'static>(
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(stopped) => Err(Error::new(ErrorKind::Io, op).because(stopped)),
         },
+    }
+}
+
+/// Raises its flag when it goes: work on another thread learns that nobody waits for it.
+pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

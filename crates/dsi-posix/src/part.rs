@@ -404,6 +404,12 @@ pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
     Ok(size)
 }
 
+/// The answer to bytes that are not those announced.
+pub(crate) const MISMATCH: Fault = Fault::Rule(
+    ErrorKind::Mismatch,
+    "the file does not have the digest that was announced",
+);
+
 /// Compares the file with the digest it is to have.
 pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     let Some((algorithm, expected)) = &done.checksum else {
@@ -413,10 +419,7 @@ pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     if found.eq_ignore_ascii_case(expected) {
         Ok(())
     } else {
-        Err(Fault::Rule(
-            ErrorKind::Mismatch,
-            "the file does not have the digest that was announced",
-        ))
+        Err(MISMATCH)
     }
 }
 

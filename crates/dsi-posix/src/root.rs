@@ -1,5 +1,6 @@
 //! Path resolution beneath a directory descriptor; nothing else in the crate resolves a path of a user.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -272,6 +273,20 @@ pub(crate) const RESERVED: Fault = Fault::Rule(
     ErrorKind::BadName,
     "names of this form are kept for uploads in progress",
 );
+
+/// Finds where writing to `path` of this machine ends up.
+pub(crate) fn local_target(path: &Path) -> Outcome<Target> {
+    let bytes = path.as_os_str().as_bytes();
+    let cut = bytes
+        .iter()
+        .rposition(|b| *b == b'/')
+        .map_or(0, |at| at + 1);
+    let (up, name) = bytes.split_at_checked(cut).unwrap_or_default();
+    if matches!(name, b"" | b"." | b"..") {
+        return Err(Errno::ISDIR.into());
+    }
+    find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)
+}
 
 /// Opens a directory of this machine by its path, without confinement.
 pub(crate) fn open_local_dir(path: &[u8]) -> Result<OwnedFd, Errno> {

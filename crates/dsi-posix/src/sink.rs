@@ -1,24 +1,24 @@
 //! `FileSink`: a file open for writing by position, published whole or written in place.
 
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use byte_ranges::RangeSet;
 use bytes::Bytes;
-use gridftp_dsi::{Create, Error, ErrorKind, Finish, Result, Sink, Stat, WriteModel};
+use gridftp_dsi::{Create, Error, ErrorKind, Finish, Progress, Result, Sink, Stat, WriteModel};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::checksum::in_turns;
 use crate::copy::{splice_all, write_all};
 use crate::error::{Fault, Outcome};
 use crate::hop::{Pace, hop};
 use crate::in_place::InPlace;
-use crate::part::Begin;
-use crate::root::{MAX_LINKS, Target, find_target, is_regular, open_local_dir};
+use crate::part::{Begin, MISMATCH, settle_size};
+use crate::root::{Target, is_regular, local_target};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
 
@@ -187,20 +187,6 @@ impl FileSink {
     }
 }
 
-/// Finds where writing to `path` of this machine ends up.
-fn local_target(path: &Path) -> Outcome<Target> {
-    let bytes = path.as_os_str().as_bytes();
-    let cut = bytes
-        .iter()
-        .rposition(|b| *b == b'/')
-        .map_or(0, |at| at + 1);
-    let (up, name) = bytes.split_at_checked(cut).unwrap_or_default();
-    if matches!(name, b"" | b"." | b"..") {
-        return Err(Errno::ISDIR.into());
-    }
-    find_target(up.to_vec(), name.to_vec(), MAX_LINKS, open_local_dir)
-}
-
 /// All that the file holds.
 fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
     let size = rustix::fs::fstat(file)?.st_size;
@@ -219,19 +205,21 @@ impl Inner {
     /// Publishing a file that is held back is little work; checking or syncing one may be much, and
     /// so may be the end of a large file whose place it takes.
     fn pace_of_finish(&self, done: &Finish) -> Pace {
-        let waits = self
-            .first
-            .try_lock()
-            .is_ok_and(|first| matches!(*first, First::Waits(..)));
         let frees = match &self.way {
             Way::Whole(whole) => whole.replaces(),
             Way::InPlace(_) | Way::InOrder(..) => 0,
         };
-        if waits && !self.sync && done.checksum.is_none() && frees <= LARGE {
+        if self.holds_back() && !self.sync && done.checksum.is_none() && frees <= LARGE {
             Pace::Brief
         } else {
             Pace::Long
         }
+    }
+
+    /// Whether all that came waits in memory.
+    fn holds_back(&self) -> bool {
+        let first = self.first.try_lock();
+        first.is_ok_and(|first| matches!(*first, First::Waits(..)))
     }
 
     fn file(&self) -> Outcome<BorrowedFd<'_>> {
@@ -386,11 +374,34 @@ impl Inner {
         whole.publish_at_once(offset, data, done, self.sync)
     }
 
+    /// Waits for writes under way, whose futures may have been dropped, and bars later ones.
+    fn close(&self) -> Outcome<()> {
+        *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.must_be_sound()
+    }
+
+    /// The file as it will be, to be hashed; `None` for what has no bytes to come back to.
+    fn settle(&self, done: &Finish) -> Outcome<Option<OwnedFd>> {
+        self.close()?;
+        self.catch_up()?;
+        let file = self.file()?;
+        if !is_regular(&rustix::fs::fstat(file)?) {
+            return Ok(None);
+        }
+        settle_size(file, done)?;
+        Ok(Some(rustix::io::dup(file)?))
+    }
+
+    /// Wrong bytes are not kept.
+    fn mismatch(&self) -> Error {
+        if let Way::Whole(whole) = &self.way {
+            whole.give_up();
+        }
+        MISMATCH.of("finish", &self.path)
+    }
+
     fn finish(&self, done: &Finish) -> Outcome<Stat> {
-        // Waits for writes under way, whose futures may have been dropped, and bars later ones.
-        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
-        *closed = true;
-        self.must_be_sound()?;
+        self.close()?;
         if let Way::Whole(whole) = &self.way
             && let Some(stat) = self.finish_at_once(whole, done)?
         {
@@ -443,8 +454,21 @@ impl Sink for FileSink {
         }
     }
 
-    async fn finish(self, done: Finish) -> Result<Stat> {
+    async fn finish(self, mut done: Finish) -> Result<Stat> {
         let inner = self.inner;
+        if let Some((algorithm, expected)) = done.checksum.take_if(|_| !inner.holds_back()) {
+            let (settled, whole) = (Arc::clone(&inner), done.clone());
+            let file = hop(Pace::Long, "finish", move || {
+                settled.with_room("finish", || settled.settle(&whole))
+            });
+            if let Some(file) = file.await? {
+                let named = ("finish", inner.path.clone());
+                let found = in_turns(file, algorithm, (0, None), &Progress::new(), named).await?;
+                if !found.eq_ignore_ascii_case(&expected) {
+                    return Err(inner.mismatch());
+                }
+            }
+        }
         let pace = inner.pace_of_finish(&done);
         hop(pace, "finish", move || {
             inner.with_room("finish", || inner.finish(&done))
@@ -467,22 +491,5 @@ impl Sink for FileSink {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let name = dir.path().join("file");
-        for (size, pace) in [(0, Pace::Brief), (1 << 30, Pace::Long)] {
-            File::create(&name).unwrap().set_len(size).unwrap();
-            let how = Create::Whole { size: None };
-            let sink = FileSink::create(&name, how, false).await.unwrap();
-            sink.write_at(0, Bytes::from_static(b"new")).await.unwrap();
-            let done = Finish::whole(3);
-            assert_eq!(sink.inner.pace_of_finish(&done), pace, "{size} bytes");
-            sink.finish(done).await.unwrap();
-            assert_eq!(std::fs::read(&name).unwrap(), b"new");
-        }
-    }
-}
+#[path = "sink_tests.rs"]
+mod tests;

@@ -195,7 +195,7 @@ async fn no_user_comes_to_the_index() {
             posix.make_dir(user, &at).await,
             posix.symlink(user, name.as_bytes(), &path("/link")).await,
             posix
-                .symlink(user, name[1..].as_bytes(), &path("/link"))
+                .symlink(user, &name.as_bytes()[1..], &path("/link"))
                 .await,
         ] {
             let kind = done.unwrap_err().kind();

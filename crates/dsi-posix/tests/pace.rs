@@ -3,7 +3,9 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi as _, DsiPath, Progress, User};
+use gridftp_dsi::{
+    ChecksumAlgorithm, Create, Dsi as _, DsiPath, Finish, Progress, Sink as _, User,
+};
 use gridftp_dsi_posix::{FileSink, Posix};
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -69,9 +71,18 @@ fn digests_without_end_stop_neither_calls_nor_other_digests() {
         }
     };
     let progress = Progress::new();
-    let endless: Vec<_> = (0..2 * cores + 8)
+    let mut endless: Vec<_> = (0..2 * cores + 8)
         .map(|_| runtime.spawn(digest("large", progress.clone())))
         .collect();
+    // Uploads whose digest is to be proven are no better.
+    for _ in 0..cores + 8 {
+        let large = dir.path().join("large");
+        endless.push(runtime.spawn(async move {
+            let sink = FileSink::create(&large, Create::InPlace { truncate: false }, false).await?;
+            let done = Finish::as_is().with_checksum(ChecksumAlgorithm::Adler32, "0");
+            sink.finish(done).await.map(|_| String::new())
+        }));
+    }
     let patience = Duration::from_secs(60);
     runtime.block_on(async {
         while progress.get() == 0 {

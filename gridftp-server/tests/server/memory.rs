@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,10 @@ const LEFT: usize = 16 * MIB;
 /// Sessions of a load.
 fn sessions() -> usize {
     let asked = std::env::var("GRIDFTP_TEST_SESSIONS").ok();
-    asked.map_or(150, |asked| asked.parse().unwrap())
+    let asked = asked.map_or(150, |asked| asked.parse().unwrap());
+    // Each has some descriptors at both ends.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    asked.min(limit.map_or(asked, |limit| usize::try_from(limit / 10).unwrap()))
 }
 
 fn tree(root: &Path) {
@@ -76,8 +80,10 @@ fn start(root: &Path, blocks: &str) -> (Daemon, usize) {
         blocks,
         "--max-sessions",
         &most,
+        "--max-unauthenticated",
+        &most,
     ];
-    let daemon = Daemon::start(root, &flags);
+    let daemon = Daemon::start_logging_to(Stdio::null(), root, &flags);
     // What the first session sets up stays.
     let mut ftp = daemon.login();
     ftp.get("LIST");
