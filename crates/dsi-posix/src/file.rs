@@ -101,9 +101,13 @@ impl Inner {
     fn fill(&self, mut offset: u64, into: &mut BytesMut, how: ReadWriteFlags) -> Result<(), Errno> {
         let begin = into.len();
         let full = into.capacity();
-        while into.len() < full && i64::try_from(offset).is_ok() {
+        while into.len() < full
+            // The kernel refuses to look for bytes where no file can have any.
+            && let Some(rest) = i64::MAX.unsigned_abs().checked_sub(offset)
+        {
             let start = into.len();
-            into.resize(start + PIECE.min(full - start), 0);
+            let piece = PIECE.min(full - start);
+            into.resize(start + piece.min(usize::try_from(rest).unwrap_or(piece)), 0);
             let piece = into.get_mut(start..).unwrap_or_default();
             let done = if how.is_empty() {
                 rustix::io::pread(&self.file, piece, offset)

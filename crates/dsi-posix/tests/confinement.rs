@@ -9,7 +9,7 @@
 mod support;
 
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Kind, Meta};
@@ -148,18 +148,22 @@ async fn a_race_of_renames_never_escapes() {
     std::fs::create_dir(tree.real("door")).unwrap();
     std::fs::write(tree.real("door/secret"), "public").unwrap();
     symlink("..", tree.real("gap")).unwrap();
-    let stop = AtomicBool::new(false);
+    let (stop, swaps) = (AtomicBool::new(false), AtomicU32::new(0));
     let (door, gap) = (tree.real("door"), tree.real("gap"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
             while !stop.load(Ordering::Relaxed) {
                 renameat_with(CWD, &door, CWD, &gap, RenameFlags::EXCHANGE).unwrap();
+                swaps.fetch_add(1, Ordering::Relaxed);
             }
         });
         let attempts = async {
             let (mut inside, mut refused) = (0, 0);
-            for round in 0..3000 {
+            for round in 0_u32.. {
+                if round >= 3000 && swaps.load(Ordering::Relaxed) >= 100_000 {
+                    break;
+                }
                 match tree.read("/door/secret").await {
                     Ok(bytes) => {
                         assert_eq!(bytes, b"public", "read outside of the tree");
@@ -168,6 +172,7 @@ async fn a_race_of_renames_never_escapes() {
                     Err(_) => refused += 1,
                 }
                 let _ = tree.put("/door/new", b"x").await;
+                let _ = tree.open("/door/new", Create::Append).await;
                 let _ = tree
                     .posix
                     .make_dir(&tree.user, &path(&format!("/door/dir{round}")))

@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
@@ -205,6 +206,51 @@ async fn sparse_files_over_4_gib_stay_sparse() {
             .unwrap(),
         data
     );
+}
+
+/// As large as a file can be, where the file system has such.
+#[tokio::test]
+async fn files_of_a_pebibyte_and_more_cost_what_they_hold() {
+    let tree = Tree::in_memory();
+    for size in [1 << 50, i64::MAX.unsigned_abs()] {
+        let file = std::fs::File::create(tree.real("huge")).unwrap();
+        if let Err(error) = file.set_len(size) {
+            eprintln!("SKIPPED: no file of {size} bytes here: {error}");
+            continue;
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, b"end", size - 3).unwrap();
+        let source = tree.posix.read(&tree.user, &path("/huge")).await.unwrap();
+        assert_eq!(source.size(), size);
+        let end = source
+            .read_at(size - 3, BytesMut::with_capacity(9))
+            .await
+            .unwrap();
+        assert_eq!(end, b"end".as_slice());
+        // The kernel's memory file system forgets the last page of the largest file here.
+        if size == 1 << 50 {
+            let data = source.data().await.unwrap().unwrap();
+            assert!(data.total() <= 1 << 20 && data.end() == size, "{data}");
+            let sink = tree.open("/huge", UPDATE).await.unwrap();
+            sink.write_at(5, Bytes::from_static(b"begin"))
+                .await
+                .unwrap();
+            let done = sink.finish(Finish::whole(10)).await.unwrap();
+            assert_eq!(done.size, size);
+            let mut copy = std::fs::File::open(tree.real("huge")).unwrap();
+            let mut end = [0; 3];
+            copy.seek(SeekFrom::End(-3)).unwrap();
+            copy.read_exact(&mut end).unwrap();
+            assert_eq!(&end, b"end");
+        }
+        let sink = tree.open("/huge", Create::Append).await.unwrap();
+        let beyond = sink
+            .write_at(
+                size,
+                Bytes::from(vec![1; usize::try_from(1_u64 << 20).unwrap()]),
+            )
+            .await;
+        assert_eq!(beyond.is_err(), size > 1 << 50, "{beyond:?}");
+    }
 }
 
 #[tokio::test]

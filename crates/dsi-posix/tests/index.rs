@@ -174,6 +174,27 @@ async fn processes_share_a_tree() {
 }
 
 #[tokio::test]
+async fn clocks_that_are_wrong_remove_nothing_that_is_written() {
+    let tree = Tree::new();
+    let live = begin(&tree, "/live").await;
+    for (name, seconds) in [("future", 1 << 33), ("past", 0)] {
+        drop(begin(&tree, &format!("/{name}")).await);
+        let part = tree.real(&format!(".{name}.gridftp-part"));
+        let file = std::fs::File::options().write(true).open(part).unwrap();
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+        file.set_modified(time).unwrap();
+    }
+    // An age of longer than there were clocks, and one that a clock gives which went far ahead.
+    assert_eq!(tree.posix.expire_partials(Duration::MAX).await.unwrap(), 0);
+    assert_eq!(tree.posix.expire_partials(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(
+        tree.indexed(),
+        [".future.gridftp-part", ".live.gridftp-part"]
+    );
+    live.finish(Finish::whole(100_000)).await.unwrap();
+}
+
+#[tokio::test]
 async fn no_user_comes_to_the_index() {
     let tree = Tree::new();
     drop(begin(&tree, "/file").await);

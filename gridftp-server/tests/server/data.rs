@@ -80,6 +80,58 @@ fn empty_and_one_byte_files_cross() {
     }
 }
 
+/// Zeros are bytes, and the ends of files as far away as offsets go can be had.
+#[test]
+fn files_of_zeros_and_of_absurd_sizes_cross() {
+    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let memory = memory.unwrap();
+    let server = TestServer::with(|o| o.root = Some(memory.path().into()));
+    let mut ftp = server.login();
+    for zeros in [&[0; 4][..], &[0; 5000]] {
+        assert_eq!(ftp.store("STOR f", zeros).code, 226);
+        assert_eq!(server.get("f"), zeros);
+        assert_eq!(ftp.fetch("f"), zeros);
+        ftp.ok("REST 2", 350);
+        assert_eq!(ftp.store("STOR f", &zeros[2..]).code, 226);
+        assert_eq!(server.get("f"), zeros);
+        ftp.ok("MODE E", 200);
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        data.block(0, 0, zeros);
+        data.end(1);
+        assert_eq!(ftp.outcome().code, 226);
+        assert_eq!(server.get("f"), zeros);
+        ftp.ok("MODE S", 200);
+    }
+    for size in [1_u64 << 50, i64::MAX.unsigned_abs()] {
+        let file = std::fs::File::create(server.root.join("huge")).unwrap();
+        if let Err(error) = file.set_len(size) {
+            eprintln!("SKIPPED: no file of {size} bytes here: {error}");
+            continue;
+        }
+        assert_eq!(ftp.ok("SIZE huge", 213).lines, [format!("213 {size}")]);
+        ftp.ok(&format!("REST {}", size - 4), 350);
+        assert_eq!(ftp.fetch("huge"), [0; 4]);
+        // The kernel's memory file system forgets the last page of the largest file in a copy.
+        let store = match size == 1 << 50 {
+            true => "STOR huge".to_owned(),
+            false => format!("ESTO A {} huge", size - 4),
+        };
+        if size == 1 << 50 {
+            ftp.ok(&format!("REST {}", size - 4), 350);
+        }
+        assert_eq!(ftp.store(&store, b"last").code, 226);
+        ftp.ok(&format!("REST {}", size - 4), 350);
+        assert_eq!(ftp.fetch("huge"), b"last");
+        ftp.ok(&format!("ESTO A {} huge", u64::MAX), 425);
+    }
+    let mut data = ftp.data();
+    ftp.ok(&format!("ESTO A {} huge", i64::MAX), 150);
+    let _ = std::io::Write::write_all(&mut data.0, b"beyond");
+    drop(data);
+    assert_eq!(ftp.outcome().code, 552);
+}
+
 #[test]
 fn type_a_ends_lines_as_the_network_does() {
     let server = TestServer::new();
@@ -381,20 +433,23 @@ fn a_slow_reader_stops_nobody_else() {
 }
 
 #[test]
-fn a_file_removed_or_replaced_in_mid_transfer_is_sent_whole() {
-    for replaced in [false, true] {
+fn a_file_that_loses_its_name_in_mid_transfer_is_sent_whole() {
+    for what in ["remove", "rename", "replace"] {
         let server = TestServer::new();
         // More than fits into the buffers of a connection.
         let file = bytes(64 << 20);
-        let path = server.put("f", &file);
+        server.put("f", &file);
         let mut ftp = server.login();
         let data = ftp.data();
         ftp.ok("RETR f", 150);
-        if replaced {
-            let other = server.put("other", bytes(1000));
-            std::fs::rename(other, path).unwrap();
-        } else {
-            std::fs::remove_file(path).unwrap();
+        let mut other = server.login();
+        match what {
+            "remove" => drop(other.ok("DELE f", 250)),
+            "rename" => {
+                other.ok("RNFR f", 350);
+                other.ok("RNTO g", 250);
+            }
+            _ => assert_eq!(other.store("STOR f", b"another").code, 226),
         }
         assert!(data.read() == file);
         assert_eq!(ftp.reply().code, 226);

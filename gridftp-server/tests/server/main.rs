@@ -11,6 +11,7 @@ mod control;
 mod data;
 mod faults;
 mod full;
+mod killed;
 mod load;
 mod login;
 mod memory;

@@ -240,6 +240,47 @@ fn a_connection_reset_in_mid_block_is_reported() {
 }
 
 #[test]
+fn a_marker_names_only_what_is_recorded_on_disk() {
+    let server = TestServer::with(|o| o.sync_writes = Some(true));
+    let file = bytes(1_500_000);
+    let mut ftp = session(&server);
+    ftp.ok("TREV RESTART 1", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.block(0, 0, &file[..500_000]);
+    data.block(0, 700_000, &file[700_000..800_000]);
+    // The last block stays in the middle.
+    data.write(&header(0, 500_000, 1_000_000));
+    data.write(&file[1_000_000..1_200_000]);
+    let mut told = Vec::new();
+    while told.iter().map(|(from, to)| to - from).sum::<usize>() < 600_000 {
+        let reply = ftp.reply();
+        if reply.code != 111 {
+            assert_eq!(reply.code, 112, "{reply:?}");
+            continue;
+        }
+        let ranges = reply.lines[0].strip_prefix("111 Range Marker ").unwrap();
+        for range in ranges.split(',') {
+            let (from, to) = range.split_once('-').unwrap();
+            told.push((from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap()));
+        }
+        let record = String::from_utf8(server.get(".f.gridftp-held")).unwrap();
+        assert!(record.contains("lifetime durable\n"), "{record}");
+        let part = server.get(".f.gridftp-part");
+        for &(from, to) in &told {
+            assert!(part[from..to] == file[from..to], "{from}-{to}");
+        }
+    }
+    data.reset();
+    assert_eq!(ftp.outcome().code, 426);
+    let held = ftp.ok("SITE HELD f", 213).lines[0].clone();
+    assert!(
+        held.starts_with("213 Range Marker 0-500000,700000-800000"),
+        "{held}"
+    );
+}
+
+#[test]
 fn close_without_eod_is_refused() {
     refused(|data| {
         data.block(0, 0, b"abc");

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use crate::support::{Ftp, PATIENCE, bytes, hidden};
 
 pub(crate) fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_gridftp-server"))
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gridftp-server"));
+    program.env("TZ", "America/New_York");
+    program
 }
 
 /// A running daemon, killed when dropped.
@@ -129,6 +131,27 @@ fn sigterm_lets_a_transfer_end_and_then_stops() {
         fs::read(root.path().join("f")).unwrap(),
         b"before and after"
     );
+}
+
+/// RFC 3659 §2.3: times on the wire are UTC, where the server is and whatever the season there.
+#[test]
+fn times_are_those_of_no_zone() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    assert_eq!(ftp.store("STOR f", b"x").code, 226);
+    for time in ["20260101120000", "20260701120000"] {
+        ftp.send(&format!("MFMT {time} f"));
+        assert_eq!(ftp.reply().code / 100, 2);
+        assert_eq!(ftp.ok("MDTM f", 213).lines, [format!("213 {time}")]);
+        let modified = fs::metadata(root.path().join("f")).unwrap().modified();
+        let since = modified.unwrap().duration_since(std::time::UNIX_EPOCH);
+        assert_eq!(
+            since.unwrap().as_secs() % 86_400,
+            43_200,
+            "not at noon of UTC"
+        );
+    }
 }
 
 #[test]

@@ -1,75 +1,132 @@
-//! Storage that does not answer: the client can abort all the same, and goes on.
+//! Storage that does not answer, or fails: the client can abort or is told, and everybody goes on.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use byte_ranges::RangeSet;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{
-    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Finish, Listing, Memory, Meta, Progress,
-    Result, Sink, Stat, User,
+    Capabilities, ChecksumAlgorithm, Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing,
+    Memory, Meta, Progress, Result, Sink, Source, Stat, User,
 };
 use gridftp_server::Server;
 use gridftp_server::config::{Access, Config, Options};
 
-use crate::support::{Ftp, bytes, header};
+use tokio::sync::Semaphore;
 
-/// What does not answer, the first time it is asked.
+use crate::support::{EOD, EOF, Ftp, PATIENCE, bytes, header};
+
+/// Where the trouble is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Open,
     Read,
+    Block,
     List,
     Next,
     Write,
     Checkpoint,
+    Finish,
     Tree,
 }
 
-/// Files in memory behind storage that hangs once.
+/// What happens there, once.
+#[derive(Debug, Clone)]
+enum What {
+    /// No answer.
+    Hang,
+    /// A failure.
+    Fail(ErrorKind),
+    /// An answer that takes as long as this has no permit.
+    Wait(Arc<Semaphore>),
+}
+
+/// Storage that is in trouble once.
+#[derive(Debug, Clone)]
+struct Trouble {
+    at: At,
+    /// How often all goes well before.
+    after: u32,
+    what: What,
+    met: Arc<AtomicU32>,
+}
+
+impl Trouble {
+    fn new(at: At, after: u32, what: What) -> Self {
+        let met = Arc::new(AtomicU32::new(0));
+        Self {
+            at,
+            after,
+            what,
+            met,
+        }
+    }
+
+    async fn meet(&self, here: At) -> Result<()> {
+        if here != self.at || self.met.fetch_add(1, Ordering::Relaxed) != self.after {
+            return Ok(());
+        }
+        match &self.what {
+            What::Hang => std::future::pending().await,
+            What::Fail(kind) => Err(Error::new(*kind, "test")),
+            What::Wait(permits) => {
+                permits.acquire().await.unwrap().forget();
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until it is there.
+    fn wait(&self) {
+        let start = Instant::now();
+        while self.met.load(Ordering::Relaxed) <= self.after {
+            assert!(start.elapsed() < PATIENCE, "no trouble came");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Files in memory behind storage in trouble.
 struct Stuck {
     inner: Memory,
-    at: At,
-    met: Arc<AtomicU32>,
+    trouble: Trouble,
 }
 
-/// An open file of it.
-struct StuckSink {
-    inner: <Memory as Dsi>::Sink,
-    at: At,
-    met: Arc<AtomicU32>,
+/// An open object of it.
+struct Troubled<T> {
+    inner: T,
+    trouble: Trouble,
 }
 
-/// A directory of it.
-struct StuckListing {
-    inner: <Memory as Dsi>::Listing,
-    at: At,
-    met: Arc<AtomicU32>,
+impl Source for Troubled<<Memory as Dsi>::Source> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    async fn read_at(&self, offset: u64, into: BytesMut) -> Result<BytesMut> {
+        self.trouble.meet(At::Block).await?;
+        self.inner.read_at(offset, into).await
+    }
 }
 
-impl Listing for StuckListing {
+impl Listing for Troubled<<Memory as Dsi>::Listing> {
     async fn next(&mut self) -> Result<Vec<Stat>> {
-        hang(self.at == At::Next, &self.met).await;
+        self.trouble.meet(At::Next).await?;
         self.inner.next().await
     }
 }
 
-async fn hang(hangs: bool, met: &AtomicU32) {
-    if hangs && met.fetch_add(1, Ordering::Relaxed) == 0 {
-        std::future::pending().await
-    }
-}
-
-impl Sink for StuckSink {
+impl Sink for Troubled<<Memory as Dsi>::Sink> {
     async fn write_at(&self, offset: u64, data: Bytes) -> Result<()> {
-        hang(self.at == At::Write, &self.met).await;
+        self.trouble.meet(At::Write).await?;
         self.inner.write_at(offset, data).await
     }
 
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
-        hang(self.at == At::Checkpoint, &self.met).await;
+        self.trouble.meet(At::Checkpoint).await?;
         self.inner.checkpoint(held, durable).await
     }
 
@@ -78,6 +135,7 @@ impl Sink for StuckSink {
     }
 
     async fn finish(self, done: Finish) -> Result<Stat> {
+        self.trouble.meet(At::Finish).await?;
         self.inner.finish(done).await
     }
 
@@ -95,10 +153,19 @@ impl Sink for StuckSink {
     }
 }
 
+impl Stuck {
+    fn around<T>(&self, inner: T) -> Troubled<T> {
+        Troubled {
+            inner,
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
 impl Dsi for Stuck {
-    type Source = <Memory as Dsi>::Source;
-    type Sink = StuckSink;
-    type Listing = StuckListing;
+    type Source = Troubled<<Memory as Dsi>::Source>;
+    type Sink = Troubled<<Memory as Dsi>::Sink>;
+    type Listing = Troubled<<Memory as Dsi>::Listing>;
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
@@ -109,26 +176,22 @@ impl Dsi for Stuck {
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<Self::Listing> {
-        hang(self.at == At::List, &self.met).await;
-        Ok(StuckListing {
-            inner: self.inner.list(user, path).await?,
-            at: self.at,
-            met: Arc::clone(&self.met),
-        })
+        self.trouble.meet(At::List).await?;
+        Ok(self.around(self.inner.list(user, path).await?))
     }
 
     async fn read(&self, user: &User, path: &DsiPath) -> Result<Self::Source> {
-        hang(self.at == At::Read, &self.met).await;
-        self.inner.read(user, path).await
+        self.trouble.meet(At::Read).await?;
+        Ok(self.around(self.inner.read(user, path).await?))
     }
 
-    async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<StuckSink> {
-        hang(self.at == At::Open, &self.met).await;
-        Ok(StuckSink {
-            inner: self.inner.write(user, path, how).await?,
-            at: self.at,
-            met: Arc::clone(&self.met),
-        })
+    async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<Self::Sink> {
+        self.trouble.meet(At::Open).await?;
+        Ok(self.around(self.inner.write(user, path, how).await?))
+    }
+
+    async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
+        self.inner.held(user, path).await
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
@@ -144,7 +207,7 @@ impl Dsi for Stuck {
     }
 
     async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
-        hang(self.at == At::Tree, &self.met).await;
+        self.trouble.meet(At::Tree).await?;
         self.inner.remove_tree(user, path).await
     }
 
@@ -179,15 +242,15 @@ impl Dsi for Stuck {
     }
 }
 
-/// Runs `test` with a session of a server whose storage hangs once at `at`.
-fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
+/// Runs `test` with a session of a server whose storage is in trouble, and with its address.
+fn with_trouble(trouble: &Trouble, test: impl FnOnce(&mut Ftp, SocketAddr)) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.bind = Some([127, 0, 0, 1].into());
     options.port = Some(0);
     options.anonymous = Some(Access::Rw);
     options.root = Some(dir.path().into());
-    options.stall_timeout = Some(if at == At::Next { 1 } else { 300 });
+    options.stall_timeout = Some(if trouble.at == At::Next { 1 } else { 300 });
     let config = Config::check(&options).unwrap();
     // One thread, so that whatever keeps it keeps everybody.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -195,11 +258,9 @@ fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
         .enable_all()
         .build()
         .unwrap();
-    let met = Arc::new(AtomicU32::new(0));
     let storage = Stuck {
         inner: Memory::new(),
-        at,
-        met: Arc::clone(&met),
+        trouble: trouble.clone(),
     };
     let server = {
         let _inside = runtime.enter();
@@ -209,16 +270,22 @@ fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stop_when = async { drop(stopped.await) };
     let running = runtime.spawn(server.run(stop_when, std::future::pending()));
+    test(&mut login(address), address);
+    drop(stop);
+    drop(runtime.block_on(running));
+}
+
+fn login(address: SocketAddr) -> Ftp {
     let mut ftp = Ftp::connect(address);
     ftp.login("anonymous", "test@");
     ftp.ok("TYPE I", 200);
-    test(&mut ftp, &|| {
-        while met.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-    });
-    drop((ftp, stop));
-    drop(runtime.block_on(running));
+    ftp
+}
+
+/// The same for storage that hangs, with a way to wait for that.
+fn with_stuck(at: At, test: impl FnOnce(&mut Ftp, &dyn Fn())) {
+    let trouble = Trouble::new(at, 0, What::Hang);
+    with_trouble(&trouble, |ftp, _| test(ftp, &|| trouble.wait()));
 }
 
 /// Sends ABOR and takes both replies; then the session works as before.
@@ -317,4 +384,104 @@ fn a_listing_whose_storage_stops_ends() {
             assert_eq!(ftp.store("STOR after", b"after").code, 226);
         });
     }
+}
+
+/// A block over the data connection, in either mode, and the end.
+fn send(ftp: &mut Ftp, mode: &str, file: &[u8]) -> u16 {
+    ftp.ok(&format!("MODE {mode}"), 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    let framed = match mode {
+        "S" => file.to_vec(),
+        _ => [
+            &header(0, file.len() as u64, 0)[..],
+            file,
+            &header(EOF | EOD, 0, 1),
+        ]
+        .concat(),
+    };
+    // The server may give up before all of it is taken.
+    let _ = std::io::Write::write_all(&mut data.0, &framed);
+    let _ = data.0.shutdown(std::net::Shutdown::Write);
+    ftp.outcome().code
+}
+
+#[test]
+fn a_failing_write_is_told_and_the_name_stays_what_it_was() {
+    for mode in ["S", "E"] {
+        for (at, after) in [
+            (At::Open, 1),
+            (At::Write, 1),
+            (At::Write, 4),
+            (At::Finish, 1),
+        ] {
+            for (kind, code) in [
+                (ErrorKind::Io, 451),
+                (ErrorKind::NoSpace, 552),
+                (ErrorKind::Quota, 552),
+            ] {
+                let trouble = Trouble::new(at, after, What::Fail(kind));
+                with_trouble(&trouble, |ftp, address| {
+                    assert_eq!(login(address).store("STOR f", b"old").code, 226);
+                    let file = bytes(3 << 20);
+                    if at == At::Open {
+                        ftp.pasv();
+                        ftp.ok("STOR f", code);
+                    } else {
+                        let told = send(ftp, mode, &file);
+                        assert_eq!(told, code, "{mode} {trouble:?}");
+                    }
+                    ftp.ok("MODE S", 200);
+                    assert_eq!(ftp.fetch("f"), b"old", "{mode} {trouble:?}");
+                    assert_eq!(send(ftp, mode, &file), 226);
+                    ftp.ok("MODE S", 200);
+                    assert!(ftp.fetch("f") == file);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failing_read_is_told_and_is_no_end_of_the_file() {
+    for (at, after) in [(At::Read, 0), (At::Block, 0), (At::Block, 2)] {
+        let trouble = Trouble::new(at, after, What::Fail(ErrorKind::Io));
+        with_trouble(&trouble, |ftp, address| {
+            let file = bytes(8 << 20);
+            assert_eq!(ftp.store("STOR f", &file).code, 226);
+            let mut data = ftp.data();
+            ftp.send("RETR f");
+            let mut got = Vec::new();
+            let read = std::io::Read::read_to_end(&mut data.0, &mut got);
+            let mut reply = ftp.outcome();
+            if reply.code == 150 {
+                assert!(read.is_err(), "{} bytes look whole", got.len());
+                reply = ftp.outcome();
+            }
+            assert_eq!(reply.code, 451, "{at:?}: {reply:?}");
+            assert!(login(address).fetch("f") == file);
+            assert!(ftp.fetch("f") == file);
+        });
+    }
+}
+
+/// A sync may take a minute: the name shows when it is done, and nobody else waits for it.
+#[test]
+fn a_slow_sync_keeps_its_own_upload_alone() {
+    let permits = Arc::new(Semaphore::new(0));
+    let trouble = Trouble::new(At::Finish, 0, What::Wait(Arc::clone(&permits)));
+    with_trouble(&trouble, |ftp, address| {
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        data.write(b"slow");
+        data.finish();
+        trouble.wait();
+        let mut other = login(address);
+        other.ok("SIZE f", 550);
+        assert_eq!(other.store("STOR g", b"quick").code, 226);
+        assert_eq!(other.fetch("g"), b"quick");
+        permits.add_permits(1);
+        assert_eq!(ftp.outcome().code, 226);
+        assert_eq!(other.fetch("f"), b"slow");
+    });
 }

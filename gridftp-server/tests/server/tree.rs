@@ -102,6 +102,47 @@ fn metadata_is_read_and_set() {
     assert_eq!(ftp.ok("MDTM f", 213).text(), "213 20210102030405");
 }
 
+/// Seconds beyond 32 bits, signed or not, and before 1970.
+#[test]
+fn times_of_any_century_are_kept() {
+    let server = TestServer::new();
+    server.put("f", "x");
+    let mut ftp = server.login();
+    for time in [
+        "20380119031408",
+        "21060207062816",
+        "22221231235959",
+        "19691231235959",
+    ] {
+        ftp.send(&format!("MFMT {time} f"));
+        assert_eq!(ftp.reply().code / 100, 2);
+        assert_eq!(ftp.ok("MDTM f", 213).lines, [format!("213 {time}")]);
+        let listing = String::from_utf8(ftp.get("MLSD")).unwrap().to_lowercase();
+        assert!(listing.contains(&format!("modify={time}")), "{listing}");
+        assert_eq!(ftp.fetch("f"), b"x");
+    }
+}
+
+/// Only the last part of a path is a pattern, so one directory is read, whatever the pattern.
+#[test]
+fn a_bomb_of_patterns_lists_one_directory() {
+    let server = TestServer::new();
+    for outer in ["a", "b"] {
+        for inner in ["c", "d"] {
+            fs::create_dir_all(server.root.join(outer).join(inner)).unwrap();
+        }
+    }
+    let mut ftp = server.login();
+    let names = |list: Vec<u8>| String::from_utf8(list).unwrap().lines().count();
+    for depth in [3, 1000] {
+        let bomb = format!("NLST {}*", "*/../".repeat(depth));
+        assert_eq!(names(ftp.get(&bomb)), 2);
+        ftp.pasv();
+        let reply = ftp.cmd(&format!("NLST {}*", "*/".repeat(depth)));
+        assert_eq!(reply.code, 550, "{reply:?}");
+    }
+}
+
 #[test]
 fn utf8_names_work_on_a_clear_channel() {
     let server = TestServer::new();

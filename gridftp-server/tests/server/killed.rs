@@ -1,0 +1,70 @@
+//! A server that is killed in the midst of an upload: the next one goes on with it.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::process::Daemon;
+use crate::support::{Data, Ftp, PATIENCE, bytes, hidden};
+
+/// What a server says that it holds of `f`, from the start.
+fn held(ftp: &mut Ftp) -> usize {
+    let reply = ftp.ok("SITE HELD f", 213);
+    match reply.lines[0].strip_prefix("213 Range Marker 0-") {
+        Some(end) => end.parse().unwrap(),
+        None => 0,
+    }
+}
+
+fn write(data: &mut Data, mode: &str, file: &[u8], from: usize, to: usize) {
+    match mode {
+        "S" => data.write(&file[from..to]),
+        _ => data.block(0, from as u64, &file[from..to]),
+    }
+}
+
+#[test]
+fn a_killed_server_costs_only_what_came_since_the_last_record() {
+    const STEP: usize = 1_000_000;
+    let file = bytes(4 * STEP);
+    for mode in ["S", "E"] {
+        let root = tempfile::tempdir().unwrap();
+        let mut known = 0;
+        // Killed after each step, always with something in flight that was not recorded.
+        for step in 1..4 {
+            let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+            let (mut ftp, mut watcher) = (daemon.login(), daemon.login());
+            let there = held(&mut watcher);
+            assert!(there >= known, "{there} of {known} bytes are left");
+            ftp.ok(&format!("ALLO {}", file.len()), 200);
+            ftp.ok(&format!("MODE {mode}"), 200);
+            if mode == "E" {
+                ftp.ok("TREV RESTART 1", 200);
+                ftp.ok(&format!("REST 0-{there}"), 350);
+            } else {
+                ftp.ok(&format!("REST {there}"), 350);
+            }
+            let mut data = ftp.data();
+            ftp.ok("STOR f", 150);
+            write(&mut data, mode, &file, there, step * STEP);
+            let start = Instant::now();
+            while held(&mut watcher) < step * STEP {
+                assert!(start.elapsed() < PATIENCE, "it is not recorded");
+                std::thread::yield_now();
+            }
+            known = step * STEP;
+            write(&mut data, mode, &file, known, known + STEP / 2);
+            drop(daemon);
+            assert!(!root.path().join("f").exists());
+        }
+        let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+        let mut ftp = daemon.login();
+        let there = held(&mut ftp);
+        assert!(there >= known, "{there} of {known} bytes are left");
+        ftp.ok(&format!("REST {there}"), 350);
+        assert_eq!(ftp.store("STOR f", &file[there..]).code, 226);
+        assert!(fs::read(root.path().join("f")).unwrap() == file);
+        assert_eq!(hidden(root.path()), Vec::<String>::new());
+        let index = fs::read_dir(root.path().join(".gridftp-index")).unwrap();
+        assert_eq!(index.count(), 0);
+    }
+}
