@@ -4,6 +4,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use workspace_tests::{Break, Relay};
 
@@ -174,11 +175,70 @@ fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
     Ok(())
 }
 
+/// Kills the client when so many bytes have passed, waits until nobody writes any more, and says whether that was in
+/// the midst of the copy. What has the final name then is the whole file, or what was there before.
+fn killed(flags: &[&str], up: bool, old: bool, after: u64) -> Result<bool> {
+    let bed = Bed::new()?;
+    let (from, to) = match up {
+        true => (&bed.here, &bed.there),
+        false => (&bed.there, &bed.here),
+    };
+    from.file("file", SIZE, 3)?;
+    if old {
+        to.file("file", 1000, 4)?;
+    }
+    let before = std::fs::read(to.path("file")).ok();
+    let relay = Relay::paced(bed.server.addr(), Break::Never, 16_000_000)?;
+    let url = bed.server.url_at(relay.addr(), "file");
+    let ends = if up { ["file", &url] } else { [&url, "file"] };
+    let args = [flags, &["-q"], &ends].concat();
+    let mut child = command(&bed.here, &args)?.stderr(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    while relay.passed() < after && child.try_wait()?.is_none() {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing moved");
+        std::thread::yield_now();
+    }
+    child.kill()?;
+    child.wait()?;
+    drop(relay);
+    let part = to.path(".file.gridftp-part");
+    // The server ends the upload in its own time: whoever writes has a lock.
+    while let Ok(file) = std::fs::File::open(&part)
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    {
+        ensure!(begun.elapsed() < crate::LIMIT, "somebody still writes");
+        std::thread::yield_now();
+    }
+    let now = std::fs::read(to.path("file")).ok();
+    let whole = now == std::fs::read(from.path("file")).ok();
+    ensure!(
+        whole || now == before,
+        "{flags:?}, up: {up}, killed after {after} bytes: half a file has the name"
+    );
+    let midway = !whole && part.exists();
+    let url = bed.url("file");
+    let ends = if up { ["file", &url] } else { [&url, "file"] };
+    bed.cp(&[flags, &ends].concat())?.ok()?;
+    bed.same("file", "file")?;
+    Ok(midway)
+}
+
 #[test]
 fn a_killed_client_leaves_no_final_name() -> Result<()> {
-    let bed = Bed::new()?;
-    stopped_download(&bed, &["file"], Signal::KILL)?;
-    ensure!(!bed.here.path("file").exists());
+    for up in [false, true] {
+        let mut midway = 0;
+        for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+            for (after, old) in [
+                (1, true),
+                (SIZE / 2, false),
+                (SIZE - 1, true),
+                (SIZE, false),
+            ] {
+                midway += u32::from(killed(flags, up, old, after)?);
+            }
+        }
+        ensure!(midway >= 3, "up: {up}, only {midway} were killed midway");
+    }
     Ok(())
 }
 

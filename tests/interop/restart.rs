@@ -209,18 +209,34 @@ fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> 
         sha256(&from.path("file"))? == sha256(&to.path("file"))?,
         "the copy differs"
     );
-    let most = SLOW_SIZE * 7 / 4 - 10_000_000;
+    ensure!(relay.broke(), "nothing broke: {}", finished.report());
+    let claimed = relay.commands().iter().find_map(|line| restart(line));
+    let claimed = claimed.with_context(|| format!("no REST: {:?}", relay.commands()))?;
+    ensure!(
+        claimed > 10_000_000,
+        "the client goes on from {claimed} bytes: {}",
+        finished.report()
+    );
     // What a server told of may be lost with its session all the same: then the copy is seen to differ,
     // and all of it comes again.
     let noticed = finished.stderr.contains("retry 2: verify:");
-    let continued = relay.broke() && (relay.passed() < most || noticed);
+    let most = SLOW_SIZE * 7 / 4 - 10_000_000;
     ensure!(
-        continued,
+        relay.passed() < most || noticed,
         "{} bytes for a file of {SLOW_SIZE}: {}",
         relay.passed(),
         finished.report()
     );
     Ok(())
+}
+
+/// How many bytes a client says are there, by `REST 0-5,7-9`.
+fn restart(line: &str) -> Option<u64> {
+    let ranges = line.strip_prefix("REST ")?;
+    ranges.split(',').try_fold(0, |sum, range| {
+        let (from, to) = range.split_once('-')?;
+        Some(sum + to.parse::<u64>().ok()? - from.parse::<u64>().ok()?)
+    })
 }
 
 #[test]

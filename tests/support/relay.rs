@@ -51,6 +51,8 @@ struct Shared {
     /// Whether commands wait once the break has happened.
     holds: Mutex<bool>,
     released: Condvar,
+    /// Lines of the client, as they were passed on.
+    commands: Mutex<Vec<String>>,
     control: Mutex<Vec<TcpStream>>,
     data: Mutex<Vec<TcpStream>>,
     listeners: Mutex<Vec<SocketAddr>>,
@@ -75,6 +77,7 @@ impl Relay {
             stopped: AtomicBool::new(false),
             holds: Mutex::new(false),
             released: Condvar::new(),
+            commands: Mutex::default(),
             control: Mutex::default(),
             data: Mutex::default(),
             listeners: Mutex::new(vec![addr]),
@@ -103,6 +106,11 @@ impl Relay {
     /// Returns whether the break has happened.
     pub fn broke(&self) -> bool {
         self.0.broken.load(Ordering::SeqCst)
+    }
+
+    /// Returns the commands of the client so far, without their line ends.
+    pub fn commands(&self) -> Vec<String> {
+        lock(&self.0.commands).clone()
     }
 
     /// Returns how many payload bytes have passed in both directions.
@@ -168,6 +176,10 @@ impl Shared {
             if waits && self.broken.load(Ordering::SeqCst) {
                 let held = self.released.wait_while(lock(&self.holds), |holds| *holds);
                 drop(held);
+            }
+            if waits {
+                let text = String::from_utf8_lossy(&line);
+                lock(&self.commands).push(text.trim_end().to_owned());
             }
             match std::str::from_utf8(&line) {
                 Ok(text) => {

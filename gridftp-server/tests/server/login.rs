@@ -101,6 +101,7 @@ fn anonymous_ro_refuses_every_change() {
         "MFMT 20200101000000 f",
         "SITE RDEL f",
         "SITE TRNC 0 f",
+        "SITE DELHELD f",
     ] {
         ftp.ok(command, 550);
     }
