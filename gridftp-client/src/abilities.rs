@@ -1,5 +1,7 @@
 //! `Abilities`: what this client makes use of, as the server's FEAT reply tells.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ftp_proto::client::Capabilities;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
@@ -11,8 +13,8 @@ pub struct Abilities {
     pub extended: bool,
     /// Machine-readable listings.
     pub mlst: bool,
-    /// Data may follow a `STOR` unasked.
-    pub eager: bool,
+    /// Transfers may be tagged: the data of a store may follow it unasked.
+    pub tags: bool,
     /// What came of an upload that broke is kept apart from its final name, and `SITE HELD` tells
     /// of it; a file that is not what `SITE STORATTR` announced is never published.
     pub held: bool,
@@ -33,7 +35,7 @@ impl Abilities {
         Self {
             extended: known.extended_mode().may(),
             mlst: known.has("MLST").may(),
-            eager: known.eager_stores().is_yes(),
+            tags: known.tagged_transfers().is_yes(),
             held: known.has("HELD").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             checksums,
@@ -46,5 +48,16 @@ impl Abilities {
             .iter()
             .find(|(a, _)| *a == algorithm)
             .map(|(_, cost)| *cost)
+    }
+}
+
+/// Numbers the tagged transfers of one session, each higher than those before it.
+#[derive(Debug, Default)]
+pub(crate) struct Tags(AtomicU64);
+
+impl Tags {
+    /// The tag of the next transfer.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }

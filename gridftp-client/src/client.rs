@@ -14,7 +14,7 @@ use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use xio_core::{ByteSize, DynStack, Pool, SocketHints, Target, Transport as _};
 
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::error::{ConnectError, ControlError};
 use crate::options::ConnectOptions;
@@ -48,16 +48,16 @@ pub struct Client {
 }
 
 /// What the server was told about data channels.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ChannelState {
     /// Transmission mode in force.
     pub(crate) mode: Mode,
     /// Parallelism it was told.
     pub(crate) parallelism: Option<u32>,
-    /// Whether it takes eager stores.
-    pub(crate) eager: bool,
     /// Whether it was asked for markers in MODE S.
     pub(crate) markers: bool,
+    /// Tags that transfers have had so far.
+    pub(crate) tags: Tags,
     /// Whether it was told of buffer sizes for sending and for receiving.
     pub(crate) tuned: (bool, bool),
     /// What the cached connections serve.

@@ -111,6 +111,14 @@ pub(crate) fn is_exists(reply: &Reply) -> bool {
     FailureKind::of(reply) == FailureKind::Exists
 }
 
+/// Says whether a transfer was refused for its data connections, so that none is left for the next.
+pub(crate) fn lacks_channel(error: &ControlError) -> bool {
+    matches!(
+        error.kind(),
+        Some(FailureKind::DataChannel | FailureKind::Aborted)
+    )
+}
+
 fn hint(reply: &Reply) -> &'static str {
     match FailureKind::of(reply) {
         FailureKind::NotFound => "; check the path",

@@ -44,27 +44,30 @@ pub(crate) async fn settle_stored(replies: &mut Replies, well: bool) -> Result<(
 
 /// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
 /// meanwhile.
-pub(crate) struct Moved<T> {
+pub(crate) struct Moved<T, R = ()> {
     pub(crate) data: Option<T>,
-    pub(crate) end: Option<Result<(), ControlError>>,
+    pub(crate) end: Option<Result<R, ControlError>>,
 }
 
 /// Moves data, which `watch` sees, until it is through, or the server's refusal says that it never will be;
 /// then the rest has `within` to come.
-pub(crate) async fn move_data<T>(
+pub(crate) async fn move_data<T, R>(
     watch: &Watch,
     within: Duration,
     moving: impl Future<Output = T>,
-    replies: impl Future<Output = Result<(), ControlError>>,
-) -> Moved<T> {
+    replies: impl Future<Output = Result<R, ControlError>>,
+) -> Moved<T, R> {
     tokio::pin!(moving, replies);
     tokio::select! {
         biased;
         data = &mut moving => Moved { data: Some(data), end: None },
         end = &mut replies => {
             let data = match &end {
-                Ok(()) => Some(moving.await),
-                Err(_) => the_rest(watch, within, moving).await,
+                Ok(_) => Some(moving.await),
+                Err(_) => {
+                    watch.cut();
+                    the_rest(watch, within, moving).await
+                }
             };
             Moved { data, end: Some(end) }
         }

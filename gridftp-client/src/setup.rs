@@ -105,13 +105,8 @@ impl Client {
         let mut ahead = Ahead::default();
         self.send_mode(Mode::Extended, &mut ahead);
         self.tune(BufferSide::Receive).await?;
-        let eager = (self.abilities.eager && !self.state.eager)
-            .then(|| self.control.send(Command::Opts(Opts::Stor { eager: true })));
         let passive = self.send_passive();
         ahead.settle().await?;
-        if let Some(mut eager) = eager {
-            self.state.eager = eager.finish().await.is_ok();
-        }
         let to = self.passive(passive).await?;
         self.channel.get().connect_to(self.stack.clone(), to);
         self.state.ready = Some(Ready::Push(streams));

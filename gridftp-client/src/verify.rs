@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use ftp_wire::command::Command;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::checksum::Hasher;
 
@@ -85,6 +86,30 @@ fn hash(
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Compares what was sent in a tagged transfer with what was taken; says whether the first bytes were
+/// compared as well, which no end can where they came in too many pieces.
+///
+/// # Errors
+/// When they differ.
+pub(crate) fn receipt(
+    sent: &Receipt,
+    taken: &Receipt,
+    path: impl FnOnce() -> String,
+) -> Result<bool, TransferError> {
+    match (sent.crc32c, taken.crc32c) {
+        _ if sent.bytes != taken.bytes => Err(TransferError::Size {
+            path: path(),
+            expected: sent.bytes,
+            got: taken.bytes,
+        }),
+        (Some(here), Some(there)) if here != there => {
+            let [here, there] = [here, there].map(|digest| format!("{digest:08x}"));
+            Err(mismatch(path(), ChecksumAlgorithm::Crc32c, &here, &there))
+        }
+        (here, there) => Ok(here.is_some() && there.is_some()),
     }
 }
 

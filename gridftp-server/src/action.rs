@@ -267,7 +267,17 @@ impl<D: Dsi> Desk<D> {
             )
             .await;
             line.write(&result);
-            let outcome = outcome(result.map(|bytes| Outcome::Transferred { bytes }));
+            let receipt = line.watch.receipt();
+            let outcome = match outcome(result.map(|bytes| Outcome::Transferred { bytes })) {
+                Outcome::Transferred { bytes } => {
+                    receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
+                }
+                // The channel knows whether it is still of use.
+                Outcome::Failed(reply) if receipt.is_some() && side.channel.is_cached() => {
+                    Outcome::Spared(reply)
+                }
+                other => other,
+            };
             Finished {
                 outcome,
                 side: Some(side),
@@ -291,7 +301,11 @@ async fn move_bytes<D: Dsi>(
     match transfer.what {
         What::Retrieve { path, region, held } => {
             let path = dsi_path(&path)?;
-            data::retrieve(dsi, user, side, &path, region, &held, how, watch, onlooker).await
+            let tag = transfer.tag;
+            data::retrieve(
+                dsi, user, side, &path, region, &held, tag, how, watch, onlooker,
+            )
+            .await
         }
         What::List { path, form } => {
             let path = dsi_path(&path)?;
@@ -315,7 +329,6 @@ async fn move_bytes<D: Dsi>(
             size,
             modified,
             checksum,
-            eager,
         } => {
             let path = dsi_path(&path)?;
             let store = Store {
@@ -325,7 +338,7 @@ async fn move_bytes<D: Dsi>(
                 size,
                 modified,
                 checksum,
-                eager,
+                tag: transfer.tag,
                 in_place: shared.config.in_place,
                 durable: shared.config.sync_writes,
             };

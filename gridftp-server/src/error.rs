@@ -54,6 +54,8 @@ pub(crate) enum Error {
     Stack(xio::Error),
     /// A file behind layers can only be moved whole.
     NotThroughLayers,
+    /// `REST` before a store of text: a length on the wire is no place in the file.
+    RestartOfText,
 }
 
 /// What a policy of this server forbids.
@@ -149,6 +151,10 @@ impl fmt::Display for Error {
             Self::NotThroughLayers => f.write_str(
                 "transfer: a file behind a disk stack is moved whole: no restart, no region, no digest ahead",
             ),
+            Self::RestartOfText => f.write_str(
+                "store: a restart in TYPE A has no place in the file, as lines end in two bytes on the way, \
+                 send TYPE I or begin at the start",
+            ),
             Self::NoSuchChecksum => {
                 f.write_str("checksum: unknown algorithm, FEAT lists those offered")
             }
@@ -189,7 +195,8 @@ impl std::error::Error for Error {
             | Self::Holes { .. }
             | Self::Aborted
             | Self::NoSuchChecksum
-            | Self::NotThroughLayers => None,
+            | Self::NotThroughLayers
+            | Self::RestartOfText => None,
         }
     }
 }

@@ -71,7 +71,9 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        Error::NoSuchPlacement | Error::NotThroughLayers => (Code::of::<504>(), None),
+        Error::NoSuchPlacement | Error::NotThroughLayers | Error::RestartOfText => {
+            (Code::of::<504>(), None)
+        }
         Error::Stack(_) => (Code::of::<500>(), None),
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),

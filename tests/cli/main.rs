@@ -13,6 +13,7 @@ mod plain;
 mod rules;
 mod safety;
 mod stacks;
+mod tagged;
 mod uploads;
 
 use std::process::Command;

@@ -11,6 +11,7 @@ use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 use crate::conn::Conn;
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::head::Head;
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
 use crate::receive::{self, Consumer, InOrder, Job, Payload, TextInto, Way};
@@ -163,7 +164,7 @@ impl DataChannel {
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
-            let work = send::extended(&feed, conns, streams, &plan.ranges, plan.base, block);
+            let work = send::extended(&feed, conns, streams, plan, block);
             Stall::new(stall).run(look, work).await?;
         } else {
             let conn = used.only()?;
@@ -199,6 +200,7 @@ impl DataChannel {
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
+            Stall::new(stall).run(look, send::name(conns, plan)).await?;
             if plan.dealt {
                 let work = Box::pin(send::dealt_chunks(conns, streams, chunks, stall, watch));
                 Stall::new(stall).run(look, work).await?;
@@ -218,7 +220,8 @@ impl DataChannel {
 
     /// Receives a file into a sink, which the caller finishes.
     ///
-    /// A sink that takes bytes only from the start to the end gets them so.
+    /// A sink that takes bytes only from the start to the end gets them so. Where the storage fails in a
+    /// tagged transfer, the connections serve the next one all the same.
     ///
     /// # Errors
     /// The peer's, the storage's or a deadline's; see [`ErrorKind`]. [`Watch::received`] then says
@@ -297,7 +300,7 @@ impl DataChannel {
 
     /// Takes one MODE E transfer off the connections and forgets it.
     ///
-    /// A peer that sends eagerly has the next file right behind it.
+    /// A peer that was asked for several has the next file right behind it.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -324,6 +327,9 @@ impl DataChannel {
     {
         let extended = plan.mode == Mode::Extended;
         *watch.arrived() = Gather::new(self.options.limits());
+        if plan.tag.is_some() {
+            *watch.head() = Head::new(plan.start);
+        }
         let pool = self.pool.clone();
         let job = Job::new(write, way, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
@@ -335,7 +341,16 @@ impl DataChannel {
                 Setup::Passive(door) => Some(door),
                 _ => None,
             };
-            used.idle.conns = receive::extended(conns, door, job, &self.options).await?;
+            let (conns, done) = receive::extended(conns, door, job, plan.tag, &self.options).await;
+            if let Err(error) = done {
+                // The next transfer can tell the rest of this one from its own data.
+                if plan.tag.is_some() && error.kind() == ErrorKind::Storage {
+                    used.idle.conns = conns;
+                    self.keep(used, plan.mode, Direction::Receive);
+                }
+                return Err(error);
+            }
+            used.idle.conns = conns;
         } else {
             let received = receive::plain(used.only()?, plan.start, job, &self.options).await;
             if let Err((error, conn)) = received {
@@ -369,6 +384,10 @@ impl DataChannel {
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
         // One that ended meanwhile makes the whole set useless: marks are counted by connection.
+        if plan.tag.is_some() {
+            let first = plan.ranges.iter().next();
+            *watch.head() = Head::new(first.map_or(0, |range| range.start()));
+        }
         let sending = self.idle.served != Some(Direction::Receive);
         if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {
             self.retire_idle();

@@ -19,6 +19,7 @@ mod channel;
 mod conn;
 mod door;
 mod error;
+mod head;
 mod options;
 mod plan;
 mod receive;

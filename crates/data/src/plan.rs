@@ -18,6 +18,8 @@ pub struct SendPlan {
     pub base: u64,
     /// Connections to open to each address in MODE E; 0 counts as 1.
     pub parallelism: u32,
+    /// Tag that names the transfer to a peer that may not have answered yet; see [`mode_e`].
+    pub tag: Option<u64>,
     /// Whether chunks go out over whichever connection is free, each as soon as it is there; else they
     /// take one connection, so that the simplest of receivers gets them in order.
     pub dealt: bool,
@@ -32,6 +34,7 @@ impl SendPlan {
             ranges,
             base: 0,
             parallelism: 1,
+            tag: None,
             dealt: false,
         }
     }
@@ -40,6 +43,13 @@ impl SendPlan {
     #[must_use]
     pub fn parallelism(mut self, n: u32) -> Self {
         self.parallelism = n;
+        self
+    }
+
+    /// Names the transfer in MODE E by this tag, higher than those before it.
+    #[must_use]
+    pub fn tag(mut self, tag: Option<u64>) -> Self {
+        self.tag = tag;
         self
     }
 
@@ -68,8 +78,10 @@ pub struct ReceivePlan {
     pub ty: Type,
     /// Offset of the sink where wire offset 0 lies (`ESTO A`, `APPE`), in bytes.
     pub base: u64,
-    /// Wire offset of the first byte of a MODE S transfer (`REST n`), in bytes.
+    /// Wire offset of the first byte that comes (`REST n`), in bytes; where a MODE S transfer begins.
     pub start: u64,
+    /// Tag of the transfer in MODE E: the data of lower ones is thrown away, any other refused.
+    pub tag: Option<u64>,
 }
 
 impl ReceivePlan {
@@ -89,10 +101,17 @@ impl ReceivePlan {
         self
     }
 
-    /// Begins a MODE S transfer at wire offset `start`.
+    /// Begins at wire offset `start`.
     #[must_use]
     pub fn start(mut self, start: u64) -> Self {
         self.start = start;
+        self
+    }
+
+    /// Takes the MODE E transfer of this tag.
+    #[must_use]
+    pub fn tag(mut self, tag: Option<u64>) -> Self {
+        self.tag = tag;
         self
     }
 }

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use byte_ranges::RangeSet;
+use ftp_wire::receipt::Receipt;
 use mode_e::{Gather, Limits};
 use tokio::sync::Notify;
 
 use crate::error::Wait;
+use crate::head::Head;
 
 const CLOSED: u8 = 0;
 const FRESH: u8 = 1;
@@ -30,6 +32,9 @@ pub struct Watch {
     reading: AtomicU32,
     /// Taken once a block by the transfer, once a tick by the onlooker.
     arrived: Mutex<Gather>,
+    /// Whether the rest is not to be sent.
+    cut: AtomicBool,
+    head: Mutex<Head>,
 }
 
 impl Default for Watch {
@@ -49,6 +54,8 @@ impl Watch {
             local: AtomicBool::new(false),
             reading: AtomicU32::new(0),
             arrived: Mutex::new(Gather::new(Limits::default())),
+            cut: AtomicBool::new(false),
+            head: Mutex::default(),
         }
     }
 
@@ -89,6 +96,28 @@ impl Watch {
     /// All ranges written so far, in wire offsets; true also after an error.
     pub fn received(&self) -> RangeSet {
         self.arrived().received().clone()
+    }
+
+    /// Ends a tagged send in good order without the rest of its bytes: the peer has refused the file
+    /// and throws away what comes of it.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// What crossed in a tagged transfer that is over; `None` of any other.
+    pub fn receipt(&self) -> Option<Receipt> {
+        let (head, bytes) = (self.head(), self.bytes());
+        head.is_wanted()
+            .then(|| Receipt::new(bytes, head.digest(bytes)))
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// The digest of the first bytes. Nothing panics while it is held, and it is never held over a wait.
+    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn open(&self, reused: bool) {

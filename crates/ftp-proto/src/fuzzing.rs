@@ -13,6 +13,7 @@ use ftp_wire::command::Command;
 use ftp_wire::error::BadLine;
 use ftp_wire::facts::{Entry, EntryKind};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
 use crate::client::{self, ClientSession};
@@ -75,7 +76,8 @@ pub const LINES: &[&str] = &[
     "OPTS RETR Parallelism=4,4,4;",
     "OPTS PASV AllowDelayed=1;",
     "OPTS PASV AllowDelayed=0;",
-    "OPTS STOR Eager=1;",
+    "ESTO tag=1 f",
+    "ERET tag=2 f",
     "SITE HELD f",
     "OPTS MLST size;",
     "OPTS CKSM markers=1;",
@@ -327,7 +329,11 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         Action::Listen { .. } => {
             Outcome::Listening(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)])
         }
-        Action::Transfer(_) => Outcome::Transferred { bytes: 1 },
+        Action::Transfer(_) => match pick % 4 {
+            1 => Outcome::Transferred { bytes: 1 },
+            2 => Outcome::Proven(Receipt::new(1, None)),
+            _ => Outcome::Spared(Reply::of::<552>("full")),
+        },
         Action::Names(Names::Stat(_)) => Outcome::Stat(Box::new(Entry::new(kind, *b"x"))),
         Action::Names(Names::Lines(..)) => Outcome::Lines(vec![b"x".to_vec()]),
         Action::Names(Names::Checksum { .. }) => Outcome::Checksum("00".into()),

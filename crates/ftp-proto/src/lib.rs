@@ -90,14 +90,15 @@
 //! - `SITE RDEL /` is refused.
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
 //! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names SBUF,
-//!   EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Eager;`, which is ours: with
-//!   `OPTS STOR Eager=1;` a client sends each file's data right behind its pipelined `STOR`. So is `HELD`:
-//!   `SITE HELD` tells what is kept of an upload that broke, as a 111 would, and `SITE DELHELD` removes
-//!   it: 250, or 550 where nothing is kept.
+//!   EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;`, which is ours: `ESTO tag=n path` is a
+//!   `STOR` whose data names itself by that number and so may be sent right behind the pipelined
+//!   command; `ERET tag=n path` is its counterpart for a source. Their 226 ends with a
+//!   [receipt](ftp_wire::receipt). So is `HELD`: `SITE HELD` tells what is kept of an upload that broke,
+//!   as a 111 would, and `SITE DELHELD` removes it: 250, or 550 where nothing is kept.
 //! - `TREV PERF` gives 112 markers of what is received in MODE S as well. They go on while an upload is
 //!   flushed, hashed and published.
-//! - Errors before the data connections exist leave the set-up usable in MODE S too. An eager `STOR`
-//!   that the session itself refuses drops the data connections, whose bytes nobody may misread.
+//! - Errors before the data connections exist leave the set-up usable in MODE S too. A tagged store
+//!   that fails leaves the connections to the next one, which steps over what comes of it.
 //! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused
 //!   logins end the session. Login must be done in 30 seconds (GCT: 120).
 //! - A first line of HTTP, TLS or SSH ends the session without an answer.

@@ -7,6 +7,7 @@ use byte_ranges::RangeSet;
 use ftp_wire::command::{Family, Mode, Secret, StackSide, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
 /// Names one outstanding action, or one command a client has sent; the answer carries it back.
@@ -45,7 +46,8 @@ pub enum Action {
     /// The session has already refused ports below 1024 and, where third-party transfers are not
     /// allowed, hosts other than the peer's.
     Connect(Vec<SocketAddr>),
-    /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`].
+    /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`], or by
+    /// [`Outcome::Proven`] and [`Outcome::Spared`] where it is tagged.
     Transfer(Box<Transfer>),
     /// Stop the transfer or checksum with this ticket; its own outcome still comes. Not answered
     /// itself.
@@ -149,6 +151,8 @@ pub struct Transfer {
     pub perf_every: Option<Duration>,
     /// Interval of 111 restart markers; `None` for none.
     pub restart_every: Option<Duration>,
+    /// Tag of the data, in MODE E; the peer sends it whatever is answered.
+    pub tag: Option<u64>,
 }
 
 impl Transfer {
@@ -159,6 +163,7 @@ impl Transfer {
             channel,
             perf_every: None,
             restart_every: None,
+            tag: None,
         }
     }
 
@@ -195,9 +200,6 @@ pub enum What {
         modified: Option<TimeVal>,
         /// Algorithm (upper case) and digest that the complete file must have.
         checksum: Option<(String, String)>,
-        /// Whether the peer sends the data whatever we answer (`OPTS STOR Eager=1;`): a transfer
-        /// that cannot be stored then takes its data off the channel before it fails.
-        eager: bool,
     },
     /// A directory listing to the peer.
     List {
@@ -316,6 +318,11 @@ pub enum Outcome {
         /// Payload bytes moved.
         bytes: u64,
     },
+    /// The tagged transfer ended well, and this crossed.
+    Proven(Receipt),
+    /// The transfer failed with this reply, and the data connections serve the next one all the same:
+    /// what is left on them of this one has a tag to know it by.
+    Spared(Reply),
 }
 
 /// Progress of an outstanding action.

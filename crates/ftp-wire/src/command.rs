@@ -288,6 +288,13 @@ pub enum Eret {
         /// Number of bytes; `None` (−1 on the wire) to the end.
         length: Option<u64>,
     },
+    /// `tag=n`, ours: as `RETR` or as `P`, and the data names itself by the tag.
+    Tagged {
+        /// Tag that stands before the data.
+        tag: u64,
+        /// First byte and number of bytes, where it is not the whole file.
+        region: Option<(u64, Option<u64>)>,
+    },
     /// `name="args"`: a module, which this implementation does not have.
     Module(String),
 }
@@ -301,8 +308,27 @@ pub enum Esto {
         /// Added to every block's offset.
         offset: u64,
     },
+    /// `tag=n`, ours: only data that names itself by the tag is stored, and it may come unasked.
+    Tagged {
+        /// Tag that stands before the data.
+        tag: u64,
+        /// Where the data belongs.
+        spot: Spot,
+    },
     /// `name="args"`: a module, which this implementation does not have.
     Module(String),
+}
+
+/// Where the data of a tagged store belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spot {
+    /// As `STOR`: it is the file.
+    Whole,
+    /// As `ESTO A`: every offset on the wire is moved up by this one.
+    At(u64),
+    /// As `APPE`: behind what is there.
+    End,
 }
 
 /// The argument of `REST`.

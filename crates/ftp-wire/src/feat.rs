@@ -55,8 +55,8 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Eager;`, ours: data may follow `STOR` at once.
-    StorEager,
+    /// `STOR Tagged;`, ours: `ESTO tag=`, whose data may follow at once, and `ERET tag=`.
+    StorTagged,
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,
     /// `TVFS` (RFC 3659).
@@ -99,7 +99,7 @@ impl Feature {
             ("SIZE", _) => Self::Size,
             ("SPAS", _) => Self::Spas,
             ("SPOR", _) => Self::Spor,
-            ("STOR", _) if has_item(params, "Eager") => Self::StorEager,
+            ("STOR", _) if has_item(params, "Tagged") => Self::StorTagged,
             ("STORATTR", _) => Self::StorAttr,
             ("TVFS", _) => Self::Tvfs,
             ("UTF8", _) => Self::Utf8,
@@ -170,7 +170,7 @@ impl fmt::Display for Feature {
             Self::Size => "SIZE",
             Self::Spas => "SPAS",
             Self::Spor => "SPOR",
-            Self::StorEager => "STOR Eager;",
+            Self::StorTagged => "STOR Tagged;",
             Self::StorAttr => "STORATTR",
             Self::Tvfs => "TVFS",
             Self::Utf8 => "UTF8",
@@ -298,16 +298,17 @@ mod tests {
         ] {
             assert!(features.has(&feature), "{feature}");
         }
-        assert!(!features.has(&Feature::StorEager));
+        assert!(!features.has(&Feature::StorTagged));
         assert!(features.has(&Feature::Other("AUTHZ_ASSERT".into())));
         assert_eq!(features.to_reply().to_string(), GCT);
     }
 
     #[test]
     fn coded_and_lower_case_lines_are_read_too() {
-        let features =
-            parse("211-Features:\r\n211-rest stream\r\n211-stor eager;\r\n211-epsv\r\n211 End\r\n");
-        let all = [Feature::RestStream, Feature::StorEager, Feature::Epsv];
+        let features = parse(
+            "211-Features:\r\n211-rest stream\r\n211-stor tagged;\r\n211-epsv\r\n211 End\r\n",
+        );
+        let all = [Feature::RestStream, Feature::StorTagged, Feature::Epsv];
         assert_eq!(features, all.into_iter().collect());
     }
 

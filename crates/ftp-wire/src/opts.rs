@@ -1,4 +1,4 @@
-//! `OPTS`: option lists of RETR, STOR, PASV, MLST, MLSR, CKSM and UTF8 (GFD.20, RFC 2389).
+//! `OPTS`: option lists of RETR, PASV, MLST, MLSR, CKSM and UTF8 (GFD.20, RFC 2389).
 
 use std::fmt;
 
@@ -23,12 +23,6 @@ pub enum Opts {
         stripe_block: Option<u64>,
         /// `Markers=n;`: seconds between performance markers while sending; 0 for none.
         markers: Option<u32>,
-    },
-    /// `OPTS STOR Eager=0|1;`, ours: the client sends a file's data right behind its `STOR`, without
-    /// waiting for the 125; a `STOR` that fails takes that data off the channel first.
-    Stor {
-        /// Whether data comes unasked.
-        eager: bool,
     },
     /// `OPTS PASV|SPAS|EPSV AllowDelayed=0|1;`.
     Passive {
@@ -88,7 +82,6 @@ impl Opts {
         let parsed = match what.to_ascii_uppercase().as_slice() {
             b"" => Err((MISSING, 0)),
             b"RETR" => retr(items),
-            b"STOR" => flag(items, "Eager").map(|eager| Self::Stor { eager }),
             b"PASV" | b"SPAS" | b"EPSV" => {
                 flag(items, "AllowDelayed").map(|delayed| Self::Passive { delayed })
             }
@@ -303,7 +296,6 @@ impl fmt::Display for Opts {
                 }
                 markers.map_or(Ok(()), |n| write!(f, "Markers={n};"))
             }
-            Self::Stor { eager } => write!(f, "STOR Eager={};", u8::from(*eager)),
             Self::Passive { delayed } => write!(f, "PASV AllowDelayed={};", u8::from(*delayed)),
             Self::Facts(facts) => write!(f, "MLST {facts}"),
             Self::Mlsr {

@@ -314,7 +314,7 @@ fn operation(args: &mut Args<'_>, letter: u8) -> Parsed<Option<String>> {
 
 fn eret(args: &mut Args<'_>) -> Parsed {
     let how = match operation(args, b'P')? {
-        Some(module) => Eret::Module(module),
+        Some(module) => Eret::of_module(module),
         None => {
             let offset: u64 = args.number("offset")?;
             let at = args.at();
@@ -331,7 +331,7 @@ fn eret(args: &mut Args<'_>) -> Parsed {
 
 fn esto(args: &mut Args<'_>) -> Parsed {
     let how = match operation(args, b'A')? {
-        Some(module) => Esto::Module(module),
+        Some(module) => Esto::of_module(module),
         None => Esto::Adjusted {
             offset: args.number("offset")?,
         },

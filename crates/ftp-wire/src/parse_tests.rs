@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::command::Spot;
 use crate::command::{BufferSide, Family, Site, StackSide, StorAttr};
 use crate::facts::TimeVal;
 use crate::path::FtpPath;
@@ -52,7 +53,17 @@ const LINES: &[(&str, &str)] = &[
     ("ERET P 18446744073709551615 0 a", ""),
     ("ERET mod=\"a b\" c d", ""),
     ("ERET mod=a c d", ""),
+    ("ERET tag=7 a b", ""),
+    ("ERET tag=7,P,5,10 a", ""),
+    ("ERET tag=18446744073709551615,P,5,-1 a", ""),
+    ("ERET tag=7,P,18446744073709551615,1 a", ""),
+    ("ERET tag=7,E a", ""),
     ("ESTO A 100 a b", ""),
+    ("ESTO tag=0 a b", ""),
+    ("ESTO tag=7,A,100 a", ""),
+    ("ESTO tag=7,E a", ""),
+    ("ESTO tag=+7 a", ""),
+    ("ESTO tag= a", ""),
     ("ESTO mod=\"\" x", ""),
     ("ALLO 10485760", ""),
     ("ALLO 5 R 10", "ALLO 5"),
@@ -100,7 +111,6 @@ const LINES: &[(&str, &str)] = &[
     ("FEAT", ""),
     ("OPTS RETR Parallelism=4,4,4;", ""),
     ("opts retr parallelism=2", "OPTS RETR Parallelism=2,2,2;"),
-    ("OPTS  STOR  Eager=1;", "OPTS STOR Eager=1;"),
     ("OPTS PASV AllowDelayed=1;", ""),
     ("OPTS MLST Type;Size;", ""),
     ("OPTS MLSR OnError=Fail;", ""),
@@ -212,6 +222,21 @@ fn arguments_become_values() {
         Command::Mfmt(time, path("a b"))
     );
     assert_eq!(parse("SPAS 1"), Command::Spas(Some(Family::V4)));
+    assert_eq!(
+        parse("ESTO tag=7,A,5 x"),
+        Command::Esto(
+            Esto::Tagged {
+                tag: 7,
+                spot: Spot::At(5)
+            },
+            path("x")
+        )
+    );
+    for other in ["tag=7,A", "tag=-1", "tag=7,E,1", "tag=18446744073709551616"] {
+        let module = Esto::Module(other.to_owned());
+        let command = Command::Esto(module, path("x"));
+        assert_eq!(parse(&format!("ESTO {other} x")), command);
+    }
     assert_eq!(
         parse("ERET P 1 -1 x"),
         Command::Eret(

@@ -9,6 +9,7 @@ use crate::command::{
     Type,
 };
 use crate::path::FtpPath;
+use crate::tagged::Module;
 
 /// What stands in place of a secret.
 const MASK: &[u8] = b"****";
@@ -158,6 +159,14 @@ impl Command {
             }
             Self::Esto(Esto::Adjusted { offset }, path) => {
                 line.show(format_args!("A {offset}"));
+                line.path(path);
+            }
+            Self::Eret(Eret::Tagged { tag, region }, path) => {
+                line.show(Module(*tag, *region));
+                line.path(path);
+            }
+            Self::Esto(Esto::Tagged { tag, spot }, path) => {
+                line.show(Module(*tag, *spot));
                 line.path(path);
             }
             Self::Eret(Eret::Module(module), path) | Self::Esto(Esto::Module(module), path) => {

@@ -19,6 +19,12 @@ pub enum Step {
         /// How many are left of the block.
         len: u64,
     },
+    /// The next bytes of the connection are payload of a transfer that nobody takes any more: throw
+    /// some or all of them away, then say how many with [`Deframer::moved`].
+    Stale {
+        /// How many are left of the block.
+        len: u64,
+    },
     /// The number of end-of-data marks to expect over all connections of this listener.
     Eof {
         /// That number.
@@ -37,6 +43,10 @@ pub enum Step {
 ///
 /// `poll` until [`Step::Header`], feed, and again. What follows an end-of-data mark belongs to the
 /// next transfer: [`next_transfer`](Self::next_transfer) goes on with it on a kept connection.
+///
+/// Where transfers are tagged ([`expect`](Self::expect)), only blocks behind the tag of the transfer in
+/// hand are its own. Those behind a lower tag belong to a transfer that failed before they came, and
+/// are stepped over to their end-of-data mark; no tag, or a higher one, is an error.
 #[derive(Debug, Clone)]
 pub struct Deframer {
     limits: Limits,
@@ -51,6 +61,20 @@ pub struct Deframer {
     /// Whether this transfer's end-of-data mark has come.
     ended: bool,
     begun: Begun,
+    /// The tag of the transfer in hand, where it has one.
+    wanted: Option<u64>,
+    part: Part,
+}
+
+/// The transfer whose blocks come now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// None: the next header is the first of a transfer.
+    Between,
+    /// The one in hand.
+    Own,
+    /// An earlier one, which nobody takes any more.
+    Stale,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +112,27 @@ impl Deframer {
             kept: false,
             ended: false,
             begun: Begun::No,
+            wanted: None,
+            part: Part::Between,
         }
     }
 
+    /// Says which transfer is taken from here on: the one of this tag, or one that has none.
+    ///
+    /// What is left on the connection of an earlier transfer is stale then.
+    pub fn expect(&mut self, tag: Option<u64>) {
+        self.wanted = tag;
+        if self.part == Part::Own {
+            self.part = Part::Stale;
+        }
+        self.ended = false;
+        self.begun = Begun::No;
+        self.empties = 0;
+    }
+
     /// Takes header bytes from the front of `bytes` and says how many; none unless `poll` asks for them.
+    ///
+    /// They are judged by the next `poll`: the header may be of a transfer that is not in hand yet.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         if !matches!(self.state, State::Header) {
             return 0;
@@ -99,9 +140,6 @@ impl Deframer {
         let slots = self.header.iter_mut().skip(self.filled);
         let taken = slots.zip(bytes).map(|(slot, byte)| *slot = *byte).count();
         self.filled += taken;
-        if self.filled == HEADER_LEN {
-            self.begin_block();
-        }
         taken
     }
 
@@ -114,9 +152,21 @@ impl Deframer {
     }
 
     fn admit(&mut self, header: Header) -> Result<(), BadBlockKind> {
+        let first = self.part == Part::Between;
+        if let (Some(tag), Some(wanted)) = (header.tag(), self.wanted) {
+            if !first || tag > wanted {
+                return Err(BadBlockKind::OtherTag { tag, wanted });
+            }
+            self.part = if tag == wanted {
+                self.begun = Begun::Just;
+                Part::Own
+            } else {
+                Part::Stale
+            };
+            return Ok(());
+        }
         header.check(&self.limits)?;
         let Header { flags, count, .. } = header;
-        let first = self.begun == Begun::No;
         if flags.has(Flags::CLOSE) && !flags.has(Flags::EOD) {
             // Only as the first thing on a kept connection does it say what it can mean: that
             // the sender wants fewer connections this time.
@@ -136,6 +186,10 @@ impl Deframer {
             }
         }
         if first {
+            if let Some(wanted) = self.wanted {
+                return Err(BadBlockKind::Untagged { wanted });
+            }
+            self.part = Part::Own;
             self.begun = Begun::Just;
         }
         Ok(())
@@ -163,6 +217,7 @@ impl Deframer {
         loop {
             match self.state {
                 State::Failed(bad) => return Err(bad),
+                State::Header if self.filled == HEADER_LEN => self.begin_block(),
                 State::Header => {
                     return Ok(Step::Header {
                         need: HEADER_LEN - self.filled,
@@ -174,17 +229,24 @@ impl Deframer {
                         count,
                         offset,
                     } = header;
+                    let stale = self.part == Part::Stale;
                     if flags.has(Flags::EOF) {
                         self.state = State::AfterEof { flags };
+                        if stale {
+                            continue;
+                        }
                         return Ok(Step::Eof {
                             connections: offset,
                         });
                     }
                     // A block may carry payload and the mark: the payload comes first.
                     if done < count {
-                        return Ok(Step::Payload {
-                            offset: offset + done,
-                            len: count - done,
+                        let len = count - done;
+                        return Ok(if stale {
+                            Step::Stale { len }
+                        } else {
+                            let offset = offset + done;
+                            Step::Payload { offset, len }
                         });
                     }
                     if let Some(step) = self.end_block(flags, count) {
@@ -209,8 +271,11 @@ impl Deframer {
         self.state = State::Header;
         let close = flags.has(Flags::CLOSE);
         if flags.has(Flags::EOD) {
-            self.ended = true;
-            return Some(Step::Eod { close });
+            if std::mem::replace(&mut self.part, Part::Between) == Part::Own {
+                self.ended = true;
+                return Some(Step::Eod { close });
+            }
+            self.kept = true;
         }
         close.then_some(Step::Retired)
     }
@@ -246,15 +311,15 @@ impl Deframer {
         self.begun != Begun::No
     }
 
-    /// Gets ready for the next transfer over the same connection.
+    /// Gets ready for the next transfer over the same connection, which has no tag unless
+    /// [`expect`](Self::expect) says so.
     pub fn next_transfer(&mut self) {
         self.kept = true;
-        self.ended = false;
-        self.begun = Begun::No;
-        self.empties = 0;
+        self.expect(None);
     }
 
-    /// Says whether the connection may end here: after its mark, or before it brought anything.
+    /// Says whether the connection may end here: after its mark, or before it brought anything that is
+    /// taken.
     ///
     /// # Errors
     ///
@@ -262,6 +327,7 @@ impl Deframer {
     pub fn at_end(&self) -> Result<(), BadBlock> {
         let kind = match self.state {
             State::Failed(bad) => return Err(bad),
+            _ if self.part == Part::Stale => return Ok(()),
             State::Header if self.filled > 0 => BadBlockKind::CutInHeader,
             State::Header if self.ended || !self.has_begun() => return Ok(()),
             State::Block { header, done } if done < header.count => BadBlockKind::CutInPayload {

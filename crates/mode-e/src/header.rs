@@ -28,6 +28,8 @@ impl Flags {
     pub const CLOSE: Self = Self(0x04);
     /// Bits no specification gives a meaning.
     pub const RESERVED: Self = Self(0x03);
+    /// Ours: names the transfer of the blocks that follow; alone, and only where both ends agreed on it.
+    pub const TAG: Self = Self(0x01);
 
     /// Takes the descriptor byte as it is.
     pub const fn from_bits(bits: u8) -> Self {
@@ -86,6 +88,21 @@ impl Header {
     /// The mark that ends one connection's part and announces how many such marks there are.
     pub const fn eof(connections: u64) -> Self {
         Self::new(Flags::EOF.with(Flags::EOD), 0, connections)
+    }
+
+    /// The block that names the transfer of all that follow on its connection, up to the end-of-data
+    /// mark.
+    pub const fn of_tag(tag: u64) -> Self {
+        Self::new(Flags::TAG, 0, tag)
+    }
+
+    /// The tag, when the block is there to name it.
+    pub const fn tag(self) -> Option<u64> {
+        if self.flags.0 == Flags::TAG.0 && self.count == 0 {
+            Some(self.offset)
+        } else {
+            None
+        }
     }
 
     /// Reads a header; nothing is checked, see [`check`](Self::check).
@@ -180,6 +197,18 @@ pub enum BadBlockKind {
         /// The descriptor byte.
         descriptor: u8,
     },
+    /// A transfer of a tag begins with a block that is no tag.
+    Untagged {
+        /// The tag of the transfer in hand.
+        wanted: u64,
+    },
+    /// A tag in the middle of a transfer, or that of one that was not asked for yet.
+    OtherTag {
+        /// The tag that came.
+        tag: u64,
+        /// The tag of the transfer in hand.
+        wanted: u64,
+    },
     /// The block holds a restart marker, which is no file data.
     RestartMarker,
     /// An EOF block announces payload, which would have no offset.
@@ -231,6 +260,12 @@ impl fmt::Display for BadBlockKind {
         match self {
             Self::ReservedBits { descriptor } => {
                 write!(f, "reserved bits in descriptor {descriptor:#04x}")
+            }
+            Self::Untagged { wanted } => {
+                write!(f, "data without a tag, transfer {wanted} is in hand")
+            }
+            Self::OtherTag { tag, wanted } => {
+                write!(f, "data of transfer {tag}, transfer {wanted} is in hand")
             }
             Self::RestartMarker => f.write_str("restart markers within the data are not taken"),
             Self::EofWithPayload { count } => {

@@ -13,6 +13,10 @@
 //!    0x20 ERROR ignored                 0x03          reserved: an error
 //! ```
 //!
+//! A sender whose files follow each other before the receiver has answered names each: a block with the
+//! descriptor 0x01 and no payload, the first of each connection for each file, has the file's tag in its
+//! offset field. That is ours and only sent where both ends agreed on it; tags rise from file to file.
+//!
 //! The receiving half is one [`Deframer`] a connection and one [`Gather`] a listener; the sending
 //! half is one [`Scheduler`] a transfer. None of them ever sees payload: they say where the next
 //! bytes belong, and the caller moves them by the cheapest means it has.
@@ -28,13 +32,14 @@
 //! gather.opened()?;
 //! let mut rest = wire.as_slice();
 //! while !gather.is_complete() {
-//!     match deframer.poll()? {
+//!     let step = deframer.poll()?;
+//!     if deframer.just_begun() {
+//!         gather.begun()?;
+//!     }
+//!     match step {
 //!         Step::Header { .. } => {
 //!             let taken = deframer.feed(rest);
 //!             rest = &rest[taken..];
-//!             if deframer.just_begun() {
-//!                 gather.begun()?;
-//!             }
 //!         }
 //!         Step::Payload { offset, len } => {
 //!             // write_at(offset, the next len bytes), in as many pieces as come

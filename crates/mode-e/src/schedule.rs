@@ -101,6 +101,11 @@ impl Scheduler {
         self.queue.insert(range);
     }
 
+    /// Takes back what was not handed out: the transfer ends with the blocks that are on their way.
+    pub fn clear(&mut self) {
+        self.queue = RangeSet::new();
+    }
+
     /// Says that nothing more will be pushed.
     pub fn close(&mut self) {
         self.growing = false;

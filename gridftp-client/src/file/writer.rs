@@ -305,11 +305,9 @@ async fn ask(
     if is_extended(client) {
         let streams = options.streams.max(1);
         client.set_up_push(streams).await?;
-        if !client.state.eager {
-            // No data may be on the way before its store is accepted, so the connections come first.
-            let opened = client.channel.get().open(Mode::Extended, streams).await;
-            opened.map_err(|cause| client.data_error(&show(path), cause))?;
-        }
+        // No data may be on the way before its store is accepted, so the connections come first.
+        let opened = client.channel.get().open(Mode::Extended, streams).await;
+        opened.map_err(|cause| client.data_error(&show(path), cause))?;
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
     }
@@ -329,15 +327,13 @@ async fn send(
         control,
         channel,
         options: connect,
-        state,
         ..
     } = client;
     let mode = connect.mode.unwrap_or_default();
     let plan = SendPlan::new(mode, Type::Image, RangeSet::new())
         .parallelism(options.streams.max(1))
         .dealt();
-    // One that takes data unasked may wait for it before it refuses.
-    let waits = mode == Mode::Extended && !state.eager;
+    let waits = mode == Mode::Extended;
     if waits && let Step::Done(_) = replies.next().await? {
         return Err(replies.misbehaved(EARLY_END).into());
     }

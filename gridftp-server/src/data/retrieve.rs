@@ -28,6 +28,7 @@ pub(crate) async fn retrieve<D: Dsi>(
     path: &DsiPath,
     region: Option<(u64, Option<u64>)>,
     held: &RangeSet,
+    tag: Option<u64>,
     how: &Channel,
     watch: &Watch,
     onlooker: &mut Onlooker,
@@ -38,7 +39,7 @@ pub(crate) async fn retrieve<D: Dsi>(
             return Err(Error::NotThroughLayers);
         }
         let mut chunks = onlooker.run_quietly(disk.read(source)).await?;
-        return send_all(&mut chunks, side, how, watch, onlooker).await;
+        return send_all(&mut chunks, side, tag, how, watch, onlooker).await;
     }
     let size = source.size();
     let (base, length) = match region {
@@ -62,7 +63,8 @@ pub(crate) async fn retrieve<D: Dsi>(
     side.settle(Buffers::from(how));
     let plan = SendPlan::new(how.mode, how.ty, ranges)
         .parallelism(how.parallelism)
-        .base(base);
+        .base(base)
+        .tag(tag);
     let sent = onlooker
         .run(watch, side.channel.send(&source, &plan, watch), |_| {
             std::future::ready(Ok(()))
@@ -93,7 +95,7 @@ pub(crate) async fn list<D: Dsi>(
     let mut lister = onlooker
         .run_quietly(Lister::open(dsi, user, owners, path, form))
         .await?;
-    send_all(&mut lister, side, how, watch, onlooker).await
+    send_all(&mut lister, side, None, how, watch, onlooker).await
 }
 
 /// Sends bytes whose number is not known before; gives how many there were.
@@ -102,12 +104,15 @@ pub(crate) async fn list<D: Dsi>(
 async fn send_all<C: Chunks>(
     chunks: &mut C,
     side: &mut DataSide,
+    tag: Option<u64>,
     how: &Channel,
     watch: &Watch,
     onlooker: &mut Onlooker,
 ) -> Result<u64, Error> {
     side.settle(Buffers::from(how));
-    let plan = SendPlan::new(how.mode, Type::Image, RangeSet::new()).parallelism(how.parallelism);
+    let plan = SendPlan::new(how.mode, Type::Image, RangeSet::new())
+        .parallelism(how.parallelism)
+        .tag(tag);
     let sending = side.channel.send_chunks(chunks, &plan, watch);
     let sent = onlooker
         .run(watch, sending, |_| std::future::ready(Ok(())))

@@ -1,16 +1,11 @@
 //! STOR, ESTO and APPE: from the client to the storage, published whole or kept for a restart.
 
 use byte_ranges::RangeSet;
-use bytes::Bytes;
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
 use gridftp_data::{ReceivePlan, Received, Watch};
-use gridftp_dsi::{
-    ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User, WriteModel,
-};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -34,8 +29,8 @@ pub(crate) struct Store<'a> {
     pub(crate) size: Option<u64>,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
-    /// Whether the data comes whatever we answer.
-    pub(crate) eager: bool,
+    /// Tag of the data, which comes whatever we answer.
+    pub(crate) tag: Option<u64>,
     /// Whether files are written under their final names.
     pub(crate) in_place: bool,
     /// Whether markers and names wait for the disk.
@@ -45,8 +40,8 @@ pub(crate) struct Store<'a> {
 /// Takes a file from the client; gives the bytes received.
 ///
 /// # Errors
-/// Before the data connection is used, those of opening; with `eager`, the data has been taken off the connections
-/// and thrown away by then. After it, whatever ended the transfer: what came is kept for a restart.
+/// Before the data connection is used, those of opening. After it, whatever ended the transfer: what came is kept for
+/// a restart.
 pub(crate) async fn store<D: Dsi>(
     dsi: &D,
     user: &User,
@@ -58,7 +53,7 @@ pub(crate) async fn store<D: Dsi>(
 ) -> Result<u64, Error> {
     match side.disk.clone() {
         None => {
-            let opening = store.open(dsi, user);
+            let opening = store.open(dsi, user, how.ty);
             store.run(opening, side, how, watch, onlooker).await
         }
         Some(disk) => {
@@ -69,7 +64,7 @@ pub(crate) async fn store<D: Dsi>(
                 {
                     return Err(Error::NotThroughLayers);
                 }
-                let (sink, base, finish) = store.open(dsi, user).await?;
+                let (sink, base, finish) = store.open(dsi, user, how.ty).await?;
                 Ok((disk.write(sink).await?, base, finish))
             };
             store.run(opening, side, how, watch, onlooker).await
@@ -78,7 +73,7 @@ pub(crate) async fn store<D: Dsi>(
 }
 
 impl Store<'_> {
-    /// Opens, takes the data and completes; data that comes in any case is taken in any case.
+    /// Opens, takes the data and completes.
     async fn run<S: Sink>(
         &self,
         opening: impl Future<Output = Result<(S, u64, Finish), Error>>,
@@ -87,40 +82,25 @@ impl Store<'_> {
         watch: &Watch,
         onlooker: &mut Onlooker,
     ) -> Result<u64, Error> {
-        let opened = onlooker.run_quietly(opening).await;
+        let (sink, base, finish) = onlooker.run_quietly(opening).await?;
         side.settle(Buffers::from(how));
-        match opened {
-            Ok((sink, base, finish)) if self.eager => {
-                // Data of the next file comes right behind this one's, so all of this one's is taken whatever happens.
-                let sink = Draining {
-                    inner: sink,
-                    failed: Mutex::new(None),
-                };
-                self.receive(sink, base, finish, side, how, watch, onlooker)
-                    .await
-            }
-            Ok((sink, base, finish)) => {
-                self.receive(sink, base, finish, side, how, watch, onlooker)
-                    .await
-            }
-            Err(error) => {
-                // What was aborted loses its data connections anyway.
-                if self.eager && !matches!(error, Error::Aborted) {
-                    let plan = ReceivePlan::new(how.mode, how.ty);
-                    let unseen = Watch::new();
-                    onlooker
-                        .run_quietly(side.channel.discard(&plan, &unseen))
-                        .await?;
-                }
-                Err(error)
-            }
-        }
+        self.receive(sink, base, finish, side, how, watch, onlooker)
+            .await
     }
 
     /// Opens the sink, and finds out where wire offset 0 lies in it and how it is to be finished.
-    async fn open<D: Dsi>(&self, dsi: &D, user: &User) -> Result<(D::Sink, u64, Finish), Error> {
+    async fn open<D: Dsi>(
+        &self,
+        dsi: &D,
+        user: &User,
+        ty: Type,
+    ) -> Result<(D::Sink, u64, Finish), Error> {
         if !user.may_write {
             return Err(Forbidden::Write.into());
+        }
+        // RFC 3659 §5: such an offset counts the bytes on the wire, which the file does not have.
+        if ty == Type::Ascii && !self.held.is_empty() {
+            return Err(Error::RestartOfText);
         }
         let checksum = match &self.checksum {
             None => None,
@@ -191,7 +171,8 @@ impl Store<'_> {
     ) -> Result<u64, Error> {
         let plan = ReceivePlan::new(how.mode, how.ty)
             .base(base)
-            .start(self.held.first_hole());
+            .start(self.held.first_hole())
+            .tag(self.tag);
         let mut total = self.held.clone();
         let receiving = side.channel.receive(&sink, &plan, watch);
         let result = onlooker
@@ -291,149 +272,11 @@ fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Er
     }
 }
 
-/// A sink that goes on taking data after a failure, to throw it away; the failure comes out at the end.
-struct Draining<S> {
-    inner: S,
-    failed: Mutex<Option<gridftp_dsi::Error>>,
-}
-
-impl<S> Draining<S> {
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<gridftp_dsi::Error>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<S: Sink> Sink for Draining<S> {
-    async fn write_at(&self, offset: u64, data: Bytes) -> gridftp_dsi::Result<()> {
-        if self.failed().is_some() {
-            return Ok(());
-        }
-        if let Err(error) = self.inner.write_at(offset, data).await {
-            self.failed().get_or_insert(error);
-        }
-        Ok(())
-    }
-
-    async fn checkpoint(&self, held: &RangeSet, durable: bool) -> gridftp_dsi::Result<()> {
-        // What came after a failure is not here, so nothing new may be claimed.
-        if self.failed().is_some() {
-            return Err(gridftp_dsi::Error::new(ErrorKind::Incomplete, "checkpoint"));
-        }
-        self.inner.checkpoint(held, durable).await
-    }
-
-    fn held(&self) -> RangeSet {
-        self.inner.held()
-    }
-
-    fn order(&self) -> WriteModel {
-        self.inner.order()
-    }
-
-    async fn finish(self, done: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
-        match self
-            .failed
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
-            Some(error) => Err(error),
-            None => self.inner.finish(done).await,
-        }
-    }
-
-    fn takes_pipes(&self) -> bool {
-        self.inner.takes_pipes()
-    }
-
-    async fn take_pipe(
-        &self,
-        pipe: Arc<OwnedFd>,
-        offset: u64,
-        len: usize,
-    ) -> gridftp_dsi::Result<()> {
-        if self.failed().is_none() {
-            match self.inner.take_pipe(Arc::clone(&pipe), offset, len).await {
-                Ok(()) => return Ok(()),
-                Err(error) => self.failed().get_or_insert(error),
-            };
-        }
-        empty(pipe.as_fd())
-            .map_err(|error| gridftp_dsi::Error::new(ErrorKind::Io, "discard").because(error))
-    }
-}
-
-/// Takes what waits in `pipe` out of it.
-fn empty(pipe: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    let mut block = vec![0; 64 << 10];
-    while rustix::io::ioctl_fionread(pipe)? > 0 {
-        rustix::io::retry_on_intr(|| rustix::io::read(pipe, block.as_mut_slice()))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use bytes::Bytes;
 
     use super::*;
-
-    /// Takes the first bytes of a pipe, and then is full.
-    struct Full;
-
-    impl Sink for Full {
-        async fn write_at(&self, _: u64, _: Bytes) -> gridftp_dsi::Result<()> {
-            Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
-        }
-
-        async fn checkpoint(&self, _: &RangeSet, _: bool) -> gridftp_dsi::Result<()> {
-            Ok(())
-        }
-
-        fn held(&self) -> RangeSet {
-            RangeSet::new()
-        }
-
-        fn takes_pipes(&self) -> bool {
-            true
-        }
-
-        async fn take_pipe(&self, pipe: Arc<OwnedFd>, _: u64, _: usize) -> gridftp_dsi::Result<()> {
-            let mut some = [0; 1000];
-            rustix::io::read(pipe, &mut some).unwrap();
-            Err(gridftp_dsi::Error::new(ErrorKind::NoSpace, "write"))
-        }
-
-        async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
-            panic!("what failed is not finished")
-        }
-    }
-
-    #[tokio::test]
-    async fn a_pipe_is_empty_again_when_the_disk_is_full() {
-        let sink = Draining {
-            inner: Full,
-            failed: Mutex::new(None),
-        };
-        assert!(sink.takes_pipes());
-        let (from, mut into) = std::io::pipe().unwrap();
-        let from = Arc::new(OwnedFd::from(from));
-        for offset in [0, 5000] {
-            into.write_all(&[7; 5000]).unwrap();
-            sink.take_pipe(Arc::clone(&from), offset, 5000)
-                .await
-                .unwrap();
-        }
-        into.write_all(b"next").unwrap();
-        drop(into);
-        let mut rest = Vec::new();
-        std::fs::File::from(Arc::into_inner(from).unwrap())
-            .read_to_end(&mut rest)
-            .unwrap();
-        assert_eq!(rest, b"next");
-        assert!(sink.checkpoint(&RangeSet::new(), false).await.is_err());
-        let failed = sink.finish(Finish::as_is()).await.unwrap_err();
-        assert_eq!(failed.kind(), ErrorKind::NoSpace);
-    }
 
     /// Takes bytes and never records them.
     struct Endless;
@@ -466,7 +309,7 @@ mod tests {
             size: None,
             modified: None,
             checksum: None,
-            eager: false,
+            tag: None,
             in_place: false,
             durable: true,
         };

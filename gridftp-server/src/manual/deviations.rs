@@ -42,8 +42,13 @@
 //!   transfer is answered `425`. Connections that the server makes come from any port, not from 20. `STRU R`, `STOU`, `REIN` and `SMNT` are not there. `STAT` during a transfer is answered
 //!   after it.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
-//! - `OPTS STOR Eager=1;` is ours: the client sends each file's MODE E data right behind its `STOR`. A `STOR` that fails takes
-//!   its data off the connections before it is answered.
+//! - `ESTO tag=n path` is ours (`STOR Tagged;` in `FEAT`; also `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the
+//!   client sends unasked. The first block of each connection for each file has the descriptor 0x01, no payload and the tag in
+//!   its offset field; tags rise. Data of a lower tag is that of a store that failed, and is thrown away; data without the tag
+//!   fails with `426`. A store that fails for another reason keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`)
+//!   sends such blocks. The `226` of both ends with `Bytes=…;CRC32C=…;`, the digest that of the first 131,072 bytes.
+//! - `REST` before a store in `TYPE A` is answered `504`: its offset counts bytes on the wire (RFC 3659 §5), where lines end in
+//!   two bytes, and is no place in the file.
 //! - `SITE SETNETSTACK` and `SITE SETDISKSTACK` refuse an option that they do not know, and one that names something of
 //!   this machine (a port, a file); the Globus server ignores them. A file behind a disk stack is moved whole: `REST`, `ERET`,
 //!   `ESTO`, `APPE` and a digest given ahead are answered `504`.

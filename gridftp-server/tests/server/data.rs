@@ -144,6 +144,24 @@ fn type_a_ends_lines_as_the_network_does() {
 }
 
 #[test]
+fn a_restart_of_text_is_refused_before_its_data() {
+    let server = TestServer::new();
+    server.put("f", "a\nb\n");
+    for mode in ["MODE S", "MODE E"] {
+        let mut ftp = server.login();
+        ftp.ok(mode, 200);
+        ftp.ok("TYPE A", 200);
+        for store in ["STOR f", "APPE f", "ESTO A 0 f"] {
+            ftp.pasv();
+            ftp.ok("REST 3", 350);
+            ftp.ok(store, 504);
+        }
+        ftp.ok("TYPE I", 200);
+    }
+    assert_eq!(server.get("f"), b"a\nb\n");
+}
+
+#[test]
 fn a_stranger_who_connects_first_is_dropped_and_the_client_is_served() {
     let server = TestServer::new();
     server.put("f", "for the client");

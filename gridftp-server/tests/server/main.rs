@@ -24,4 +24,5 @@ mod stacks;
 mod stalls;
 mod stuck;
 mod support;
+mod tagged;
 mod tree;

@@ -3,9 +3,7 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 
-use crate::support::{
-    CLOSE, Data, EOD, EOF, Ftp, TestServer, bytes, header, hidden, host_port, pasv_address,
-};
+use crate::support::{CLOSE, Data, EOD, EOF, Ftp, TestServer, bytes, header, hidden, host_port};
 
 /// A session in MODE E.
 fn session(server: &TestServer) -> Ftp {
@@ -416,36 +414,6 @@ fn eret_and_esto_move_regions() {
     ftp.ok("MODE S", 200);
     assert_eq!(ftp.get("ERET P 8 -1 f"), b"ABCD!");
     assert_eq!(ftp.get("ERET P 100 5 f"), b"");
-}
-
-#[test]
-fn eager_stores_that_fail_do_not_spoil_the_next_file() {
-    let server = TestServer::new();
-    std::fs::create_dir(server.root.join("dir")).unwrap();
-    let mut ftp = session(&server);
-    ftp.ok("OPTS STOR Eager=1;", 200);
-    let address = pasv_address(&ftp.ok("PASV", 227));
-    let mut data = Data::connect(address);
-    ftp.raw("STOR a\r\nSTOR nothing/b\r\nSTOR dir\r\nSTOR c\r\n");
-    for text in [
-        &b"for a"[..],
-        b"for b, which fails",
-        b"for a directory",
-        b"for c",
-    ] {
-        data.block(0, 0, text);
-        data.end(1);
-    }
-    let mut finals = Vec::new();
-    while finals.len() < 4 {
-        let reply = ftp.reply();
-        if reply.code >= 200 {
-            finals.push(reply.code);
-        }
-    }
-    assert_eq!(finals, [226, 550, 550, 226]);
-    assert_eq!(server.get("a"), b"for a");
-    assert_eq!(server.get("c"), b"for c");
 }
 
 #[test]

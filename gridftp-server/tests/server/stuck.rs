@@ -320,12 +320,11 @@ fn what_waits_for_storage_can_be_aborted() {
 }
 
 #[test]
-fn an_eager_upload_can_be_aborted_while_it_is_opened() {
+fn a_tagged_upload_can_be_aborted_while_it_is_opened() {
     with_stuck(At::Open, |ftp, wait| {
         ftp.ok("MODE E", 200);
-        ftp.ok("OPTS STOR Eager=1;", 200);
         ftp.pasv();
-        ftp.send("STOR f");
+        ftp.send("ESTO tag=1 f");
         wait();
         abort(ftp);
     });

@@ -63,28 +63,48 @@ where
     }
 }
 
-/// Takes extended blocks from `kept` and from all connections that come through `door`, until
-/// as many end-of-data marks came as were announced. Gives the connections that stay open.
+/// Takes extended blocks from `conns` and from all connections that come through `door`, until
+/// as many end-of-data marks came as were announced. Gives the connections that stay open; after a
+/// failure all that are left, wherever each stands.
 ///
 /// # Cancel safety
 /// Dropping the future resets the connections.
 pub(crate) async fn extended<W, F>(
     conns: Vec<(Conn, bool)>,
-    mut door: Option<&mut Door>,
-    mut job: Job<'_, W>,
+    door: Option<&mut Door>,
+    job: Job<'_, W>,
+    tag: Option<u64>,
     options: &Options,
-) -> Result<Vec<Conn>>
+) -> (Vec<Conn>, Result<()>)
 where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
-    let watch = job.watch;
     let mut pumps = Pumps {
         active: Vec::new(),
         done: Vec::new(),
         turn: 0,
         short: None,
+        tag,
     };
+    match gather(&mut pumps, conns, door, job, options).await {
+        Ok(()) => pumps.kept(),
+        Err(error) => (pumps.all(), Err(error)),
+    }
+}
+
+async fn gather<W, F>(
+    pumps: &mut Pumps<F>,
+    conns: Vec<(Conn, bool)>,
+    mut door: Option<&mut Door>,
+    mut job: Job<'_, W>,
+    options: &Options,
+) -> Result<()>
+where
+    W: Fn(u64, Payload) -> F,
+    F: Future<Output = Result<(), StorageError>>,
+{
+    let watch = job.watch;
     for (conn, reused) in conns {
         pumps.add(conn, reused, &job)?;
     }
@@ -135,7 +155,7 @@ where
             }
         };
         match stall.run(look, step).await? {
-            Step::Complete => break,
+            Step::Complete => return Ok(()),
             // Those that would bring the rest are the ones we do not let in.
             Step::Lonely if !room => {
                 return Err(GatherError::TooManyConnections {
@@ -155,7 +175,6 @@ where
             }
         }
     }
-    pumps.kept()
 }
 
 /// How long connections that bring missing end-of-data marks may still be on their way, once all
@@ -229,11 +248,14 @@ struct Pumps<F> {
     short: Option<Error>,
     /// Who is served first; it changes, so that a fast connection starves nobody.
     turn: usize,
+    /// The tag of the transfer.
+    tag: Option<u64>,
 }
 
 impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
-    fn add<W>(&mut self, conn: Conn, reused: bool, job: &Job<'_, W>) -> Result<()> {
+    fn add<W>(&mut self, mut conn: Conn, reused: bool, job: &Job<'_, W>) -> Result<()> {
         job.watch.arrived().opened()?;
+        conn.deframer.expect(self.tag);
         self.active.push(Pump::extended(conn, reused));
         Ok(())
     }
@@ -298,19 +320,24 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
     }
 
     /// The connections for the next transfer, once this one is complete.
-    fn kept(self) -> Result<Vec<Conn>> {
-        let mut kept = self.done;
-        for pump in self.active {
-            if pump.has_begun() {
-                let fact =
-                    "the peer announced fewer end-of-data marks than connections that bring data";
-                return Err(Error::new(ErrorKind::Protocol, "receive", fact));
-            }
-            // One that never served is a stranger's; one that did may serve again.
-            if pump.reused {
-                kept.push(pump.conn);
-            }
+    fn kept(self) -> (Vec<Conn>, Result<()>) {
+        if self.active.iter().any(Pump::has_begun) {
+            let fact =
+                "the peer announced fewer end-of-data marks than connections that bring data";
+            return (
+                Vec::new(),
+                Err(Error::new(ErrorKind::Protocol, "receive", fact)),
+            );
         }
-        Ok(kept)
+        // One that never served is a stranger's; one that did may serve again.
+        let served = self.active.into_iter().filter(|pump| pump.reused);
+        let kept = self.done.into_iter().chain(served.map(|pump| pump.conn));
+        (kept.collect(), Ok(()))
+    }
+
+    /// All connections, whatever they have brought.
+    fn all(self) -> Vec<Conn> {
+        let active = self.active.into_iter().map(|pump| pump.conn);
+        self.done.into_iter().chain(active).collect()
     }
 }

@@ -177,6 +177,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     {
         if let Some(block) = self.block.take() {
             self.writing = Some((self.at, block.len() as u64));
+            job.watch.head().show(self.at, &block);
             let payload = Payload::Block(Bytes::from(block));
             self.write.set(Some((job.write)(self.at, payload)));
         }
@@ -190,12 +191,14 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let (offset, len) = match self.framing {
             Framing::Plain(next) => (next, u64::MAX - next),
             Framing::Extended => {
+                let step = self.conn.deframer.poll()?;
                 if self.conn.deframer.just_begun() {
                     job.watch.arrived().begun()?;
                 }
-                match self.conn.deframer.poll()? {
+                match step {
                     Step::Header { need } => return self.read_header(cx, need),
                     Step::Payload { offset, len } => (offset, len),
+                    Step::Stale { len } => return self.read_stale(cx, job, len),
                     Step::Eof { connections } => {
                         job.watch.arrived().eof(connections)?;
                         return Ok(Read::Some);
@@ -237,7 +240,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         if self.pipe.is_some() {
             return true;
         }
-        if job.pipes == 0 || !self.conn.stream.is_splice() {
+        let shown = job.watch.head().left(offset) > 0;
+        if job.pipes == 0 || shown || !self.conn.stream.is_splice() {
             return false;
         }
         let worth = match self.framing {
@@ -293,6 +297,29 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return Err(Error::broken("receive", error));
         }
         Ok(Read::End(End::Gone))
+    }
+
+    /// Takes payload off the connection that belongs to a transfer nobody takes any more.
+    fn read_stale<W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        job: &mut Job<'_, W>,
+        len: u64,
+    ) -> Result<Read> {
+        let Poll::Ready(mut block) = self.poll_block(cx, job.pool) else {
+            return Ok(Read::Wait);
+        };
+        let limit = usize::try_from(len).unwrap_or(usize::MAX);
+        match block.poll_fill(cx, Pin::new(&mut self.conn.stream), limit) {
+            Poll::Pending => Ok(Read::Wait),
+            Poll::Ready(Ok(1..)) => {
+                job.read += block.len() as u64;
+                self.conn.deframer.moved(block.len() as u64);
+                Ok(Read::Some)
+            }
+            // Whoever lost interest in it may be gone.
+            Poll::Ready(_) => Ok(Read::End(End::Gone)),
+        }
     }
 
     fn read_header(&mut self, cx: &mut Context<'_>, need: usize) -> Result<Read> {

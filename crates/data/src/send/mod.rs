@@ -11,6 +11,7 @@ use mode_e::{Header, Next, Scheduler, Streams};
 
 use crate::conn::Conn;
 use crate::error::{Error, Result};
+use crate::plan::SendPlan;
 use crate::wait;
 
 pub use chunks::Chunks;
@@ -36,7 +37,7 @@ pub(crate) async fn plain<S: Source>(
     conn.finish().await
 }
 
-/// Sends `ranges` in extended blocks over all `conns`, `base` of the source being 0 on the wire.
+/// Sends the ranges of `plan` in extended blocks over all `conns`.
 ///
 /// The blocks go to whichever connection can take one. Every connection gets its end-of-data mark,
 /// and one of each destination the number of them (GFD.20 §4).
@@ -44,24 +45,25 @@ pub(crate) async fn extended<S: Source>(
     feed: &Feed<'_, S>,
     conns: &mut [Conn],
     streams: Streams,
-    ranges: &RangeSet,
-    base: u64,
+    plan: &SendPlan,
     block: Option<u64>,
 ) -> Result<()> {
-    let total = ranges.total();
+    let (total, base) = (plan.ranges.total(), plan.base);
     let block = block.unwrap_or_else(|| {
         // Several blocks for each connection, so that a slow one does not hold up the end.
         (total / (4 * streams.connections() as u64))
             .next_multiple_of(64 << 10)
             .clamp(BLOCKS.0, BLOCKS.1)
     });
-    let schedule = Mutex::new(Scheduler::new(&ranges.shift_down(base), block, streams));
+    let schedule = Scheduler::new(&plan.ranges.shift_down(base), block, streams);
+    let schedule = Mutex::new(schedule);
     // Only one task takes this lock, between two of its own waits, so nobody ever waits for it.
     let next = |of| {
-        schedule
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .next(of)
+        let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        if feed.watch.is_cut() {
+            schedule.clear();
+        }
+        schedule.next(of)
     };
     let small = total <= SMALL;
     let ends = wait::all(
@@ -69,6 +71,8 @@ pub(crate) async fn extended<S: Source>(
             .iter_mut()
             .enumerate()
             .map(|(index, conn)| async move {
+                // The tag goes out with the first block.
+                let mut head = tag_of(plan);
                 let mut step = next(index);
                 while let Next::Data(header) = step {
                     let mut tail = None;
@@ -79,14 +83,10 @@ pub(crate) async fn extended<S: Source>(
                     let tail = tail.map(Header::to_bytes);
                     let tail = tail.as_ref().map_or(&[][..], |bytes| bytes);
                     let offset = header.offset.saturating_add(base);
-                    feed.stretch(
-                        &mut conn.stream,
-                        &header.to_bytes(),
-                        offset,
-                        header.count,
-                        tail,
-                    )
-                    .await?;
+                    head.extend(header.to_bytes());
+                    feed.stretch(&mut conn.stream, &head, offset, header.count, tail)
+                        .await?;
+                    head.clear();
                     if !tail.is_empty() {
                         return Ok(None);
                     }
@@ -94,19 +94,35 @@ pub(crate) async fn extended<S: Source>(
                         step = next(index);
                     }
                 }
-                Ok(end_of(step))
+                Ok(end_of(step).map(|end| (head, end)))
             }),
     )
     .await?;
-    still_the_same(feed.source, total).await?;
+    if !feed.watch.is_cut() {
+        still_the_same(feed.source, total).await?;
+    }
     wait::all(conns.iter_mut().zip(ends).map(|(conn, end)| async move {
         match end {
-            Some(header) => pieces(&mut conn.stream, [&header.to_bytes()]).await,
+            Some((head, end)) => pieces(&mut conn.stream, [&head, &end.to_bytes()]).await,
             None => Ok(()),
         }
     }))
     .await?;
     flush(conns).await
+}
+
+/// Names the transfer on every connection, where it has a tag, ahead of its first block.
+pub(crate) async fn name(conns: &mut [Conn], plan: &SendPlan) -> Result<()> {
+    let tag = tag_of(plan);
+    let tag = tag.as_slice();
+    let all = conns.iter_mut().map(|conn| pieces(&mut conn.stream, [tag]));
+    wait::all(all).await.map(drop)
+}
+
+/// The block that names the transfer, where it has a tag.
+fn tag_of(plan: &SendPlan) -> Vec<u8> {
+    let tag = plan.tag.map(|tag| Header::of_tag(tag).to_bytes());
+    tag.map_or_else(Vec::new, Vec::from)
 }
 
 /// The header, when the step is a connection's last.

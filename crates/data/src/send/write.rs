@@ -106,16 +106,25 @@ impl<S: Source> Feed<'_, S> {
         tail: &[u8],
     ) -> Result<()> {
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
-        if len > SMALL && stream.is_send_file() && self.source.descriptor().is_some_and(sends) {
-            ahead(stream, std::mem::take(&mut head)).await?;
-            let sent = self.send_file(stream, offset, len).await?;
-            offset += sent;
-            len -= sent;
-        }
+        let mut sends_file = stream.is_send_file() && self.source.descriptor().is_some_and(sends);
         // Bytes that the connection was last seen to take at a time.
         let mut room = u64::MAX;
         while len > 0 {
-            let block = self.read(offset, len.min(room)).await;
+            let shown = self.watch.head().left(offset);
+            if sends_file && len > SMALL && shown == 0 {
+                ahead(stream, std::mem::take(&mut head)).await?;
+                let sent = self.send_file(stream, offset, len).await?;
+                offset += sent;
+                len -= sent;
+                sends_file = false;
+                continue;
+            }
+            let whole = if sends_file && len > SMALL {
+                shown
+            } else {
+                len
+            };
+            let block = self.read(offset, len.min(whole).min(room)).await;
             let block = block.map_err(|e| Error::storage("send", e))?;
             let got = block.len() as u64;
             let last = if got == len { tail } else { &[] };
@@ -123,6 +132,7 @@ impl<S: Source> Feed<'_, S> {
             let [before, payload, _] = parts.map(<[u8]>::len);
             let taken = at_once(stream, parts).await?;
             if taken == before + payload + last.len() {
+                self.watch.head().show(offset, &block);
                 self.watch.moved(got);
                 offset += got;
                 len -= got;
@@ -136,10 +146,13 @@ impl<S: Source> Feed<'_, S> {
             // head has, and the block goes to somebody whom it helps.
             let rest = parts.into_iter().flatten().skip(taken).take(FEW);
             let few: Vec<u8> = rest.copied().collect();
+            let out = (taken + few.len()).saturating_sub(before);
+            let moved = out.min(payload);
+            let sent = block.get(..moved).unwrap_or_default();
+            self.watch.head().show(offset, sent);
             drop(block);
             pieces(stream, [&few]).await?;
-            let out = (taken + few.len()).saturating_sub(before);
-            let moved = out.min(payload) as u64;
+            let moved = moved as u64;
             self.watch.moved(moved);
             offset += moved;
             len -= moved;

@@ -8,6 +8,7 @@ mod hostile;
 mod listing;
 mod splice;
 mod stream;
+mod tagged;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};

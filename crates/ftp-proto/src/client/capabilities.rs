@@ -82,10 +82,10 @@ impl Capabilities {
         self.has("PARALLEL")
     }
 
-    /// Files' data may be sent right behind `STOR` (ours).
-    pub fn eager_stores(&self) -> Support {
+    /// Transfers may be tagged, and the data of a store be sent right behind its command (ours).
+    pub fn tagged_transfers(&self) -> Support {
         match self.parameters("STOR") {
-            Some(text) if text.to_ascii_uppercase().contains("EAGER;") => Support::Yes,
+            Some(text) if text.to_ascii_uppercase().contains("TAGGED;") => Support::Yes,
             // Nobody else has it, so it is never just tried.
             _ => Support::No,
         }
@@ -139,13 +139,13 @@ mod tests {
         assert_eq!(caps.checksums()[0], ("ADLER32".to_owned(), 9));
         assert_eq!(caps.has("EPSV"), Support::Maybe);
         assert_eq!(caps.has("ESTO"), Support::No);
-        assert_eq!(caps.eager_stores(), Support::No);
+        assert_eq!(caps.tagged_transfers(), Support::No);
     }
 
     #[test]
-    fn a_failed_feat_leaves_everything_open_but_eager_stores() {
+    fn a_failed_feat_leaves_everything_open_but_tagged_transfers() {
         let caps = Capabilities::from_feat(&Reply::of::<500>("?"));
         assert_eq!(caps.extended_mode(), Support::Maybe);
-        assert_eq!(caps.eager_stores(), Support::No);
+        assert_eq!(caps.tagged_transfers(), Support::No);
     }
 }

@@ -24,8 +24,6 @@ pub(super) struct DataSide {
     delayed: bool,
     /// `EPSV ALL` came.
     only_epsv: bool,
-    /// `OPTS STOR Eager=1;`.
-    pub(super) eager: bool,
     perf_every: Option<Duration>,
     /// Whether `TREV` set that interval: such a client knows markers in MODE S too.
     perf_asked: bool,
@@ -64,7 +62,6 @@ impl DataSide {
             setup: Setup::None,
             delayed: false,
             only_epsv: false,
-            eager: false,
             perf_every: settings.perf_every,
             perf_asked: false,
             restart_every: settings.restart_every,
@@ -163,10 +160,6 @@ impl DataSide {
                     self.send_perf_every = seconds(n);
                 }
                 true
-            }
-            Opts::Stor { eager } => {
-                self.eager = eager && settings.eager;
-                settings.eager || !eager
             }
             Opts::Passive { delayed } => {
                 self.delayed = delayed;

@@ -49,8 +49,8 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     ] {
         lines.push(line.to_owned());
     }
-    if settings.eager {
-        lines.push("STOR Eager;".to_owned());
+    if settings.tags && !settings.denies("ESTO") {
+        lines.push("STOR Tagged;".to_owned());
     }
     if settings.keeps {
         lines.push("HELD".to_owned());

@@ -26,8 +26,8 @@ pub struct Settings {
     pub perf_every: Option<Duration>,
     /// Interval of 111 markers unless `TREV` changes it; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Whether clients may send a file's data without waiting for the answer to `STOR`.
-    pub eager: bool,
+    /// Whether transfers may be tagged (`ESTO tag=`), so that data may come without waiting for an answer.
+    pub tags: bool,
     /// Whether what came of an upload that broke is kept apart from its final name (`SITE HELD`).
     pub keeps: bool,
     /// Bounds on what a peer can make a session hold or wait for.
@@ -120,7 +120,7 @@ impl Settings {
             always_markers: false,
             perf_every: Some(Duration::from_secs(5)),
             restart_every: Some(Duration::from_secs(5)),
-            eager: true,
+            tags: true,
             keeps: false,
             limits: Limits::default(),
         }

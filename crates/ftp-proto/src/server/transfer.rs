@@ -1,7 +1,7 @@
 //! Transfers: RETR, STOR, APPE, ERET, ESTO and listings, REST and ALLO before them, ABOR after them.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Command, Eret, Esto, Mode, Restart, StorAttr};
+use ftp_wire::command::{Command, Eret, Esto, Mode, Restart, Spot, StorAttr};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
@@ -44,20 +44,28 @@ impl LoggedIn {
                     cx.out.say::<200>("OK.");
                 }
             }
-            Command::Retr(path) => self.retrieve(&path, None, cx),
+            Command::Retr(path) => self.retrieve(&path, None, None, cx),
             Command::Eret(Eret::Partial { offset, length }, path) => {
-                self.retrieve(&path, Some((offset, length)), cx);
+                self.retrieve(&path, Some((offset, length)), None, cx);
             }
-            Command::Stor(path) => self.store(&path, Placement::Whole, cx),
-            Command::Appe(path) => self.store(&path, Placement::End, cx),
+            Command::Stor(path) => self.store(&path, Placement::Whole, None, cx),
+            Command::Appe(path) => self.store(&path, Placement::End, None, cx),
             Command::Esto(Esto::Adjusted { offset }, path) => {
-                self.store(&path, Placement::At(offset), cx);
+                self.store(&path, Placement::At(offset), None, cx);
+            }
+            Command::Eret(Eret::Tagged { tag, region }, path) if self.may_tag("RETR", cx) => {
+                self.retrieve(&path, region, Some(tag), cx);
+            }
+            Command::Esto(Esto::Tagged { tag, spot }, path) if self.may_tag("STOR", cx) => {
+                let into = match spot {
+                    Spot::At(offset) => Placement::At(offset),
+                    Spot::End => Placement::End,
+                    _ => Placement::Whole,
+                };
+                self.store(&path, into, Some(tag), cx);
             }
             Command::Eret(..) => cx.out.say::<504>("ERET module not available."),
-            Command::Esto(..) => {
-                cx.out.say::<504>("ESTO module not available.");
-                self.spoil_eager(cx);
-            }
+            Command::Esto(..) => cx.out.say::<504>("ESTO module not available."),
             Command::List(path) => {
                 let place = self.find(path.as_ref(), Access::Look, cx);
                 self.list(place.map(|place| (place, ListForm::Long)), cx);
@@ -112,7 +120,19 @@ impl LoggedIn {
         }
     }
 
-    fn retrieve(&mut self, path: &FtpPath, region: Option<(u64, Option<u64>)>, cx: &mut Cx<'_>) {
+    /// Says whether a transfer may name its data by a tag, as this command without one.
+    fn may_tag(&self, as_if: &str, cx: &Cx<'_>) -> bool {
+        let extended = self.data.channel.mode == Mode::Extended;
+        cx.settings.tags && extended && !cx.settings.denies(as_if)
+    }
+
+    fn retrieve(
+        &mut self,
+        path: &FtpPath,
+        region: Option<(u64, Option<u64>)>,
+        tag: Option<u64>,
+        cx: &mut Cx<'_>,
+    ) {
         let held = self.take_held();
         let Some(place) = self.find(Some(path), Access::Read, cx) else {
             return;
@@ -123,11 +143,12 @@ impl LoggedIn {
                 region,
                 held,
             },
+            tag,
             cx,
         );
     }
 
-    fn store(&mut self, path: &FtpPath, into: Placement, cx: &mut Cx<'_>) {
+    fn store(&mut self, path: &FtpPath, into: Placement, tag: Option<u64>, cx: &mut Cx<'_>) {
         let held = self.take_held();
         let size = self.next.size.take();
         let (modified, checksum) = match into {
@@ -135,10 +156,9 @@ impl LoggedIn {
             Placement::At(_) | Placement::End => (None, None),
         };
         let Some(place) = self.find(Some(path), Access::Write, cx) else {
-            return self.spoil_eager(cx);
+            return;
         };
-        let eager = self.data.eager && self.data.channel.mode == Mode::Extended;
-        let began = self.begin(
+        self.begin(
             What::Store {
                 path: place.real,
                 into,
@@ -146,13 +166,10 @@ impl LoggedIn {
                 size,
                 modified,
                 checksum,
-                eager,
             },
+            tag,
             cx,
         );
-        if !began {
-            self.spoil_eager(cx);
-        }
     }
 
     /// Lists a place that was found.
@@ -161,7 +178,7 @@ impl LoggedIn {
         self.next.restart = None;
         if let Some((place, form)) = found {
             let path = place.real;
-            self.begin(What::List { path, form }, cx);
+            self.begin(What::List { path, form }, None, cx);
         }
     }
 
@@ -187,23 +204,15 @@ impl LoggedIn {
         }
     }
 
-    /// A store refused here whose data is already on its way: only closing the connections keeps
-    /// that data from being taken for the next file's.
-    fn spoil_eager(&mut self, cx: &mut Cx<'_>) {
-        if self.data.eager && self.data.is_set() {
-            self.data.drop_all(cx);
-        }
-    }
-
-    /// Hands a transfer to the edge, or refuses it; says whether it was handed over.
-    fn begin(&mut self, what: What, cx: &mut Cx<'_>) -> bool {
+    /// Hands a transfer to the edge, or refuses it.
+    fn begin(&mut self, what: What, tag: Option<u64>, cx: &mut Cx<'_>) {
         let mut transfer = Transfer::new(what, self.data.channel.clone());
+        transfer.tag = tag;
         let sending = transfer.is_sending();
         (transfer.perf_every, transfer.restart_every) = self.data.markers(sending);
         match self.data.readiness(sending) {
             Err(text) => {
                 cx.out.say::<425>(text);
-                return false;
             }
             Ok(Ready::Now) => self.hand_over(transfer, cx),
             Ok(Ready::AfterListen(form, family)) => {
@@ -219,7 +228,6 @@ impl LoggedIn {
                 );
             }
         }
-        true
     }
 
     fn hand_over(&mut self, transfer: Transfer, cx: &mut Cx<'_>) {
@@ -314,22 +322,33 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         self.shift(Trigger::Ended, Activity::Ready);
-        let moved = matches!(outcome, Outcome::Transferred { .. } | Outcome::Done);
-        if moved {
-            if !opened {
-                // RFC 959 §5.4: a transfer's 226 follows a preliminary reply.
-                cx.out.say::<150>("Beginning transfer.");
+        // Only an end that leaves nothing of this transfer for the next one's keeps the connections.
+        let mut in_step = !opened;
+        match outcome {
+            Outcome::Transferred { .. } | Outcome::Proven(_) | Outcome::Done => {
+                in_step = kind.keeps_channel;
+                if !opened {
+                    // RFC 959 §5.4: a transfer's 226 follows a preliminary reply.
+                    cx.out.say::<150>("Beginning transfer.");
+                }
+                match outcome {
+                    Outcome::Proven(receipt) => {
+                        cx.out.say::<226>(format!("Transfer Complete. {receipt}"));
+                    }
+                    _ => cx.out.say::<226>("Transfer Complete."),
+                }
+                self.data.keep();
             }
-            cx.out.say::<226>("Transfer Complete.");
-        } else if aborting {
-            cx.out.say::<426>("Transfer aborted.");
-        } else {
-            super::unexpected(outcome, cx);
+            _ if aborting => cx.out.say::<426>("Transfer aborted."),
+            Outcome::Spared(reply) => {
+                in_step = kind.keeps_channel;
+                super::unexpected(Outcome::Failed(reply), cx);
+                self.data.keep();
+            }
+            other => super::unexpected(other, cx),
         }
-        if aborting || (opened && !moved) || (moved && !kind.keeps_channel) {
+        if aborting || !in_step {
             self.data.drop_all(cx);
-        } else if moved {
-            self.data.keep();
         }
     }
 

@@ -208,6 +208,8 @@ pub(crate) struct Tree {
     pub(crate) cached: bool,
     /// Transfers begun, for assertions.
     pub(crate) transfers: Vec<What>,
+    /// Their tags.
+    pub(crate) tags: Vec<u64>,
 }
 
 impl Tree {
@@ -238,6 +240,7 @@ impl Tree {
                     transfer.channel.mode == ftp_wire::command::Mode::Extended,
                 );
                 self.transfers.push(transfer.what.clone());
+                self.tags.extend(transfer.tag);
                 if let What::Retrieve { path, .. } = &transfer.what
                     && !self.objects.contains_key(&name(path))
                 {

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ftp_wire::command::{Command, Mode, Secret};
+use ftp_wire::command::{Command, Esto, Mode, Secret, Spot};
 use ftp_wire::line::LineSplitter;
-use ftp_wire::opts::Opts;
 use ftp_wire::reply::Reply;
 
 use super::{HOST, Tree, path, settings, start};
 use crate::client::{self, Capabilities, ClientSession, LoggedIn, Login, LoginError, LoginStep};
 use crate::server::{self, ServerSession};
-use crate::types::{Action, Ticket, What};
+use crate::types::{Action, Ticket};
 
 /// Both ends, the wire between them, and a tree behind the server.
 pub(crate) struct Pair {
@@ -198,13 +197,13 @@ fn a_session_from_greeting_to_files_in_chunks_of_every_size() {
     for chunk in [1, 2, 3, 7, 64, 100_000] {
         let mut pair = Pair::new(chunk);
         let caps = pair.log_in();
-        assert!(caps.extended_mode().is_yes() && caps.eager_stores().is_yes());
+        assert!(caps.extended_mode().is_yes() && caps.tagged_transfers().is_yes());
         assert_eq!(caps.checksums()[0].0, "MD5");
-        pair.send(&Command::Opts(Opts::Stor { eager: true }));
         pair.send(&Command::Pasv);
-        for name in ["/a", "/b", "/c"] {
+        for (tag, name) in (1..).zip(["/a", "/b", "/c"]) {
             pair.send(&Command::Allo(6));
-            pair.send(&Command::Stor(path(name)));
+            let spot = Spot::Whole;
+            pair.send(&Command::Esto(Esto::Tagged { tag, spot }, path(name)));
         }
         pair.settle();
         let codes: Vec<u16> = pair
@@ -212,12 +211,11 @@ fn a_session_from_greeting_to_files_in_chunks_of_every_size() {
             .iter()
             .map(|(_, r)| r.code().number())
             .collect();
-        assert_eq!(codes, [200, 227, 200, 226, 200, 226, 200, 226]);
+        assert_eq!(codes, [227, 200, 226, 200, 226, 200, 226]);
         let news: Vec<u16> = pair.news.iter().map(|(_, r)| r.code().number()).collect();
         assert_eq!(news, [150, 125, 125], "the connections serve again");
         assert!(pair.tree.objects.contains_key("/c"));
-        let eager = |what: &What| matches!(what, What::Store { eager: true, .. });
-        assert!(pair.tree.transfers.iter().all(eager));
+        assert_eq!(pair.tree.tags, [1, 2, 3]);
     }
 }
 

@@ -69,7 +69,7 @@ fn replies_that_need_no_edge() {
         ),
         ("OPTS CKSM markers=2;", "200 OPTS Command Successful.\r\n"),
         ("OPTS UTF8 ON", "200 OPTS Command Successful.\r\n"),
-        ("OPTS STOR Eager=1;", "200 OPTS Command Successful.\r\n"),
+        ("OPTS STOR Eager=1;", "500 OPTS failed.\r\n"),
         ("OPTS NONSENSE x=1;", "500 OPTS failed.\r\n"),
         ("ABOR", "226 Abort successful\r\n"),
         ("PWD", "257 \"/home/ann\" is current directory.\r\n"),
@@ -346,7 +346,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
         " SIZE",
         " SBUF",
         " PASV AllowDelayed;",
-        " STOR Eager;",
+        " STOR Tagged;",
         " HELD",
     ] {
         assert!(inner.contains(&has), "{has} is missing in {said}");

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_wire::command::Mode;
+use ftp_wire::error::BadLine;
+use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::Reply;
 
 use super::{Rig, listening, path, refused, settings};
-use crate::server::Input;
+use crate::server::{Input, Settings};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
 
 fn transfer(rig: &mut Rig) -> Transfer {
@@ -173,13 +176,12 @@ fn what_was_said_of_a_store_comes_with_it_once() {
         modified,
         checksum,
         into,
-        eager,
         ..
     } = first.what
     else {
         panic!()
     };
-    assert_eq!((size, into, eager), (Some(500), Placement::Whole, false));
+    assert_eq!((size, into), (Some(500), Placement::Whole));
     assert_eq!(modified.unwrap().seconds, 1_577_836_800);
     assert_eq!(checksum.unwrap().0, "MD5");
     let second = complete(&mut rig, "STOR g");
@@ -475,30 +477,79 @@ fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
     }
 }
 
-/// Data that is already on its way to a store that is refused must not be taken for the next file's.
+/// Data that is already on its way to a store that is refused has a tag, so the channel stays; what is
+/// out of step ends it.
 #[test]
-fn a_refused_eager_store_spoils_the_channel() {
+fn a_channel_of_tagged_stores_lasts_through_refusals_and_ends_with_what_is_out_of_step() {
     let mut rig = Rig::logged_in();
-    rig.lines(&[
-        "MODE E",
-        "OPTS STOR Eager=1;",
-        "SITE RESTRICT R/data,/scratch",
-    ]);
-    rig.passive().line("STOR /scratch/f");
+    rig.lines(&["MODE E", "SITE RESTRICT R/data,/scratch"]);
+    rig.passive().line("ESTO tag=1 /scratch/f");
     let (ticket, action) = rig.action();
     let Action::Transfer(transfer) = action else {
         panic!()
     };
-    assert!(matches!(transfer.what, What::Store { eager: true, .. }));
-    rig.input(Input::Done(ticket, refused::<552>("Disk full.")))
-        .take();
+    assert_eq!(transfer.tag, Some(1));
+    let whole = |what: &What| {
+        matches!(
+            what,
+            What::Store {
+                into: Placement::Whole,
+                ..
+            }
+        )
+    };
+    assert!(whole(&transfer.what));
+    rig.input(Input::Event(ticket, Event::Opened { reused: false }));
+    let full = Reply::of::<552>("Disk full.");
+    rig.input(Input::Done(ticket, Outcome::Spared(full)));
+    assert_eq!(rig.take(), "150 Beginning transfer.\r\n552 Disk full.\r\n");
+    assert_eq!(rig.ask("ESTO tag=2 /data/f"), "550 Path not allowed.\r\n");
+    rig.input(Input::BadLine(BadLine::Control { byte: 7, at: 11 }));
+    assert!(rig.take().starts_with("500 "));
     assert!(
         !dropped(&mut rig),
-        "the edge has taken the data off the channel"
+        "what is left of them is known by its tag"
     );
-    assert_eq!(rig.ask("STOR /data/f"), "550 Path not allowed.\r\n");
+
+    rig.line("ESTO tag=4,A,5 /scratch/f");
+    let (ticket, action) = rig.action();
+    let Action::Transfer(transfer) = action else {
+        panic!()
+    };
+    assert_eq!(transfer.tag, Some(4));
+    let receipt = Receipt::new(3, Some(0xff));
+    rig.input(Input::Event(ticket, Event::Opened { reused: true }));
+    rig.input(Input::Done(ticket, Outcome::Proven(receipt)));
+    assert!(
+        rig.take()
+            .ends_with("\r\n226 Transfer Complete. Bytes=3;CRC32C=000000ff;\r\n")
+    );
+    assert!(!dropped(&mut rig));
+
+    rig.line("ESTO tag=5,E /scratch/f");
+    let (ticket, _) = rig.action();
+    rig.input(Input::Event(ticket, Event::Opened { reused: true }));
+    rig.input(Input::Done(ticket, refused::<426>("Data of transfer 6.")));
     assert!(dropped(&mut rig));
-    assert!(rig.ask("STOR /scratch/g").starts_with("425 "));
+    assert!(rig.ask("ESTO tag=6 /scratch/g").starts_with("425 "));
+}
+
+#[test]
+fn transfers_are_tagged_in_mode_e_only_and_where_they_are_allowed_without() {
+    let ask = |settings: Settings, mode: &str, line: &str| {
+        let mut rig = Rig::logged_in_with(settings);
+        rig.line(mode).passive();
+        rig.ask(line)
+    };
+    for line in ["ESTO tag=1 f", "ERET tag=1 f"] {
+        assert!(ask(settings(), "MODE S", line).starts_with("504 "));
+        let mut off = settings();
+        off.tags = false;
+        assert!(ask(off, "MODE E", line).starts_with("504 "));
+        let mut denying = settings();
+        denying.denied = vec!["STOR".to_owned(), "RETR".to_owned()];
+        assert!(ask(denying, "MODE E", line).starts_with("504 "));
+    }
 }
 
 #[test]

@@ -222,8 +222,8 @@ fn beginning_is_told_once_a_transfer() {
     let mut deframer = Deframer::new(limits());
     assert!(!deframer.just_begun());
     deframer.feed(&Header::eod().to_bytes());
-    assert!(deframer.just_begun() && !deframer.just_begun() && deframer.has_begun());
     assert_eq!(deframer.poll(), Ok(Step::Eod { close: false }));
+    assert!(deframer.just_begun() && !deframer.just_begun() && deframer.has_begun());
     // Polled on, it listens for what comes next, and ending there is fine.
     assert_eq!(deframer.poll(), Ok(Step::Header { need: HEADER_LEN }));
     assert!(deframer.at_end().is_ok());
@@ -234,7 +234,109 @@ fn beginning_is_told_once_a_transfer() {
 fn moving_more_than_offered_is_a_bug_of_the_caller() {
     let mut deframer = Deframer::new(limits());
     deframer.feed(&Header::data(0, 1).to_bytes());
+    deframer.poll().unwrap();
     deframer.moved(2);
+}
+
+/// What a connection that waits for the transfer of tag 7 sees of these blocks, cut everywhere.
+fn tagged(blocks: &[Vec<u8>]) -> Result<Vec<Seen>, BadBlockKind> {
+    let wire = blocks.concat();
+    let run = |cut: usize, bite| {
+        let mut conn = Conn::new(bite);
+        conn.deframer.expect(Some(7));
+        let mut seen = Vec::new();
+        let (head, tail) = wire.split_at(cut);
+        let taken = conn.take(head, &mut seen);
+        let taken = taken.and_then(|()| conn.take(tail, &mut seen));
+        taken.map(|()| joined(seen)).map_err(|bad| bad.kind)
+    };
+    let whole = run(wire.len(), u64::MAX);
+    for cut in 0..wire.len() {
+        assert_eq!(run(cut, 1), whole, "cut at {cut}");
+    }
+    whole
+}
+
+#[test]
+fn only_the_blocks_behind_its_tag_belong_to_a_transfer() {
+    let tag = |tag| block(Header::of_tag(tag), b"");
+    let (own, end) = (
+        block(Header::data(0, 3), b"own"),
+        block(Header::eof(1), b""),
+    );
+    let other = block(Header::data(0, 5), b"other");
+    let last = block(raw(0x0c, 4, 1), b"last");
+    let expected = Ok(vec![
+        Seen::Bytes(0, b"own".to_vec()),
+        Seen::Eof(1),
+        Seen::Eod(false),
+    ]);
+    assert_eq!(tagged(&[tag(7), own.clone(), end.clone()]), expected);
+    // Those of transfers that failed are stepped over, however they end.
+    let failed = [
+        tag(2),
+        other.clone(),
+        other,
+        end.clone(),
+        tag(6),
+        end.clone(),
+    ];
+    let then = [tag(7), own.clone(), end.clone()];
+    assert_eq!(tagged(&[&failed[..], &then].concat()), expected);
+    assert_eq!(tagged(&[tag(2), last]), Ok(vec![Seen::Retired]));
+    let untagged = Err(BadBlockKind::Untagged { wanted: 7 });
+    assert_eq!(tagged(std::slice::from_ref(&own)), untagged);
+    assert_eq!(tagged(&[tag(2), end.clone(), own]), untagged);
+    assert_eq!(tagged(std::slice::from_ref(&end)), untagged);
+    let wanted = 7;
+    for tag in [6, 7, 8] {
+        let wrong = Err(BadBlockKind::OtherTag { tag, wanted });
+        let again = block(Header::of_tag(tag), b"");
+        assert_eq!(
+            tagged(&[block(Header::of_tag(7), b""), again.clone()]),
+            wrong
+        );
+        if tag == 8 {
+            assert_eq!(tagged(&[again]), wrong);
+        }
+    }
+    let payload = block(raw(0x01, 1, 7), b"x");
+    let descriptor = 1;
+    assert_eq!(
+        tagged(&[payload]),
+        Err(BadBlockKind::ReservedBits { descriptor })
+    );
+}
+
+#[test]
+fn the_rest_of_a_transfer_that_failed_midway_is_stepped_over() {
+    let wire = [
+        block(Header::of_tag(1), b""),
+        block(Header::data(0, 5), b"first"),
+        block(Header::data(5, 4), b"half"),
+        block(Header::eof(2), b""),
+    ]
+    .concat();
+    let next = [
+        block(Header::of_tag(2), b""),
+        block(Header::data(0, 4), b"next"),
+        block(Header::eof(1), b""),
+    ]
+    .concat();
+    for cut in 0..wire.len() {
+        let mut conn = Conn::new(2);
+        conn.deframer.expect(Some(1));
+        conn.take(&wire[..cut], &mut Vec::new()).unwrap();
+        conn.deframer.expect(Some(2));
+        assert!(!conn.deframer.has_begun());
+        let mut seen = Vec::new();
+        conn.take(&wire[cut..], &mut seen).unwrap();
+        assert_eq!(seen, [], "cut at {cut}");
+        assert!(conn.deframer.at_end().is_ok());
+        conn.take(&next, &mut seen).unwrap();
+        let bytes = Seen::Bytes(0, b"next".to_vec());
+        assert_eq!(joined(seen), [bytes, Seen::Eof(1), Seen::Eod(false)]);
+    }
 }
 
 proptest! {

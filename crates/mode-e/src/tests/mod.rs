@@ -88,6 +88,14 @@ impl Conn {
                     self.deframer.moved(n);
                     bytes = rest;
                 }
+                Step::Stale { len } => {
+                    if bytes.is_empty() {
+                        return Ok(());
+                    }
+                    let n = len.min(self.bite).min(bytes.len() as u64);
+                    self.deframer.moved(n);
+                    bytes = &bytes[n as usize..];
+                }
                 Step::Eof { connections } => seen.push(Seen::Eof(connections)),
                 Step::Eod { close } => {
                     seen.push(Seen::Eod(close));

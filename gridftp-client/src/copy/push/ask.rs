@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Esto, Mode, Restart};
+use ftp_wire::command::{Command, Esto, Mode, Restart, Spot};
 use ftp_wire::facts::EntryKind;
+use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
@@ -44,6 +45,8 @@ pub(super) struct Asker<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) mode: Mode,
+    /// The tags of the session, where stores have one.
+    pub(super) tags: Option<&'a Tags>,
     pub(super) window: &'a Window,
 }
 
@@ -167,10 +170,13 @@ impl Asker<'_> {
             ranges.remove(range);
         }
         job.begun = true;
-        let replies = control.send(match (whole, how.append) {
-            (true, false) => Command::Stor(to),
-            (true, true) => Command::Appe(to),
-            (false, _) => Command::Esto(Esto::Adjusted { offset }, to),
+        let tag = self.tags.map(Tags::next);
+        let replies = control.send(match (tag, whole, how.append) {
+            (Some(tag), true, _) => tagged(tag, Spot::Whole, to),
+            (Some(tag), false, _) => tagged(tag, Spot::At(offset), to),
+            (None, true, false) => Command::Stor(to),
+            (None, true, true) => Command::Appe(to),
+            (None, false, _) => Command::Esto(Esto::Adjusted { offset }, to),
         });
         let under_way = self.window.enter(length);
         Some(Asked {
@@ -183,6 +189,7 @@ impl Asker<'_> {
             after: how.after,
             announced,
             replies,
+            tag,
             under_way,
         })
     }
@@ -214,6 +221,10 @@ impl Asker<'_> {
             append,
         }
     }
+}
+
+fn tagged(tag: u64, spot: Spot, to: FtpPath) -> Command {
+    Command::Esto(Esto::Tagged { tag, spot }, to)
 }
 
 /// How a store goes on with what the server has.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Site};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
@@ -15,11 +14,11 @@ use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::kept::judge;
 use crate::copy::shared::{Shared, Success};
-use crate::error::{ControlError, TransferError};
+use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::url::show;
 use crate::verify;
 
-use super::{Following, Sending, fail, file, local, markers};
+use super::{Following, Sending, Told, fail, file, local, markers};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
@@ -28,12 +27,20 @@ pub(super) async fn confirm(
     mut sent: mpsc::Receiver<Sending>,
     following: mpsc::Sender<Following>,
     algorithm: Option<ChecksumAlgorithm>,
-    eager: bool,
     alarm: &Alarm,
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
-    while let Some(file) = sent.recv().await {
-        match confirm_one(control, shared, file, algorithm, eager).await {
+    while let Some(mut file) = sent.recv().await {
+        if ended.is_err() {
+            let told = settle(&mut file).await;
+            let lacks = told.as_ref().is_err_and(lacks_channel);
+            // It waited behind the one that broke the channel, which pays for it.
+            if lacks && !file.replies.has_begun() {
+                continue;
+            }
+            file.ended = Some(told);
+        }
+        match confirm_one(control, shared, file, algorithm).await {
             Ok(next) => {
                 let _gone = following.send(next).await;
             }
@@ -49,46 +56,67 @@ pub(super) async fn confirm(
     ended
 }
 
+/// The server's word on one file.
+async fn settle(file: &mut Sending) -> Result<Told, ControlError> {
+    match file.ended.take() {
+        Some(told) => told,
+        None => markers(&mut file.taken, &mut file.replies).await,
+    }
+}
+
 /// Waits for the server's word on one file.
 pub(super) async fn confirm_one(
     control: &Control,
     shared: &Arc<Shared>,
-    sending: Sending,
+    mut sending: Sending,
     algorithm: Option<ChecksumAlgorithm>,
-    eager: bool,
 ) -> Result<Following, Option<Stop>> {
+    let told = settle(&mut sending).await;
     let Sending {
-        mut taken,
+        taken,
         source,
         base,
         size,
         resumes,
-        after,
+        mut after,
         announced,
-        mut replies,
+        replies,
         ask_size,
-        ended,
+        sent,
         ..
     } = sending;
-    let ended = match ended {
-        Some(ended) => ended,
-        None => markers(&mut taken, &mut replies).await,
-    };
-    if let Err(error) = ended {
-        let lost = matches!(error, ControlError::Lost { .. });
-        // A server that is sent its data unasked keeps the connections; any other drops them.
-        let of_data = !eager || error.kind() == Some(FailureKind::DataChannel);
-        let copy = || shared.name_destination(file(&taken));
-        let error = judge(error, announced.as_ref(), copy);
-        if replies.has_begun() {
-            shared.fail_midway(taken, &error);
-        } else {
-            fail(shared, taken, &error, resumes);
+    let told = match told {
+        Ok(told) => told,
+        Err(error) => {
+            let lost = matches!(error, ControlError::Lost { .. });
+            // A server that knows data by its tag keeps the connections; any other drops them.
+            let of_data = sent.is_none() || lacks_channel(&error);
+            let copy = || shared.name_destination(file(&taken));
+            let error = judge(error, announced.as_ref(), copy);
+            if replies.has_begun() {
+                shared.fail_midway(taken, &error);
+            } else {
+                fail(shared, taken, &error, resumes);
+            }
+            return Err(match lost {
+                true => Some(Stop::Lost(error)),
+                false => of_data.then_some(Stop::Channel),
+            });
         }
-        return Err(match lost {
-            true => Some(Stop::Lost(error)),
-            false => of_data.then_some(Stop::Channel),
-        });
+    };
+    if let Some(sent) = sent {
+        let checked = match told {
+            Some(told) => verify::receipt(&sent, &told, || shared.name_destination(file(&taken))),
+            None => Err(replies.misbehaved("no receipt in the reply").into()),
+        };
+        match checked {
+            Ok(true) => {}
+            Ok(false) => after = after.or(Some(ChecksumAlgorithm::Crc32c)),
+            Err(error) => {
+                shared.fail_midway(taken, &error);
+                return Err(Some(Stop::Channel));
+            }
+        }
     }
     if source.unchanged().await.is_err() {
         let error = TransferError::Changed {
@@ -103,7 +131,6 @@ pub(super) async fn confirm_one(
     };
     let stored = ask_size.then(|| control.send(Command::Size(to.clone())));
     let mut verified = None;
-    let mut after = after;
     if let Some(announced) = announced {
         let algorithm = announced.digest.0;
         match announced.taken().await {

@@ -10,6 +10,7 @@ use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::marker::Marker;
+use ftp_wire::receipt::Receipt;
 use gridftp_data::{ErrorKind as DataErrorKind, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -57,6 +58,8 @@ struct Asked {
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     replies: Replies,
+    /// Tag of the data, which is sent without waiting for the server's word.
+    tag: Option<u64>,
     under_way: UnderWay,
 }
 
@@ -74,10 +77,15 @@ struct Sending {
     /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
     /// it like the end of the file.
     ask_size: bool,
+    /// What was sent, where it was tagged.
+    sent: Option<Receipt>,
     /// The server's word, when it came before the data was out.
-    ended: Option<Result<(), ControlError>>,
+    ended: Option<Result<Told, ControlError>>,
     _under_way: UnderWay,
 }
+
+/// What the server says it has taken, where the store was tagged.
+type Told = Option<Receipt>;
 
 /// What follows a store that the server has confirmed.
 struct Following {
@@ -138,7 +146,6 @@ async fn extended(
         Err(error) => return Err(Stop::Lost(error)),
     }
     let round_trip = client.round_trip();
-    let eager = client.state.eager;
     let window = Window::of_files(shared.connections());
     let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
     let (sending, sent) = mpsc::channel(COMMANDS);
@@ -147,19 +154,22 @@ async fn extended(
         control,
         channel,
         abilities,
+        state,
         ..
     } = client;
     let channel = channel.get();
     let control = &*control;
+    let tags = abilities.tags.then_some(&state.tags);
     let asker = Asker {
         control,
         abilities,
         shared,
         algorithm,
         mode: Mode::Extended,
+        tags,
         window: &window,
     };
-    if !eager {
+    if tags.is_none() {
         // No data may be on the way before its store is accepted, so the connections come first.
         if let Err(cause) = channel.open(Mode::Extended, streams).await {
             let site = control.site().to_string();
@@ -207,7 +217,7 @@ async fn extended(
                 fail(shared, request.taken, &refused.into(), true);
                 return Err(Stop::Channel);
             }
-            if !eager {
+            if request.tag.is_none() {
                 match request.replies.next().await {
                     Ok(Step::Preliminary(_)) => {}
                     Ok(Step::Done(_)) => {
@@ -236,7 +246,8 @@ async fn extended(
             let size = request.ranges.total();
             let plan = SendPlan::new(Mode::Extended, Type::Image, request.ranges.clone())
                 .parallelism(streams)
-                .base(request.base);
+                .base(request.base)
+                .tag(request.tag);
             let watch = Watch::new();
             let work = Box::pin(channel.send(&request.source, &plan, &watch));
             let work = move_data(
@@ -255,7 +266,7 @@ async fn extended(
                     answered = told;
                     Some(error)
                 }
-                (Some(Err(cause)), Some(Ok(()))) => {
+                (Some(Err(cause)), Some(Ok(_))) => {
                     Some(data_failed(control, &request.taken, cause))
                 }
                 (_, Some(Err(error))) => Some(refused(shared, &request, error.clone())),
@@ -280,6 +291,7 @@ async fn extended(
                 replies: request.replies,
                 // What was there before may have been longer.
                 ask_size: request.resumes && !shared.is_partial(),
+                sent: watch.receipt(),
                 ended: moved.end,
                 _under_way: request.under_way,
             };
@@ -300,17 +312,17 @@ async fn extended(
             }
         }
     };
-    let confirmed = confirm(control, shared, sent, following, algorithm, eager, &alarm);
+    let confirmed = confirm(control, shared, sent, following, algorithm, &alarm);
     let settled = follow(shared, followed);
     let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
     moved.and(confirmed)
 }
 
 /// Reads replies to the end; restart markers say what the server holds.
-async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<(), ControlError> {
+async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<Told, ControlError> {
     loop {
         match replies.next().await? {
-            Step::Done(_) => return Ok(()),
+            Step::Done(reply) => return Ok(Receipt::parse(&reply.text())),
             Step::Preliminary(reply) => {
                 if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
                     (Marker::from_reply(&reply), taken.item_mut())

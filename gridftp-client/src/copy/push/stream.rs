@@ -55,6 +55,7 @@ pub(super) async fn stream(
         shared,
         algorithm,
         mode: Mode::Stream,
+        tags: None,
         window: &window,
     };
     let Some(mut asked) = asker.ask(taken, dirs).await else {
@@ -110,10 +111,11 @@ pub(super) async fn stream(
         announced: asked.announced,
         replies: asked.replies,
         ask_size: !shared.is_partial() && !shared.through_layers(),
+        sent: None,
         ended: moved.end,
         _under_way: asked.under_way,
     };
-    match confirm_one(control, shared, sending, algorithm, false).await {
+    match confirm_one(control, shared, sending, algorithm).await {
         Ok(next) => settle_following(shared, next).await,
         Err(None) => {}
         Err(Some(stop)) => return Err(stop),

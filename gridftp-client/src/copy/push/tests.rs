@@ -97,6 +97,7 @@ async fn a_file_is_what_it_is_when_it_is_opened() {
         shared: &shared,
         algorithm: None,
         mode: Mode::Extended,
+        tags: None,
         window: &Window::default(),
     };
     let asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();

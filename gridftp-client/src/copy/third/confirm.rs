@@ -3,8 +3,10 @@
 use ftp_wire::command::{Command, Site};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::{Moving, Pair};
 use crate::client::digest;
@@ -16,7 +18,7 @@ use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Success;
 use crate::copy::{ACCOUNT, Stop};
-use crate::error::{ControlError, TransferError};
+use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::verify;
 
 impl Pair<'_> {
@@ -27,9 +29,16 @@ impl Pair<'_> {
         alarm: &Alarm,
     ) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
-            if let Err(error) = self.confirm_one(&mut file).await {
+            if let Err((error, in_step)) = self.confirm_one(&mut file).await {
                 let lost = is_lost(&error);
+                if in_step && !file.store.has_begun() {
+                    self.shared.fail(file.taken, &error);
+                    continue;
+                }
                 self.shared.fail_midway(file.taken, &error);
+                if in_step {
+                    continue;
+                }
                 alarm.ring();
                 // Whatever follows on these connections cannot be told apart any more, not even by
                 // servers that call it well: it is copied again.
@@ -44,56 +53,84 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Waits for both ends, keeping what both say; one that failed gives the other a moment.
-    async fn confirm_one(&self, file: &mut Moving) -> Result<(), TransferError> {
+    /// Waits for both ends, keeping what both say; one that failed gives the other a moment. A failure
+    /// comes with whether the files behind it are in step all the same.
+    async fn confirm_one(&self, file: &mut Moving) -> Result<(), (TransferError, bool)> {
         let Moving {
             taken,
             retrieve,
             announced,
             store,
+            tagged,
             ..
         } = file;
         let copy = match taken.item() {
             Item::File(job) => self.shared.name_destination(job),
             Item::Dir(_) => String::new(),
         };
-        let stored = self.markers(taken, store);
-        let retrieved = async {
-            loop {
-                match retrieve.next().await {
-                    Ok(Step::Preliminary(_)) => {}
-                    Ok(Step::Done(_)) => return Ok(()),
-                    Err(error) => return Err(error),
+        // An end that says nothing in time has no word here.
+        let (source, destination) = {
+            let stored = self.markers(taken, store);
+            let retrieved = async {
+                loop {
+                    match retrieve.next().await {
+                        Ok(Step::Preliminary(_)) => {}
+                        Ok(Step::Done(reply)) => return Ok(Receipt::parse(&reply.text())),
+                        Err(error) => return Err(error),
+                    }
                 }
+            };
+            tokio::pin!(stored, retrieved);
+            tokio::select! {
+                source = &mut retrieved => match source {
+                    Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
+                    Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
+                },
+                destination = &mut stored => match destination {
+                    Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),
+                    Err(error) => (timeout(ACCOUNT, retrieved).await.ok(), Some(Err(error))),
+                },
             }
         };
-        tokio::pin!(stored, retrieved);
-        let (source, destination) = tokio::select! {
-            source = &mut retrieved => match source {
-                Ok(()) => (Ok(()), stored.await),
-                Err(error) => (Err(error), tokio::time::timeout(ACCOUNT, stored).await.unwrap_or(Ok(()))),
-            },
-            destination = &mut stored => match destination {
-                Ok(()) => (retrieved.await, Ok(())),
-                Err(error) => (tokio::time::timeout(ACCOUNT, retrieved).await.unwrap_or(Ok(())), Err(error)),
-            },
-        };
-        let destination = destination.map_err(|error| judge(error, announced.as_ref(), || copy));
-        match (source.map_err(TransferError::from), destination) {
-            (Ok(()), Ok(())) => Ok(()),
-            (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
-            (Err(source), Err(destination)) => Err(TransferError::Both {
-                source: Box::new(source),
-                destination: Box::new(destination),
-            }),
+        match (source, destination) {
+            (Some(Ok(sent)), Some(Ok(taken))) if *tagged => {
+                let same = match (sent, taken) {
+                    (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy).map(drop),
+                    _ => Err(store.misbehaved("no receipt in the reply").into()),
+                };
+                same.map_err(|error| (error, false))
+            }
+            (Some(Ok(_)), Some(Ok(_))) => Ok(()),
+            (Some(Err(source)), Some(Err(destination))) => {
+                let destination = judge(destination, announced.as_ref(), || copy);
+                let error = TransferError::Both {
+                    source: Box::new(source.into()),
+                    destination: Box::new(destination),
+                };
+                Err((error, false))
+            }
+            (Some(Err(error)), _) => Err((error.into(), false)),
+            (source, Some(Err(error))) => {
+                // The source has sent what nobody took, and the next file has a tag of its own.
+                let refused = matches!(error, ControlError::Refused { .. });
+                let in_step = *tagged && source.is_some() && refused && !lacks_channel(&error);
+                Err((judge(error, announced.as_ref(), || copy), in_step))
+            }
+            (None, Some(Ok(_)) | None) | (Some(Ok(_)), None) => {
+                unreachable!("only the end beside one that failed has no word")
+            }
         }
     }
 
-    async fn markers(&self, taken: &mut Taken, store: &mut Replies) -> Result<(), ControlError> {
+    async fn markers(
+        &self,
+        taken: &mut Taken,
+        store: &mut Replies,
+    ) -> Result<Option<Receipt>, ControlError> {
         let mut counted = 0;
-        loop {
+        let told = loop {
             let reply = match store.next().await? {
-                Step::Done(_) => break,
+                Step::Done(reply) => break Receipt::parse(&reply.text()),
                 Step::Preliminary(reply) => reply,
             };
             match Marker::from_reply(&reply) {
@@ -109,12 +146,12 @@ impl Pair<'_> {
                 }
                 _ => {}
             }
-        }
+        };
         if let Item::File(job) = taken.item() {
             let bytes = self.shared.expected(job).unwrap_or(counted);
             self.shared.totals.moved(bytes.saturating_sub(counted));
         }
-        Ok(())
+        Ok(told)
     }
 
     /// Checks a copy and gives it its times and modes.

@@ -1,20 +1,19 @@
 //! Remote to remote: two control connections, the data goes from server to server.
 //!
 //! A `STOR` is sent only when the source has said that the data of its file comes: a `RETR` that
-//! fails sends none, and the destination would take the next file's data for this one's. A
-//! destination that takes eager stores also throws away the data of a `STOR` that fails, so
-//! retrievals may be pipelined; any other has to accept each file before the next is asked for.
+//! fails sends none. Where both servers tag transfers, the destination knows each file's data by its
+//! tag and throws away that of a `STOR` that fails, so retrievals may be pipelined; any other
+//! destination has to accept each file before the next is asked for, lest it take one for another.
 
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode};
-use ftp_wire::opts::Opts;
+use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
@@ -52,6 +51,8 @@ struct Asked {
     look: Option<Look>,
     rest: Option<Replies>,
     retrieve: Replies,
+    /// Tag of the data, where both servers know such.
+    tag: Option<u64>,
     under_way: UnderWay,
 }
 
@@ -65,6 +66,8 @@ struct Moving {
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     store: Replies,
+    /// Whether the data is tagged.
+    tagged: bool,
     _under_way: UnderWay,
 }
 
@@ -97,6 +100,7 @@ pub(crate) async fn run(
                 return Err(Stop::Lost(error));
             }
         }
+        let tagged = both && source.abilities.tags && destination.abilities.tags;
         let pair = Pair {
             source: &source.control,
             destination: &destination.control,
@@ -104,9 +108,9 @@ pub(crate) async fn run(
             shared,
             algorithm,
             mode,
+            tags: tagged.then_some(&source.state.tags),
         };
-        let pipelined = mode == Mode::Extended && destination.state.eager;
-        match pair.copy(first, streams, pipelined, &mut told).await {
+        match pair.copy(first, streams, tagged, &mut told).await {
             Ok(()) => {}
             Err(Stop::Channel) => {
                 source.state.ready = None;
@@ -134,17 +138,8 @@ async fn set_up(
     if mode == Mode::Extended {
         source.send_streams(streams, &mut ahead);
     }
-    let eager = (destination.abilities.eager && mode == Mode::Extended && !destination.state.eager)
-        .then(|| {
-            destination
-                .control
-                .send(Command::Opts(Opts::Stor { eager: true }))
-        });
     let mut passive = destination.send_passive();
     ahead.settle().await?;
-    if let Some(mut eager) = eager {
-        destination.state.eager = eager.finish().await.is_ok();
-    }
     let at = destination.listening(&mut passive).await?;
     let at = at
         .first()
@@ -163,6 +158,8 @@ struct Pair<'a> {
     shared: &'a Arc<Shared>,
     algorithm: Option<ChecksumAlgorithm>,
     mode: Mode,
+    /// The tags of the source's session, where both servers know such.
+    tags: Option<&'a Tags>,
 }
 
 impl Pair<'_> {
@@ -308,19 +305,15 @@ impl Pair<'_> {
         let look = (shared.preserves() && !job.begun)
             .then(|| Look::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
-        let command = match (shared.options.offset, shared.options.length) {
+        let region = shared.is_partial().then(|| {
+            let length = shared.expected(job).unwrap_or(u64::MAX >> 1);
+            (shared.options.offset.unwrap_or(0), Some(length))
+        });
+        let tag = self.tags.map(Tags::next);
+        let command = match (tag, region) {
+            (Some(tag), region) => Command::Eret(Eret::Tagged { tag, region }, from),
             (None, None) => Command::Retr(from),
-            (offset, _) => {
-                let length = shared.expected(job).unwrap_or(u64::MAX >> 1);
-                let offset = offset.unwrap_or(0);
-                Command::Eret(
-                    Eret::Partial {
-                        offset,
-                        length: Some(length),
-                    },
-                    from,
-                )
-            }
+            (None, Some((offset, length))) => Command::Eret(Eret::Partial { offset, length }, from),
         };
         let bytes = job.facts.size.unwrap_or(1 << 20);
         let retrieve = self.source.send(command);
@@ -332,6 +325,7 @@ impl Pair<'_> {
             look,
             rest,
             retrieve,
+            tag,
             under_way: window.enter(bytes),
         })
     }
@@ -414,13 +408,20 @@ impl Pair<'_> {
             }
         };
         job.begun = true;
-        let store = self.destination.send(if append {
-            Command::Appe(to)
-        } else if shared.is_partial() {
-            let offset = shared.options.offset.unwrap_or(0);
-            Command::Esto(Esto::Adjusted { offset }, to)
-        } else {
-            Command::Stor(to)
+        let offset = shared.options.offset.unwrap_or(0);
+        let store = self.destination.send(match asked.tag {
+            Some(tag) => {
+                let partial = shared.is_partial();
+                let spot = if partial {
+                    Spot::At(offset)
+                } else {
+                    Spot::Whole
+                };
+                Command::Esto(Esto::Tagged { tag, spot }, to)
+            }
+            None if append => Command::Appe(to),
+            None if shared.is_partial() => Command::Esto(Esto::Adjusted { offset }, to),
+            None => Command::Stor(to),
         });
         Ok(Some(Moving {
             taken: asked.taken,
@@ -429,6 +430,7 @@ impl Pair<'_> {
             after: asked.after.filter(|_| !asked.held.is_empty()),
             announced,
             store,
+            tagged: asked.tag.is_some(),
             _under_way: asked.under_way,
         }))
     }

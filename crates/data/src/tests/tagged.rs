@@ -1,0 +1,143 @@
+//! Tagged transfers: data is taken for no other file's, whatever became of those before it.
+
+use ftp_wire::receipt::HEAD;
+use mode_e::Header;
+use tokio::io::AsyncWriteExt as _;
+
+use super::*;
+use crate::ErrorKind;
+
+fn tagged(tag: u64) -> ReceivePlan {
+    incoming(Mode::Extended).tag(Some(tag))
+}
+
+/// The wire of one file on two connections.
+fn wire(tag: Option<u64>, file: &[u8]) -> [Vec<u8>; 2] {
+    let (a, b) = file.split_at(file.len() / 2);
+    [(0, a, Header::eof(2)), (a.len(), b, Header::eod())].map(|(offset, part, end)| {
+        let mut wire = Vec::new();
+        wire.extend(
+            tag.into_iter()
+                .flat_map(|tag| Header::of_tag(tag).to_bytes()),
+        );
+        wire.extend(Header::data(offset as u64, part.len() as u64).to_bytes());
+        wire.extend(part);
+        wire.extend(end.to_bytes());
+        wire
+    })
+}
+
+#[tokio::test]
+async fn files_that_nobody_takes_or_storage_refuses_leave_the_next_ones_alone() {
+    let (mut to, mut streams) = bare(2).await;
+    let files: Vec<_> = (0..60_usize).map(|n| vec![n as u8; 3000]).collect();
+    for (n, file) in files.iter().enumerate() {
+        for (stream, wire) in streams.iter_mut().zip(wire(Some(n as u64), file)) {
+            stream.write_all(&wire).await.unwrap();
+        }
+    }
+    for (n, file) in files.iter().enumerate() {
+        let (watch, plan) = (Watch::new(), tagged(n as u64));
+        match n % 4 {
+            // Refused before anybody looked for its data.
+            0 | 1 => {}
+            2 => {
+                let full_at = Some((n * 40) as u64);
+                let full = Kept {
+                    full_at,
+                    ..Kept::default()
+                };
+                let got = to.receive(&full, &plan, &watch).await;
+                assert_eq!(got.unwrap_err().kind(), ErrorKind::Storage);
+                assert!(to.is_cached(), "the connections are kept");
+            }
+            _ => {
+                let sink = Kept::default();
+                to.receive(&sink, &plan, &watch).await.unwrap();
+                assert!(&sink.data() == file, "file {n}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn data_of_another_transfer_fails_and_ends_the_channel() {
+    for (sent, wanted) in [(None, Some(3)), (Some(4), Some(3)), (Some(3), None)] {
+        let (mut to, mut streams) = bare(2).await;
+        for (stream, wire) in streams.iter_mut().zip(wire(sent, b"another")) {
+            stream.write_all(&wire).await.unwrap();
+        }
+        let (sink, watch) = (Kept::default(), Watch::new());
+        let plan = incoming(Mode::Extended).tag(wanted);
+        let got = to.receive(&sink, &plan, &watch).await;
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Protocol);
+        assert!(!to.is_set());
+        assert_eq!(sink.data(), b"");
+    }
+}
+
+#[tokio::test]
+async fn both_ends_have_the_same_receipt() {
+    let head = HEAD as usize;
+    for (tag, len) in [0, 1, 1000, head, head + 1, 600_000, 3_000_000]
+        .into_iter()
+        .enumerate()
+    {
+        let (content, tag) = (bytes(len), Some(tag as u64));
+        for streams in [1, 4] {
+            let plan = whole(Mode::Extended, len as u64)
+                .parallelism(streams)
+                .tag(tag);
+            let mut told = Vec::new();
+            for sequential in [false, true] {
+                let (mut from, mut to) = pair().await;
+                let (sending, receiving) = (Watch::new(), Watch::new());
+                let sink = Kept {
+                    sequential,
+                    ..Kept::default()
+                };
+                let taken = incoming(Mode::Extended).tag(tag);
+                let source = Disk::new(&content);
+                tokio::try_join!(
+                    from.send(&source, &plan, &sending),
+                    to.receive(&sink, &taken, &receiving)
+                )
+                .unwrap();
+                assert!(sink.data() == content);
+                told.extend([sending.receipt().unwrap(), receiving.receipt().unwrap()]);
+            }
+            let crc = crc32c::crc32c(&content[..len.min(head)]);
+            for receipt in told {
+                assert_eq!((receipt.bytes, receipt.crc32c), (len as u64, Some(crc)));
+            }
+        }
+    }
+    assert_eq!(Watch::new().receipt(), None);
+}
+
+#[tokio::test]
+async fn a_refused_file_is_cut_short_and_the_next_one_follows() {
+    let (mut from, mut to) = pair().await;
+    let (refused, next) = (Disk::zeros(1 << 40), bytes(1000));
+    let cut = Watch::new();
+    let plan = whole(Mode::Extended, 1 << 40).parallelism(2).tag(Some(1));
+    let send = async {
+        let cutting = async {
+            while cut.bytes() == 0 {
+                tokio::task::yield_now().await;
+            }
+            cut.cut();
+        };
+        let (sent, ()) = tokio::join!(from.send(&refused, &plan, &cut), cutting);
+        assert!(sent.unwrap().bytes < 1 << 30);
+        let plan = whole(Mode::Extended, 1000).parallelism(2).tag(Some(2));
+        let watch = Watch::new();
+        from.send(&Memory(next.clone()), &plan, &watch).await
+    };
+    let (sink, watch) = (Kept::default(), Watch::new());
+    let plan = tagged(2);
+    let (sent, got) = tokio::join!(send, to.receive(&sink, &plan, &watch));
+    sent.unwrap();
+    got.unwrap();
+    assert_eq!(sink.data(), next);
+}

@@ -1,0 +1,92 @@
+//! The module `tag=` of `ESTO` and `ERET`, ours: a MODE E transfer whose data names it by a tag.
+//!
+//! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as
+//! `ESTO A 100`; `ERET tag=17 path` retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. The
+//! tag stands in the line of the name, so that no other command can be taken for the data's.
+
+use std::fmt;
+
+use crate::command::{Eret, Esto, Spot};
+
+/// What stands in front of the tag.
+const NAME: &str = "tag=";
+
+/// The fields of a module's text, when it is this one.
+fn fields(module: &str) -> Option<(u64, Vec<&str>)> {
+    let text = module.strip_prefix(NAME)?;
+    let mut fields = text.split(',');
+    let tag = number(fields.next()?)?;
+    Some((tag, fields.collect()))
+}
+
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+impl Esto {
+    /// Reads a module.
+    pub(crate) fn of_module(module: String) -> Self {
+        let into = fields(&module).and_then(|(tag, rest)| {
+            let spot = match rest.as_slice() {
+                [] => Spot::Whole,
+                ["E"] => Spot::End,
+                ["A", offset] => Spot::At(number(offset)?),
+                _ => return None,
+            };
+            Some((tag, spot))
+        });
+        match into {
+            Some((tag, spot)) => Self::Tagged { tag, spot },
+            None => Self::Module(module),
+        }
+    }
+}
+
+impl Eret {
+    /// Reads a module.
+    pub(crate) fn of_module(module: String) -> Self {
+        let of = fields(&module).and_then(|(tag, rest)| {
+            let region = match rest.as_slice() {
+                [] => None,
+                ["P", offset, "-1"] => Some((number(offset)?, None)),
+                ["P", offset, length] => {
+                    let (offset, length) = (number(offset)?, number(length)?);
+                    offset.checked_add(length)?;
+                    Some((offset, Some(length)))
+                }
+                _ => return None,
+            };
+            Some((tag, region))
+        });
+        match of {
+            Some((tag, region)) => Self::Tagged { tag, region },
+            None => Self::Module(module),
+        }
+    }
+}
+
+/// A tag and what follows it, as a module's text.
+pub(crate) struct Module<T>(pub(crate) u64, pub(crate) T);
+
+impl fmt::Display for Module<Spot> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME}{}", self.0)?;
+        match self.1 {
+            Spot::Whole => Ok(()),
+            Spot::End => f.write_str(",E"),
+            Spot::At(offset) => write!(f, ",A,{offset}"),
+        }
+    }
+}
+
+impl fmt::Display for Module<Option<(u64, Option<u64>)>> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME}{}", self.0)?;
+        match self.1 {
+            None => Ok(()),
+            Some((offset, None)) => write!(f, ",P,{offset},-1"),
+            Some((offset, Some(length))) => write!(f, ",P,{offset},{length}"),
+        }
+    }
+}

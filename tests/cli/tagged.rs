@@ -1,0 +1,74 @@
+//! Uploads of many files ahead of the server's word: one that fails costs the others nothing.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{Break, Relay, tree_digests};
+
+use crate::{Bed, fails};
+
+#[test]
+fn a_name_that_is_refused_shifts_no_other() -> Result<()> {
+    for flags in [&["-r"][..], &["-r", "-p", "3"], &["-r", "--mode", "stream"]] {
+        let bed = Bed::new()?;
+        let dir = bed.here.dir("tree")?;
+        for n in 0..30_u8 {
+            std::fs::write(dir.join(format!("{n:02}")), [n; 500])?;
+        }
+        for (n, name) in (100..).zip([&b"05\x01"[..], b"10\x7f\x80", b"15\n", b"20\r"]) {
+            std::fs::write(dir.join(OsStr::from_bytes(name)), [n; 500])?;
+        }
+        let finished = bed.cp(&[flags, &["tree", &bed.url("")]].concat())?;
+        fails(&finished, 1, &["15\\n", "20\\r"])?;
+        let (want, got) = (tree_digests(&dir)?, tree_digests(&bed.there.path("tree"))?);
+        ensure!(got.len() >= 30, "{}", finished.report());
+        for (name, digest) in got {
+            ensure!(
+                want.get(&name) == Some(&digest),
+                "{name:?} has another's bytes"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_fails_midway_costs_the_others_no_try() -> Result<()> {
+    let bed = Bed::new()?;
+    for n in 0..200 {
+        bed.here.file(&format!("tree/{n:03}"), 1000, n)?;
+    }
+    bed.here.file("tree/large", 4_000_000, 7)?;
+    let relay = Relay::start(bed.server.addr(), Break::Flip { after: 2_000_000 })?;
+    let url = bed.server.url_at(relay.addr(), "");
+    let finished = bed.cp(&["-r", "-j", "1", "--verify", "--retries", "0", "tree", &url])?;
+    ensure!(relay.broke(), "nothing was changed");
+    fails(&finished, 5, &["tree/large"])?;
+    let (mut want, got) = (
+        tree_digests(&bed.here.path("tree"))?,
+        tree_digests(&bed.there.path("tree"))?,
+    );
+    want.retain(|name, _| !name.ends_with("large"));
+    ensure!(got == want, "{}", finished.report());
+    Ok(())
+}
+
+#[test]
+fn a_bit_that_flips_on_the_way_of_a_small_file_is_found_unasked() -> Result<()> {
+    for retries in ["0", "1"] {
+        let bed = Bed::new()?;
+        bed.here.file("file", 100_000, 3)?;
+        let relay = Relay::start(bed.server.addr(), Break::Flip { after: 50_000 })?;
+        let url = bed.server.url_at(relay.addr(), "file");
+        let finished = bed.cp(&["--retries", retries, "file", &url])?;
+        ensure!(relay.broke(), "nothing was changed");
+        if retries == "0" {
+            fails(&finished, 5, &["verify", "CRC32C", "do not use"])?;
+        } else {
+            finished.ok()?;
+            bed.same("file", "file")?;
+        }
+    }
+    Ok(())
+}
