@@ -65,7 +65,7 @@
 //! is left at the client. Digests are computed one a core, in turns, and end with their session.
 //!
 //! Hashing a password takes 19 MiB with the hashes that `passwd` makes, for as many at a time as there are cores, and
-//! nothing when none is hashed. For yescrypt (`$y$`) the allocator may keep what one hash a core took.
+//! nothing when none is hashed.
 //!
 //! # What bounds descriptors
 //!

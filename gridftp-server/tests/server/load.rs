@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::login::YESCRYPT;
 use crate::process::{Daemon, program};
 use crate::support::{Ftp, most_resident, resident};
 
@@ -162,6 +163,30 @@ fn password_logins_all_at_once_all_succeed_in_bounded_memory() {
     assert_hashes_one_a_core(pid, before);
     drop(sessions);
     wait_for_memory(pid, before);
+}
+
+/// Its memory is none of ours: it allocates by itself.
+#[test]
+fn logins_with_yescrypt_give_their_memory_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let users = dir.path().join("users");
+    fs::write(&users, format!("ann:{YESCRYPT}\n")).unwrap();
+    let flags = ["--users", users.to_str().unwrap()];
+    let daemon = Daemon::start(dir.path(), &flags);
+    let before = resident(daemon.pid());
+    let mut sessions: Vec<Ftp> = (0..times(8).max(cores() * 2))
+        .map(|_| {
+            let mut ftp = Ftp::connect(daemon.address);
+            ftp.ok("USER ann", 331);
+            ftp.send("PASS Hello world!");
+            ftp
+        })
+        .collect();
+    for ftp in &mut sessions {
+        assert_eq!(ftp.reply().code, 230);
+    }
+    assert_hashes_one_a_core(daemon.pid(), before);
+    wait_for_memory(daemon.pid(), before);
 }
 
 /// A line of another protocol ends a session at once; the hash of the password before it goes on.

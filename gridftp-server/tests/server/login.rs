@@ -10,6 +10,10 @@ use crate::support::{Ftp, TestServer};
 /// A cheap hash of `open sesame`.
 pub(crate) const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
 
+/// Made by crypt(3) of the system from `Hello world!`.
+pub(crate) const YESCRYPT: &str =
+    "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";
+
 /// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts in /pub.
 fn accounts(options: &mut Options, dir: &tempfile::TempDir) {
     let path = dir.path().join("users");
