@@ -110,6 +110,10 @@ impl Work {
     async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
         match self.pull(stream, &self.goal).await? {
             Ended::ByPeer => leave(stream).await,
+            // The time was over before anything came.
+            Ended::Enough if self.tally.received() == 0 && self.goal.left(1) > 0 => {
+                Err(unanswered("nothing came: does the other end send?"))
+            }
             Ended::Enough => Ok(()),
         }
     }
@@ -216,12 +220,24 @@ impl Work {
                     return Ok(());
                 }
                 let asked = Instant::now();
-                stalled(async {
+                let turn = stalled(async {
                     stream.write_all(question).await?;
                     stream.flush().await?;
                     stream.read_exact(room).await
-                })
-                .await?;
+                });
+                match self.goal.until() {
+                    // A peer that answers is given the time for its last answer.
+                    Some(until) => {
+                        timeout_at(until + AFTERWARDS, turn)
+                            .await
+                            .unwrap_or_else(|_| {
+                                Err(unanswered(
+                                    "no answer came: does the other end serve --ping?",
+                                ))
+                            })?
+                    }
+                    None => turn.await?,
+                };
                 turns.saturating_record(nanoseconds(asked.elapsed()));
                 if room != question {
                     return Err(io::Error::new(
@@ -256,6 +272,11 @@ impl Work {
             self.tally.add_sent(n);
         }
     }
+}
+
+/// A peer that plays another part than this end was told.
+fn unanswered(fact: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, fact)
 }
 
 /// Waits for one read or write; `None` when the time is over.

@@ -297,3 +297,23 @@ fn a_peer_that_is_cut_off_is_a_failure() {
         "{text}"
     );
 }
+
+/// Two ends that wait for each other say so when their time is over.
+#[test]
+fn ends_that_play_other_parts_than_each_other_fail_in_time() {
+    for (flag, hint) in [("--ping", "serve --ping?"), ("--reverse", "nothing came")] {
+        let server = Server::start(&[]);
+        let begun = std::time::Instant::now();
+        let output = run(&server, &[flag, "--time", "0.2"]);
+        let took = begun.elapsed();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains(hint),
+            "{flag}: {said}"
+        );
+        assert!(
+            took < std::time::Duration::from_secs(20),
+            "{flag}: {took:?}"
+        );
+    }
+}
