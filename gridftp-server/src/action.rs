@@ -18,7 +18,7 @@ use crate::admission::Place;
 use crate::auth::Admitted;
 use crate::config::{Policy, ThirdParty};
 use crate::data::{self, Buffers, DataSide, Ends, Onlooker, Store};
-use crate::error::{Error, chain};
+use crate::error::{Ender, Error, chain};
 use crate::log::TransferLine;
 use crate::names::{self, dsi_path};
 use crate::reply_for::reply_for;
@@ -48,7 +48,7 @@ pub(crate) struct Running {
     pub(crate) work: Pin<Box<dyn Future<Output = Finished> + Send>>,
     pub(crate) events: mpsc::Receiver<Event>,
     /// Taken to cancel; the work then ends by itself, and soon.
-    pub(crate) cancel: Option<oneshot::Sender<()>>,
+    pub(crate) cancel: Option<oneshot::Sender<Ender>>,
 }
 
 /// What comes back from an action.
@@ -207,7 +207,7 @@ impl<D: Dsi> Desk<D> {
         &self,
         action: Names,
         events: mpsc::Sender<Event>,
-        cancelled: oneshot::Receiver<()>,
+        cancelled: oneshot::Receiver<Ender>,
     ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
         let shared = Arc::clone(&self.shared);
         let who = self.who.clone();
@@ -218,7 +218,7 @@ impl<D: Dsi> Desk<D> {
                     biased;
                     result = names::run(&shared.dsi, &who.user, &shared.owners, action, &events) => result,
                     // A session that is gone drops this future; only an abort comes this way.
-                    Ok(()) = cancelled => Err(Error::Aborted),
+                    Ok(ender) = cancelled => Err(Error::Aborted(ender)),
                 },
             };
             Finished {
@@ -236,6 +236,7 @@ impl<D: Dsi> Desk<D> {
     ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
         let shared = Arc::clone(&self.shared);
         let (who, task, peer) = (self.who.clone(), Arc::clone(&self.task), self.ends.peer);
+        let own_host = !self.may_third_party();
         let mut side = self.side();
         Box::pin(async move {
             let Some(who) = who else {
@@ -265,7 +266,8 @@ impl<D: Dsi> Desk<D> {
                 &line.watch,
                 &mut onlooker,
             )
-            .await;
+            .await
+            .map_err(|error| if own_host { error.at_own_port() } else { error });
             line.write(&result);
             let receipt = line.watch.receipt();
             let outcome = match outcome(result.map(|bytes| Outcome::Transferred { bytes })) {

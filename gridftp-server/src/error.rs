@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gridftp_data::ErrorKind as DataErrorKind;
+use gridftp_data::{ErrorKind as DataErrorKind, Wait};
 
 use crate::auth::Refused;
 
@@ -18,6 +18,8 @@ pub(crate) enum Error {
     Storage(gridftp_dsi::error::Error),
     /// The data channel failed.
     Data(gridftp_data::Error),
+    /// Nobody connected to a data port that lets in the client's own host only.
+    Unvisited(gridftp_data::Error),
     /// The policy forbids it.
     Forbidden(Forbidden),
     /// The peer claims to continue what is not here.
@@ -46,8 +48,8 @@ pub(crate) enum Error {
         /// First byte that is missing.
         first: u64,
     },
-    /// The client asked to stop.
-    Aborted,
+    /// It was stopped before its own end.
+    Aborted(Ender),
     /// This server's storage has no such checksum.
     NoSuchChecksum,
     /// The client's stack names what it may not, or makes no sense.
@@ -56,6 +58,15 @@ pub(crate) enum Error {
     NotThroughLayers,
     /// `REST` before a store of text: a length on the wire is no place in the file.
     RestartOfText,
+}
+
+/// Who stops work before its own end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ender {
+    /// The client, by `ABOR` or by going away.
+    Client,
+    /// This server, because its time to drain is over.
+    Server,
 }
 
 /// What a policy of this server forbids.
@@ -92,6 +103,16 @@ impl From<Forbidden> for Error {
 }
 
 impl Error {
+    /// The same, naming the policy where a data port was open to the client's own host only and nobody came.
+    pub(crate) fn at_own_port(self) -> Self {
+        match self {
+            Self::Data(error) if matches!(error.kind(), DataErrorKind::Timeout(Wait::Accept)) => {
+                Self::Unvisited(error)
+            }
+            other => other,
+        }
+    }
+
     /// The storage error at the bottom, if one is.
     pub(crate) fn storage(&self) -> Option<&gridftp_dsi::error::Error> {
         match self {
@@ -118,6 +139,10 @@ impl fmt::Display for Error {
             Self::NotLoggedIn => f.write_str("session: nobody is logged in"),
             Self::Storage(error) => error.fmt(f),
             Self::Data(error) => error.fmt(f),
+            Self::Unvisited(error) => write!(
+                f,
+                "{error}; a transfer between two servers needs --third-party at this one"
+            ),
             Self::Forbidden(what) => what.fmt(f),
             Self::NothingToResume { missing } => write!(
                 f,
@@ -140,7 +165,10 @@ impl fmt::Display for Error {
                     "store: byte {first} never came, what came is kept for a restart"
                 )
             }
-            Self::Aborted => f.write_str("transfer: aborted by the client"),
+            Self::Aborted(Ender::Client) => f.write_str("transfer: aborted by the client"),
+            Self::Aborted(Ender::Server) => {
+                f.write_str("transfer: aborted, the server is stopping")
+            }
             Self::Stack(error) => {
                 let hint = match error.kind() {
                     xio::ErrorKind::UnknownDriver => ": not whitelisted",
@@ -183,7 +211,7 @@ impl std::error::Error for Error {
         // `Display` of the three carriers prints the carried error, so its source is the next level.
         match self {
             Self::Storage(error) => error.source(),
-            Self::Data(error) => error.source(),
+            Self::Data(error) | Self::Unvisited(error) => error.source(),
             Self::Stack(error) => error.source(),
             Self::Login(_)
             | Self::NotLoggedIn
@@ -193,7 +221,7 @@ impl std::error::Error for Error {
             | Self::NoSuchPlacement
             | Self::Short { .. }
             | Self::Holes { .. }
-            | Self::Aborted
+            | Self::Aborted(_)
             | Self::NoSuchChecksum
             | Self::NotThroughLayers
             | Self::RestartOfText => None,

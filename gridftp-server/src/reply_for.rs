@@ -67,6 +67,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             // The compiler wants this arm for the enum of another crate, which may grow.
             _ => (Code::of::<451>(), Some("INTERNAL_ERROR")),
         },
+        Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
         Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
         Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
@@ -77,7 +78,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Stack(_) => (Code::of::<500>(), None),
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
-        Error::Aborted => (Code::of::<426>(), None),
+        Error::Aborted(_) => (Code::of::<426>(), None),
         Error::NoSuchChecksum => (Code::of::<504>(), None),
     }
 }
@@ -113,6 +114,7 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Ender;
 
     #[track_caller]
     fn assert_reply(error: &Error, code: u16, class: Option<&str>) {
@@ -157,7 +159,7 @@ mod tests {
             .because(cause);
         let text = reply_for(&error.into()).to_string();
         assert!(
-            text.starts_with("550-storage: open: /x: no such object: No such file or directory"),
+            text.starts_with("550-storage: open /x: no such file or directory"),
             "{text}"
         );
         assert!(
@@ -184,6 +186,6 @@ mod tests {
         );
         assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
-        assert_reply(&Error::Aborted, 426, None);
+        assert_reply(&Error::Aborted(Ender::Client), 426, None);
     }
 }

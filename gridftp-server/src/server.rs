@@ -255,7 +255,8 @@ impl<D: Dsi> Shared<D> {
             .clone();
         // An error here is a connection that is gone already.
         let peer = stream.peer_addr().ok()?.ip().to_canonical();
-        let local = stream.local_addr().ok()?.ip().to_canonical();
+        let here = stream.local_addr().ok()?;
+        let local = here.ip().to_canonical();
         let policy = rules.policy;
         let places = Places {
             users: policy.max_sessions,
@@ -277,6 +278,10 @@ impl<D: Dsi> Shared<D> {
         let ends = Ends {
             local,
             peer,
+            link: match here {
+                SocketAddr::V6(here) => here.scope_id(),
+                SocketAddr::V4(_) => 0,
+            },
             advertise: self.config.advertise,
         };
         let desk = Desk {

@@ -237,8 +237,10 @@ fn listen_one(at: SocketAddr, options: &TcpOptions) -> Result<TcpListener> {
         (None, None) => return attempt(at),
     };
     let is_open = |port: &u16| options.listen_range.is_some() || !ports::is_reserved(*port);
+    let mut at = at;
     for port in range.spread().filter(is_open) {
-        match attempt(SocketAddr::new(at.ip(), port)) {
+        at.set_port(port);
+        match attempt(at) {
             Err(error) if error.kind() == ErrorKind::AddressInUse => {}
             done => return done,
         }

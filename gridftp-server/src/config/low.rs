@@ -33,7 +33,8 @@ pub struct Options {
     pub advertise: Option<IpAddr>,
 
     /// Lets a client send data to, and accept it from, hosts other than itself, as transfers between two
-    /// servers need: `off`, `users` (those with a password) or `all` [default: users].
+    /// servers need: `off`, `users` (those with a password) or `all`. Nothing tells the other server from a
+    /// stranger who connects first [default: off].
     #[arg(long, value_name = "WHO", help_heading = "Network")]
     pub third_party: Option<ThirdParty>,
 
@@ -86,7 +87,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub partial_index: Option<PathBuf>,
 
-    /// Bytes moved at once, for example 1M [default: 256K].
+    /// Bytes moved at once, for example 1M, at most 8M [default: 256K].
     #[arg(long, value_name = "SIZE", help_heading = "Storage")]
     pub block_size: Option<Size>,
 
@@ -165,9 +166,9 @@ pub struct Options {
 #[non_exhaustive]
 pub enum ThirdParty {
     /// Nobody.
+    #[default]
     Off,
     /// Whoever logged in with a password.
-    #[default]
     Users,
     /// Anonymous users too.
     All,

@@ -1,6 +1,7 @@
 //! `Config`: checked once, immutable afterwards.
 
 mod low;
+mod reload;
 mod stacks;
 mod values;
 
@@ -166,8 +167,9 @@ impl Config {
             ],
         };
         let block_size = options.block_size.map_or(256 << 10, Size::get);
-        if !(4096..=64 << 20).contains(&block_size) {
-            return Err(range("block-size", "between 4K and 64M"));
+        // Eight of the largest fill what all sessions share.
+        if !(4096..=8 << 20).contains(&block_size) {
+            return Err(range("block-size", "between 4K and 8M"));
         }
         if options
             .advertise
@@ -181,7 +183,7 @@ impl Config {
             root: options.root.clone(),
             backend: options.backend.unwrap_or_default(),
             block_size: usize::try_from(block_size)
-                .map_err(|_| range("block-size", "between 4K and 64M"))?,
+                .map_err(|_| range("block-size", "between 4K and 8M"))?,
             in_place: options.in_place.unwrap_or(false),
             sync_writes: options.sync_writes.unwrap_or(false),
             partial_expiry: (expiry > 0).then(|| Duration::from_secs(u64::from(expiry) * 3600)),
@@ -294,6 +296,8 @@ mod tests {
         assert_eq!(config.block_size, 1 << 20);
         assert_eq!(config.data_ports, PortRange::new(50000, 50009));
         assert_eq!(config.third_party, ThirdParty::All);
+        let plain = Config::check(&Options::default()).unwrap();
+        assert_eq!(plain.third_party, ThirdParty::Off);
         assert!(config.in_place && config.policy.admits_anybody());
     }
 
@@ -342,6 +346,10 @@ mod tests {
         refuse(|o| o.max_per_address = Some(0), "max-per-address");
         refuse(|o| o.idle_timeout = Some(0), "idle-timeout");
         refuse(|o| o.block_size = Some(Size::bytes(1)), "block-size");
+        refuse(
+            |o| o.block_size = Some(Size::bytes(64 << 20)),
+            "between 4K and 8M",
+        );
         refuse(
             |o| o.advertise = Some(Ipv4Addr::UNSPECIFIED.into()),
             "advertise",

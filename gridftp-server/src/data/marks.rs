@@ -10,7 +10,7 @@ use gridftp_data::Watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, Interval, MissedTickBehavior};
 
-use crate::error::Error;
+use crate::error::{Ender, Error};
 
 /// How often an upload whose client wants no markers is recorded all the same: so much of it comes
 /// again at most when this process is killed.
@@ -20,7 +20,7 @@ const RECORD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Onlooker {
     events: mpsc::Sender<Event>,
-    cancel: oneshot::Receiver<()>,
+    cancel: oneshot::Receiver<Ender>,
     perf: Option<Duration>,
     restart: Option<Duration>,
     /// Whether the client is told of what is recorded.
@@ -31,7 +31,7 @@ pub(crate) struct Onlooker {
 impl Onlooker {
     pub(crate) fn new(
         events: mpsc::Sender<Event>,
-        cancel: oneshot::Receiver<()>,
+        cancel: oneshot::Receiver<Ender>,
         transfer: &Transfer,
     ) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Onlooker {
                     }
                     return result.map_err(Into::into);
                 }
-                _ = &mut self.cancel => return Err(Error::Aborted),
+                ender = &mut self.cancel => return Err(aborted(ender)),
                 () = tick(&mut restart), if self.started => {
                     let new = watch.take_received();
                     if new.is_empty() {
@@ -93,12 +93,12 @@ impl Onlooker {
                             let saved = tokio::select! {
                                 biased;
                                 saved = saving => saved,
-                                _ = &mut self.cancel => return Err(Error::Aborted),
+                                ender = &mut self.cancel => return Err(aborted(ender)),
                             };
                             self.received(saved, new).await;
                             Some(result)
                         }
-                        _ = &mut self.cancel => return Err(Error::Aborted),
+                        ender = &mut self.cancel => return Err(aborted(ender)),
                     };
                     if let Some(result) = ended {
                         return result.map_err(Into::into);
@@ -136,15 +136,15 @@ impl Onlooker {
         }
     }
 
-    /// Says whether the session has cancelled, after giving it the chance to.
+    /// Says who has cancelled, after giving the session the chance to.
     ///
     /// The end of a MODE S upload and the death of the client look the same on the data connection; a
     /// client that died has lost its control connection too.
-    pub(crate) async fn is_cancelled(&mut self) -> bool {
+    pub(crate) async fn cancelled(&mut self) -> Option<Ender> {
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
-        self.cancel.try_recv().is_ok()
+        self.cancel.try_recv().ok()
     }
 
     /// Runs `work` without telling anybody of it, as long as the session does not cancel.
@@ -158,7 +158,7 @@ impl Onlooker {
         tokio::select! {
             biased;
             result = work => result.map_err(Into::into),
-            _ = &mut self.cancel => Err(Error::Aborted),
+            ender = &mut self.cancel => Err(aborted(ender)),
         }
     }
 
@@ -194,6 +194,11 @@ impl Onlooker {
         // The receiver lives as long as the session that polls this future.
         drop(self.events.send(event).await);
     }
+}
+
+/// Why work was cancelled; a session that is gone without a word went with its client.
+fn aborted(ender: Result<Ender, oneshot::error::RecvError>) -> Error {
+    Error::Aborted(ender.unwrap_or(Ender::Client))
 }
 
 /// A 112 marker of a server of one stripe.

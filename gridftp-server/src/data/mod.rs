@@ -6,7 +6,7 @@ mod retrieve;
 mod stacks;
 mod store;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::Arc;
 
 use ftp_proto::types::Channel;
@@ -51,11 +51,24 @@ pub(crate) struct Ends {
     pub(crate) local: IpAddr,
     /// The client's address.
     pub(crate) peer: IpAddr,
+    /// The link of a connection between link-local addresses; else 0.
+    pub(crate) link: u32,
     /// The address to tell clients instead of ours.
     pub(crate) advertise: Option<IpAddr>,
 }
 
 impl Ends {
+    /// The address that a client means: one that is only of a link is of the link the client is on, since commands
+    /// cannot name another (RFC 4007 §6).
+    fn on_link(&self, address: SocketAddr) -> SocketAddr {
+        match address {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
+                SocketAddrV6::new(*v6.ip(), v6.port(), 0, self.link).into()
+            }
+            other => other,
+        }
+    }
+
     /// The address to connect to the client from, where the kernel would choose another of this machine: data comes
     /// from where the control connection goes to (RFC 1123 §4.1.2.12), as firewalls expect.
     ///
@@ -67,7 +80,9 @@ impl Ends {
         };
         let socket = UdpSocket::bind((any, 0)).ok()?;
         // Nothing is sent: this only asks for the route.
-        socket.connect((self.peer, 9)).ok()?;
+        socket
+            .connect(self.on_link(SocketAddr::new(self.peer, 9)))
+            .ok()?;
         let chosen = socket.local_addr().ok()?.ip();
         (chosen != self.local).then_some(self.local)
     }
@@ -121,7 +136,8 @@ impl DataSide {
         } else {
             Peers::Only(ends.peer)
         };
-        let at = Target::from(SocketAddr::new(ends.local, 0)).with(self.stacks.hints(buffers));
+        let at = ends.on_link(SocketAddr::new(ends.local, 0));
+        let at = Target::from(at).with(self.stacks.hints(buffers));
         let bound = self.channel.listen(&self.net, &at, peers).await?;
         self.listens = true;
         Ok(SocketAddr::new(told, bound.port()))
@@ -148,7 +164,8 @@ impl DataSide {
         } else {
             None
         };
-        self.channel.connect_to(self.net.clone(), to);
+        let to = to.into_iter().map(|address| ends.on_link(address));
+        self.channel.connect_to(self.net.clone(), to.collect());
         Ok(())
     }
 

@@ -230,8 +230,11 @@ impl Store<'_> {
             });
         }
         let proven = announced == Some(here.end());
-        if how.mode == Mode::Stream && !proven && onlooker.is_cancelled().await {
-            return Err(Error::Aborted);
+        if how.mode == Mode::Stream
+            && !proven
+            && let Some(ender) = onlooker.cancelled().await
+        {
+            return Err(Error::Aborted(ender));
         }
         if here.first_hole() < here.end() {
             return Err(Error::Holes {

@@ -26,9 +26,10 @@
 //!   a session follows no symbolic link at all, and makes none.
 //! - **Data connections.** A data port serves only the host of the control connection, and data is sent only there; a
 //!   stranger who connects first is dropped and the client is still served. Transfers between two servers need other
-//!   hosts: `--third-party` says who may have them (users with a password, by default). Such a user's data port serves
-//!   whoever connects, since nothing tells the other server from a stranger on a clear channel: say `--third-party off`
-//!   where that is not needed. Data never goes to a port below 1024.
+//!   hosts: `--third-party users` lets those have them who logged in with a password, `all` anonymous users too; by
+//!   default nobody may. Such a user's data port serves whoever connects, since nothing tells the other server from a
+//!   stranger on a clear channel. Data never goes to a port below 1024, and to loopback and link-local addresses only
+//!   for clients that are there: services that trust this host or its link cannot be reached through it.
 //! - **Uploads.** A final name shows a whole file or nothing: data goes to a temporary name in the same directory, and
 //!   is renamed when all of it has come. What a failed upload left is kept for a restart, under a name that
 //!   is not listed, until `--partial-expiry` hours have passed or `SITE DELHELD` removes it; where the disk had no room for

@@ -1,6 +1,6 @@
 //! Data connections in MODE S: who may be at the other end, ports, aborts.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Instant;
 
 use gridftp_server::config::{PortRange, Size, ThirdParty};
@@ -67,6 +67,47 @@ fn epsv_and_eprt_do_the_same_over_ipv6() {
     assert_eq!(data.read(), b"six");
     ftp.reply();
     ftp.ok("PASV", 522);
+}
+
+/// An address of this machine that is only of one link, with the link's number.
+fn link_local() -> Option<SocketAddrV6> {
+    let table = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
+    table.lines().find_map(|line| {
+        let mut columns = line.split_ascii_whitespace();
+        let ip = u128::from_str_radix(columns.next()?, 16).ok()?;
+        let link = u32::from_str_radix(columns.next()?, 16).ok()?;
+        let ip = Ipv6Addr::from_bits(ip);
+        ip.is_unicast_link_local()
+            .then(|| SocketAddrV6::new(ip, 0, 0, link))
+    })
+}
+
+/// The address in a reply or a command names no link: it is the one of the control connection (RFC 4007 §6).
+#[test]
+fn data_connections_find_the_link_of_the_control_connection() {
+    let Some(mut here) = link_local() else {
+        eprintln!("SKIPPED: this machine has no link-local address");
+        return;
+    };
+    let server = TestServer::with(|o| o.bind = Some(Ipv6Addr::UNSPECIFIED.into()));
+    server.put("f", "near");
+    here.set_port(server.address.port());
+    let mut ftp = Ftp::connect(here.into());
+    ftp.login("anonymous", "x");
+    let text = ftp.ok("EPSV", 229).text();
+    here.set_port(text.split('|').nth(3).unwrap().parse().unwrap());
+    let data = Data::connect(here.into());
+    ftp.ok("RETR f", 150);
+    assert_eq!(data.read(), b"near");
+    assert_eq!(ftp.reply().code, 226);
+    here.set_port(0);
+    let listener = TcpListener::bind(here).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    ftp.ok(&format!("EPRT |2|{}|{port}|", here.ip()), 200);
+    ftp.send("RETR f");
+    assert_eq!(Data::accept(&listener).read(), b"near");
+    assert_eq!(ftp.reply().code, 150);
+    assert_eq!(ftp.reply().code, 226);
 }
 
 #[test]
@@ -188,11 +229,11 @@ fn port_to_another_host_needs_third_party_and_never_a_low_port() {
         "PORT 127,0,0,2,200,10",
         "EPRT |1|127.0.0.2|51210|",
         "SPOR 127,0,0,2,200,10",
-        "PORT 127,0,0,1,0,25",
     ] {
-        let reply = ftp.cmd(line);
-        assert!(reply.code >= 500, "{line}: {reply:?}");
+        let reply = ftp.ok(line, 500);
+        assert!(reply.text().contains("--third-party"), "{reply:?}");
     }
+    ftp.ok("PORT 127,0,0,1,0,25", 500);
     let server = TestServer::with(|o| o.third_party = Some(ThirdParty::All));
     server.put("f", "for another host");
     let mut ftp = server.login();
@@ -223,8 +264,9 @@ fn a_peer_that_never_connects_is_told_425() {
     let server = TestServer::with(|o| o.connect_timeout = Some(1));
     server.put("f", "x");
     let mut ftp = server.login();
-    ftp.pasv();
-    ftp.ok("RETR f", 425);
+    let _stranger = stranger(ftp.pasv());
+    let reply = ftp.ok("RETR f", 425);
+    assert!(reply.lines[0].contains("--third-party"), "{reply:?}");
     ftp.ok("NOOP", 200);
 }
 
@@ -345,6 +387,10 @@ fn a_port_that_nobody_uses_goes_back_to_the_range() {
         // Neither does a transfer that never began keep it.
         idle.ok("PASV", 227);
         idle.ok("RETR missing", 550);
+        wait_for_port();
+        // Nor does a command that has nothing to do with it.
+        idle.ok("PASV", 227);
+        idle.ok("SITE SETDISKSTACK default", 250);
         wait_for_port();
         idle.ok("NOOP", 200);
         return;
