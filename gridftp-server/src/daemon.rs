@@ -65,7 +65,7 @@ async fn serve<D: Dsi>(
     flags: Options,
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
-    let wanted = config.listen.first().copied();
+    let (wanted, running) = (config.listen.first().copied(), config.clone());
     let server = Server::bind(config, dsi).with_context(|| match wanted {
         Some(address) => format!("listen on {address}"),
         None => "listen".to_owned(),
@@ -85,6 +85,7 @@ async fn serve<D: Dsi>(
     let reload = tokio::spawn(reload(
         signal(SignalKind::hangup())?,
         server.control(),
+        running,
         file,
         flags,
     ));
@@ -114,16 +115,22 @@ async fn expire(posix: Posix, age: Duration) {
 async fn reload<D: Dsi>(
     mut signal: Signal,
     control: Control<D>,
+    running: Config,
     file: Option<PathBuf>,
     flags: Options,
 ) {
     while signal.recv().await.is_some() {
         let (file, flags) = (file.clone(), flags.clone());
-        let read = tokio::task::spawn_blocking(move || -> anyhow::Result<Policy> {
-            Ok(Policy::check(&merge(file.as_deref(), &flags)?)?)
+        let read = tokio::task::spawn_blocking(move || -> anyhow::Result<Config> {
+            Ok(Config::check(&merge(file.as_deref(), &flags)?)?)
         });
         match read.await {
-            Ok(Ok(policy)) => {
+            Ok(Ok(config)) => {
+                let ignored = running.needs_restart(&config).join(", ");
+                if !ignored.is_empty() {
+                    tracing::warn!(options = ignored, "changed, and held back until a restart");
+                }
+                let policy = Policy::clone(&config.policy);
                 control.set_policy(Arc::new(within_descriptors(policy)));
                 tracing::info!(
                     "configuration read again: limits and accounts hold for new sessions"
@@ -170,8 +177,13 @@ fn within_descriptors(mut policy: Policy) -> Policy {
 fn places(descriptors: u64, sessions: usize, strangers: usize) -> (usize, usize) {
     /// For the listener, the log, the runtime and the tree.
     const OURS: u64 = 32;
-    /// Control connection, data port, data connection, file, and both ends of a pipe.
-    const PER_SESSION: u64 = 6;
+    /// Control connection, data port, file, its directory and the note of it in the index.
+    const SESSION: u64 = 5;
+    /// A data connection and both ends of its pipe.
+    const CONNECTION: u64 = 3;
+    /// Data connections that clients open unless they are told otherwise.
+    const CONNECTIONS: u64 = 4;
+    const PER_SESSION: u64 = SESSION + CONNECTIONS * CONNECTION;
     let left = descriptors.saturating_sub(OURS);
     // A stranger has his control connection and nothing else; strangers leave users three quarters.
     let bounded = |most: u64, wanted: usize| {
@@ -212,9 +224,9 @@ mod tests {
     #[test]
     fn few_descriptors_are_shared_between_users_and_strangers() {
         assert_eq!(places(524_288, 1000, 200), (1000, 200));
-        assert_eq!(places(1024, 1000, 200), (132, 200));
-        assert_eq!(places(64, 1000, 200), (4, 8));
-        assert_eq!(places(64, 1000, 2), (5, 2));
+        assert_eq!(places(1024, 1000, 200), (46, 200));
+        assert_eq!(places(64, 1000, 200), (1, 8));
+        assert_eq!(places(128, 1000, 2), (5, 2));
         assert_eq!(places(8, 1000, 200), (1, 1));
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use crate::config::{LogFormat, LogLevel};
 use crate::log_queue::LogQueue;
@@ -52,7 +55,10 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
         .log_internal_errors(false)
         .with_ansi(false);
     let installed = match format {
-        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Text => builder
+            .with_target(false)
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .try_init(),
         LogFormat::Json => builder
             .json()
             .flatten_event(true)
@@ -62,6 +68,43 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
     // Only fails where an embedding program has a subscriber, whose choice stands.
     drop(installed);
     Ok(Log(queue))
+}
+
+/// Writes one field of a line for people.
+fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(out, "{value:?}"),
+        name => write!(out, "{name}={}", Value(format!("{value:?}"))),
+    }
+}
+
+/// The value of a field: in quotes where a blank, a quote or an `=` would make up another.
+struct Value(String);
+
+impl Value {
+    /// Whether it is a quoted string already, and nothing behind it.
+    fn is_quoted(&self) -> bool {
+        let inner = self.0.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+        let mut escaped = false;
+        let open = inner.is_some_and(|inner| {
+            inner.chars().all(|c| {
+                let inside = escaped || c != '"';
+                escaped = !escaped && c == '\\';
+                inside
+            })
+        });
+        open && !escaped
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let splits = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '=');
+        if self.is_quoted() || !(self.0.is_empty() || self.0.contains(splits)) {
+            return f.write_str(&self.0);
+        }
+        write!(f, "{:?}", self.0)
+    }
 }
 
 /// Text from a peer, made safe for terminals and one line: everything unusual is escaped.
@@ -100,7 +143,7 @@ pub(crate) struct TransferLine<'a> {
     pub(crate) streams: u32,
     /// The control connection's other end.
     pub(crate) peer: IpAddr,
-    /// What `SITE TASKID` said; empty for nothing.
+    /// What `SITE TASKID` said; empty for nothing, and then it is left out.
     pub(crate) task: &'a str,
     /// `ok`, or why not.
     pub(crate) result: &'a str,
@@ -118,7 +161,7 @@ impl TransferLine<'_> {
             seconds = self.took.as_secs_f64(),
             streams = self.streams,
             peer = %self.peer,
-            task = %Shown(self.task.as_bytes()),
+            task = (!self.task.is_empty()).then(|| display(Shown(self.task.as_bytes()))),
             result = %Shown(self.result.as_bytes()),
             "transfer"
         );
@@ -135,5 +178,25 @@ mod tests {
         assert_eq!(Shown("€ ok".as_bytes()).to_string(), "€ ok");
         assert_eq!(Shown(b"\xff\xfe").to_string(), "\\xff\\xfe");
         assert_eq!(Shown("a\u{202e}b".as_bytes()).to_string(), "a\\u{202e}b");
+    }
+
+    /// A name is one value, whatever it looks like.
+    #[test]
+    fn a_value_makes_up_no_field() {
+        for (value, written) in [
+            ("ok", "ok"),
+            ("/a/b.c:1-2", "/a/b.c:1-2"),
+            ("\"STOR\"", "\"STOR\""),
+            ("", "\"\""),
+            ("/a b", "\"/a b\""),
+            ("/a\u{a0}b", "\"/a\\u{a0}b\""),
+            ("/x result=ok", "\"/x result=ok\""),
+            ("\" user=\"root", "\"\\\" user=\\\"root\""),
+            ("\"a\" b=\"c\"", "\"\\\"a\\\" b=\\\"c\\\"\""),
+            ("\"a\\\"", "\"\\\"a\\\\\\\"\""),
+            ("\"", "\"\\\"\""),
+        ] {
+            assert_eq!(Value(value.to_owned()).to_string(), written, "{value}");
+        }
     }
 }

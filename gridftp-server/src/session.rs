@@ -18,6 +18,7 @@ use xio::BoxStream;
 use zeroize::Zeroize as _;
 
 use crate::action::{Desk, Finished, Running};
+use crate::error::Ender;
 use crate::outbox::Outbox;
 
 /// How long the last replies may take.
@@ -204,8 +205,13 @@ impl<D: Dsi> Session<D> {
                         && running.ticket == ticket
                         && let Some(cancel) = running.cancel.take()
                     {
+                        // Heard twice, the call to stop ends what runs.
+                        let ender = match self.heard {
+                            0 | 1 => Ender::Client,
+                            _ => Ender::Server,
+                        };
                         // The work may be over already, which is what was asked for.
-                        let _ = cancel.send(());
+                        let _ = cancel.send(ender);
                     }
                 }
                 Output::Action(ticket, action) => {
@@ -241,8 +247,10 @@ impl<D: Dsi> Session<D> {
         }
         if let Some(side) = finished.side {
             let waits = matches!(finished.outcome, Outcome::Listening(_) | Outcome::Failed(_));
-            self.port_until =
-                (waits && side.has_unused_port()).then(|| now + self.desk.policy.connect_timeout);
+            // What changed something else, as a stack of files, leaves a port its time.
+            let until = waits.then(|| now + self.desk.policy.connect_timeout);
+            let until = self.port_until.or(until);
+            self.port_until = until.filter(|_| side.has_unused_port());
             self.desk.side = Some(side);
         }
         if let Some(who) = finished.who {

@@ -34,8 +34,8 @@
 //! # Reloading
 //!
 //! SIGHUP: the file given by `--config` and the one given by `--users` are read again. Accounts, access, limits and
-//! timeouts hold for sessions that begin after it; addresses, ports, storage and log need a restart. A file
-//! with a mistake changes nothing, and the log says what the mistake is.
+//! timeouts hold for sessions that begin after it; addresses, ports, storage and log need a restart, and the log names
+//! those that were changed in vain. A file with a mistake changes nothing, and the log says what the mistake is.
 //!
 //! # The log
 //!
@@ -45,8 +45,9 @@
 //! 2026-11-20T19:47:24.779034Z  INFO transfer user=ann verb="STOR" path=/data/run7 bytes=10485760 seconds=0.21 streams=4 peer=192.0.2.7 task=42 result=ok
 //! ```
 //!
-//! With `--log-format json` each line is one JSON object with the same fields. Names that come from clients are
-//! escaped, so that they can neither begin a line nor move a cursor. Passwords are never logged.
+//! A value with a blank, a quote or an `=` in it stands in quotes, and an empty `task` is left out. With `--log-format
+//! json` each line is one JSON object with the same fields. Names that come from clients are escaped, so that they can
+//! neither begin a line nor a field nor move a cursor. Passwords are never logged.
 //!
 //! No session waits for the log. Where standard error does not take lines as fast as they come, or takes none (a pipe
 //! that nobody reads, a full disk), up to 1 MiB of them waits and the rest is dropped; once it takes some again, a

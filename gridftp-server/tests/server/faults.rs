@@ -9,7 +9,7 @@ use std::time::Instant;
 use gridftp_server::auth::Hashed;
 
 use crate::process::Daemon;
-use crate::support::{Ftp, PATIENCE};
+use crate::support::{Data, EOD, Ftp, PATIENCE, bytes, header};
 
 /// Opens connections until one is refused, and says with which reply.
 fn until_refused(daemon: &Daemon, sessions: &mut Vec<Ftp>, login: bool) -> u16 {
@@ -31,7 +31,7 @@ fn until_refused(daemon: &Daemon, sessions: &mut Vec<Ftp>, login: bool) -> u16 {
 fn with_few_descriptors_sessions_are_refused_and_none_fails() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("f"), "x").unwrap();
-    for (limit, wanted) in [("-n 64", 4), ("-n 256", 28)] {
+    for (limit, wanted) in [("-n 64", 1), ("-n 256", 9)] {
         let daemon = Daemon::limited(limit, root.path(), &["--anonymous", "ro"]);
         // Strangers give way to each other, and take no place of a user.
         let _strangers: Vec<TcpStream> = (0..100)
@@ -46,12 +46,48 @@ fn with_few_descriptors_sessions_are_refused_and_none_fails() {
     }
 }
 
+/// Clients open four data connections unless told otherwise, and large blocks go through pipes.
+#[test]
+fn with_few_descriptors_every_session_let_in_has_room_for_parallel_data() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::limited("-n 128", root.path(), &["--anonymous", "rw"]);
+    let mut sessions = Vec::new();
+    loop {
+        let mut ftp = Ftp::silent(TcpStream::connect(daemon.address).unwrap());
+        if ftp.reply().code != 220 {
+            break;
+        }
+        ftp.login("anonymous", "x");
+        ftp.ok("MODE E", 200);
+        let address = ftp.pasv();
+        ftp.send(&format!("STOR f{}", sessions.len()));
+        let data: Vec<_> = (0..4).map(|_| Data::connect(address)).collect();
+        sessions.push((ftp, data));
+    }
+    assert!(sessions.len() > 2, "{}", sessions.len());
+    let block = bytes(300_000);
+    for (ftp, data) in &mut sessions {
+        assert_eq!(ftp.reply().code, 150);
+        for (data, at) in data.iter_mut().zip([0, 300_000, 600_000, 900_000]) {
+            data.block(0, at, &block);
+        }
+    }
+    for (mut ftp, data) in sessions {
+        let mut data = data.into_iter();
+        data.next().unwrap().end(4);
+        for mut data in data {
+            data.write(&header(EOD, 0, 0));
+        }
+        assert_eq!(ftp.outcome().code, 226);
+    }
+}
+
 /// Data connections take the descriptors that were left for others.
 #[test]
 fn without_descriptors_a_connection_is_told_so() {
     let root = tempfile::tempdir().unwrap();
     let flags = ["--anonymous", "rw", "--connect-timeout", "1"];
-    let daemon = Daemon::limited("-n 64", root.path(), &flags);
+    let daemon = Daemon::limited("-n 96", root.path(), &flags);
     let mut ftp = daemon.login();
     ftp.ok("MODE E", 200);
     let address = ftp.pasv();

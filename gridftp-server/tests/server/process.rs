@@ -234,6 +234,10 @@ fn sigterm_ends_a_transfer_that_takes_too_long() {
     assert_eq!(ftp.reply().code, 421);
     let (status, log) = daemon.end();
     assert_eq!(status, Some(0), "{log}");
+    assert!(
+        log.contains("the server is stopping") && !log.contains("by the client"),
+        "{log}"
+    );
     assert!(!root.path().join("f").exists());
     // What came is kept.
     let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
@@ -380,17 +384,24 @@ fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     fs::write(&config, "anonymous = \"rw\"\n").unwrap();
     daemon.signal("HUP");
     until(230);
+    let logged = |wanted: &str| {
+        let start = Instant::now();
+        loop {
+            let log = fs::read_to_string(&log).unwrap();
+            if log.contains(wanted) {
+                return log;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {wanted} in {log}");
+            std::thread::yield_now();
+        }
+    };
+    assert!(!logged("read again").contains("until a restart"));
+    fs::write(&config, "anonymous = \"rw\"\ndata-ports = \"50000\"\n").unwrap();
+    daemon.signal("HUP");
+    assert!(logged("until a restart").contains("options=\"data-ports\""));
     fs::write(&config, "anonymos = \"ro\"\n").unwrap();
     daemon.signal("HUP");
-    let start = Instant::now();
-    let log = loop {
-        let log = fs::read_to_string(&log).unwrap();
-        if log.contains("kept as it was") {
-            break log;
-        }
-        assert!(start.elapsed() < PATIENCE, "{log}");
-        std::thread::yield_now();
-    };
+    let log = logged("kept as it was");
     assert!(log.contains("line 1, column 1"), "{log}");
     daemon.login();
     daemon.signal("TERM");
@@ -435,6 +446,38 @@ fn every_transfer_leaves_a_line_failed_ones_too() {
         "{}",
         lines[1]
     );
+}
+
+/// A name is one value of one line, whatever it holds.
+#[test]
+fn a_name_makes_up_no_field_of_the_log() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let mut ftp = daemon.login();
+    for name in [" x bytes=7 user=root", "x\x1b[2J\" result=\"ok", "plain"] {
+        ftp.pasv();
+        ftp.ok(&format!("RETR {name}"), 550);
+    }
+    ftp.ok("SITE TASKID a b=c", 250);
+    ftp.pasv();
+    ftp.ok("RETR plain", 550);
+    daemon.signal("TERM");
+    let (_, log) = daemon.end();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" verb=")).collect();
+    assert_eq!(lines.len(), 4, "{log}");
+    for (line, path) in lines.iter().zip([
+        "path=\"/ x bytes=7 user=root\" bytes=0 ",
+        "path=\"/x\\\\u{1b}[2J\\\" result=\\\"ok\" bytes=0 ",
+        "path=/plain bytes=0 ",
+        "task=\"a b=c\" ",
+    ]) {
+        assert!(line.contains(path), "no {path} in {line}");
+        assert!(
+            line.contains("user=anonymous ") && line.contains(" result=\"storage: "),
+            "{line}"
+        );
+    }
+    assert!(!lines[0].contains("task="), "{log}");
 }
 
 #[test]

@@ -484,3 +484,21 @@ fn a_slow_sync_keeps_its_own_upload_alone() {
         assert_eq!(other.fetch("f"), b"slow");
     });
 }
+
+/// Many clients look at the control connection only when they have sent all, and must get that far.
+#[test]
+fn a_client_that_sends_on_to_a_full_disk_hears_why() {
+    let trouble = Trouble::new(At::Write, 0, What::Fail(ErrorKind::NoSpace));
+    with_trouble(&trouble, |ftp, _| {
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        let block = bytes(1 << 20);
+        // More than sockets buffer.
+        for _ in 0..40 {
+            data.write(&block);
+        }
+        data.finish();
+        assert_eq!(ftp.outcome().code, 552);
+        ftp.ok("NOOP", 200);
+    });
+}

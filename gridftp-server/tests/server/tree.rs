@@ -37,6 +37,43 @@ fn paths_cannot_leave_the_tree() {
     );
 }
 
+/// What other systems bend is a name like any other here, and what no system takes is refused.
+#[test]
+fn odd_paths_stay_beneath_the_root() {
+    let server = TestServer::new();
+    server.put("f", "root");
+    let mut ftp = server.login();
+    let long = "n".repeat(5000);
+    for (path, code) in [
+        ("//f", 213),
+        ("/./f", 213),
+        ("/.//./f", 213),
+        ("/../f", 213),
+        ("f/", 213),
+        ("%2e%2e/f", 550),
+        ("..\\f", 550),
+        ("f.", 550),
+        ("f ", 550),
+        ("CON", 550),
+        ("~root", 550),
+        ("f/f", 550),
+        (&long, 550),
+        (&format!("{long}/f"), 550),
+        (&"d/".repeat(3000), 550),
+    ] {
+        let reply = ftp.cmd(&format!("SIZE {path}"));
+        assert!(
+            reply.code == code || code == 550 && reply.code == 553,
+            "{path}: {reply:?}"
+        );
+    }
+    for name in ["f.", "f ", "CON", "..\\f", "~root"] {
+        assert_eq!(ftp.store(&format!("STOR {name}"), b"x").code, 226, "{name}");
+        assert_eq!(server.get(name), b"x");
+    }
+    assert_eq!(server.get("f"), b"root");
+}
+
 #[test]
 fn fifos_are_refused_without_waiting() {
     let server = TestServer::new();
