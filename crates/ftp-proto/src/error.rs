@@ -20,6 +20,8 @@ pub enum PeerMisbehaved {
     TooManyErrors,
     /// Too many commands without a login.
     TooManyCommands,
+    /// The greeting is one of SSH or HTTP.
+    OtherGreeting,
     /// A line that begins no reply came where a reply must begin, again and again.
     NotAReply,
     /// A reply has more lines or bytes than any real one.
@@ -34,7 +36,11 @@ impl PeerMisbehaved {
         match self {
             Self::LineTooLong | Self::QueueFull => Code::new(500),
             Self::TooManyLogins | Self::TooManyErrors | Self::TooManyCommands => Code::new(421),
-            Self::NotFtp | Self::NotAReply | Self::ReplyTooLong | Self::Unsolicited => None,
+            Self::NotFtp
+            | Self::OtherGreeting
+            | Self::NotAReply
+            | Self::ReplyTooLong
+            | Self::Unsolicited => None,
         }
     }
 }
@@ -48,6 +54,9 @@ impl fmt::Display for PeerMisbehaved {
             Self::TooManyLogins => "control channel: too many refused logins",
             Self::TooManyErrors => "control channel: too many bad commands before login",
             Self::TooManyCommands => "control channel: too many commands without a login",
+            Self::OtherGreeting => {
+                "control channel: the greeting is of SSH or HTTP, so it is no FTP server; name its port"
+            }
             Self::NotAReply => "control channel: the server sent lines that are no reply",
             Self::ReplyTooLong => "control channel: the server sent a reply over the limit",
             Self::Unsolicited => "control channel: the server sent replies to no command",

@@ -324,6 +324,12 @@ impl ClientSession {
     }
 
     fn on_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        let greeting = |sent: &Sent| sent.ticket == Ticket::BANNER;
+        let other = bytes.starts_with(b"SSH-") || bytes.starts_with(b"HTTP/");
+        if other && self.in_flight.front().is_some_and(greeting) {
+            // It waits for lines of another protocol, and would for long.
+            return self.close(Ending::Misbehaved(PeerMisbehaved::OtherGreeting));
+        }
         self.parser.push(bytes);
         while !self.closed {
             match self.parser.next_reply() {

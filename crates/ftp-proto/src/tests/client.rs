@@ -265,6 +265,19 @@ fn a_421_ends_the_session_whenever_it_comes() {
 }
 
 #[test]
+fn the_greeting_of_another_protocol_is_not_waited_on() {
+    for greeting in ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 400 Bad Request\r\n"] {
+        let mut rig = Rig::with(Settings::default());
+        rig.bytes(greeting);
+        let how = PeerMisbehaved::OtherGreeting;
+        assert_eq!(rig.closed, Some(Ending::Misbehaved(how)), "{greeting}");
+        let mut rig = Rig::greeted();
+        rig.bytes(greeting);
+        assert_eq!(rig.closed, None, "later it is a line as any other");
+    }
+}
+
+#[test]
 fn noise_is_bounded() {
     let mut rig = Rig::greeted();
     for _ in 0..20 {
