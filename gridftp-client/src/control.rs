@@ -215,7 +215,7 @@ impl Control {
 
     /// Makes a path for a command; `None` when no command to this server can carry it.
     pub(crate) fn path(&self, path: &[u8]) -> Option<FtpPath> {
-        if self.ascii_only && path.iter().any(|byte| *byte >= 0x7f) {
+        if self.ascii_only && path.iter().any(is_dropped) {
             return None;
         }
         FtpPath::new(path.to_vec())
@@ -240,6 +240,12 @@ impl Control {
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip
     }
+}
+
+/// Says whether a server that takes names of ASCII only drops the byte: one that is neither printable
+/// nor white space.
+fn is_dropped(byte: &u8) -> bool {
+    !matches!(byte, b' '..=b'~' | b'\t' | 0x0b | 0x0c)
 }
 
 impl Replies {
