@@ -372,3 +372,69 @@ fn looped(path: &[u8]) -> TransferError {
         what: "leads back to a directory that it is in; it is not copied again".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `count` lines to a sorter, and takes all jobs; the most that ever waited, and their names.
+    async fn run(count: usize) -> (usize, Vec<Vec<u8>>) {
+        let shared = Shared::plain();
+        let mut dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
+        let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
+        for n in 0..count {
+            sorter.line(format!("type=file;size=1; {n} ").as_bytes());
+        }
+        let listed = sorter.end(true);
+        assert!(listed.error.is_none());
+        let mut most = shared.queue.waiting();
+        dir.rest = listed.rest;
+        shared.queue.push(Item::Dir(Box::new(dir)));
+        let mut names = Vec::new();
+        while let Some(taken) = shared.queue.next(|_| true).await {
+            most = most.max(shared.queue.waiting());
+            if let Some(taken) = go_on(&shared, taken) {
+                taken.done(|item| match item {
+                    Item::File(job) => names.push(job.from),
+                    Item::Dir(_) => {}
+                });
+            }
+        }
+        (most, names)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_directory_is_taken_whole_in_bounded_memory() {
+        for count in [10, ENOUGH, ENOUGH + 1, 10 * ENOUGH + 3] {
+            let (most, mut names) = run(count).await;
+            assert!(most <= 2 * ENOUGH + 1, "{most} of {count} waited");
+            names.sort();
+            let mut want: Vec<_> = (0..count)
+                .map(|n| format!("/d/{n} ").into_bytes())
+                .collect();
+            want.sort();
+            assert!(names == want, "{} of {count} names came", names.len());
+        }
+    }
+
+    #[test]
+    fn names_are_taken_as_they_are() {
+        let shared = Shared::plain();
+        let dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
+        let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
+        for line in [
+            &b"type=file;  a "[..],
+            b"type=file; b\t",
+            b"type=file;error=InvalidName; c\xef\xbf\xbd",
+            b"type=file;unique=1-1; twice",
+            b"type=file;unique=1-1; twice",
+            b"type=file;unique=1-2; twice",
+        ] {
+            sorter.line(line);
+        }
+        let listed = sorter.end(true);
+        assert_eq!(listed.seen.len(), 3);
+        let counts = shared.totals.counts();
+        assert_eq!((counts.files_found, counts.files_failed), (5, 2));
+    }
+}

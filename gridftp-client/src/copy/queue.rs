@@ -326,6 +326,13 @@ mod tests {
     use super::*;
     use crate::copy::job::FileJob;
 
+    impl Queue {
+        /// Items that wait.
+        pub(crate) fn waiting(&self) -> usize {
+            self.state().waiting()
+        }
+    }
+
     fn file(name: &str) -> Item {
         Item::File(Box::new(FileJob::new(name.as_bytes().to_vec(), Vec::new())))
     }

@@ -276,7 +276,7 @@ impl Shared {
     }
 
     fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
-        let (name, failures, since) = match taken.item_mut() {
+        let (failures, since) = match taken.item_mut() {
             Item::File(job) => {
                 job.note_failure(Instant::now());
                 // Too little keeps what came: the next attempt asks first whether the source is
@@ -288,18 +288,17 @@ impl Shared {
                     | TransferError::Mismatch { .. } => job.forget(),
                     _ => {}
                 }
-                (self.name_source(job), job.failures, job.failed_first)
+                (job.failures, job.failed_first)
             }
             Item::Dir(job) => {
                 job.failures += 1;
-                let name = self.describe(self.source.as_ref(), &job.from);
-                (name, job.failures, None)
+                (job.failures, None)
             }
         };
         let since = since.map(|at| at.elapsed()).unwrap_or_default();
         if again && self.options.goes_on(failures, since, error.is_gone()) {
             self.observer.event(&Event::Retrying {
-                source: &name,
+                source: &self.name_item(taken.item()),
                 error,
                 attempt: failures,
             });
@@ -316,15 +315,11 @@ impl Shared {
 
     /// Counts and tells the failure of an item for good.
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
-        let from = match item {
-            Item::File(job) => &job.from,
-            Item::Dir(job) => {
-                // Directories count only where they fail.
-                self.totals.found(None);
-                &job.from
-            }
-        };
-        self.give_up(&self.describe_source(from), error);
+        // Directories count only where they fail.
+        if matches!(item, Item::Dir(_)) {
+            self.totals.found(None);
+        }
+        self.give_up(&self.name_item(item), error);
     }
 
     /// Counts and tells a failure for good.
@@ -346,6 +341,16 @@ impl Shared {
 
     pub(crate) fn name_source(&self, job: &FileJob) -> String {
         self.describe(self.source.as_ref(), &job.from)
+    }
+
+    fn name_item(&self, item: &Item) -> String {
+        match item {
+            Item::File(job) => self.name_source(job),
+            Item::Dir(job) => match &job.pattern {
+                Some(pattern) => self.describe_pattern(&job.from, pattern),
+                None => self.describe_source(&job.from),
+            },
+        }
     }
 
     pub(crate) fn name_destination(&self, job: &FileJob) -> String {
