@@ -8,12 +8,14 @@ mod failures;
 mod hostile;
 mod idle;
 mod itself;
+mod names;
 mod output;
 mod plain;
 mod rules;
 mod safety;
 mod stacks;
 mod tagged;
+mod told;
 mod uploads;
 
 use std::process::Command;

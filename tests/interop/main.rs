@@ -11,6 +11,7 @@ mod curl;
 mod http;
 mod lftp;
 mod matrix;
+mod names;
 #[path = "../udt/peer.rs"]
 #[expect(clippy::unwrap_used, reason = "a test that fails says where by itself")]
 mod peer;

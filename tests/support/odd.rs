@@ -122,6 +122,12 @@ impl OddTree {
         self.0.iter()
     }
 
+    /// Returns the files whose names `keeps` says to keep.
+    #[must_use]
+    pub fn only(&self, keeps: impl Fn(&[u8]) -> bool) -> Self {
+        Self::of(self.0.keys().filter(|name| keeps(name)).cloned())
+    }
+
     /// Adds what is in another.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {

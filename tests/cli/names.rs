@@ -1,0 +1,175 @@
+//! Names of any bytes: each file has its own contents, and what cannot be named is told.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, ensure};
+use workspace_tests::{Finished, Host, OddTree, Tree, UNNAMEABLE};
+
+use crate::{Bed, cp_in};
+
+/// Both modes, with one connection and with several, for one file and for all.
+const WAYS: [&[&str]; 6] = [
+    &["--mode", "stream", "-j", "1"],
+    &["--mode", "stream", "-j", "4"],
+    &["--mode", "extended", "-p", "1", "-j", "1"],
+    &["--mode", "extended", "-p", "4", "-j", "1"],
+    &["--mode", "extended", "-p", "1", "-j", "4"],
+    &["--mode", "extended", "-p", "3", "-j", "3", "--verify"],
+];
+
+fn unnameable() -> OddTree {
+    OddTree::of(UNNAMEABLE.iter().map(|name| name.to_vec()))
+}
+
+/// Copies a tree of all names in every way, then with those that no command can carry.
+fn round(from: &Tree, url: &str, to: &Tree, to_url: impl Fn(&str) -> String) -> Result<()> {
+    let all = OddTree::all();
+    all.write(&from.path("tree"))?;
+    all.with(&unnameable()).write(&from.path("more"))?;
+    for (n, way) in WAYS.into_iter().enumerate() {
+        for (tree, missing) in [("tree", 0), ("more", UNNAMEABLE.len())] {
+            let name = format!("{tree} {n}");
+            let source = format!("{url}{tree}/");
+            let target = to_url(&name);
+            let args = [&["-r", "-v"], way, &[&source, &target]].concat();
+            let finished = cp_in(from, &args)?;
+            let what = || format!("{way:?} {tree}: {}", finished.report());
+            let differences = OddTree::all().differences(&OddTree::read(&to.path(&name))?);
+            ensure!(differences.is_empty(), "{differences:#?}\n{}", what());
+            let told = finished.stderr.lines().filter(|line| {
+                line.contains(": failed: ") || line.contains("gridftp-cp: failed: ")
+            });
+            let told = told.count();
+            ensure!(
+                told == missing,
+                "{told} instead of {missing} told: {}",
+                what()
+            );
+            let status = finished.status.code().context("a signal")?;
+            ensure!(status == i32::from(missing > 0), "{}", what());
+            harmless(&finished)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that nothing that was said drives a terminal or turns the direction of writing.
+fn harmless(finished: &Finished) -> Result<()> {
+    for text in [&finished.stdout, &finished.stderr] {
+        let bad = text.chars().find(|c| {
+            (c.is_control() && *c != '\n') || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        });
+        ensure!(
+            bad.is_none(),
+            "{bad:?} in {}",
+            finished.report().escape_debug()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn uploads_keep_names_of_any_bytes() -> Result<()> {
+    let bed = Bed::new()?;
+    round(&bed.here, "", &bed.there, |name| bed.url(name))
+}
+
+#[test]
+fn downloads_keep_names_of_any_bytes() -> Result<()> {
+    let bed = Bed::new()?;
+    round(&bed.there, &bed.url(""), &bed.here, |name| {
+        bed.here.path(name).display().to_string()
+    })
+}
+
+#[test]
+fn copies_between_servers_keep_names_of_any_bytes() -> Result<()> {
+    let bed = Bed::new()?;
+    let far = Tree::new()?;
+    let other = Host::ours(far.root())?;
+    round(&bed.there, &bed.url(""), &far, |name| other.url(name))
+}
+
+/// Names alone, not in a tree, as a person gives them: local ones need not be text.
+#[test]
+fn any_name_can_be_given_alone() -> Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let bed = Bed::new()?;
+    let all = OddTree::of([b"\xff\xfe".to_vec(), b" a ".to_vec(), b"\x1b[1m".to_vec()]);
+    all.write(bed.here.root())?;
+    for (name, _) in all.files() {
+        let mut up = crate::command(&bed.here, &[])?;
+        up.arg(std::ffi::OsStr::from_bytes(name))
+            .arg(bed.url("to/"));
+        workspace_tests::run(&mut up, crate::LIMIT)?.ok()?;
+    }
+    let differences = all.differences(&OddTree::read(&bed.there.path("to"))?);
+    ensure!(differences.is_empty(), "{differences:#?}");
+    Ok(())
+}
+
+/// A URL that the program prints names the same file when it is given back.
+#[test]
+fn printed_urls_can_be_given_back() -> Result<()> {
+    let bed = Bed::new()?;
+    let all = OddTree::all();
+    all.write(bed.there.root())?;
+    let plan = bed
+        .cp(&["--json", "--dry-run", "-r", &bed.url(""), "to"])?
+        .ok()?;
+    let mut urls = Vec::new();
+    for line in plan.stdout.lines() {
+        let value: serde_json::Value = serde_json::from_str(line)?;
+        if value["event"] == "plan" {
+            urls.push(value["source"].as_str().context("no source")?.to_owned());
+        }
+    }
+    ensure!(urls.len() == all.files().len(), "{} URLs", urls.len());
+    let mut got = HashSet::new();
+    for (n, url) in urls.iter().enumerate().step_by(7) {
+        let one = format!("one {n}");
+        bed.cp(&[url, &one])?.ok()?;
+        got.insert(std::fs::read(bed.here.path(&one))?);
+    }
+    ensure!(
+        got.len() == urls.len().div_ceil(7)
+            && got
+                .iter()
+                .all(|got| all.files().any(|(_, want)| want == got)),
+        "two URLs gave one file"
+    );
+    Ok(())
+}
+
+/// hostile.md row 23: no name of a stranger's drives a terminal, a log or what reads JSON.
+#[test]
+fn what_is_said_of_names_is_harmless() -> Result<()> {
+    let bed = Bed::new()?;
+    let all = OddTree::all().with(&unnameable());
+    all.write(bed.there.root())?;
+    let url = bed.url("");
+    let unwritable = bed.url("a\x1b[1m/\u{202e}\u{7f}");
+    for args in [
+        &["--list", &url][..],
+        &["--list", "--json", &url],
+        &["--json", "--dry-run", "-r", &url, "x"],
+        &["--json", "-r", "--verify", &url, "json"],
+        &["-vv", "-r", "--dry-run", &url, "x"],
+        &["--debug", "-r", &url, "debug"],
+        &[&unwritable, "x"],
+        &["--json", &unwritable, "x"],
+        &[&format!("{unwritable}*"), "x"],
+    ] {
+        let finished = bed.cp(args)?;
+        harmless(&finished)?;
+        if args.contains(&"--json") {
+            for line in finished.stdout.lines() {
+                serde_json::from_str::<serde_json::Value>(line)?;
+            }
+        }
+    }
+    let log = bed.server.said();
+    let bad = log.chars().find(|c| c.is_control() && *c != '\n');
+    ensure!(bad.is_none(), "{bad:?} in the log: {}", log.escape_debug());
+    Ok(())
+}
