@@ -17,6 +17,7 @@ fn help_explains_every_option() -> Result<()> {
         .lines()
         .find_map(|line| line.trim().strip_prefix("opts=\"-"))
         .context("no flags")?
+        .trim_end_matches('"')
         .split_whitespace()
         .filter(|flag| flag.starts_with("--"))
         .collect();
