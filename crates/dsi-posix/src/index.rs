@@ -60,28 +60,31 @@ impl Index {
     /// Notes that the partial upload `name` of `dir` is about to be there; `None` where no index can be
     /// kept, which does not keep anybody from uploading.
     pub(crate) fn add(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Entry>, Errno> {
+        match self.enter(dir, name) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(errno),
+            Err(errno) => {
+                self.tell(errno);
+                Ok(None)
+            }
+            done => done,
+        }
+    }
+
+    fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Entry>, Errno> {
         for _ in 0..ATTEMPTS {
-            let Some(path) = self.path_of(dir, name) else {
+            let Some(path) = self.path_of(dir, name)? else {
                 return Ok(None);
             };
-            let id = format!("{:016x}", random());
-            let made = self.dir(true).and_then(|index| {
-                make(index.as_fd(), &id, &path)?;
-                Ok(index)
-            });
-            let index = match made {
-                Ok(index) => index,
+            let (index, id) = (self.dir(true)?, format!("{:016x}", random()));
+            match make(index.as_fd(), &id, &path) {
+                // Somebody has the number, or has removed the index.
                 Err(Errno::EXIST | Errno::NOENT) => continue,
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => return Err(errno),
-                Err(errno) => {
-                    self.tell(errno);
-                    return Ok(None);
-                }
-            };
+                done => done?,
+            }
             let keep = AtomicBool::new(false);
             let entry = Entry { index, id, keep };
             // A directory above may have been renamed before there was an entry to take along.
-            if self.path_of(dir, name).as_ref() == Some(&path) {
+            if self.path_of(dir, name)?.as_ref() == Some(&path) {
                 return Ok(Some(entry));
             }
         }
@@ -91,7 +94,8 @@ impl Index {
     /// The entry `id`, if it is one of the partial upload `name` of `dir`.
     pub(crate) fn adopt(&self, id: &str, dir: BorrowedFd<'_>, name: &[u8]) -> Option<Entry> {
         let index = self.dir(false).ok()?;
-        (is_id(id) && read(index.as_fd(), id) == Some(self.path_of(dir, name)?)).then(|| Entry {
+        let path = self.path_of(dir, name).ok()??;
+        (is_id(id) && read(index.as_fd(), id) == Some(path)).then(|| Entry {
             index,
             id: id.to_owned(),
             keep: AtomicBool::new(false),
@@ -113,7 +117,7 @@ impl Index {
         to: (BorrowedFd<'_>, &[u8]),
         rename: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let (Some(mut from), Some(mut to)) =
+        let (Ok(Some(mut from)), Ok(Some(mut to))) =
             (self.path_of(from.0, from.1), self.path_of(to.0, to.1))
         else {
             return rename();
@@ -202,13 +206,17 @@ impl Index {
     /// The path of the entry `name` of `dir` beneath the root, free of links.
     ///
     /// `None` for a directory that is not in the tree (it was removed), or deeper than the kernel can say.
-    fn path_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
-        let (root, dir) = (real_path(self.root.as_fd())?, real_path(dir)?);
+    fn path_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let root = real_path(self.root.as_fd())?;
         let root = root.strip_suffix(b"/").unwrap_or(&root);
-        match dir.strip_prefix(root)? {
+        let dir = match real_path(dir) {
+            Err(Errno::NAMETOOLONG) => return Ok(None),
+            done => done?,
+        };
+        Ok(dir.strip_prefix(root).and_then(|below| match below {
             b"" | b"/" => Some(name.to_vec()),
             below => Some([below.strip_prefix(b"/")?, b"/", name].concat()),
-        }
+        }))
     }
 
     fn tell(&self, error: Errno) {
@@ -286,8 +294,7 @@ fn read(index: BorrowedFd<'_>, id: &str) -> Option<Vec<u8>> {
 }
 
 /// The path of an open directory as this process sees it.
-fn real_path(dir: BorrowedFd<'_>) -> Option<Vec<u8>> {
+fn real_path(dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let name = format!("/proc/self/fd/{}", dir.as_raw_fd());
-    let path = rustix::fs::readlinkat(CWD, name, Vec::new()).ok()?;
-    Some(path.into_bytes())
+    Ok(rustix::fs::readlinkat(CWD, name, Vec::new())?.into_bytes())
 }

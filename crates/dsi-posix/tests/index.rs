@@ -239,6 +239,12 @@ async fn trees_without_room_for_an_index_are_served() {
         tree.open("/file", RESUME).await.unwrap().held(),
         set(0, 100_000)
     );
+    let nowhere = tree.again().with_index(&tree.all.path().join("no/such"));
+    let sink = nowhere
+        .write(&tree.user, &path("/new"), WHOLE)
+        .await
+        .unwrap();
+    sink.finish(Finish::whole(0)).await.unwrap();
     // The index may be elsewhere, and has to be where the root is that of the machine.
     let index = tree.all.path().join("index");
     let machine = Posix::open("/".as_ref()).unwrap().with_index(&index);

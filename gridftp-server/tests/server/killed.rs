@@ -68,3 +68,35 @@ fn a_killed_server_costs_only_what_came_since_the_last_record() {
         assert_eq!(index.count(), 0);
     }
 }
+
+#[test]
+fn what_a_killed_server_left_goes_when_it_is_old() {
+    let root = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let index = elsewhere.path().to_str().unwrap();
+    for flags in [
+        &["--anonymous", "rw"][..],
+        &["--anonymous", "rw", "--partial-index", index],
+    ] {
+        let daemon = Daemon::start(root.path(), flags);
+        let mut ftp = daemon.login();
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        data.write(&bytes(100_000));
+        let part = root.path().join(".f.gridftp-part");
+        let start = Instant::now();
+        while !fs::metadata(&part).is_ok_and(|part| part.len() > 0) {
+            assert!(start.elapsed() < PATIENCE, "nothing is written");
+            std::thread::yield_now();
+        }
+        drop(daemon);
+        let file = fs::File::options().write(true).open(&part).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let _daemon = Daemon::start(root.path(), flags);
+        let entries = || fs::read_dir(elsewhere.path()).unwrap().count();
+        while part.exists() || entries() > 0 {
+            assert!(start.elapsed() < PATIENCE, "it is still there");
+            std::thread::yield_now();
+        }
+    }
+}
