@@ -13,7 +13,7 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use xio_core::BoxStream;
 
 use crate::error::ControlError;
@@ -50,6 +50,8 @@ pub(crate) struct Control {
 #[derive(Debug)]
 enum Request {
     Command(Command, mpsc::UnboundedSender<Answer>),
+    /// Somebody waits until all that was given so far is on its way.
+    Flush(oneshot::Sender<()>),
     /// Data has moved, so a transfer that is silent here is alive.
     Moved,
     /// Nobody waits any more for what runs.
@@ -123,6 +125,7 @@ impl Control {
             session,
             waiting: VecDeque::from([(Ticket::BANNER, banner)]),
             out: Vec::new(),
+            flushing: Vec::new(),
             spoken: observer
                 .wants_control()
                 .then_some((observer, Arc::clone(&site))),
@@ -160,6 +163,13 @@ impl Control {
             command: shown,
             begun: false,
         }
+    }
+
+    /// Waits until all commands that were given are on their way, or none will be.
+    pub(crate) async fn flush(&self) {
+        let (done, flushed) = oneshot::channel();
+        let _gone = self.requests.send(Request::Flush(done));
+        let _gone = flushed.await;
     }
 
     /// Tells that data moved.
@@ -320,6 +330,7 @@ struct Driver {
     session: ClientSession,
     waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,
     out: Vec<u8>,
+    flushing: Vec<oneshot::Sender<()>>,
     spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
     end: Option<Arc<str>>,
 }
@@ -331,6 +342,11 @@ impl Driver {
         let mut quitting = None;
         loop {
             let deadline = self.drain();
+            if self.out.is_empty() {
+                for done in self.flushing.drain(..) {
+                    let _gone = done.send(());
+                }
+            }
             if let Some(why) = self.end.take() {
                 requests.close();
                 self.lose_all(&why);
@@ -387,6 +403,7 @@ impl Driver {
 
     fn request(&mut self, request: Request) {
         match request {
+            Request::Flush(done) => self.flushing.push(done),
             Request::Moved => self.session.handle(Instant::now(), Input::Moved),
             // Whoever asks for it waits for no reply; a session that has ended needs none.
             Request::Abort => drop(self.session.abort(Instant::now())),

@@ -15,6 +15,7 @@ mod rules;
 mod safety;
 mod stacks;
 mod tagged;
+mod third;
 mod told;
 mod uploads;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use anyhow::Result;
 
 /// Time in which data that comes before its command is accepted shows, after the connection is there.
 const EARLY: Duration = Duration::from_millis(200);
+
+/// Longest wait for a command that a test expects.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer of a test to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,7 @@ struct Shared {
     /// Files, and directories as `None`, by absolute path.
     names: Mutex<BTreeMap<String, Option<Vec<u8>>>>,
     heard: Mutex<Vec<String>>,
+    more: Condvar,
     early: AtomicUsize,
     received: AtomicUsize,
 }
@@ -74,6 +78,7 @@ impl Played {
             script: Box::new(script),
             names: Mutex::new(BTreeMap::from([("/".to_owned(), None)])),
             heard: Mutex::default(),
+            more: Condvar::new(),
             early: AtomicUsize::new(0),
             received: AtomicUsize::new(0),
         });
@@ -125,6 +130,16 @@ impl Played {
         lock(&self.0.heard).iter().filter(is).count()
     }
 
+    /// Waits for a command that begins with `start`; false when none comes within ten seconds.
+    pub fn hears(&self, start: &str) -> bool {
+        let missing = |heard: &mut Vec<String>| !heard.iter().any(|line| line.starts_with(start));
+        let shared = &self.0;
+        let waited = shared
+            .more
+            .wait_timeout_while(lock(&shared.heard), PATIENCE, missing);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
     /// Returns how many uploads sent data before they were accepted.
     pub fn early(&self) -> usize {
         self.0.early.load(Ordering::SeqCst)
@@ -165,6 +180,7 @@ impl<'a> Session<'a> {
         for line in lines {
             let line = line?;
             lock(&self.shared.heard).push(line.clone());
+            self.shared.more.notify_all();
             if !self.acts(&line, |session| session.usual(&line))? {
                 return Ok(());
             }
@@ -287,7 +303,10 @@ impl<'a> Session<'a> {
             _ => return self.say("550 no such file").map(|()| true),
         };
         let mut data = match (self.passive.take(), self.active.take()) {
-            (_, Some(to)) => TcpStream::connect(to)?,
+            (_, Some(to)) => match TcpStream::connect(to) {
+                Ok(data) => data,
+                Err(_) => return self.say("425 no connection").map(|()| true),
+            },
             (Some(listener), None) => listener.accept()?.0,
             (None, None) => return self.say("425 no PASV").map(|()| true),
         };

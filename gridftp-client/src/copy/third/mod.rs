@@ -1,13 +1,16 @@
 //! Remote to remote: two control connections, the data goes from server to server.
 //!
-//! A `STOR` is sent only when the source has said that the data of its file comes: a `RETR` that
-//! fails sends none. Where both servers tag transfers, the destination knows each file's data by its
-//! tag and throws away that of a `STOR` that fails, so retrievals may be pipelined; any other
-//! destination has to accept each file before the next is asked for, lest it take one for another.
+//! In MODE S the `STOR` goes first, since some servers lose data that is there before it. In MODE E it
+//! is sent only when the source has said that the data of its file comes: a `RETR` that fails sends
+//! none. Where both servers tag transfers, the destination knows each file's data by its tag and throws
+//! away that of a `STOR` that fails, so retrievals may be pipelined; any other destination has to
+//! accept each file before the next is asked for, lest it take one for another.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
+use ftp_proto::client::FailureKind;
 use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -27,14 +30,17 @@ use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
+use crate::moving::EARLY_END;
 use crate::names;
 use crate::setup::{Ahead, active};
 use crate::url::show;
 
+mod begin;
 mod confirm;
 mod dirs;
 mod resume;
 
+use self::begin::Retrieve;
 pub(crate) use self::dirs::list;
 use self::resume::restart;
 
@@ -50,7 +56,7 @@ struct Asked {
     /// The source's facts, where the copy is to have those of what is read.
     look: Option<Look>,
     rest: Option<Replies>,
-    retrieve: Replies,
+    retrieve: Retrieve,
     /// Tag of the data, where both servers know such.
     tag: Option<u64>,
     under_way: UnderWay,
@@ -89,8 +95,8 @@ pub(crate) async fn run(
             first.item(),
             source.round_trip().max(destination.round_trip()),
         );
-        match set_up(source, destination, mode, streams).await {
-            Ok(()) => {}
+        let port = match set_up(source, destination, mode, streams).await {
+            Ok(port) => port,
             Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
                 shared.fail(first, &error);
                 continue;
@@ -99,7 +105,7 @@ pub(crate) async fn run(
                 shared.fail(first, &error);
                 return Err(Stop::Lost(error));
             }
-        }
+        };
         let tagged = both && source.abilities.tags && destination.abilities.tags;
         let pair = Pair {
             source: &source.control,
@@ -109,6 +115,7 @@ pub(crate) async fn run(
             algorithm,
             mode,
             tags: tagged.then_some(&source.state.tags),
+            port,
         };
         match pair.copy(first, streams, tagged, &mut told).await {
             Ok(()) => {}
@@ -122,13 +129,13 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Makes the destination listen and the source connect to it.
+/// Makes the destination listen and the source connect to it; gives the port.
 async fn set_up(
     source: &mut Client,
     destination: &mut Client,
     mode: Mode,
     streams: u32,
-) -> Result<(), TransferError> {
+) -> Result<SocketAddr, TransferError> {
     let mut ahead = Ahead::default();
     destination.send_mode(mode, &mut ahead);
     source.send_mode(mode, &mut ahead);
@@ -146,7 +153,7 @@ async fn set_up(
         .copied()
         .ok_or_else(|| passive.misbehaved("no address in the reply"))?;
     source.ask(active(at)).await?;
-    Ok(())
+    Ok(at)
 }
 
 /// The two conversations of one set-up.
@@ -160,6 +167,8 @@ struct Pair<'a> {
     mode: Mode,
     /// The tags of the source's session, where both servers know such.
     tags: Option<&'a Tags>,
+    /// Where the destination listens.
+    port: SocketAddr,
 }
 
 impl Pair<'_> {
@@ -210,7 +219,7 @@ impl Pair<'_> {
             while let Some(request) = asking.recv().await {
                 if let Some(mut file) = self.pass(request, told).await? {
                     if !pipelined {
-                        file = self.accept(file).await?;
+                        file = self.begin(file).await?;
                     }
                     let _gone = moving.send(file).await;
                 }
@@ -316,7 +325,10 @@ impl Pair<'_> {
             (None, Some((offset, length))) => Command::Eret(Eret::Partial { offset, length }, from),
         };
         let bytes = job.facts.size.unwrap_or(1 << 20);
-        let retrieve = self.source.send(command);
+        let retrieve = match self.mode {
+            Mode::Stream => Retrieve::Later(command),
+            _ => Retrieve::Sent(self.source.send(command)),
+        };
         Some(Asked {
             taken,
             held,
@@ -347,28 +359,28 @@ impl Pair<'_> {
             job.forget();
             asked.held = RangeSet::new();
         }
-        match asked.retrieve.next().await {
-            Ok(Step::Preliminary(_)) => {}
-            Ok(Step::Done(_)) => {
-                let error = asked
-                    .retrieve
-                    .misbehaved("the transfer ended before it began");
-                shared.fail(asked.taken, &error.into());
-                return Err(Stop::Channel);
-            }
-            Err(error @ ControlError::Refused { .. }) => {
-                let of_data = error.kind() == Some(ftp_proto::client::FailureKind::DataChannel);
-                shared.fail(asked.taken, &error.into());
-                return if of_data || self.mode == Mode::Stream {
-                    Err(Stop::Channel)
-                } else {
-                    Ok(None)
-                };
-            }
-            Err(error) => {
-                let error = error.into();
-                shared.fail(asked.taken, &error);
-                return Err(Stop::Lost(error));
+        if let Retrieve::Sent(retrieve) = &mut asked.retrieve {
+            match retrieve.next().await {
+                Ok(Step::Preliminary(_)) => {}
+                Ok(Step::Done(_)) => {
+                    let error = retrieve.misbehaved(EARLY_END);
+                    shared.fail(asked.taken, &error.into());
+                    return Err(Stop::Channel);
+                }
+                Err(error @ ControlError::Refused { .. }) => {
+                    let of_data = error.kind() == Some(FailureKind::DataChannel);
+                    shared.fail(asked.taken, &error.into());
+                    return if of_data {
+                        Err(Stop::Channel)
+                    } else {
+                        Ok(None)
+                    };
+                }
+                Err(error) => {
+                    let error = error.into();
+                    shared.fail(asked.taken, &error);
+                    return Err(Stop::Lost(error));
+                }
             }
         }
         let Item::File(job) = asked.taken.item_mut() else {
@@ -423,9 +435,16 @@ impl Pair<'_> {
             None if shared.is_partial() => Command::Esto(Esto::Adjusted { offset }, to),
             None => Command::Stor(to),
         });
+        let retrieve = match asked.retrieve {
+            Retrieve::Sent(retrieve) => retrieve,
+            Retrieve::Later(command) => {
+                self.destination.flush().await;
+                self.source.send(command)
+            }
+        };
         Ok(Some(Moving {
             taken: asked.taken,
-            retrieve: asked.retrieve,
+            retrieve,
             resumes: !asked.held.is_empty(),
             after: asked.after.filter(|_| !asked.held.is_empty()),
             announced,
@@ -433,36 +452,5 @@ impl Pair<'_> {
             tagged: asked.tag.is_some(),
             _under_way: asked.under_way,
         }))
-    }
-
-    /// Waits until the destination has accepted a file.
-    async fn accept(&self, mut file: Moving) -> Result<Moving, Stop> {
-        match file.store.next().await {
-            Ok(Step::Preliminary(_)) => Ok(file),
-            Ok(Step::Done(_)) => {
-                let error = file.store.misbehaved("the transfer ended before it began");
-                self.shared.fail(file.taken, &error.into());
-                Err(Stop::Replace)
-            }
-            Err(error) => {
-                let lost = matches!(error, ControlError::Lost { .. });
-                let anew = file.resumes && !lost;
-                if let Item::File(job) = file.taken.item_mut() {
-                    job.anew |= anew;
-                }
-                let error = error.into();
-                if anew {
-                    self.shared.fail_midway(file.taken, &error);
-                } else {
-                    self.shared.fail(file.taken, &error);
-                }
-                // The source is sending to someone who does not read; new sessions end that.
-                Err(if lost {
-                    Stop::Lost(error)
-                } else {
-                    Stop::Replace
-                })
-            }
-        }
     }
 }

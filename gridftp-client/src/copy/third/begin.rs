@@ -1,0 +1,132 @@
+//! How a copy from server to server begins, and how one end is freed when the other refuses.
+
+use std::net::IpAddr;
+
+use ftp_proto::client::FailureKind;
+use ftp_wire::command::{Command, Epsv};
+use tokio::time::timeout;
+use xio_core::{Target, Transport as _};
+
+use super::{Moving, Pair};
+use crate::control::{Replies, Step};
+use crate::copy::job::Item;
+use crate::copy::{ACCOUNT, Stop};
+use crate::error::{ControlError, TransferError};
+use crate::moving::{EARLY_END, QUIET};
+
+/// A `RETR` whose `STOR` has to be there first, in MODE S: some servers lose data that comes before it.
+pub(super) enum Retrieve {
+    /// It was sent.
+    Sent(Replies),
+    /// It is sent behind the `STOR`.
+    Later(Command),
+}
+
+impl Pair<'_> {
+    /// Waits until both servers have accepted a file; each may say so only when the data connection is
+    /// there.
+    pub(super) async fn begin(&self, mut file: Moving) -> Result<Moving, Stop> {
+        let (source, destination) = loop {
+            let begun = (file.retrieve.has_begun(), file.store.has_begun());
+            if begun == (true, true) {
+                return Ok(file);
+            }
+            tokio::select! {
+                first = file.retrieve.next(), if !begun.0 => {
+                    if let Some(error) = refused(first, &file.retrieve) {
+                        break (Some(error), None);
+                    }
+                }
+                first = file.store.next(), if !begun.1 => {
+                    if let Some(error) = refused(first, &file.store) {
+                        break (None, Some(error));
+                    }
+                }
+            }
+        };
+        self.refuse(file, source, destination).await
+    }
+
+    /// Ends an attempt that one server refused, and frees the other, whose sessions serve the next file.
+    pub(super) async fn refuse<T>(
+        &self,
+        mut file: Moving,
+        source: Option<ControlError>,
+        mut destination: Option<ControlError>,
+    ) -> Result<T, Stop> {
+        let of_data = |error: &ControlError| error.kind() == Some(FailureKind::DataChannel);
+        // A destination that refuses shuts its port, which the source may notice and tell first.
+        if source.as_ref().is_some_and(of_data)
+            && let Ok(Err(told)) = timeout(QUIET, file.store.finish()).await
+        {
+            destination = Some(told);
+        }
+        let lost = [&source, &destination]
+            .into_iter()
+            .flatten()
+            .any(|error| matches!(error, ControlError::Lost { .. }));
+        let free = !lost
+            && match (&source, &destination) {
+                (None, _) => self.stop_source(&mut file.retrieve).await,
+                (Some(_), None) => self.release(&mut file.store).await,
+                (Some(_), Some(_)) => true,
+            };
+        let anew = destination.is_some() && file.resumes && !lost;
+        if let Item::File(job) = file.taken.item_mut() {
+            job.anew |= anew;
+        }
+        let error = match (source, destination) {
+            (Some(source), Some(destination)) => TransferError::Both {
+                source: Box::new(source.into()),
+                destination: Box::new(destination.into()),
+            },
+            (Some(error), None) | (None, Some(error)) => error.into(),
+            (None, None) => file.store.misbehaved(EARLY_END).into(),
+        };
+        if anew {
+            self.shared.fail_midway(file.taken, &error);
+        } else {
+            self.shared.fail(file.taken, &error);
+        }
+        Err(match (lost, free) {
+            (true, _) => Stop::Lost(error),
+            (false, true) => Stop::Channel,
+            (false, false) => Stop::Replace,
+        })
+    }
+
+    /// Has the source stop sending to someone who does not read; says whether it has.
+    async fn stop_source(&self, retrieve: &mut Replies) -> bool {
+        // The destination gives up the port, and with it the connections that nobody took.
+        drop(self.destination.send(match self.destination.peer() {
+            IpAddr::V4(_) => Command::Pasv,
+            IpAddr::V6(_) => Command::Epsv(Epsv::Any),
+        }));
+        drop(self.source.abort_on_drop());
+        let ended = timeout(ACCOUNT, retrieve.finish()).await;
+        matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))
+    }
+
+    /// Frees a destination that waits for data which will not come: a connection that is reset at once
+    /// is what it waits for. Says whether it is free.
+    async fn release(&self, store: &mut Replies) -> bool {
+        let reset = async {
+            let tcp = xio::registry().stack("tcp").ok()?;
+            tcp.connect(&Target::from(self.port)).await.ok().map(drop)
+        };
+        if timeout(QUIET, reset).await.is_err() {
+            return false;
+        }
+        let ended = timeout(ACCOUNT, store.finish()).await;
+        matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))
+    }
+}
+
+/// The error of a first reply that is none of acceptance.
+fn refused(first: Result<Step, ControlError>, replies: &Replies) -> Option<ControlError> {
+    match first {
+        Ok(Step::Preliminary(_)) => None,
+        Ok(Step::Done(_)) => Some(replies.misbehaved(EARLY_END)),
+        Err(error) => Some(error),
+    }
+}
