@@ -117,7 +117,7 @@ impl Part {
             };
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) if how == Begin::Resume => {
+                Err(Errno::WOULDBLOCK) if how != Begin::Anew => {
                     return Err(Fault::Rule(
                         ErrorKind::Busy,
                         "another upload to this name is going on",
@@ -179,11 +179,19 @@ impl Part {
                 self.entry = Some(entry);
             }
             if how == Begin::Resume
-                && let Some(record) = record.filter(|r| is_current(dir, &self.name, r))
+                && let Some(record) = &record
+                && is_current(dir, &self.name, record)
             {
                 self.recorded.store(true, Ordering::Relaxed);
                 self.over = record.over;
-                return Ok(record.held);
+                return Ok(record.held.clone());
+            }
+            if how == Begin::Update && record.is_some_and(|r| r.over.is_none()) {
+                self.recorded.store(true, Ordering::Relaxed);
+                return Err(Fault::Rule(
+                    ErrorKind::Incomplete,
+                    "a new file of this name is kept that broke: continue or remove it first",
+                ));
             }
             journal::remove(dir, &[&self.names.held])?;
             if self.stat.st_size > 0 {

@@ -220,7 +220,11 @@ pub enum Create {
     /// written stay, those behind the last one written too. [`ErrorKind::Changed`] when the object is
     /// another one by then.
     ///
+    /// While a new object for the name is kept that broke, this is [`ErrorKind::Incomplete`]: whoever
+    /// means to continue that one would mix it with the old object.
+    ///
     /// [`ErrorKind::Changed`]: crate::ErrorKind::Changed
+    /// [`ErrorKind::Incomplete`]: crate::ErrorKind::Incomplete
     Update {
         /// Bytes expected.
         size: Option<u64>,

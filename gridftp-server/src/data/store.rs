@@ -110,17 +110,20 @@ impl Store<'_> {
                 Some((algorithm, digest.clone()))
             }
         };
-        let how = match self.into {
-            Placement::Whole if self.in_place => Create::InPlace {
-                truncate: self.held.is_empty(),
-            },
-            Placement::Whole if self.held.is_empty() => Create::Whole { size: self.size },
-            Placement::Whole => self.going_on(dsi, user).await?,
-            Placement::At(_) => Create::InPlace { truncate: false },
-            Placement::End => Create::Append,
+        let write = |how| dsi.write(user, self.path, how);
+        let sink = match self.into {
+            Placement::Whole if self.in_place => {
+                let truncate = self.held.is_empty();
+                write(Create::InPlace { truncate }).await?
+            }
+            Placement::Whole if self.held.is_empty() => {
+                write(Create::Whole { size: self.size }).await?
+            }
+            Placement::Whole => self.go_on(dsi, user).await?,
+            Placement::At(_) => write(Create::InPlace { truncate: false }).await?,
+            Placement::End => write(Create::Append).await?,
             _ => return Err(Error::NoSuchPlacement),
         };
-        let sink = dsi.write(user, self.path, how).await?;
         let base = match self.into {
             Placement::At(offset) => offset,
             Placement::End => sink.held().end(),
@@ -139,14 +142,14 @@ impl Store<'_> {
         Ok((sink, base, finish))
     }
 
-    /// Finds what an upload goes on with whose client holds some of the file already: what is left of
+    /// Opens what an upload goes on with whose client holds some of the file already: what is left of
     /// one that broke, or the file itself, of which it then changes a part.
-    async fn going_on<D: Dsi>(&self, dsi: &D, user: &User) -> Result<Create, Error> {
-        let size = self.size;
-        let left = dsi.held(user, self.path).await?;
-        if must_be_here(&self.held, &left, 0).is_ok() {
-            return Ok(Create::Resume { size });
-        }
+    async fn go_on<D: Dsi>(&self, dsi: &D, user: &User) -> Result<D::Sink, Error> {
+        let (path, size) = (self.path, self.size);
+        let left = dsi.held(user, path).await?;
+        let Err(lacking) = must_be_here(&self.held, &left, 0) else {
+            return Ok(dsi.write(user, path, Create::Resume { size }).await?);
+        };
         let there = match dsi.stat(user, self.path).await {
             Ok(stat) => stat.size,
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
@@ -154,7 +157,11 @@ impl Store<'_> {
         };
         // Told before a large file is copied for nothing.
         must_be_here(&self.held, &RangeSet::up_to(there), 0)?;
-        Ok(Create::Update { size })
+        match dsi.write(user, path, Create::Update { size }).await {
+            // What is kept is newer, and lacks what the client takes for held.
+            Err(error) if error.kind() == ErrorKind::Incomplete => Err(lacking),
+            done => Ok(done?),
+        }
     }
 
     /// Takes the data, then publishes it or keeps it for a restart.

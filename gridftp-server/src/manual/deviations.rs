@@ -21,8 +21,9 @@
 //! - A `REST` that claims bytes which are not here is refused with `554`.
 //! - `REST` and `STOR` into a whole file change what is written and keep the rest of it, as elsewhere; ranges in MODE E
 //!   likewise. It is done in a copy, which takes the place of the file in one step when all has come, and is refused with
-//!   `451` when the file is another one by then. With `--in-place` the file itself is written. Where the upload that
-//!   `REST` continues is one that broke, that goes on, and its length is that of what came.
+//!   `451` when the file is another one by then. With `--in-place` the file itself is written. Where an upload of a new
+//!   file broke, `REST` continues that one, whose length is that of what came; the old file is not changed until the
+//!   other is complete, begun anew or removed, and a `REST` for it is refused with `554`.
 //! - `APPE` has the end of the file for itself: another `APPE`, `ESTO` or `SITE TRNC` is answered `450` meanwhile. A file
 //!   that was removed, renamed or replaced while `APPE` or `ESTO` wrote to it is answered `451`.
 //! - A file that is removed or replaced while it is sent is sent whole, and answered `226`; one that is changed in place is

@@ -212,6 +212,28 @@ fn a_broken_change_of_a_file_leaves_it_and_is_continued() {
     assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
 }
 
+/// A client that goes on by the size that it sees would put the end of the new file behind the old one.
+#[test]
+fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
+    let server = TestServer::new();
+    let (old, new) = (vec![b'o'; 100_000], bytes(200_000));
+    server.put("f", &old);
+    let mut ftp = server.login();
+    ftp.ok("ALLO 200000", 200);
+    let mut data = ftp.data();
+    ftp.ok("STOR f", 150);
+    data.write(&new[..50_000]);
+    data.finish();
+    assert_eq!(ftp.outcome().code, 426);
+    ftp.ok("REST 100000", 350);
+    ftp.pasv();
+    ftp.ok("STOR f", 554);
+    assert!(server.get("f") == old);
+    ftp.ok("REST 50000", 350);
+    assert_eq!(ftp.store("STOR f", &new[50_000..]).code, 226);
+    assert!(server.get("f") == new);
+}
+
 #[test]
 fn a_change_of_a_file_that_was_replaced_meanwhile_is_refused() {
     let server = TestServer::new();

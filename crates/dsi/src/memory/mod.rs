@@ -278,12 +278,11 @@ impl Dsi for Memory {
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<MemorySink> {
         let mut tree = self.change(user, "create", path)?;
         tree.place("create", path)?;
+        let refuse = |kind| Err(Error::new(kind, "create").at(path));
         let old = match tree.nodes.get(path) {
             None => None,
             Some(Node::File(body)) => Some(Arc::clone(body)),
-            Some(Node::Directory) => {
-                return Err(Error::new(ErrorKind::IsDirectory, "create").at(path));
-            }
+            Some(Node::Directory) => return refuse(ErrorKind::IsDirectory),
         };
         let sink = |body, held, way| MemorySink {
             memory: self.clone(),
@@ -292,46 +291,41 @@ impl Dsi for Memory {
             held,
             way,
         };
+        let empty = || sink(Body::new(Vec::new()), RangeSet::new(), Way::Whole(None));
+        // The map holds one count of it, each writer another.
+        let busy = |partial: &Partial| Arc::strong_count(&partial.body) > 1;
         match how {
             Create::Whole { size } | Create::Resume { size } | Create::Update { size }
                 if size.is_some_and(|size| size > self.limit) =>
             {
-                Err(Error::new(ErrorKind::NoSpace, "create").at(path))
+                refuse(ErrorKind::NoSpace)
             }
-            Create::Whole { .. } => Ok(sink(
-                Body::new(Vec::new()),
-                RangeSet::new(),
-                Way::Whole(None),
-            )),
+            Create::Whole { .. } => Ok(empty()),
             Create::Resume { .. } => match tree.partial(path) {
-                // The map holds one count of it, each writer another.
-                Some(partial) if Arc::strong_count(&partial.body) > 1 => {
-                    Err(Error::new(ErrorKind::Busy, "create").at(path))
+                Some(partial) if busy(partial) => refuse(ErrorKind::Busy),
+                Some(Partial { body, held, over }) => {
+                    let way = Way::Whole(over.clone());
+                    Ok(sink(Arc::clone(body), held.clone(), way))
                 }
-                Some(Partial { body, held, over }) => Ok(sink(
-                    Arc::clone(body),
-                    held.clone(),
-                    Way::Whole(over.clone()),
-                )),
-                None => Ok(sink(
-                    Body::new(Vec::new()),
-                    RangeSet::new(),
-                    Way::Whole(None),
-                )),
+                None => Ok(empty()),
             },
-            Create::Update { .. } => {
-                let (copy, over) = old.map(Over::copy).unzip();
-                let copy = copy.unwrap_or_default();
-                let held = RangeSet::up_to(len(&copy));
-                Ok(sink(Body::new(copy), held, Way::Whole(over)))
-            }
+            Create::Update { .. } => match tree.partial(path) {
+                Some(partial) if busy(partial) => refuse(ErrorKind::Busy),
+                Some(Partial { over: None, .. }) => refuse(ErrorKind::Incomplete),
+                _ => {
+                    let (copy, over) = old.map(Over::copy).unzip();
+                    let copy = copy.unwrap_or_default();
+                    let held = RangeSet::up_to(len(&copy));
+                    Ok(sink(Body::new(copy), held, Way::Whole(over)))
+                }
+            },
             Create::InPlace { .. } | Create::Append => {
                 let truncate = how == Create::InPlace { truncate: true };
                 let alone = truncate || how == Create::Append;
                 let body = old.unwrap_or_else(|| Body::new(Vec::new()));
                 let mut inner = lock(&body);
                 if inner.alone || alone && inner.writers > 0 {
-                    return Err(Error::new(ErrorKind::Busy, "create").at(path));
+                    return refuse(ErrorKind::Busy);
                 }
                 inner.alone = alone;
                 inner.writers += 1;

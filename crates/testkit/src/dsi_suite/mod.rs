@@ -78,6 +78,7 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
             resume::a_new_attempt_forgets_the_old
             resume::an_update_keeps_what_it_does_not_write
             resume::an_update_is_continued
+            resume::what_is_kept_is_not_mixed_with_the_old_object
             resume::what_is_held_can_be_dropped
             resume::only_one_continues
             resume::a_failed_finish_can_be_continued;

@@ -129,6 +129,23 @@ pub(super) async fn an_update_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outc
     Ok(())
 }
 
+pub(super) async fn what_is_kept_is_not_mixed_with_the_old_object<D: Dsi>(
+    bench: &Bench<'_, D>,
+) -> Outcome {
+    bench.put("file", &pattern(200_000, 4)).await?;
+    let sink = bench.whole("file").await?;
+    sink.write_at(0, Bytes::from(vec![1; 100_000])).await?;
+    sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
+    refused(bench.sink("file", UPDATE).await, &[ErrorKind::Busy]);
+    drop(sink);
+    refused(bench.sink("file", UPDATE).await, &[ErrorKind::Incomplete]);
+    assert_eq!(bench.held("file").await?, ranges(&[(0, 100_000)]));
+    bench.dsi.drop_held(&bench.user, &bench.at("file")).await?;
+    let sink = bench.sink("file", UPDATE).await?;
+    assert_eq!(sink.held(), ranges(&[(0, 200_000)]));
+    Ok(())
+}
+
 pub(super) async fn what_is_held_can_be_dropped<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user, file) = (bench.dsi, &bench.user, bench.at("file"));
     bench.put("file", b"published").await?;
