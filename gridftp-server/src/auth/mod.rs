@@ -400,4 +400,23 @@ mod tests {
             assert!(start.elapsed() >= Duration::from_secs(7));
         }
     }
+
+    #[test]
+    fn an_unknown_name_costs_the_hash_that_a_known_one_does() {
+        let hash = Hashed::new("open sesame").unwrap();
+        let mut used = ["ann", "nobody"].map(|name| {
+            let this = Try {
+                policy: policy_of(hash.as_str(), |_| ()),
+                name: name.to_owned(),
+                password: Secret::new("wrong"),
+                from: [127, 0, 0, 1].into(),
+                throttle: Gate::new().throttle,
+            };
+            let mut memory = Memory::default();
+            assert_eq!(this.verdict(&mut memory).unwrap_err(), Refused::Incorrect);
+            memory
+        });
+        let [known, unknown] = used.each_mut().map(|memory| memory.blocks(0).len());
+        assert!(known > 0 && known == unknown, "{known}, {unknown} blocks");
+    }
 }

@@ -131,7 +131,8 @@ pub struct Options {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Seconds that a client may take to log in [default: 30].
+    /// Seconds that a client may take to log in; the time that its password waits and is looked at does not count
+    /// [default: 30].
     #[arg(long, value_name = "S", help_heading = "Limits")]
     pub login_timeout: Option<u32>,
 

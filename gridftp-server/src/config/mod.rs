@@ -288,7 +288,7 @@ mod tests {
     fn the_file_has_the_keys_of_the_flags() {
         let options = parse(
             "port = 0\nbind = \"127.0.0.1\"\nanonymous = \"ro\"\ndata-ports = \"50000-50009\"\nblock-size = \"1M\"\n\
-             third-party = \"all\"\nin-place = true\nroot = \"/srv\"\n",
+             third-party = \"all\"\nin-place = true\nroot = \"/srv\"\nmax-per-address = 3\n",
         )
         .unwrap();
         let config = Config::check(&options).unwrap();
@@ -298,6 +298,7 @@ mod tests {
         assert_eq!(config.third_party, ThirdParty::All);
         let plain = Config::check(&Options::default()).unwrap();
         assert_eq!(plain.third_party, ThirdParty::Off);
+        assert_eq!(config.policy.max_per_address, Some(3));
         assert!(config.in_place && config.policy.admits_anybody());
     }
 

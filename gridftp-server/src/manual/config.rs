@@ -70,5 +70,5 @@
 //! # What bounds descriptors
 //!
 //! The server raises its limit of open descriptors as far as it may (`ulimit -Hn`). Where that does not carry
-//! `max-sessions`, six for each, and `max-unauthenticated`, one for each, both are lowered, and the log says to what.
+//! `max-sessions`, 17 for each, and `max-unauthenticated`, one for each, both are lowered, and the log says to what.
 //! When there is none left all the same, a new connection is told `421`.

@@ -404,6 +404,12 @@ fn sighup_reads_accounts_again_and_a_broken_file_changes_nothing() {
     let log = logged("kept as it was");
     assert!(log.contains("line 1, column 1"), "{log}");
     daemon.login();
+    let users = root.path().join("users");
+    fs::write(&users, "# staff\nann:no hash\n").unwrap();
+    fs::write(&config, format!("anonymous = \"ro\"\nusers = {users:?}\n")).unwrap();
+    daemon.signal("HUP");
+    logged("line 2: password hash of an unknown kind");
+    daemon.login();
     daemon.signal("TERM");
     assert_eq!(daemon.end().0, Some(0));
 }
