@@ -57,8 +57,9 @@ enum Task {
     List,
 }
 
-/// Works until the queue is done, and accounts for everything in it.
-pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
+/// Works until the queue is done, and accounts for everything in it; `last` says that no other queue
+/// follows.
+pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
@@ -76,6 +77,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
     let mut started: u32 = 1;
     let mut copying: u32 = 1;
     let mut failure = None;
+    let mut finding = last;
     loop {
         let depth = each.saturating_mul(started as usize);
         tokio::select! {
@@ -100,6 +102,10 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session) {
                 Some(Err(panicked)) if panicked.is_panic() => std::panic::resume_unwind(panicked.into_panic()),
                 Some(Err(_)) => {}
             },
+            () = shared.queue.all_found(), if finding => {
+                finding = false;
+                shared.totals.all_found();
+            }
             deeper = shared.queue.deeper_than(depth), if started < limit => {
                 if deeper {
                     workers.spawn(worker(Arc::clone(shared), None, Task::Copy));

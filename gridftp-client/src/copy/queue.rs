@@ -33,6 +33,8 @@ struct State {
     files: VecDeque<Item>,
     /// Items queued or taken, and producers at work: at zero nothing can come any more.
     open: usize,
+    /// Those of them that may bring files: at zero all are found.
+    finding: usize,
     closed: bool,
     /// What came back after the end.
     orphans: Vec<Item>,
@@ -53,6 +55,8 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Producer {
     queue: Queue,
+    /// Whether it may bring files.
+    finds: bool,
 }
 
 /// An item in someone's hands; put back when it is dropped before it is done.
@@ -72,9 +76,12 @@ impl Queue {
 
     /// Promises more items until the producer is dropped.
     pub(crate) fn producer(&self) -> Producer {
-        self.state().open += 1;
+        let mut state = self.state();
+        state.open += 1;
+        state.finding += 1;
         Producer {
             queue: self.clone(),
+            finds: true,
         }
     }
 
@@ -86,6 +93,7 @@ impl Queue {
             return;
         }
         state.open += 1;
+        state.finding += usize::from(item.finds());
         state.put(item, false);
         drop(state);
         self.shared.changed.notify_waiters();
@@ -223,10 +231,27 @@ impl Queue {
         }
     }
 
-    fn closed_one(&self) {
+    /// Waits until all files are found that ever will be.
+    pub(crate) async fn all_found(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.state();
+                if state.closed || state.finding == 0 {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    fn closed_one(&self, finds: bool) {
         let mut state = self.state();
         state.open = state.open.saturating_sub(1);
-        let last = state.open == 0;
+        state.finding = state.finding.saturating_sub(usize::from(finds));
+        let last = state.open == 0 || (finds && state.finding == 0);
         drop(state);
         if last {
             self.shared.changed.notify_waiters();
@@ -273,7 +298,14 @@ impl State {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.queue.closed_one();
+        self.queue.closed_one(self.finds);
+    }
+}
+
+impl Item {
+    /// Says whether files may come of it.
+    fn finds(&self) -> bool {
+        matches!(self, Self::Dir(_))
     }
 }
 
@@ -301,6 +333,7 @@ impl Taken {
             .expect("only `done` and `drop` take the item, and both consume");
         let _open = Producer {
             queue: self.queue.clone(),
+            finds: item.finds(),
         };
         account(item)
     }
@@ -311,9 +344,10 @@ impl Drop for Taken {
         let Some(item) = self.item.take() else { return };
         let mut state = self.queue.state();
         if state.closed {
+            let finds = item.finds();
             state.orphans.push(item);
             drop(state);
-            return self.queue.closed_one();
+            return self.queue.closed_one(finds);
         }
         state.put(item, true);
         drop(state);
@@ -359,6 +393,25 @@ mod tests {
         assert!(!waiter.is_finished(), "the taken item may come back");
         assert!(taken.done(|_| queue.is_open()), "not before the account");
         assert!(waiter.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_is_found_when_no_directory_is_left() {
+        let queue = Queue::default();
+        let found = || tokio::time::timeout(Duration::from_secs(1), queue.all_found());
+        let producer = queue.producer();
+        queue.push(file("a"));
+        assert!(found().await.is_err());
+        let dir = crate::copy::job::DirJob::new(Vec::new(), Vec::new());
+        queue.push(Item::Dir(Box::new(dir)));
+        drop(producer);
+        let dir = queue.next(|_| true).await.unwrap();
+        assert!(found().await.is_err(), "it is still listed");
+        dir.done(drop);
+        let taken = queue.next(|_| true).await.unwrap();
+        assert!(found().await.is_ok());
+        taken.done(drop);
+        assert!(found().await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

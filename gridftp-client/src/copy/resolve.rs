@@ -55,7 +55,8 @@ pub(crate) async fn run(
     let mut worst = None;
     // One tree, or one file, has no two files for one name.
     let targets = (sources.len() > 1).then(Arc::<Targets>::default);
-    for group in sources.chunk_by(|a, b| site(a) == site(b)) {
+    let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
+    while let Some(group) = groups.next() {
         let first = group.first().and_then(site);
         let client = match &first {
             Some(site) => Some(connect(site, &options, observer).await?),
@@ -93,7 +94,7 @@ pub(crate) async fn run(
             (None, Some(destination)) => Session::Push(destination),
             (None, None) => unreachable!("`check` wants a server at one end"),
         };
-        engine::run(&shared, session).await;
+        engine::run(&shared, session, groups.peek().is_none()).await;
         dirs::settle(&shared).await;
         worst = match (worst, shared.worst()) {
             (Some(Class::Verify), _) | (_, None) => worst,
