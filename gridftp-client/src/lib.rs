@@ -55,6 +55,25 @@
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
 //! size; our own is told it before, and takes nothing shorter for the whole.
 //!
+//! # What is not copied
+//!
+//! - A source that is its own destination, or a tree that the destination lies in, is refused before
+//!   anything is written. At one server the fact `Unique` tells, or else the paths; where both ends
+//!   are on one machine as far as addresses tell, `Unique` or device and inode, and the time with
+//!   them. Two names of one file on two machines are not seen through.
+//! - A source that has become smaller since an attempt began to write is not tried again.
+//! - A name that no command can carry (NUL, CR, LF; at a Globus server all bytes that are neither
+//!   printable ASCII nor white space) is counted as failed and told.
+//! - A file that says that it is empty and holds bytes, as those of `/proc` do, is told in a tree, and
+//!   read like a pipe when it is the one source.
+//!
+//! # Memory
+//!
+//! Names that wait to be copied are at most some 16,000, some 400 bytes each; those of a listing for
+//! which there is no room wait in a file of the temporary directory. What grows with a copy are eight
+//! bytes or so a file where there are several sources, of which no two may have one destination, and
+//! the directories of a copy with [`CopyOptions::preserve`], whose times are set at its end.
+//!
 //! # What a cancelled transfer leaves
 //!
 //! Every future may be dropped. The data connections are then reset, so that no peer takes a

@@ -20,7 +20,9 @@ A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a fi
 path, or - for standard input or output. A directory source that ends in / means its contents; \
 without the slash the directory itself is copied into the destination. Missing destination \
 directories are made. The last component of a source URL may have wildcards (* ? [a-z]), which are \
-matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is relative to the home directory of the account.
+matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is \
+relative to the home directory of the account. A source that is its own destination, or a tree that \
+the destination lies in, is refused.
 
 A download lands under a temporary name beside its target and is renamed when it is complete \
 and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \

@@ -5,11 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::Mode;
+use gridftp_dsi_posix::FileSource;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::ask::{Asker, Dirs, make_dir};
+use super::ask::{Asker, Dirs, make_dir, settle_rest};
 use crate::abilities::Abilities;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::shared::Shared;
@@ -107,4 +109,47 @@ async fn a_file_is_what_it_is_when_it_is_opened() {
         mode: Some(0o640),
     };
     assert_eq!(super::file(&asked.taken).facts, now);
+}
+
+/// It is the server's word, not that the source had changed.
+#[tokio::test(start_paused = true)]
+async fn a_refused_restart_is_told_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "abc").unwrap();
+    let (control, _banner, far) = played::connect(Settings::default());
+    let shared = Arc::new(Shared::plain());
+    let mut job = FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
+    job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
+    job.held = RangeSet::up_to(1);
+    job.begun = true;
+    shared.queue.push(Item::File(Box::new(job)));
+    let taken = shared.queue.next(|_| true).await.unwrap();
+    let asker = Asker {
+        control: &control,
+        abilities: &Abilities::default(),
+        shared: &shared,
+        algorithm: None,
+        mode: Mode::Extended,
+        tags: None,
+        window: &Window::default(),
+    };
+    let mut asked = asker.ask(taken, &mut Dirs::default()).await.unwrap();
+    let server = async {
+        let (far, mut replies) = tokio::io::split(far);
+        let mut lines = BufReader::new(far).lines();
+        replies.write_all(b"220 ready\r\n").await.unwrap();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.starts_with("REST ") {
+                replies.write_all(b"501 not that range\r\n").await.unwrap();
+                return line;
+            }
+            replies.write_all(b"200 ok\r\n").await.unwrap();
+        }
+        String::new()
+    };
+    let (refused, line) = tokio::join!(settle_rest(&mut asked), server);
+    assert_eq!(line, "REST 0-1");
+    let refused = refused.unwrap().unwrap().to_string();
+    assert!(refused.contains("501 not that range"), "{refused}");
 }
