@@ -2,16 +2,28 @@
 
 use bytes::BytesMut;
 
-/// Appends `local` to `wire` with each LF as CRLF.
+/// Turns LF into CRLF across any split of the input.
 ///
-/// A CR that stands before an LF is kept, so that the other end gets back the very bytes.
-pub(crate) fn expand(local: &[u8], wire: &mut BytesMut) {
-    for line in local.split_inclusive(|b| *b == b'\n') {
-        if let Some(text) = line.strip_suffix(b"\n") {
-            wire.extend_from_slice(text);
-            wire.extend_from_slice(b"\r\n");
-        } else {
-            wire.extend_from_slice(line);
+/// An LF behind a CR is a line end of the wire already and stays as it is, as with other servers: a text that
+/// was made where lines end in CRLF arrives as one.
+#[derive(Debug, Default)]
+pub(crate) struct Expand {
+    /// A CR ended the last piece.
+    cr: bool,
+}
+
+impl Expand {
+    /// Appends `local` to `wire` with each bare LF as CRLF.
+    pub(crate) fn push(&mut self, local: &[u8], wire: &mut BytesMut) {
+        for line in local.split_inclusive(|b| *b == b'\n') {
+            if let Some(text) = line.strip_suffix(b"\n") {
+                wire.extend_from_slice(text);
+                let closed = text.last().map_or(self.cr, |b| *b == b'\r');
+                wire.extend_from_slice(if closed { b"\n" } else { b"\r\n" });
+            } else {
+                wire.extend_from_slice(line);
+            }
+            self.cr = line.last() == Some(&b'\r');
         }
     }
 }
@@ -49,11 +61,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lines_end_in_crlf_on_the_wire_whatever_they_end_in_here() {
+        let text = b"a\nb\r\n\r\r\n\n\nc\rd\r";
+        for at in 0..=text.len() {
+            for at2 in at..=text.len() {
+                let (mut wire, mut expand) = (BytesMut::new(), Expand::default());
+                expand.push(&text[..at], &mut wire);
+                expand.push(&text[at..at2], &mut wire);
+                expand.push(&text[at2..], &mut wire);
+                assert_eq!(
+                    &wire[..],
+                    b"a\r\nb\r\n\r\r\n\r\n\r\nc\rd\r",
+                    "split at {at} and {at2}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn every_text_comes_back_from_every_split() {
-        let text = b"a\nb\r\n\r\r\n\n\nend\r";
+        let text = b"a\nb\r.\n\r\r.\n\n\nend\r";
         let mut wire = BytesMut::new();
-        expand(text, &mut wire);
-        assert_eq!(&wire[..], b"a\r\nb\r\r\n\r\r\r\n\r\n\r\nend\r");
+        Expand::default().push(text, &mut wire);
         for at in 0..=wire.len() {
             for at2 in at..=wire.len() {
                 let mut local = BytesMut::new();

@@ -180,6 +180,8 @@ fn type_a_ends_lines_as_the_network_does() {
     let mut ftp = server.login();
     ftp.ok("TYPE A", 200);
     assert_eq!(ftp.fetch("f"), b"a\r\nb\r\n");
+    server.put("dos", "a\r\nb\r\n");
+    assert_eq!(ftp.fetch("dos"), b"a\r\nb\r\n");
     assert_eq!(ftp.store("STOR g", b"a\r\nb\r\n").code, 226);
     assert_eq!(server.get("g"), b"a\nb\n");
 }

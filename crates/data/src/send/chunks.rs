@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::{Feed, flush, pieces};
 use crate::conn::Conn;
 use crate::error::Result;
-use crate::text;
+use crate::text::Expand;
 use crate::wait;
 use crate::watch::Watch;
 
@@ -146,6 +146,7 @@ const TEXT: u64 = 24 << 10;
 pub(crate) struct TextOf<'a, S> {
     feed: Feed<'a, S>,
     left: Vec<Range64>,
+    expand: Expand,
     /// Pieces read so far; one alone is as consistent as any reader gets it.
     pieces: u64,
 }
@@ -155,6 +156,7 @@ impl<'a, S: Source> TextOf<'a, S> {
         Self {
             feed,
             left: ranges.iter().rev().collect(),
+            expand: Expand::default(),
             pieces: 0,
         }
     }
@@ -176,7 +178,7 @@ impl<S: Source> Chunks for TextOf<'_, S> {
             range.end(),
         ));
         let mut wire = BytesMut::with_capacity(block.len() + block.len() / 8);
-        text::expand(&block, &mut wire);
+        self.expand.push(&block, &mut wire);
         Ok(Some(wire.freeze()))
     }
 
