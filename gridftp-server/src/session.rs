@@ -36,7 +36,7 @@ pub(crate) struct Session<D: Dsi> {
     stream: BoxStream,
     lines: LineSplitter,
     out: Outbox,
-    /// Set while a preliminary reply waits to be sent: the transfer goes on behind it.
+    /// Set while a 125 or 150 waits to be sent: the transfer goes on behind it.
     announcing: bool,
     desk: Desk<D>,
     running: Option<Running>,
@@ -197,7 +197,7 @@ impl<D: Dsi> Session<D> {
         loop {
             match self.machine.poll() {
                 Output::Reply(reply) => {
-                    self.announcing |= reply.code().is_preliminary();
+                    self.announcing |= matches!(reply.code().number(), 125 | 150);
                     self.out.add(Instant::now(), |out| reply.write_to(out));
                 }
                 Output::Action(_, Action::Abort(ticket)) => {
@@ -290,10 +290,6 @@ impl<D: Dsi> Session<D> {
             return Poll::Ready(wake);
         }
         let was_full = self.out.is_full();
-        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with it.
-        if std::mem::take(&mut self.announcing) && self.send(cx).is_err() {
-            return Poll::Ready(Wake::Lost);
-        }
         if let Poll::Ready(wake) = self.poll_work(cx) {
             return Poll::Ready(wake);
         }
@@ -364,6 +360,13 @@ impl<D: Dsi> Session<D> {
         if let Poll::Ready(Some(event)) = running.events.poll_recv(cx) {
             return Poll::Ready(Wake::Event(event));
         }
+        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with it.
+        if std::mem::take(&mut self.announcing) && self.send(cx).is_err() {
+            return Poll::Ready(Wake::Lost);
+        }
+        let Some(running) = &mut self.running else {
+            return Poll::Pending;
+        };
         if let Poll::Ready(finished) = running.work.as_mut().poll(cx) {
             return Poll::Ready(Wake::Done(finished));
         }
