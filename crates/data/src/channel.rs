@@ -247,6 +247,9 @@ impl DataChannel {
             let at = offset.saturating_add(plan.base);
             match payload {
                 Payload::Block(data) => sink.write_at(at, data).await,
+                Payload::Again(data, stored) => {
+                    receive::again(sink, plan.base, offset, data, &stored).await
+                }
                 Payload::Pipe(pipe, len) => sink.take_pipe(pipe, at, len).await,
             }
         };
@@ -282,7 +285,9 @@ impl DataChannel {
             let write = |offset, payload| async move {
                 match payload {
                     Payload::Block(data) => order.write(offset, data).await,
-                    Payload::Pipe(..) => Err(StorageError::new(StorageKind::Unsupported, "write")),
+                    Payload::Again(..) | Payload::Pipe(..) => {
+                        Err(StorageError::new(StorageKind::Unsupported, "write"))
+                    }
                 }
             };
             let done = self

@@ -1,5 +1,6 @@
 //! Copies the bytes of one file into another, sharing or skipping what the file system lets it.
 
+use bytes::Bytes;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -129,6 +130,33 @@ fn drain_all(
         write_all(to, block.get(..got).unwrap_or_default(), offset)?;
         offset += u64::try_from(got).unwrap_or(0);
         len -= got;
+    }
+    Ok(())
+}
+
+/// Reads `len` bytes at `offset`, or up to the end of the file.
+pub(crate) fn read_some(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Bytes, Errno> {
+    let (mut bytes, mut read) = (vec![0; len], 0);
+    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes.into())
+}
+
+/// Writes all of `data` where the file stands.
+pub(crate) fn write_on(file: BorrowedFd<'_>, mut data: &[u8]) -> Result<(), Errno> {
+    while !data.is_empty() {
+        match rustix::io::write(file, data) {
+            Ok(written) => data = data.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::checksum::in_turns;
-use crate::copy::{splice_all, write_all};
+use crate::copy::{read_some, splice_all, write_all, write_on};
 use crate::error::{Fault, Outcome};
 use crate::hop::{Pace, hop};
 use crate::in_place::InPlace;
@@ -318,14 +318,7 @@ impl Inner {
                     "it takes bytes only in order",
                 ));
             }
-            let mut rest = data;
-            while !rest.is_empty() {
-                match rustix::io::write(file, rest) {
-                    Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
+            write_on(file.as_fd(), data)?;
             *taken += u64::try_from(data.len()).unwrap_or(0);
             return Ok(());
         }
@@ -472,6 +465,17 @@ impl Sink for FileSink {
         let pace = inner.pace_of_finish(&done);
         hop(pace, "finish", move || {
             inner.with_room("finish", || inner.finish(&done))
+        })
+        .await
+    }
+
+    async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let inner = Arc::clone(&self.inner);
+        hop(self.inner.pace_of_write(), "read back", move || {
+            inner.with_room("read back", || {
+                inner.catch_up()?;
+                Ok(read_some(inner.file()?, offset, len)?)
+            })
         })
         .await
     }

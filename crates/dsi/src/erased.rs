@@ -334,6 +334,7 @@ trait DynSink: Send + Sync {
     fn checkpoint_dyn<'a>(&'a self, held: &'a RangeSet, durable: bool) -> BoxResult<'a, ()>;
     fn held_dyn(&self) -> RangeSet;
     fn order_dyn(&self) -> WriteModel;
+    fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes>;
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat>;
     fn takes_pipes_dyn(&self) -> bool;
     fn take_pipe_dyn(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> BoxResult<'_, ()>;
@@ -354,6 +355,10 @@ impl<S: Sink> DynSink for S {
 
     fn order_dyn(&self) -> WriteModel {
         self.order()
+    }
+
+    fn read_back_dyn(&self, offset: u64, len: usize) -> BoxResult<'_, Bytes> {
+        Box::pin(self.read_back(offset, len))
     }
 
     fn finish_dyn(self: Box<Self>, done: Finish) -> BoxResult<'static, Stat> {
@@ -391,6 +396,10 @@ impl Sink for BoxSink {
 
     fn order(&self) -> WriteModel {
         self.0.order_dyn()
+    }
+
+    fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
+        self.0.read_back_dyn(offset, len)
     }
 
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send {

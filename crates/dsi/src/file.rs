@@ -68,6 +68,15 @@ pub trait Sink: Send + Sync + 'static {
         WriteModel::Random
     }
 
+    /// Reads `len` bytes at `offset` that were written before; fewer where they are not there.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) where what is written cannot be read.
+    fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
+        let _ = (offset, len);
+        async { Err(Error::new(ErrorKind::Unsupported, "read back")) }
+    }
+
     /// Completes the object and publishes it under its name.
     ///
     /// When it fails, what was last recorded by `checkpoint` is kept for a restart, except after

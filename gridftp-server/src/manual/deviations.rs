@@ -48,6 +48,8 @@
 //!   its offset field; tags rise. Data of a lower tag is that of a store that failed, and is thrown away; data without the tag
 //!   fails with `426`. A store that fails for another reason keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`)
 //!   sends such blocks. The `226` of both ends with `Bytes=…;CRC32C=…;`, the digest that of the first 131,072 bytes.
+//! - MODE E blocks that overlap are compared with what is stored: a store whose blocks differ for one place fails with `426`.
+//!   What is stored in order (`TYPE A`, a disk stack, a FIFO) cannot be compared, so there every overlap fails.
 //! - `REST` before a store in `TYPE A` is answered `504`: its offset counts bytes on the wire (RFC 3659 §5), where lines end in
 //!   two bytes, and is no place in the file.
 //! - `SITE SETNETSTACK` and `SITE SETDISKSTACK` refuse an option that they do not know, and one that names something of

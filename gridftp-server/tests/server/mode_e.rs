@@ -354,7 +354,42 @@ fn overlapping_blocks_are_stored_once() {
     assert_eq!(server.get("f"), b"abcdef");
 }
 
+#[test]
+fn overlapping_blocks_that_differ_are_refused() {
+    refused(|data| {
+        data.block(0, 0, b"abcd");
+        data.block(0, 2, b"cDef");
+        data.end(1);
+    });
+}
+
 /// Those over the limit are not taken, and a transfer that needs them ends at once.
+#[test]
+fn of_two_uploads_to_one_name_one_wins_whole() {
+    for first in [0, 1] {
+        let server = TestServer::new();
+        let contents = [vec![b'a'; 400_000], vec![b'b'; 300_000]];
+        let mut ends = [session(&server), session(&server)].map(|mut ftp| {
+            let data = ftp.data();
+            ftp.ok("STOR f", 150);
+            (ftp, data)
+        });
+        for at in (0..400_000).step_by(50_000) {
+            for ((_, data), content) in ends.iter_mut().zip(&contents) {
+                if let Some(piece) = content.get(at..at + 50_000) {
+                    data.block(0, at as u64, piece);
+                }
+            }
+        }
+        for index in [first, 1 - first] {
+            let (ftp, data) = &mut ends[index];
+            data.end(1);
+            assert_eq!(ftp.outcome().code, 226);
+            assert!(server.get("f") == contents[index]);
+        }
+    }
+}
+
 #[test]
 fn more_connections_than_allowed_hurt_nobody() {
     let server = TestServer::with(|o| o.max_streams = Some(4));

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use xio_core::Pool;
 
@@ -23,6 +24,10 @@ pub(crate) struct Job<'a, W> {
     pub(crate) pipes: u32,
     /// Payload bytes read so far.
     pub(crate) read: u64,
+    /// Ranges that are being written.
+    flying: RangeSet,
+    /// Whether a write waits for one of them.
+    waits: bool,
 }
 
 /// What it means that a write is done.
@@ -40,6 +45,8 @@ pub(crate) enum Way<'a> {
 pub(crate) enum Payload {
     /// In memory.
     Block(Bytes),
+    /// In memory, and these wire offsets of it are stored already: they must be the same bytes.
+    Again(Bytes, RangeSet),
     /// So many, in a pipe that holds nothing else.
     Pipe(Arc<OwnedFd>, usize),
 }
@@ -56,7 +63,39 @@ impl<'a, W> Job<'a, W> {
                 _ => 0,
             },
             read: 0,
+            flying: RangeSet::new(),
+            waits: false,
         }
+    }
+
+    /// Whether some of what begins at `offset` came before.
+    pub(crate) fn came(&self, offset: u64, len: u64) -> bool {
+        Range64::from_len(offset, len).is_some_and(|range| {
+            let stored = self.watch.arrived().received().clip(range);
+            !stored.is_empty() || !self.flying.clip(range).is_empty()
+        })
+    }
+
+    /// Begins to write a range, and says what of it is stored already; `None` while some of it is just
+    /// being written by another connection.
+    pub(crate) fn begin(&mut self, offset: u64, len: u64) -> Option<RangeSet> {
+        let Some(range) = Range64::from_len(offset, len).filter(|_| self.is_direct()) else {
+            return Some(RangeSet::new());
+        };
+        if !self.flying.clip(range).is_empty() {
+            self.waits = true;
+            return None;
+        }
+        self.flying.insert(range);
+        Some(self.watch.arrived().received().clip(range))
+    }
+
+    /// Ends the write of a range; says whether another one waited for it.
+    pub(crate) fn end(&mut self, offset: u64, len: u64) -> bool {
+        if let Some(range) = Range64::from_len(offset, len) {
+            self.flying.remove(range);
+        }
+        std::mem::take(&mut self.waits)
     }
 
     /// Whether writes leave the bytes where they belong.

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gridftp_dsi::Error as StorageError;
+use byte_ranges::{Range64, RangeSet};
+use bytes::Bytes;
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink};
 use mode_e::GatherError;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
@@ -25,6 +27,42 @@ use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
 use crate::wait::{Look, Stall};
+
+/// Writes what is new of `data`, which belongs at the wire offset `offset`; the rest is `stored` already
+/// and has to be the same.
+///
+/// # Errors
+/// [`StorageKind::Mismatch`] when it is not, and the storage's.
+pub(crate) async fn again<K: Sink>(
+    sink: &K,
+    base: u64,
+    offset: u64,
+    data: Bytes,
+    stored: &RangeSet,
+) -> Result<(), StorageError> {
+    let piece = |range: Range64| {
+        let [from, to] = [range.start(), range.end()].map(|at| {
+            usize::try_from(at - offset)
+                .unwrap_or(usize::MAX)
+                .min(data.len())
+        });
+        data.slice(from..to)
+    };
+    for range in stored {
+        let (at, piece) = (range.start().saturating_add(base), piece(range));
+        if sink.read_back(at, piece.len()).await? != piece {
+            let fact = format!("other bytes came before for offsets {range}");
+            return Err(StorageError::new(StorageKind::Mismatch, "write").because(fact));
+        }
+    }
+    if let Some(whole) = Range64::from_len(offset, data.len() as u64) {
+        for range in &stored.gaps(whole) {
+            let at = range.start().saturating_add(base);
+            sink.write_at(at, piece(range)).await?;
+        }
+    }
+    Ok(())
+}
 
 /// Takes what one connection brings until it ends; the first byte's wire offset is `start`.
 ///

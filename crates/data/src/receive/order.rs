@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use gridftp_dsi::{Error as StorageError, Sink};
+use bytes::{Bytes, BytesMut};
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Sink};
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -60,6 +60,15 @@ struct State {
     reader: Option<Waker>,
 }
 
+impl State {
+    /// Whether some of these bytes were handed over before.
+    fn has_some_of(&self, offset: u64, len: usize) -> bool {
+        let end = offset.saturating_add(len as u64);
+        let before = self.waiting.range(..end).next_back();
+        offset < self.next || before.is_some_and(|(at, piece)| at + piece.len() as u64 > offset)
+    }
+}
+
 enum Ready {
     /// The next bytes and where they belong.
     Piece(u64, Bytes),
@@ -94,6 +103,9 @@ impl InOrder {
     ///
     /// The piece that comes next is always let in, and what has to wait keeps no block of the pool,
     /// so those who wait here never wait for each other.
+    ///
+    /// # Errors
+    /// [`StorageKind::Mismatch`] for bytes that came before: they may be gone, so none are compared.
     pub(crate) async fn write(&self, offset: u64, mut data: Bytes) -> Result<(), StorageError> {
         if offset > self.state().next {
             data = Bytes::copy_from_slice(&data);
@@ -102,15 +114,15 @@ impl InOrder {
             let taken = self.taken.notified();
             {
                 let mut state = self.state();
+                if state.has_some_of(offset, data.len()) {
+                    let fact = format!(
+                        "what belongs at byte {offset} came before, and order has no way back"
+                    );
+                    return Err(StorageError::new(StorageKind::Mismatch, "write").because(fact));
+                }
                 if offset <= state.next || state.held + data.len() + PIECE <= self.ahead {
                     state.held += data.len() + PIECE;
-                    if let Some(old) = state.waiting.insert(offset, data.clone()) {
-                        // The same place twice: the longer piece says more.
-                        state.held -= old.len().min(data.len()) + PIECE;
-                        if old.len() > data.len() {
-                            state.waiting.insert(offset, old);
-                        }
-                    }
+                    state.waiting.insert(offset, data.clone());
                     break;
                 }
             }
@@ -146,37 +158,22 @@ impl InOrder {
 
     fn pop(&self) -> Ready {
         let mut state = self.state();
-        loop {
-            let Some(first) = state.waiting.first_entry() else {
-                return if state.complete {
-                    Ready::End
-                } else {
-                    Ready::NotYet
+        let at = state.next;
+        match state.waiting.first_key_value() {
+            None if state.complete => Ready::End,
+            Some((offset, _)) if *offset > at && state.complete => Ready::Gap(at),
+            Some((offset, _)) if *offset <= at => {
+                let Some((_, piece)) = state.waiting.pop_first() else {
+                    return Ready::NotYet;
                 };
-            };
-            let (offset, len) = (*first.key(), first.get().len());
-            if offset > state.next {
-                return if state.complete {
-                    Ready::Gap(state.next)
-                } else {
-                    Ready::NotYet
-                };
-            }
-            let Some((_, mut piece)) = state.waiting.pop_first() else {
-                return Ready::NotYet;
-            };
-            state.held -= len + PIECE;
-            // What was there before came twice.
-            let again = usize::try_from(state.next - offset).map_or(len, |n| n.min(len));
-            piece.advance(again);
-            if !piece.is_empty() {
-                let at = state.next;
+                state.held -= piece.len() + PIECE;
                 state.next += piece.len() as u64;
                 if let Some(reader) = state.reader.take() {
                     reader.wake();
                 }
-                return Ready::Piece(at, piece);
+                Ready::Piece(at, piece)
             }
+            _ => Ready::NotYet,
         }
     }
 

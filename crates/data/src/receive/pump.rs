@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use gridftp_dsi::Error as StorageError;
+use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind};
 use mode_e::{HEADER_LEN, Step};
 use tokio::io::{AsyncRead, ReadBuf};
 use xio_core::{Block, Pool, Stream};
@@ -145,13 +145,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 Read::End(end) => self.end = Some(end),
                 // What came so far is written while the rest is on its way, so small reads become
                 // large writes exactly when the storage is the slower side.
-                Read::Wait | Read::Full if idle && self.block.is_some() => self.start_write(job),
+                Read::Wait | Read::Full if idle && self.start_write(job) => {}
                 Read::Wait | Read::Full => return Poll::Pending,
             }
         }
     }
 
-    fn poll_write<W>(&mut self, cx: &mut Context<'_>, job: &Job<'_, W>) -> Result<()> {
+    fn poll_write<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<()> {
         let Some((offset, len)) = self.writing else {
             return Ok(());
         };
@@ -163,7 +163,17 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         };
         self.write.set(None);
         self.writing = None;
-        done.map_err(|error| Error::storage("receive", error))?;
+        done.map_err(|error| match error.kind() {
+            StorageKind::Mismatch => {
+                let fact = "two blocks have different bytes for the same place of the file";
+                Error::new(ErrorKind::Protocol, "receive", fact).because(error)
+            }
+            _ => Error::storage("receive", error),
+        })?;
+        if job.end(offset, len) {
+            // It was looked at before this one, and nothing else would wake it.
+            cx.waker().wake_by_ref();
+        }
         if job.is_direct() {
             job.watch.arrived().record(offset, len)?;
         }
@@ -171,16 +181,27 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(())
     }
 
-    fn start_write<W>(&mut self, job: &Job<'_, W>)
+    /// Begins to write the block, if there is one that may be written now.
+    fn start_write<W>(&mut self, job: &mut Job<'_, W>) -> bool
     where
         W: Fn(u64, Payload) -> F,
     {
-        if let Some(block) = self.block.take() {
-            self.writing = Some((self.at, block.len() as u64));
-            job.watch.head().show(self.at, &block);
-            let payload = Payload::Block(Bytes::from(block));
-            self.write.set(Some((job.write)(self.at, payload)));
-        }
+        let len = self.block.as_ref().map_or(0, |block| block.len() as u64);
+        let Some(stored) = job.begin(self.at, len) else {
+            return false;
+        };
+        let Some(block) = self.block.take() else {
+            return false;
+        };
+        self.writing = Some((self.at, len));
+        job.watch.head().show(self.at, &block);
+        let block = Bytes::from(block);
+        let payload = match stored.is_empty() {
+            true => Payload::Block(block),
+            false => Payload::Again(block, stored),
+        };
+        self.write.set(Some((job.write)(self.at, payload)));
+        true
     }
 
     /// Reads once, as much as belongs together and has room.
@@ -234,7 +255,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// Whether so much payload is on its way that a pipe pays. How much a connection without blocks
     /// brings is not known: enough for a pipe when it filled a block.
     fn is_large<W>(&mut self, job: &mut Job<'_, W>, offset: u64, len: u64) -> bool {
-        if self.block.is_some() {
+        // What came before has to be compared.
+        if self.block.is_some() || job.came(offset, len.min(pipe::SIZE as u64)) {
             return false;
         }
         if self.pipe.is_some() {
@@ -279,6 +301,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             Poll::Ready(Err(error)) => return Err(Error::broken("receive", error)),
         };
         job.read += n as u64;
+        // Nobody else writes there, or it would not be in a pipe.
+        job.begin(offset, n as u64);
         self.writing = Some((offset, n as u64));
         let payload = Payload::Pipe(pipe.from(), n);
         self.write.set(Some((job.write)(offset, payload)));

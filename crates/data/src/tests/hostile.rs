@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use mode_e::{Flags, Header};
+use mode_e::{Flags, HEADER_LEN, Header};
 use tokio::io::AsyncWriteExt;
 
 use super::*;
@@ -300,6 +300,95 @@ async fn overlaps_are_taken_and_gaps_are_told() {
     assert_eq!(got.ranges.to_string(), "0-15,20-25");
     assert_eq!((got.bytes, got.end), (25, 25));
     assert_eq!(sink.data().len(), 25);
+}
+
+/// Each piece as a block of its own.
+fn blocks(pieces: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for (offset, piece) in pieces {
+        wire.extend(Header::data(*offset, piece.len() as u64).to_bytes());
+        wire.extend(*piece);
+    }
+    wire.extend(Header::eof(1).to_bytes());
+    wire
+}
+
+#[tokio::test]
+async fn overlaps_are_compared_with_what_is_stored() {
+    let large = bytes(700_000);
+    let mut other = large.clone();
+    other[600_000] ^= 1;
+    type Pieces<'a> = &'a [(u64, &'a [u8])];
+    let cases: [(Pieces<'_>, Pieces<'_>); 5] = [
+        (&[(0, b"abcd"), (2, b"cdef")], &[(0, b"abcd"), (2, b"cDef")]),
+        (
+            &[(4, b"ef"), (0, b"abcdefgh")],
+            &[(4, b"ef"), (0, b"abcdeFgh")],
+        ),
+        (
+            &[(0, b"ab"), (4, b"ef"), (1, b"bcde")],
+            &[(0, b"ab"), (4, b"ef"), (1, b"bcdE")],
+        ),
+        (&[(0, b"abc"), (0, b"abc")], &[(0, b"abc"), (0, b"ABC")]),
+        (&[(0, &large), (0, &large)], &[(0, &large), (0, &other)]),
+    ];
+    for (equal, different) in cases {
+        let (got, _, sink) = outcome(&[(blocks(equal), false)]).await;
+        let end = got.unwrap().end as usize;
+        let content = if end > 8 {
+            &large[..]
+        } else {
+            &b"abcdefgh"[..end]
+        };
+        assert!(sink.data() == content);
+        let refused = error(&[(blocks(different), false)]).await;
+        assert_eq!(refused.kind(), ErrorKind::Protocol);
+    }
+}
+
+/// Two connections bring the same place while the storage is still at it.
+#[tokio::test]
+async fn overlaps_of_two_connections_are_compared_once_the_first_is_stored() {
+    for (second, ends) in [(b"abcdef", true), (b"abcdeF", false)] {
+        let (mut to, mut streams) = bare(2).await;
+        for (stream, text) in streams.iter_mut().zip([b"abcdef", second]) {
+            let mut wire = blocks(&[(0, text)]);
+            let end = wire.len() - HEADER_LEN;
+            wire.truncate(end);
+            wire.extend(Header::eof(2).to_bytes());
+            stream.write_all(&wire).await.unwrap();
+        }
+        let slow = 50;
+        let sink = Kept {
+            slow,
+            ..Kept::default()
+        };
+        let watch = Watch::new();
+        let got = to.receive(&sink, &incoming(Mode::Extended), &watch).await;
+        assert_eq!(got.is_ok(), ends, "{got:?}");
+        assert!(!ends || sink.data() == b"abcdef");
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_in_order_is_not_taken_twice() {
+    let twice: [&[(u64, &[u8])]; 3] = [
+        &[(0, b"abc"), (0, b"abc")],
+        &[(0, b"abc"), (2, b"cd")],
+        &[(5, b"fg"), (4, b"ef"), (0, b"abcd")],
+    ];
+    for pieces in twice {
+        let (mut to, mut streams) = bare(1).await;
+        streams[0].write_all(&blocks(pieces)).await.unwrap();
+        let sequential = true;
+        let sink = Kept {
+            sequential,
+            ..Kept::default()
+        };
+        let watch = Watch::new();
+        let got = to.receive(&sink, &incoming(Mode::Extended), &watch).await;
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Protocol);
+    }
 }
 
 #[tokio::test]

@@ -161,6 +161,11 @@ impl Sink for Kept {
         }
     }
 
+    async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes, StorageError> {
+        let from = offset as usize;
+        Ok(Bytes::copy_from_slice(&self.data()[from..from + len]))
+    }
+
     async fn finish(self, _: Finish) -> Result<Stat, StorageError> {
         Err(StorageError::new(StorageKind::Unsupported, "finish"))
     }

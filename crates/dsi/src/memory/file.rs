@@ -119,6 +119,13 @@ impl Sink for MemorySink {
         self.held.clone()
     }
 
+    async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let body = lock(&self.body);
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = body.bytes.get(from..).unwrap_or_default();
+        Ok(Bytes::copy_from_slice(rest.get(..len).unwrap_or(rest)))
+    }
+
     async fn finish(self, done: Finish) -> Result<Stat> {
         let mut tree = self.memory.tree();
         let changed = || Err(Error::new(ErrorKind::Changed, "finish").at(&self.path));
