@@ -10,6 +10,7 @@
 //!   of all.
 
 use std::path::Path;
+use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
@@ -32,9 +33,8 @@ const PROOFS: [ChecksumAlgorithm; 4] = [
     ChecksumAlgorithm::Md5,
 ];
 
-/// Files that went on in MODE E are hashed for a proof up to this size, in bytes: the markers said
-/// what was there, and beyond it a server would be silent for longer than one is waited for.
-const PROVEN: u64 = 64 << 30;
+/// Time between two signs of life to a server that waits while we hash.
+const AWAKE: Duration = Duration::from_secs(60);
 
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
@@ -77,16 +77,28 @@ impl Copy<'_> {
             .find(|algorithm| offers(self.abilities, *algorithm) && original.offers(*algorithm))
     }
 
+    /// Waits for `work` as long as it takes, without the server giving up the session meanwhile.
+    async fn awake<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            match tokio::time::timeout(AWAKE, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => drop(self.control.send(Command::Noop)),
+            }
+        }
+    }
+
     /// Takes what markers told that is there of `original`; `None` for nothing.
     pub(crate) async fn told(&self, held: &RangeSet, original: &Original<'_>) -> Option<Kept> {
         if held.is_empty() {
             return None;
         }
-        let algorithm = self.algorithm(original).filter(|_| self.part.1 <= PROVEN);
+        let algorithm = self.algorithm(original);
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
                 // Who cannot read it for that has nothing to go on with.
-                Some((algorithm, original.digest(algorithm, 0, None).await?))
+                let digest = self.awake(original.digest(algorithm, 0, None)).await?;
+                Some((algorithm, digest))
             }
             _ => None,
         };
@@ -105,7 +117,7 @@ impl Copy<'_> {
             let path = self.path.clone();
             let held = self.control.send(Command::Site(Site::Held(path)));
             let bytes = beginning(held).await?.min(length);
-            let announce = original.digest(algorithm, 0, None).await?;
+            let announce = self.awake(original.digest(algorithm, 0, None)).await?;
             return Some(Kept {
                 held: RangeSet::up_to(bytes),
                 announce: Some((algorithm, announce)),
@@ -216,5 +228,55 @@ pub(crate) fn judge(
             verify::mismatch(copy(), digest.0, &digest.1, found)
         }
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_proto::client::Settings;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    use super::*;
+    use crate::played;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_is_proven_whatever_its_size() {
+        let (control, _banner, _far) = played::connect(Settings::default());
+        let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+        let copy = Copy {
+            control: &control,
+            abilities: &abilities,
+            path: &path.unwrap(),
+            part: (0, 1 << 50),
+            whole: true,
+        };
+        let original = Original::Here(Path::new("/nowhere"));
+        let kept = copy.told(&RangeSet::up_to(1 << 49), &original).await;
+        assert_eq!(kept.unwrap().after, Some(ChecksumAlgorithm::Md5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_hears_of_us_while_we_hash() {
+        let (control, mut banner, far) = played::connect(Settings::default());
+        let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
+        let copy = Copy {
+            control: &control,
+            abilities: &abilities,
+            path: &path.unwrap(),
+            part: (0, 1),
+            whole: true,
+        };
+        let (far, mut replies) = tokio::io::split(far);
+        let mut lines = BufReader::new(far).lines();
+        replies.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let server = async {
+            for _ in 0..3 {
+                assert_eq!(lines.next_line().await.unwrap().unwrap(), "NOOP");
+                replies.write_all(b"200 well\r\n").await.unwrap();
+            }
+        };
+        let hashing = copy.awake(tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
+        tokio::join!(hashing, server);
     }
 }
