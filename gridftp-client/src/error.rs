@@ -53,7 +53,7 @@ impl fmt::Display for ControlError {
                 reply,
             } => {
                 let hint = match FailureKind::of(reply) {
-                    FailureKind::Unsupported if command.starts_with("MLSD") => {
+                    FailureKind::Unsupported if command.starts_with("LIST") => {
                         "; without it directories cannot be listed, name each file"
                     }
                     _ if command.starts_with("MODE E") => {

@@ -92,6 +92,7 @@ pub mod file;
 pub mod glob;
 pub mod list;
 pub mod local;
+mod ls;
 mod moving;
 pub mod names;
 pub mod netrc;

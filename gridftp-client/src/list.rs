@@ -1,6 +1,8 @@
 //! Listings of one directory or file.
 
-use ftp_wire::command::{BufferSide, Command, Mode, Type};
+use ftp_wire::path::FtpPath;
+
+use ftp_wire::command::{BufferSide, Mode, Type};
 use ftp_wire::facts::{Entry, FactSet};
 use gridftp_data::{ReceivePlan, Watch};
 
@@ -8,6 +10,7 @@ use crate::client::Client;
 use crate::control::Step;
 use crate::copy::Lines;
 use crate::error::TransferError;
+use crate::ls::Form;
 use crate::url::show;
 
 impl Client {
@@ -25,16 +28,41 @@ impl Client {
         mut each: impl FnMut(Entry, FactSet) + Send,
     ) -> Result<(), TransferError> {
         let wire = self.path(path)?;
+        let mut form = Form::default().at(&self.abilities);
+        loop {
+            match self.list_as(form, wire.clone(), &mut each).await {
+                Ok(0) if form == Form::All => form = Form::Plain,
+                // Some say so of what is not there.
+                Ok(0) if form == Form::Plain => return Ok(self.stat(path).await.map(drop)?),
+                Ok(_) => return Ok(()),
+                Err(TransferError::Control(refusal)) => match form.after(&refusal) {
+                    Some(next) => form = next,
+                    None => return Err(refusal.into()),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lists in one form; gives how many bytes came.
+    async fn list_as(
+        &mut self,
+        form: Form,
+        path: FtpPath,
+        mut each: impl FnMut(Entry, FactSet) + Send,
+    ) -> Result<u64, TransferError> {
+        let shown = show(path.as_bytes());
         let mut bad = None;
-        let mut lines = Lines::new(|line: &[u8]| match Entry::parse(line) {
+        let mut take = |line: &[u8]| match Entry::parse(line) {
             Ok((entry, _)) if matches!(&*entry.name, b"." | b"..") => {}
             Ok((entry, known)) => each(entry, known),
             Err(error) => {
                 bad.get_or_insert(error);
             }
-        });
+        };
+        let mut lines = Lines::new(|line: &[u8]| form.line(line, &mut take));
         self.set_up_stream(BufferSide::Send).await?;
-        let mut replies = self.control.send(Command::Mlsd(Some(wire)));
+        let mut replies = self.control.send(form.command(path));
         let watch = Watch::new();
         let plan = ReceivePlan::new(Mode::Stream, Type::Image);
         let received = {
@@ -51,14 +79,14 @@ impl Client {
                 },
             }
         };
-        received.map_err(|cause| self.data_error(&show(path), cause))?;
+        received.map_err(|cause| self.data_error(&shown, cause))?;
         replies.finish().await?;
         lines.finish();
         match bad {
             Some(error) => Err(replies
                 .misbehaved(format!("line without facts: {error}"))
                 .into()),
-            None => Ok(()),
+            None => Ok(watch.bytes()),
         }
     }
 }

@@ -392,7 +392,7 @@ fn a_server_without_machine_listings_is_told_so() -> Result<()> {
         ..Lies::default()
     };
     let (_, finished) = fetch(lies.clone(), "dir", &["-r"])?;
-    fails(&finished, 1, &["MLSD", "name each file"])?;
+    fails(&finished, 1, &["LIST", "name each file"])?;
     let (tree, finished) = fetch(lies.clone(), "file", &[])?;
     finished.ok()?;
     ensure!(tree.names("")? == ["in/file"]);

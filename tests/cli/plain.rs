@@ -243,3 +243,42 @@ fn of_digests_that_cost_the_same_the_strongest_is_taken() -> Result<()> {
         &["does not offer CRC32C; it offers ADLER32, MD5, SHA256"],
     )
 }
+
+#[test]
+fn a_tree_comes_from_a_server_without_machine_listings() -> Result<()> {
+    // The last says that it has them.
+    let servers = [
+        Played::usual()?,
+        at("LIST -a", Act::say("501 no options"))?,
+        at(
+            "FEAT",
+            Act::say("211-\r\n MLST type*;size*;\r\n SIZE\r\n211 end"),
+        )?,
+    ];
+    for server in servers {
+        server.file("/dir/a b", "abc");
+        server.file("/dir/.hidden", "");
+        server.file("/dir/sub/c", vec![3; 100_000]);
+        let tree = Tree::new()?;
+        cp_in(&tree, &["-r", &server.url("dir/"), "in/"])?.ok()?;
+        let names = tree.names("")?;
+        ensure!(names == ["in/.hidden", "in/a b", "in/sub/c"], "{names:?}");
+        ensure!(std::fs::read(tree.path("in/sub/c"))? == vec![3; 100_000]);
+        cp_in(&tree, &[&server.url("dir/a*"), "matches/"])?.ok()?;
+        ensure!(tree.names("matches")?.len() == 1);
+        let listed = cp_in(&tree, &["--list", &server.url("dir")])?.ok()?;
+        ensure!(listed.stdout.lines().count() == 3, "{}", listed.report());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_no_command_lists_is_told_once() -> Result<()> {
+    let server = at("LIST", Act::say("500 no"))?;
+    server.file("/dir/file", "abc");
+    let tree = Tree::new()?;
+    let finished = cp_in(&tree, &["-r", &server.url("dir/"), "in/"])?;
+    fails(&finished, 1, &["LIST", "500 no", "name each file"])?;
+    ensure!(!finished.stderr.contains("retry"), "{}", finished.report());
+    Ok(())
+}

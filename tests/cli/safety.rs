@@ -130,7 +130,7 @@ fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
 
 #[test]
 fn a_signal_leaves_nothing_half_done() -> Result<()> {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let bed = Bed::new()?;
         let done = stopped_download(&bed, &["file"], signal)?;
         ensure!(done.status.code() == Some(130), "{done:?}");

@@ -13,6 +13,7 @@ use gridftp_dsi_posix::{FileSink, FileSource};
 use super::rest::Rest;
 use super::same::Unique;
 use crate::local::Item as LocalItem;
+use crate::ls::Form;
 
 /// Deepest nesting of directories that is followed.
 const DEEPEST: usize = 512;
@@ -71,6 +72,8 @@ pub(crate) struct DirJob {
     pub(crate) facts: Facts,
     /// Failed attempts so far.
     pub(crate) failures: u32,
+    /// How the server lists it.
+    pub(crate) form: Form,
     /// Whether what is in it is known, and it is only to be made.
     pub(crate) listed: bool,
     /// Hashes of the names that a listing which broke off has brought already.
@@ -173,6 +176,7 @@ impl DirJob {
             to,
             facts: Facts::default(),
             failures: 0,
+            form: Form::default(),
             listed: false,
             seen: HashSet::new(),
             hasher: RandomState::new(),

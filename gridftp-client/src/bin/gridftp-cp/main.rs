@@ -16,7 +16,7 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, Parser as _};
 use gridftp_client::error::TransferError;
 use gridftp_client::{Location, Totals, copy};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::accounts::Accounts;
 use crate::exit::Status;
@@ -208,17 +208,34 @@ fn finish<T>(
     }
 }
 
+/// The terminal's end, unless whoever started us has it ignored, as `nohup` does.
+fn hang_up() -> std::io::Result<Option<Signal>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let ignored = mask.is_some_and(|mask| mask & 1 != 0);
+    (!ignored).then(|| signal(SignalKind::hangup())).transpose()
+}
+
 /// Runs `work` until it is done or a signal asks to stop; dropping it is what stops it.
 async fn stopped_by_signal<T>(work: impl Future<Output = T>) -> Option<T> {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
+        hang_up(),
     ) else {
         return Some(work.await);
+    };
+    let hung_up = async {
+        match &mut hang_up {
+            Some(hang_up) => hang_up.recv().await,
+            None => std::future::pending().await,
+        }
     };
     tokio::select! {
         done = work => Some(done),
         _ = interrupt.recv() => None,
         _ = terminate.recv() => None,
+        _ = hung_up => None,
     }
 }

@@ -51,11 +51,13 @@ impl Asker<'_> {
                     shared.fail(taken, &error);
                     return None;
                 }
+                job.form = job.form.at(self.abilities);
+                let command = job.form.command(from);
                 return Some(Asked {
                     taken,
                     again: None,
                     rest: None,
-                    replies: control.send(Command::Mlsd(Some(from))),
+                    replies: control.send(command),
                     checksum: None,
                     after: None,
                     _under_way: self.window.enter(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Mode, Type};
+use ftp_wire::command::{Command, Mode, Type};
 use gridftp_data::{ErrorKind as DataErrorKind, ReceivePlan, Received, Watch};
 use gridftp_dsi_posix::FileSink;
 
@@ -17,6 +17,7 @@ use crate::copy::rest::Rest;
 use crate::copy::shared::Shared;
 use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
+use crate::ls::Form;
 use crate::url::show;
 
 use super::land::{open_sink, plan, whole};
@@ -56,6 +57,9 @@ impl Mover<'_> {
                 let of_data = error.kind() == Some(FailureKind::DataChannel);
                 if of_data && self.patience.is_some() {
                     return Err(Stop::unreachable(&error, true));
+                }
+                if lists_otherwise(&mut asked.taken, &error) {
+                    return Ok(None);
                 }
                 self.shared.fail(asked.taken, &error.into());
                 return if of_data {
@@ -130,7 +134,9 @@ impl Mover<'_> {
         let job = &*job;
         let path = show(&job.from);
         let mut sorter = Sorter::new(self.shared, job, seen);
-        let mut lines = Lines::new(|line: &[u8]| sorter.line(line));
+        let form = job.form;
+        let each = |line: &[u8]| form.line(line, |line| sorter.line(line));
+        let mut lines = Lines::new(each);
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
         let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
@@ -150,6 +156,14 @@ impl Mover<'_> {
             job.seen = listed.seen;
         }
         let error = match (moved.data, end) {
+            (Some(Ok(_)), Ok(())) if form != Form::Facts && watch.bytes() == 0 => {
+                match is_empty(self.control, &mut asked.taken).await {
+                    Ok(false) => {}
+                    Ok(true) => self.listed(asked.taken, None),
+                    Err(error) => self.shared.fail(asked.taken, &error.into()),
+                }
+                return Ok(());
+            }
             (Some(Ok(_)), Ok(())) => {
                 match (listed.error, listed.rest) {
                     (Some(error), _) => self.shared.fail(asked.taken, &error),
@@ -161,10 +175,16 @@ impl Mover<'_> {
                 let site = self.control.site().to_string();
                 TransferError::Data { site, path, cause }
             }
+            (_, Err(error)) if lists_otherwise(&mut asked.taken, &error) => {
+                return Err(after_failure(answered));
+            }
             (_, Err(error)) => error.into(),
             (None, Ok(())) => asked.replies.misbehaved("the listing did not come").into(),
         };
-        self.shared.fail_midway(asked.taken, &error);
+        match asked.replies.has_begun() {
+            true => self.shared.fail_midway(asked.taken, &error),
+            false => self.shared.fail(asked.taken, &error),
+        }
         Err(after_failure(answered))
     }
 
@@ -237,4 +257,30 @@ impl Mover<'_> {
         shared.fail_midway(asked.taken, &error);
         Err(broken.then(|| after_failure(answered)))
     }
+}
+
+/// Says whether a directory is to be listed in another form after this refusal; its job goes back then.
+fn lists_otherwise(taken: &mut Taken, refusal: &ControlError) -> bool {
+    let Item::Dir(job) = taken.item_mut() else {
+        return false;
+    };
+    let next = job.form.after(refusal);
+    job.form = next.unwrap_or(job.form);
+    next.is_some()
+}
+
+/// Says whether a directory of which nothing came is empty; otherwise it is listed in another form.
+async fn is_empty(control: &Control, taken: &mut Taken) -> Result<bool, ControlError> {
+    let Item::Dir(job) = taken.item_mut() else {
+        return Ok(true);
+    };
+    if job.form == Form::All {
+        job.form = Form::Plain;
+        return Ok(false);
+    }
+    // Some list nothing where they cannot; a relative path is one no more once it is entered.
+    if let (true, Some(path)) = (job.from.starts_with(b"/"), control.path(&job.from)) {
+        control.send(Command::Cwd(path)).finish().await?;
+    }
+    Ok(true)
 }
