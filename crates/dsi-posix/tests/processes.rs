@@ -199,6 +199,20 @@ async fn a_full_disk_is_told_and_the_name_stays_free() {
 }
 
 #[tokio::test]
+async fn without_room_in_the_index_nothing_is_begun() {
+    let _alone = ALONE.lock().await;
+    let tree = Tree::new();
+    let Some(disk) = SmallDisk::mount(&tree, "1m,nr_inodes=1") else {
+        return;
+    };
+    let posix = tree.again().with_index(&tree.real("small"));
+    let refused = posix.write(&tree.user, &path("/file"), WHOLE).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(tree.everything(), ["small"], "a file that no entry names");
+    drop((posix, disk));
+}
+
+#[tokio::test]
 async fn what_a_partial_takes_counts_as_room_for_the_rest() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
