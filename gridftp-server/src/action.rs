@@ -62,7 +62,13 @@ pub(crate) struct Finished {
 impl<D: Dsi> Desk<D> {
     /// Starts an action that will be answered; `None` for those that are done here and now.
     pub(crate) fn start(&mut self, ticket: Ticket, action: Action) -> Option<Running> {
-        let (sender, events) = mpsc::channel(EVENTS);
+        // Lines of a listing are much for an event.
+        let ahead = if matches!(action, Action::Names(_)) {
+            1
+        } else {
+            EVENTS
+        };
+        let (sender, events) = mpsc::channel(ahead);
         let (cancel, cancelled) = oneshot::channel();
         let work = match action {
             Action::Login { user, password } => self.login(user, password),

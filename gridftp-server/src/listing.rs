@@ -14,7 +14,7 @@ use crate::owners::Owners;
 
 /// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer ones are
 /// looked for again beyond it.
-const WAITING: usize = 32 << 10;
+const WAITING: usize = 16 << 10;
 
 /// Links to directories that a recursive listing remembers to have followed. One that leads back to where it is
 /// found is known without.

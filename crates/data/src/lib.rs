@@ -11,7 +11,7 @@
 //! | afterwards | closed | kept for the next transfer |
 //!
 //! One transfer is one future: nothing is spawned, no lock is waited for, and dropping it aborts.
-//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or a piece of text of some 24 KiB
+//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or a piece of text of some 16 KiB
 //! where there is something to translate.
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ use crate::root::Root;
 use crate::stat::{stat_of, through};
 
 /// Entries in one batch: so few that their lines wait for a slow reader in little memory.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
 
 /// A directory being listed. Uploads in progress are not among its entries.
 #[derive(Debug)]

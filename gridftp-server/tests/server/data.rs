@@ -481,7 +481,7 @@ fn a_slow_reader_stops_nobody_else() {
         if i % 2 == 1 {
             ftp.ok("TYPE A", 200);
         }
-        let data = ftp.narrow("RETR f");
+        let data = ftp.narrow("RETR f", 4096);
         stuck.push((ftp, data));
     }
     let mut ftp = server.login();

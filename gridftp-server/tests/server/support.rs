@@ -253,18 +253,18 @@ impl Ftp {
         listener
     }
 
-    /// Begins a command that sends, over a connection that takes few bytes until somebody reads.
+    /// Begins a command that sends, over a connection with room for few bytes at each end.
     #[track_caller]
-    pub(crate) fn narrow(&mut self, command: &str) -> Data {
+    pub(crate) fn narrow(&mut self, command: &str, room: usize) -> Data {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_recv_buffer_size(4096).unwrap();
+        socket.set_recv_buffer_size(room).unwrap();
         socket
             .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
             .unwrap();
         socket.listen(1).unwrap();
         let listener = TcpListener::from(socket);
-        self.ok("SBUF 4096", 200);
+        self.ok(&format!("SBUF {room}"), 200);
         let address = host_port(listener.local_addr().unwrap());
         self.ok(&format!("PORT {address}"), 200);
         self.send(command);

@@ -139,7 +139,7 @@ fn end_marks(connections: usize, streams: Streams) -> Vec<Vec<u8>> {
 }
 
 /// Bytes of a file that become text for the wire at a time: the text may wait for the peer.
-const TEXT: u64 = 24 << 10;
+const TEXT: u64 = 16 << 10;
 
 /// A file as text for the wire, one piece after the other.
 #[derive(Debug)]
@@ -177,7 +177,9 @@ impl<S: Source> Chunks for TextOf<'_, S> {
             range.start() + block.len() as u64,
             range.end(),
         ));
-        let mut wire = BytesMut::with_capacity(block.len() + block.len() / 8);
+        // No larger than it gets: it may wait for the peer.
+        let lines = block.iter().filter(|byte| **byte == b'\n').count();
+        let mut wire = BytesMut::with_capacity(block.len() + lines);
         self.expand.push(&block, &mut wire);
         Ok(Some(wire.freeze()))
     }
