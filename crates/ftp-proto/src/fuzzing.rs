@@ -251,6 +251,7 @@ impl ServerRig {
                     self.session.handle(now, Input::Done(stale, outcome));
                 }
             }
+            11 if pick % 8 == 7 => self.session.handle(now, Input::TurnAway),
             _ => {}
         }
         self.drain();
@@ -261,7 +262,7 @@ impl ServerRig {
             match self.session.poll() {
                 server::Output::Reply(reply) => {
                     assert!(!self.closed, "a reply after the end: {reply}");
-                    self.finals += usize::from(!reply.code().is_preliminary());
+                    self.finals += usize::from(is_final(&reply));
                 }
                 server::Output::Action(ticket, action) => {
                     assert!(!self.closed, "an action after the end: {action:?}");
@@ -299,6 +300,13 @@ impl ServerRig {
             assert_eq!(self.finals, self.lines + 1, "one final reply a command");
         }
     }
+}
+
+/// Says whether this answers a command for good: no marker, and no part of a long reply but its last line.
+fn is_final(reply: &Reply) -> bool {
+    let (code, text) = (reply.code(), reply.to_string());
+    let last = text.lines().next_back().unwrap_or_default();
+    !code.is_preliminary() && last.starts_with(&format!("{} ", code.number()))
 }
 
 /// An outcome for this action: mostly one that fits.
