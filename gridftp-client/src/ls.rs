@@ -31,10 +31,7 @@ impl Form {
     pub(crate) fn command(self, path: FtpPath) -> Command {
         match self {
             Self::Facts => Command::Mlsd(Some(path)),
-            Self::All => {
-                let all = FtpPath::new([b"-a ", path.as_bytes()].concat());
-                Command::List(Some(all.unwrap_or(path)))
-            }
+            Self::All => Command::ListAll(path),
             Self::Plain => Command::List(Some(path)),
         }
     }

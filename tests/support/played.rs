@@ -298,7 +298,7 @@ impl<'a> Session<'a> {
         let there = lock(&self.shared.names).get(path).cloned();
         let send = match (verb, there) {
             ("STOR" | "APPE", _) => None,
-            ("LIST", Some(None)) => Some(self.listing(path)),
+            ("LIST", Some(None)) => Some(self.listing(path, line.contains(" -a "))),
             ("RETR", Some(Some(bytes))) => Some(bytes),
             _ => return self.say("550 no such file").map(|()| true),
         };
@@ -388,8 +388,8 @@ impl<'a> Session<'a> {
         self.end(line, Ok(()))
     }
 
-    /// Returns the names in a directory, as `ls -l` writes them.
-    fn listing(&self, dir: &str) -> Vec<u8> {
+    /// Returns the names in a directory, or all but hidden ones, as `ls -l` writes them.
+    fn listing(&self, dir: &str, all: bool) -> Vec<u8> {
         let names = lock(&self.shared.names);
         let dir = format!("{}/", dir.trim_end_matches('/'));
         let mut lines = String::from("total 1\r\n");
@@ -397,7 +397,7 @@ impl<'a> Session<'a> {
             let Some(name) = path.strip_prefix(&dir) else {
                 continue;
             };
-            if name.is_empty() || name.contains('/') {
+            if name.is_empty() || name.contains('/') || (name.starts_with('.') && !all) {
                 continue;
             }
             let (kind, size) = match bytes {
@@ -413,7 +413,10 @@ impl<'a> Session<'a> {
 }
 
 fn absolute(path: &str) -> String {
-    let path = path.trim_start_matches("-a ").trim_end_matches('/');
+    let path = path
+        .strip_prefix("-a ")
+        .unwrap_or(path)
+        .trim_end_matches('/');
     format!("/{}", path.trim_start_matches('/'))
 }
 

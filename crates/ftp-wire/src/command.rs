@@ -68,6 +68,8 @@ pub enum Command {
     Abor,
     /// `LIST [path]`; leading `-` options are dropped.
     List(Option<FtpPath>),
+    /// `LIST -a`, hidden names included; only clients write it, since a server takes no options there.
+    ListAll(FtpPath),
     /// `NLST [path]`.
     Nlst(Option<FtpPath>),
     /// `MLSD [path]` (RFC 3659 §7).

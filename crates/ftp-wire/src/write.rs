@@ -41,7 +41,7 @@ impl Command {
             Self::Allo(_) => "ALLO",
             Self::Rest(_) => "REST",
             Self::Abor => "ABOR",
-            Self::List(_) => "LIST",
+            Self::List(_) | Self::ListAll(_) => "LIST",
             Self::Nlst(_) => "NLST",
             Self::Mlsd(_) => "MLSD",
             Self::Mlsr(_) => "MLSR",
@@ -120,6 +120,7 @@ impl Command {
             Self::Mlsd(path) | Self::Mlsr(path) | Self::Mlst(path) | Self::Mlsc(path) => {
                 path.iter().for_each(|path| line.path(path));
             }
+            Self::ListAll(path) => line.on_path("-a", path),
             Self::List(path) | Self::Nlst(path) | Self::Stat(path) => {
                 path.iter().for_each(|path| line.path_behind_options(path));
             }

@@ -54,6 +54,7 @@ fn paths_that_a_line_would_bend_are_written_another_way() {
         (Command::Retr(path(" x")), "RETR ./ x\r\n"),
         (Command::Retr(path("-x")), "RETR -x\r\n"),
         (Command::List(Some(path("-x"))), "LIST ./-x\r\n"),
+        (Command::ListAll(path("/x")), "LIST -a /x\r\n"),
         (Command::Nlst(Some(path(" -x"))), "NLST ./ -x\r\n"),
     ] {
         assert_eq!(wire(&command), sent.as_bytes());
@@ -62,8 +63,10 @@ fn paths_that_a_line_would_bend_are_written_another_way() {
         else {
             panic!("{parsed}")
         };
-        let (Command::Retr(meant) | Command::List(Some(meant)) | Command::Nlst(Some(meant))) =
-            &command
+        let (Command::Retr(meant)
+        | Command::List(Some(meant))
+        | Command::ListAll(meant)
+        | Command::Nlst(Some(meant))) = &command
         else {
             panic!("{command}")
         };

@@ -409,6 +409,7 @@ const fn patience(command: &Command) -> Patience {
         | Command::Eret(..)
         | Command::Esto(..)
         | Command::List(_)
+        | Command::ListAll(_)
         | Command::Nlst(_)
         | Command::Mlsd(_)
         | Command::Mlsr(_)
