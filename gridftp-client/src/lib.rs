@@ -55,6 +55,17 @@
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
 //! size; our own is told it before, and takes nothing shorter for the whole.
 //!
+//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`], and
+//! what came of a download stays; other failures have [`CopyOptions::retries`], counted anew after an
+//! attempt that brought more than any before it.
+//!
+//! # Plain FTP servers
+//!
+//! In MODE S data follows the server's word that it takes the upload, and between two servers `STOR`
+//! goes before `RETR`. The password goes out when the server asks for it. Where there is no `MLSD`,
+//! `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for a file.
+//! An upload is written under its final name, and a part of a file needs `ERET` and `ESTO`.
+//!
 //! # What is not copied
 //!
 //! - A source that is its own destination, or a tree that the destination lies in, is refused before

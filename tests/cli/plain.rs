@@ -99,17 +99,19 @@ fn a_refused_store_gets_no_data() -> Result<()> {
 }
 
 #[test]
-fn a_refused_store_of_a_huge_file_ends_at_once() -> Result<()> {
+fn a_refused_store_of_a_huge_file_ends_at_once_in_every_mode() -> Result<()> {
     const HUGE: u64 = 64 << 30;
     let bed = Bed::new()?;
     bed.here.sparse("huge", HUGE, 1)?;
     bed.there.file("file", 3, 1)?;
-    let (flags, url) = (["--mode", "stream", "--json", "huge"], bed.url("file/sub"));
-    let finished = bed.cp(&[&flags[..], &[&url]].concat())?;
-    fails(&finished, 1, &[])?;
-    ensure!(finished.stdout.contains("550"), "{}", finished.report());
-    let went = moved(&finished)?;
-    ensure!(went < HUGE / 2, "{went} bytes went: {}", finished.report());
+    for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        let url = bed.url("file/sub");
+        let finished = bed.cp(&[flags, &["--json", "huge", &url]].concat())?;
+        fails(&finished, 1, &[])?;
+        ensure!(finished.stdout.contains("550"), "{}", finished.report());
+        let went = moved(&finished)?;
+        ensure!(went < HUGE / 2, "{went} bytes went: {}", finished.report());
+    }
     Ok(())
 }
 
