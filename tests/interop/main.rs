@@ -8,6 +8,7 @@
 mod bed;
 mod captured;
 mod curl;
+mod foreign;
 mod http;
 mod lftp;
 mod matrix;

@@ -61,6 +61,16 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
 
 /// Returns the folder beside the running executable that holds programs of that profile, built or not.
 pub fn programs_folder(profile: Profile) -> Result<PathBuf> {
+    Ok(target_folder()?.join(profile.folder()))
+}
+
+/// Returns the folder into which packages of peers are unpacked that cannot be installed, or nothing when
+/// this program does not lie in a target directory.
+pub fn peers_folder() -> Option<PathBuf> {
+    Some(target_folder().ok()?.join("peers"))
+}
+
+fn target_folder() -> Result<PathBuf> {
     let exe = env::current_exe()?;
     let target = exe
         .ancestors()
@@ -68,7 +78,7 @@ pub fn programs_folder(profile: Profile) -> Result<PathBuf> {
     let Some(target) = target.and_then(Path::parent) else {
         bail!("{} does not lie in a target directory", exe.display());
     };
-    Ok(target.join(profile.folder()))
+    Ok(target.to_path_buf())
 }
 
 /// Returns the path of one of our programs, built as the running test is.

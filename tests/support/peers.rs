@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::ours::peers_folder;
+
 /// Where Debian's libraries are.
 const LIBRARIES: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu",
@@ -40,11 +42,31 @@ pub enum Peer {
     GlobusXioPerf,
     /// The UDT driver of the Grid Community Toolkit.
     GlobusUdt,
+    /// The `rclone` program.
+    Rclone,
+    /// The `aria2c` program.
+    Aria2,
+    /// The FTP server library of Python.
+    Pyftpdlib,
+    /// The file system library of Python, `PyFilesystem2`.
+    PyFilesystem,
+    /// The FTP client library of Apache Commons.
+    CommonsNet,
+    /// The `java` program of a development kit, which runs source files.
+    Java,
+    /// The `vsftpd` server.
+    Vsftpd,
+    /// The `proftpd` server.
+    Proftpd,
+    /// The `pure-ftpd` server.
+    PureFtpd,
+    /// The program that makes the accounts of `pure-ftpd`.
+    PurePw,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 21] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
@@ -56,6 +78,16 @@ impl Peer {
         Self::LibUdt,
         Self::GlobusXioPerf,
         Self::GlobusUdt,
+        Self::Rclone,
+        Self::Aria2,
+        Self::Pyftpdlib,
+        Self::PyFilesystem,
+        Self::CommonsNet,
+        Self::Java,
+        Self::Vsftpd,
+        Self::Proftpd,
+        Self::PureFtpd,
+        Self::PurePw,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -72,6 +104,16 @@ impl Peer {
             Self::LibUdt => "udt/udt.h",
             Self::GlobusXioPerf => "globus-xioperf",
             Self::GlobusUdt => "libglobus_xio_udt_driver.so",
+            Self::Rclone => "rclone",
+            Self::Aria2 => "aria2c",
+            Self::Pyftpdlib => "pyftpdlib/__init__.py",
+            Self::PyFilesystem => "fs/__init__.py",
+            Self::CommonsNet => "commons-net.jar",
+            Self::Java => "java",
+            Self::Vsftpd => "vsftpd",
+            Self::Proftpd => "proftpd",
+            Self::PureFtpd => "pure-ftpd",
+            Self::PurePw => "pure-pw",
         }
     }
 
@@ -89,6 +131,16 @@ impl Peer {
             Self::LibUdt => "libudt-dev",
             Self::GlobusXioPerf => "globus-xioperf",
             Self::GlobusUdt => "libglobus-xio-udt-driver",
+            Self::Rclone => "rclone",
+            Self::Aria2 => "aria2",
+            Self::Pyftpdlib => "python3-pyftpdlib",
+            Self::PyFilesystem => "python3-fs",
+            Self::CommonsNet => "libcommons-net-java",
+            Self::Java => "default-jdk-headless",
+            Self::Vsftpd => "vsftpd",
+            Self::Proftpd => "proftpd-core",
+            Self::PureFtpd => "pure-ftpd",
+            Self::PurePw => "pure-ftpd-common",
         }
     }
 
@@ -102,13 +154,31 @@ impl Peer {
             Self::Curl => "interop: curl against gridftp-server",
             Self::Lftp => "interop: lftp against gridftp-server",
             Self::Openssl => "interop: TLS; bench: bulk speed of TLS",
-            Self::Python => "interop: HTTP against the server of its library",
+            Self::Python => {
+                "interop: HTTP against the server of its library, its ftplib against gridftp-server"
+            }
             Self::Ip => "bench: small files over the emulated link",
             Self::Gxx | Self::LibUdt => "udt, interop: our UDT against libudt; bench",
             Self::GlobusXioPerf | Self::GlobusUdt => {
                 "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
+            Self::Rclone => "interop: rclone against gridftp-server",
+            Self::Aria2 => "interop: aria2 against gridftp-server",
+            Self::PyFilesystem => "interop: PyFilesystem2 against gridftp-server",
+            Self::CommonsNet | Self::Java => "interop: Apache Commons Net against gridftp-server",
+            Self::Pyftpdlib | Self::Vsftpd | Self::Proftpd | Self::PureFtpd | Self::PurePw => {
+                "interop: gridftp-cp against the FTP servers that are in use"
+            }
         }
+    }
+
+    /// Returns whether the package is unpacked into a folder instead of being installed: Debian's FTP
+    /// servers refuse to be installed beside each other, and one that is installed runs from then on.
+    pub fn is_unpacked(self) -> bool {
+        matches!(
+            self,
+            Self::Vsftpd | Self::Proftpd | Self::PureFtpd | Self::PurePw
+        )
     }
 
     /// Returns where the program is, or nothing when it is not installed.
@@ -116,12 +186,20 @@ impl Peer {
         match self {
             Self::LibUdt => return self.find_in(&["/usr/include", "/usr/local/include"]),
             Self::GlobusUdt => return self.find_in(&LIBRARIES),
+            Self::Pyftpdlib | Self::PyFilesystem => {
+                return self.find_in(&["/usr/lib/python3/dist-packages"]);
+            }
+            Self::CommonsNet => return self.find_in(&["/usr/share/java"]),
             _ => {}
         }
         let path = env::var_os("PATH").unwrap_or_default();
         let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        let unpacked = peers_folder()
+            .into_iter()
+            .flat_map(|peers| ["usr/sbin", "usr/bin"].map(|folder| peers.join(folder)));
         env::split_paths(&path)
             .chain(system)
+            .chain(unpacked)
             .map(|folder| folder.join(self.program()))
             .find(|file| file.is_file())
     }

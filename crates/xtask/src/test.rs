@@ -1,11 +1,13 @@
 //! Installs the peers where it may, builds the programs and runs every test of the workspace.
 
+use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Peer, Profile, is_root};
+use workspace_tests::{Peer, Profile, is_root, peers_folder};
 
 use crate::{cargo, demo, must};
 
@@ -55,15 +57,18 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
 
 /// Installs missing peers where this is Debian and the right to install is at hand; says what it does.
 fn install() {
-    let packages: Vec<&str> = Peer::ALL
+    let (unpacked, installed): (Vec<Peer>, Vec<Peer>) = Peer::ALL
         .into_iter()
         .filter(|peer| peer.find().is_none())
-        .map(Peer::package)
-        .collect();
-    if packages.is_empty() {
+        .partition(|peer| peer.is_unpacked());
+    let packages =
+        |peers: &[Peer]| -> Vec<&str> { peers.iter().map(|peer| peer.package()).collect() };
+    let wanted = [packages(&installed), packages(&unpacked)]
+        .concat()
+        .join(" ");
+    if wanted.is_empty() {
         return;
     }
-    let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {
         println!("xtask test: this is no Debian, so these peers are not installed: {wanted}");
         return;
@@ -73,12 +78,57 @@ fn install() {
         return;
     }
     println!("xtask test: installing {wanted}");
-    let installed = apt(&["install", "-y", "--no-install-recommends"], &packages)
-        // The lists may be missing or old.
-        .or_else(|_| apt(&["update"], &[]).and_then(|()| apt(&["install", "-y", "--no-install-recommends"], &packages)));
-    if let Err(error) = installed {
+    let mut done = Ok(());
+    if !installed.is_empty() {
+        done = with_lists(|| apt_install(&packages(&installed)));
+    }
+    if !unpacked.is_empty() {
+        done = done.and(with_lists(|| unpack(&packages(&unpacked))));
+    }
+    if let Err(error) = done {
         println!("xtask test: could not install {wanted}: {error:#}");
     }
+}
+
+/// Tries once more with new package lists, which may be missing or old.
+fn with_lists(mut install: impl FnMut() -> Result<()>) -> Result<()> {
+    install().or_else(|_| apt(&["update"], &[]).and_then(|()| install()))
+}
+
+fn apt_install(packages: &[&str]) -> Result<()> {
+    apt(&["install", "-y", "--no-install-recommends"], packages)
+}
+
+/// Unpacks packages that cannot be installed beside each other, and installs the libraries they need.
+fn unpack(packages: &[&str]) -> Result<()> {
+    let folder = peers_folder().context("no target directory")?;
+    fs::create_dir_all(&folder)?;
+    let needs = Command::new("apt-cache")
+        .args(["depends", "--no-recommends", "--no-suggests"])
+        .args(packages)
+        .output()
+        .context("apt-cache")?;
+    let needs = String::from_utf8_lossy(&needs.stdout).into_owned();
+    let libraries: BTreeSet<&str> = needs
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .filter(|name| name.starts_with("lib"))
+        .collect();
+    apt_install(&libraries.into_iter().collect::<Vec<_>>())?;
+    must(
+        Command::new("apt-get")
+            .args(["-qq", "download"])
+            .args(packages)
+            .current_dir(&folder),
+    )?;
+    for file in fs::read_dir(&folder)? {
+        let file = file?.path();
+        if file.extension().is_some_and(|extension| extension == "deb") {
+            must(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&folder))?;
+            fs::remove_file(&file)?;
+        }
+    }
+    Ok(())
 }
 
 fn apt(words: &[&str], packages: &[&str]) -> Result<()> {
