@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 
 use crate::{Daemon, Peer, binary, is_root};
 
@@ -107,6 +108,11 @@ impl Host {
     /// Returns the process number of the server.
     pub fn pid(&self) -> u32 {
         self.daemon.pid()
+    }
+
+    /// Sends a signal to the server process.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.daemon.signal(signal)
     }
 
     /// Returns all that the server has written, for messages of failed tests.

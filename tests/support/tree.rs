@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::statvfs;
 
+use crate::Noise;
+
 /// A temporary directory, removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct Tree(tempfile::TempDir);
@@ -63,9 +65,9 @@ impl Tree {
         let path = self.parented(name)?;
         let mut out = BufWriter::with_capacity(1 << 18, File::create(&path)?);
         let mut left = size;
-        let mut noise = Noise(seed);
+        let mut noise = Noise::new(seed);
         while left > 0 {
-            let word = noise.next().to_le_bytes();
+            let word = noise.draw().to_le_bytes();
             let part = word
                 .get(..usize::try_from(left).unwrap_or(usize::MAX).min(8))
                 .unwrap_or(&word);
@@ -83,11 +85,11 @@ impl Tree {
         let path = self.parented(name)?;
         let file = File::create(&path)?;
         file.set_len(size)?;
-        let mut noise = Noise(seed);
+        let mut noise = Noise::new(seed);
         let islands = [0, (1 << 32) - ISLAND / 2, size.saturating_sub(ISLAND)];
         for start in islands.into_iter().filter(|start| start + ISLAND <= size) {
             let data: Vec<u8> = (0..ISLAND / 8)
-                .flat_map(|_| noise.next().to_le_bytes())
+                .flat_map(|_| noise.draw().to_le_bytes())
                 .collect();
             file.write_all_at(&data, start)
                 .with_context(|| format!("write {}", path.display()))?;
@@ -117,19 +119,6 @@ fn available_memory() -> u64 {
         .find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
-}
-
-/// The splitmix64 sequence: small, fast, and the same on every machine.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 #[cfg(test)]

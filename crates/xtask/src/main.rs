@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod chaos;
 mod demo;
 mod fuzz;
 mod map;
@@ -24,6 +25,8 @@ usage: cargo xtask CHORE
 
   demo [--quick]             copies real files between real programs and checks them
   test [NAME...]             installs the peers where it may, then runs all tests
+  chaos [--rounds N] [--seed N]
+                             random faults during random copies, then a look at every name
   bench [--quick] [--only NAME] [--runs N]
                              ratios against the Globus programs; `bench stack` measures layers
   tidy                       checks what the compiler does not: ranks, manifests, map, first lines
@@ -48,6 +51,7 @@ fn chore(words: &[String]) -> Result<()> {
     match name {
         "demo" => demo::run(rest),
         "test" => test::run(rest),
+        "chaos" => chaos::run(rest),
         "bench" => bench::run(rest),
         "tidy" => tidy::run(),
         "map" => map::run(rest),

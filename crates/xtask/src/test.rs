@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Peer, Profile, is_root, peers_folder};
 
-use crate::{cargo, demo, must};
+use crate::{cargo, chaos, demo, must};
 
 /// Runs all tests, or those whose name contains one of `words`.
 pub(crate) fn run(words: &[String]) -> Result<()> {
@@ -48,6 +48,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if words.is_empty() {
         // The README's other command, small and with the programs at hand.
         demo::show(&programs, demo::Size::QUICK)?;
+        chaos::series(&programs, chaos::QUICK, chaos::SEED)?;
     }
     if !skipped.is_empty() {
         println!("\nSKIPPED, NOT TESTED:\n{}", skipped.join("\n"));

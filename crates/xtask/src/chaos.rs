@@ -1,0 +1,423 @@
+//! Random faults during random copies, then a look at every name: no fault may leave a wrong file, or a lie about one.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use workspace_tests::{
+    Break, Digests, Host, Noise, Profile, Relay, Tree, binaries, sha256, tree_digests,
+};
+
+const ROUNDS: u64 = 60;
+/// Rounds of the tests.
+pub(crate) const QUICK: u64 = 12;
+/// Series of the tests.
+pub(crate) const SEED: u64 = 8;
+/// How long a copy may take, faults included.
+const LIMIT: Duration = Duration::from_secs(90);
+/// How often a running copy is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// Files of a tree.
+const FILES: u64 = 40;
+
+/// Forms of names, N a number: those that a client or a server may want to trim, to expand or to refuse.
+const ODD: [&str; 8] = [
+    "file N",
+    "file N",
+    "file N",
+    " before N",
+    "after N ",
+    "bell\u{7} N",
+    "*N?[]",
+    "\u{202e}N",
+];
+
+/// Where the tree goes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Up,
+    Down,
+    ThirdParty,
+}
+
+/// What goes wrong while a copy runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    None,
+    KillClient,
+    KillServer,
+    StallClient,
+    StallServer,
+    ResetData,
+    ResetEverything,
+    /// Directories stand where some of the files should go.
+    Refuse,
+}
+
+impl Fault {
+    const ALL: [Self; 8] = [
+        Self::None,
+        Self::KillClient,
+        Self::KillServer,
+        Self::StallClient,
+        Self::StallServer,
+        Self::ResetData,
+        Self::ResetEverything,
+        Self::Refuse,
+    ];
+}
+
+/// Runs rounds of random copies and faults; `--seed N` repeats one series, `--rounds N` says how long it is.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let (mut rounds, mut seed) = (ROUNDS, None);
+    for pair in words.chunks(2) {
+        match pair {
+            [flag, value] if flag == "--rounds" => rounds = value.parse()?,
+            [flag, value] if flag == "--seed" => seed = Some(value.parse()?),
+            _ => bail!("chaos takes --rounds N and --seed N"),
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    println!("building gridftp-server and gridftp-cp (release)");
+    let programs = binaries(Profile::Release)?;
+    series(&programs, rounds, seed.unwrap_or(now.as_secs()))
+}
+
+/// Runs a series of rounds with the programs in `folder` and prints what became of the copies.
+pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
+    println!("chaos: {rounds} rounds, --seed {seed}");
+    let mut ends: BTreeMap<(Fault, String), u64> = BTreeMap::new();
+    for round in 0..rounds {
+        let mut noise = Noise::new(seed.wrapping_add(round));
+        let plan = Plan::draw(&mut noise);
+        let end = Round::new(folder, &plan, &mut noise)
+            .and_then(|round| round.run(&mut noise))
+            .with_context(|| {
+                format!(
+                    "{plan:?}; again by: chaos --rounds 1 --seed {}",
+                    seed.wrapping_add(round)
+                )
+            })?;
+        *ends.entry((plan.fault, end)).or_default() += 1;
+    }
+    for ((fault, end), count) in ends {
+        println!(
+            "  {count:>4} x {:<16} first copy: {end}",
+            format!("{fault:?}")
+        );
+    }
+    println!("chaos: no wrong file, no false success, and every second copy made the trees equal");
+    Ok(())
+}
+
+/// How one round goes.
+#[derive(Debug)]
+struct Plan {
+    way: Way,
+    fault: Fault,
+    flags: Vec<String>,
+    /// When the fault comes after the start of the copy, and how long it lasts.
+    after: Duration,
+    lasts: Duration,
+    /// Payload bytes before a connection breaks.
+    budget: u64,
+}
+
+impl Plan {
+    fn draw(noise: &mut Noise) -> Self {
+        let ways = [Way::Up, Way::Down, Way::ThirdParty];
+        let way = *noise.pick(&ways);
+        let mut fault = *noise.pick(&Fault::ALL);
+        if matches!(
+            (way, fault),
+            (Way::ThirdParty, Fault::ResetData | Fault::ResetEverything)
+        ) {
+            // The relay stands between a client and a server.
+            fault = Fault::KillServer;
+        }
+        let mut flags = vec!["-r".to_owned()];
+        if noise.below(3) == 0 {
+            flags.extend(["--mode", "stream"].map(str::to_owned));
+        }
+        flags.push(format!("-j{}", 1 + noise.below(4)));
+        flags.push(format!("-p{}", 1 + noise.below(4)));
+        if noise.below(3) == 0 {
+            flags.push("--verify".to_owned());
+        }
+        Self {
+            way,
+            fault,
+            flags,
+            after: Duration::from_micros(noise.below(400_000)),
+            lasts: Duration::from_millis(noise.below(1500)),
+            budget: noise.below(8 << 20),
+        }
+    }
+}
+
+/// One round: a source, a destination, and the servers between them.
+struct Round<'a> {
+    folder: &'a Path,
+    plan: &'a Plan,
+    tree: Tree,
+    /// What each end is: a server, unless it is local.
+    from: Option<Server<'a>>,
+    to: Option<Server<'a>>,
+    /// Digests of the source, and of what the destination held before.
+    source: Digests,
+    before: Digests,
+    /// Names at which the destination has a directory.
+    refused: Vec<String>,
+}
+
+impl<'a> Round<'a> {
+    fn new(folder: &'a Path, plan: &'a Plan, noise: &mut Noise) -> Result<Self> {
+        let tree = Tree::new()?;
+        tree.dir("to/tree")?;
+        let mut refused = Vec::new();
+        for n in 0..FILES {
+            // Half of the files have one size, so that no size tells them apart.
+            let size = *noise.pick(&[0, 1, 1000, 1000, 1000, 1000, 70_001, 1 << 20]);
+            let size = if n == 0 { 12 << 20 } else { size };
+            let odd = noise.pick(&ODD);
+            let name = format!("d{}/{}", n % 3, odd.replace('N', &n.to_string()));
+            tree.file(&format!("from/tree/{name}"), size, noise.below(u64::MAX))?;
+            match noise.below(8) {
+                0 | 1 => {
+                    drop(tree.file(&format!("to/tree/{name}"), 1000, noise.below(u64::MAX))?)
+                }
+                2 if plan.fault == Fault::Refuse => {
+                    tree.dir(&format!("to/tree/{name}/in the way"))?;
+                    refused.push(name);
+                }
+                _ => {}
+            }
+        }
+        let server = |name: &str| Server::start(folder, tree.path(name)).map(Some);
+        let from = match plan.way {
+            Way::Up => None,
+            Way::Down | Way::ThirdParty => server("from")?,
+        };
+        let to = match plan.way {
+            Way::Down => None,
+            Way::Up | Way::ThirdParty => server("to")?,
+        };
+        Ok(Self {
+            folder,
+            plan,
+            source: tree_digests(&tree.path("from/tree"))?,
+            before: tree_digests(&tree.path("to/tree"))?,
+            tree,
+            from,
+            to,
+            refused,
+        })
+    }
+
+    /// Copies with the fault and looks, copies without and looks; returns how the first copy ended.
+    fn run(mut self, noise: &mut Noise) -> Result<String> {
+        let relay = self.relay()?;
+        let first = self.copy(relay.as_ref(), Some(noise))?;
+        let told = fs::read_to_string(self.log())?;
+        let look = |round: &Self, status: ExitStatus| round.look(status.success());
+        look(&self, first)
+            .with_context(|| format!("after the first copy ({first}), which said:\n{told}"))?;
+        drop(relay);
+        let second = self.copy(None, None)?;
+        let told = fs::read_to_string(self.log())?;
+        look(&self, second)
+            .and_then(|()| {
+                ensure!(
+                    second.success() == self.refused.is_empty(),
+                    "it ended with {second}"
+                );
+                Ok(())
+            })
+            .with_context(|| format!("after the second copy ({second}), which said:\n{told}"))?;
+        self.all_arrived()?;
+        Ok(first.to_string())
+    }
+
+    /// Looks at every name: it holds the new file, or what it held before; all new ones after a success.
+    fn look(&self, success: bool) -> Result<()> {
+        ensure!(
+            !success || self.refused.is_empty(),
+            "success although names were refused"
+        );
+        for (name, want) in &self.source {
+            let path = self.tree.path("to/tree").join(name);
+            if self.refused.contains(name) {
+                ensure!(path.is_dir(), "{name} was a directory and is none");
+                continue;
+            }
+            let got = path.exists().then(|| sha256(&path)).transpose()?;
+            let whole = got.as_ref() == Some(want);
+            let old = got.as_ref() == self.before.get(name);
+            ensure!(
+                whole || (old && !success),
+                "{name} holds {}, success is {success}",
+                got.map_or("nothing".to_owned(), |digest| format!(
+                    "{} bytes of digest {digest}",
+                    fs::metadata(&path).map_or(0, |meta| meta.len())
+                ))
+            );
+        }
+        Ok(())
+    }
+
+    fn all_arrived(&self) -> Result<()> {
+        for (name, want) in &self.source {
+            let path = self.tree.path("to/tree").join(name);
+            ensure!(
+                self.refused.contains(name) || sha256(&path)? == *want,
+                "{name} has not arrived"
+            );
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.tree.path("client.log")
+    }
+
+    /// Returns the relay that breaks connections, where the fault is of that kind.
+    fn relay(&self) -> Result<Option<Relay>> {
+        let after = self.plan.budget;
+        let plan = match self.plan.fault {
+            Fault::ResetData => Break::Data { after },
+            Fault::ResetEverything => Break::Everything { after },
+            _ => return Ok(None),
+        };
+        let server = self.from.as_ref().or(self.to.as_ref());
+        let server = server.context("a copy without a server")?;
+        Relay::start(server.host()?.addr(), plan).map(Some)
+    }
+
+    /// Runs the client to its end, with the fault when there is `noise`.
+    fn copy(&mut self, relay: Option<&Relay>, noise: Option<&mut Noise>) -> Result<ExitStatus> {
+        let url = |server: &Option<Server<'_>>, folder: &str| -> Result<String> {
+            let Some(server) = server else {
+                return Ok(format!(
+                    "{}/",
+                    self.tree.path(folder).join("tree").display()
+                ));
+            };
+            let host = server.host()?;
+            Ok(host.url_at(relay.map_or(host.addr(), Relay::addr), "tree/"))
+        };
+        let (from, to) = (url(&self.from, "from")?, url(&self.to, "to")?);
+        let log = File::create(self.log())?;
+        let mut client = Command::new(self.folder.join("gridftp-cp"))
+            .args(&self.plan.flags)
+            .args([from, to])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let ended = self.watch(&mut client, noise);
+        if ended.is_err() {
+            // It is ours, and must not outlive the round.
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+        ended
+    }
+
+    /// Waits for the client's end, and does what the plan says meanwhile.
+    fn watch(&mut self, client: &mut Child, noise: Option<&mut Noise>) -> Result<ExitStatus> {
+        let started = Instant::now();
+        let mut noise = noise;
+        loop {
+            if let Some(status) = client.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(
+                started.elapsed() < LIMIT,
+                "the copy does not end; it said:\n{}",
+                fs::read_to_string(self.log())?
+            );
+            if started.elapsed() >= self.plan.after
+                && let Some(noise) = noise.take()
+            {
+                self.strike(client, noise)?;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn strike(&mut self, client: &Child, noise: &mut Noise) -> Result<()> {
+        let lasts = self.plan.lasts;
+        let process = Pid::from_child(client);
+        let mut servers: Vec<&mut Server<'_>> = [self.from.as_mut(), self.to.as_mut()]
+            .into_iter()
+            .flatten()
+            .collect();
+        let at = usize::try_from(noise.below(servers.len() as u64))?;
+        let server = servers.get_mut(at).context("a copy without a server")?;
+        match self.plan.fault {
+            Fault::KillClient => kill_process(process, Signal::KILL)?,
+            Fault::StallClient => {
+                kill_process(process, Signal::STOP)?;
+                thread::sleep(lasts);
+                kill_process(process, Signal::CONT)?;
+            }
+            Fault::KillServer => {
+                server.kill();
+                thread::sleep(lasts);
+                server.restart()?;
+            }
+            Fault::StallServer => {
+                server.host()?.signal(Signal::STOP)?;
+                thread::sleep(lasts);
+                server.host()?.signal(Signal::CONT)?;
+            }
+            Fault::None | Fault::ResetData | Fault::ResetEverything | Fault::Refuse => {}
+        }
+        Ok(())
+    }
+}
+
+/// A server that can be killed and started again at its port.
+struct Server<'a> {
+    folder: &'a Path,
+    root: PathBuf,
+    port: u16,
+    host: Option<Host>,
+}
+
+impl<'a> Server<'a> {
+    fn start(folder: &'a Path, root: PathBuf) -> Result<Self> {
+        let mut server = Self {
+            folder,
+            root,
+            port: 0,
+            host: None,
+        };
+        server.restart()?;
+        server.port = server.host()?.addr().port();
+        Ok(server)
+    }
+
+    fn host(&self) -> Result<&Host> {
+        self.host.as_ref().context("the server does not run")
+    }
+
+    fn kill(&mut self) {
+        self.host = None;
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        let mut command = Command::new(self.folder.join("gridftp-server"));
+        command
+            .args(["--bind", "127.0.0.1", "--anonymous", "rw"])
+            .args(["--port", &self.port.to_string(), "--root"])
+            .arg(&self.root);
+        self.host = Some(Host::ours_from(&mut command, &self.root)?);
+        Ok(())
+    }
+}
