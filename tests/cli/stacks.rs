@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use workspace_tests::{Host, Tree, binary, run, sha256};
+use workspace_tests::{Break, Host, Relay, Tree, binary, run, sha256};
 use xio_testkit::Authority;
 
 use crate::{Bed, fails};
@@ -215,6 +215,38 @@ fn a_file_that_the_layers_did_not_write_fails_soon_and_for_what_it_is() -> Resul
         anyhow::ensure!(!done.stderr.contains("try again"), "{}", done.report());
         anyhow::ensure!(done.took < Duration::from_secs(4), "{}", done.report());
         anyhow::ensure!(!bed.here.path("back").exists(), "{}", done.report());
+    }
+    Ok(())
+}
+
+/// A byte that changes on the way fails the checksum of its block; what came before it is kept.
+#[test]
+fn a_damaged_compressed_block_is_found_and_sent_again() -> Result<()> {
+    const SIZE: u64 = 24_000_001;
+    let stack = ["--stack", "tcp,compress:codec=zlib", "--retries", "2"];
+    for mode in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
+        let bed = bed(NET)?;
+        bed.here.file("file", SIZE, 3)?;
+        bed.there.file("there", SIZE, 4)?;
+        for down in [false, true] {
+            let plan = Break::Flip { after: SIZE / 2 };
+            let relay = Relay::start(bed.server.addr(), plan)?;
+            let url = |name| bed.server.url_at(relay.addr(), name);
+            let (from, to) = match down {
+                false => ("file".to_owned(), url("file")),
+                true => (url("there"), "there".to_owned()),
+            };
+            let copied = bed.cp(&[&stack[..], mode, &[&from, &to]].concat())?.ok()?;
+            anyhow::ensure!(relay.broke(), "nothing was changed");
+            let name = if down { "there" } else { "file" };
+            bed.same(name, name)?;
+            anyhow::ensure!(
+                relay.passed() < SIZE * 7 / 4,
+                "{} bytes passed for {SIZE}: {}",
+                relay.passed(),
+                copied.report()
+            );
+        }
     }
     Ok(())
 }
