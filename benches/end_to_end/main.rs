@@ -9,6 +9,7 @@
 mod bulk;
 mod options;
 mod pair;
+mod servers;
 mod sessions;
 mod small;
 
@@ -54,6 +55,9 @@ fn measure() -> Result<()> {
     }
     if options.wants("link") {
         lines.extend(small::over_link(&pair, &options)?);
+    }
+    if options.wants("servers") {
+        lines.extend(servers::measure(&pair, &options)?);
     }
     if options.wants("memory") {
         lines.extend(sessions::memory(&pair, &options)?);

@@ -11,6 +11,7 @@
 
 mod daemon;
 mod digest;
+mod ftp_server;
 mod host;
 mod inetd;
 mod noise;
@@ -27,6 +28,7 @@ mod xioperf;
 
 pub use daemon::Daemon;
 pub use digest::{Digests, sha256, sha256_range, tree_digests};
+pub use ftp_server::{FtpServer, FtpServerKind, python};
 pub use host::{Host, file_url};
 pub use inetd::Inetd;
 pub use noise::Noise;

@@ -258,13 +258,10 @@ impl<'a> Round<'a> {
             let got = path.exists().then(|| sha256(&path)).transpose()?;
             let whole = got.as_ref() == Some(want);
             let old = got.as_ref() == self.before.get(name);
+            let size = fs::metadata(&path).map_or(0, |meta| meta.len());
             ensure!(
                 whole || (old && !success),
-                "{name} holds {}, success is {success}",
-                got.map_or("nothing".to_owned(), |digest| format!(
-                    "{} bytes of digest {digest}",
-                    fs::metadata(&path).map_or(0, |meta| meta.len())
-                ))
+                "{name} is wrong: {size} bytes, digest {got:?}; success is {success}"
             );
         }
         Ok(())
@@ -308,7 +305,7 @@ impl<'a> Round<'a> {
                 ));
             };
             let host = server.host()?;
-            Ok(host.url_at(relay.map_or(host.addr(), Relay::addr), "tree/"))
+            Ok(host.url_at(relay.map_or_else(|| host.addr(), Relay::addr), "tree/"))
         };
         let (from, to) = (url(&self.from, "from")?, url(&self.to, "to")?);
         let log = File::create(self.log())?;

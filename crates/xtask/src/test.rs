@@ -79,15 +79,20 @@ fn install() {
         return;
     }
     println!("xtask test: installing {wanted}");
-    let mut done = Ok(());
-    if !installed.is_empty() {
-        done = with_lists(|| apt_install(&packages(&installed)));
-    }
-    if !unpacked.is_empty() {
-        done = done.and(with_lists(|| unpack(&packages(&unpacked))));
-    }
-    if let Err(error) = done {
-        println!("xtask test: could not install {wanted}: {error:#}");
+    for (peers, install) in [
+        (installed, apt_install as fn(&[&str]) -> Result<()>),
+        (unpacked, unpack),
+    ] {
+        let packages = packages(&peers);
+        if packages.is_empty() {
+            continue;
+        }
+        if let Err(error) = with_lists(|| install(&packages)) {
+            println!(
+                "xtask test: could not install {}: {error:#}",
+                packages.join(" ")
+            );
+        }
     }
 }
 

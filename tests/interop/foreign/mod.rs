@@ -4,5 +4,4 @@ mod aria2;
 mod commons_net;
 mod python;
 mod rclone;
-mod server;
 mod servers;

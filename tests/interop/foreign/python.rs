@@ -3,9 +3,8 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Peer, Tree, run};
+use workspace_tests::{Finished, Peer, Tree, python, run};
 
-use super::server::python;
 use crate::bed::{LIMIT, Place};
 
 /// Runs a program after `import` and with the server's port as `port`, or returns nothing where `peer` is missing.

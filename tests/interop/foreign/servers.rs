@@ -4,9 +4,11 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Break, Finished, Relay, Tree, binary, file_url, run, sha256, tree_digests};
+use workspace_tests::{
+    Break, Finished, FtpServer, FtpServerKind, Relay, Tree, binary, file_url, run, sha256,
+    tree_digests,
+};
 
-use super::server::{Kind, Server};
 use crate::bed::LIMIT;
 
 /// Small files of a tree.
@@ -25,9 +27,9 @@ fn lay(mut file: impl FnMut(&str, u64, u64) -> Result<()>) -> Result<()> {
 }
 
 /// Runs `part` with a server of each kind that is there, and an empty local tree.
-fn with_each(part: impl Fn(&Server, &Tree) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Vsftpd, Kind::Proftpd, Kind::PureFtpd, Kind::Pyftpdlib] {
-        if let Some(server) = Server::start(kind)? {
+fn with_each(part: impl Fn(&FtpServer, &Tree) -> Result<()>) -> Result<()> {
+    for kind in FtpServerKind::ALL {
+        if let Some(server) = FtpServer::start(kind)? {
             part(&server, &Tree::new()?).with_context(|| format!("{kind:?}"))?;
         }
     }

@@ -1,4 +1,4 @@
-//! `Server`: the plain FTP servers in use, each over a tree of its own.
+//! `FtpServer`: the plain FTP servers in use, each over a tree of its own.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,20 +7,31 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::{Daemon, Inetd, Peer, Tree, is_root};
 use anyhow::{Context as _, Result, ensure};
-use workspace_tests::{Daemon, Inetd, Peer, Tree, is_root};
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+#[non_exhaustive]
+pub enum FtpServerKind {
+    /// `vsftpd`, open to anonymous users.
     Vsftpd,
+    /// `proftpd`, with an account.
     Proftpd,
+    /// `pure-ftpd`, with an account.
     PureFtpd,
+    /// `pyftpdlib`, open to anonymous users.
     Pyftpdlib,
 }
 
+impl FtpServerKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Vsftpd, Self::Proftpd, Self::PureFtpd, Self::Pyftpdlib];
+}
+
 /// One running server; files lie in [`path`](Self::path), and [`url`](Self::url) names them.
-pub(super) struct Server {
+#[derive(Debug)]
+pub struct FtpServer {
     tree: Tree,
     addr: SocketAddr,
     /// Name and password before the address in URLs, where the server needs them.
@@ -29,6 +40,7 @@ pub(super) struct Server {
 }
 
 /// What ends the server when it is dropped.
+#[derive(Debug)]
 enum Running {
     Inetd { _inetd: Inetd },
     Daemon { _daemon: Daemon },
@@ -40,23 +52,23 @@ const ACCOUNT: &str = "joe:secret@";
 const HASH: &str =
     "$6$ab$2lDVylRMp48hlYZZFOCx/xnhJEsGPynJ17rt2um9Gb8wX6ygI4uDxg3Bg43pp/Hv397hwWfT8mciHws9eE4sR/";
 
-impl Server {
+impl FtpServer {
     /// Starts a server, or returns nothing where it is missing or cannot run.
-    pub(super) fn start(kind: Kind) -> Result<Option<Self>> {
+    pub fn start(kind: FtpServerKind) -> Result<Option<Self>> {
         let peer = match kind {
-            Kind::Vsftpd => Peer::Vsftpd,
-            Kind::Proftpd => Peer::Proftpd,
-            Kind::PureFtpd => Peer::PureFtpd,
-            Kind::Pyftpdlib => Peer::Pyftpdlib,
+            FtpServerKind::Vsftpd => Peer::Vsftpd,
+            FtpServerKind::Proftpd => Peer::Proftpd,
+            FtpServerKind::PureFtpd => Peer::PureFtpd,
+            FtpServerKind::Pyftpdlib => Peer::Pyftpdlib,
         };
-        let Some(program) = peer.require("interop: FTP servers") else {
+        let Some(program) = peer.require("FTP servers") else {
             return Ok(None);
         };
-        if kind != Kind::Pyftpdlib && !is_root() {
+        if kind != FtpServerKind::Pyftpdlib && !is_root() {
             // They change to another user, and refuse to start where they cannot.
             let _ = writeln!(
                 std::io::stderr(),
-                "SKIPPED interop: FTP servers: {kind:?} needs root"
+                "SKIPPED FTP servers: {kind:?} needs root"
             );
             return Ok(None);
         }
@@ -67,10 +79,10 @@ impl Server {
         let served = tree.dir("root/pub")?;
         fs::set_permissions(&served, fs::Permissions::from_mode(0o777))?;
         let (running, addr, account) = match kind {
-            Kind::Vsftpd => vsftpd(program, &tree)?,
-            Kind::Proftpd => proftpd(program, &tree)?,
-            Kind::PureFtpd => pure_ftpd(program, &tree)?,
-            Kind::Pyftpdlib => pyftpdlib(&tree)?,
+            FtpServerKind::Vsftpd => vsftpd(program, &tree)?,
+            FtpServerKind::Proftpd => proftpd(program, &tree)?,
+            FtpServerKind::PureFtpd => pure_ftpd(program, &tree)?,
+            FtpServerKind::Pyftpdlib => pyftpdlib(&tree)?,
         };
         Ok(Some(Self {
             tree,
@@ -80,31 +92,33 @@ impl Server {
         }))
     }
 
-    pub(super) fn addr(&self) -> SocketAddr {
+    /// Returns its control address.
+    pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     /// Returns the URL of a file, at `addr`, which may be that of a relay.
-    pub(super) fn url_at(&self, addr: SocketAddr, name: &str) -> String {
+    pub fn url_at(&self, addr: SocketAddr, name: &str) -> String {
         format!("ftp://{}{addr}/pub/{name}", self.account)
     }
 
-    pub(super) fn url(&self, name: &str) -> String {
+    /// Returns the URL of a file.
+    pub fn url(&self, name: &str) -> String {
         self.url_at(self.addr, name)
     }
 
     /// Returns the URL of the tree's root with a password that is wrong, or nothing where there is no password.
-    pub(super) fn url_with_a_wrong_password(&self) -> Option<String> {
+    pub fn url_with_a_wrong_password(&self) -> Option<String> {
         (!self.account.is_empty()).then(|| format!("ftp://joe:wrong@{}/pub/", self.addr))
     }
 
     /// Returns where a file lies on disk.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.tree.path("root/pub").join(name)
     }
 
     /// Writes a file that the server's user may read and replace.
-    pub(super) fn file(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
+    pub fn file(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
         let path = self.tree.file(&format!("root/pub/{name}"), size, seed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         Ok(path)
@@ -229,8 +243,8 @@ fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
     Ok((Running::Daemon { _daemon: daemon }, addr, ""))
 }
 
-/// Returns the system's own Python, which sees the libraries of its packages.
-pub(super) fn python() -> Command {
+/// Returns a command for the system's own Python, which sees the libraries of its packages.
+pub fn python() -> Command {
     let mut command = Command::new("/usr/bin/python3");
     // Warnings of old libraries about their future are not what is tested.
     command.args(["-W", "ignore"]);
