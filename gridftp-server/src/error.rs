@@ -235,8 +235,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let why = cause.to_string();
-        // Errors of the system are in what a layer says of them.
-        if !text.ends_with(&why) {
+        // A layer may have told the system's error already, in its words and without its number.
+        let words = why.split(" (os error").next().unwrap_or_default();
+        if !text.ends_with(&why) && !text.to_lowercase().ends_with(&words.to_lowercase()) {
             text = format!("{text}: {why}");
         }
         next = cause.source();
@@ -256,5 +257,9 @@ mod tests {
         let cause = refused.to_string();
         let error = xio::Error::from_io(refused, "tcp", Operation::Connect).about("[::1]:9");
         assert_eq!(chain(&error), format!("tcp: connect: [::1]:9: {cause}"));
+        let denied = std::io::Error::from_raw_os_error(13);
+        let error =
+            gridftp_dsi::Error::new(gridftp_dsi::ErrorKind::Denied, "create").because(denied);
+        assert_eq!(chain(&error), "storage: create: permission denied");
     }
 }

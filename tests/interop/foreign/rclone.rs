@@ -1,14 +1,15 @@
 //! `rclone` against our server.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, Tree, run, tree_digests};
 
 use crate::bed::{LIMIT, Place};
 
-/// Runs rclone with a remote `gridftp:` that is the server, or returns nothing where rclone is missing.
-fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finished>> {
+/// Returns rclone with a remote `gridftp:` that is the server, or nothing where rclone is missing.
+fn command(server: &Place, local: &Tree) -> Result<Option<Command>> {
     let Some(mut command) = Peer::Rclone.require("interop: rclone") else {
         return Ok(None);
     };
@@ -16,7 +17,6 @@ fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finishe
     let Some(addr) = host else { return Ok(None) };
     command
         .args(["--retries", "1", "--low-level-retries", "1", "--config", "/dev/null"])
-        .args(words)
         .env("HOME", local.root())
         .env("RCLONE_CONFIG_GRIDFTP_TYPE", "ftp")
         .env("RCLONE_CONFIG_GRIDFTP_HOST", addr.ip().to_string())
@@ -25,7 +25,15 @@ fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finishe
         // `x`, as rclone obscures it; it insists on a password.
         .env("RCLONE_CONFIG_GRIDFTP_PASS", "JYXJCGRc-M_NBL9GOPqAsQY")
         .current_dir(local.root());
-    run(&mut command, LIMIT).map(Some)
+    Ok(Some(command))
+}
+
+/// Runs rclone by these words.
+fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finished>> {
+    let command = command(server, local)?;
+    command
+        .map(|mut command| run(command.args(words), LIMIT))
+        .transpose()
 }
 
 #[test]
@@ -84,12 +92,23 @@ fn touch_sets_the_time_of_a_file() -> Result<()> {
 #[test]
 fn rcat_stores_its_standard_input() -> Result<()> {
     let (server, local) = (Place::ours()?, Tree::new()?);
-    // Standard input is empty, which rclone stores by the same steps.
-    let Some(stored) = rclone(&server, &local, &["rcat", "gridftp:empty"])? else {
+    let Some(rcat) = command(&server, &local)? else {
         return Ok(());
     };
-    stored.ok()?;
-    ensure!(fs::read(server.path("empty"))?.is_empty(), "no empty file");
+    let mut piped = Command::new("sh");
+    piped
+        .args(["-c", "printf 'what is piped' | \"$@\"", "sh"])
+        .arg(rcat.get_program())
+        .args(rcat.get_args())
+        .args(["rcat", "gridftp:file"]);
+    for (name, value) in rcat.get_envs() {
+        piped.env(name, value.unwrap_or_default());
+    }
+    run(&mut piped, LIMIT)?.ok()?;
+    ensure!(
+        fs::read(server.path("file"))? == b"what is piped",
+        "another content"
+    );
     Ok(())
 }
 
