@@ -133,6 +133,7 @@ impl Client {
         data.open_within = options.connect_within;
         data.block = options.block_size;
         data.socket = sockets(&options);
+        data.marks_from_all = true;
         let mut client = Self {
             control,
             channel: Alone(Mutex::new(DataChannel::new(data, pool()))),

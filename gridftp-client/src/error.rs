@@ -342,6 +342,8 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_transient_midway() && destination.is_transient_midway(),
+            // As after connections that broke, when the data of the next file comes in place of this one's.
+            Self::Data { cause, .. } if cause.kind() == gridftp_data::ErrorKind::Protocol => true,
             error => error.is_transient(),
         }
     }

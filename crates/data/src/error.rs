@@ -157,6 +157,10 @@ impl From<BadBlock> for Error {
                 ErrorKind::Limit,
                 "the peer sent a block beyond what is allowed",
             ),
+            BadBlockKind::OtherTag { .. } | BadBlockKind::Untagged { .. } => (
+                ErrorKind::Closed,
+                "the data is that of another transfer, as after a connection that broke",
+            ),
             _ => (
                 ErrorKind::Protocol,
                 "the peer sent a block that breaks the rules of mode e",

@@ -44,6 +44,12 @@ pub struct Options {
     /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the transfer has
     /// ended before. Zero resets the connection, and a peer that is still sending hears nothing but that.
     pub draining: Duration,
+    /// Whether every connection of a MODE E transfer has to bring an end-of-data mark.
+    ///
+    /// A peer that was asked for several files at once goes on with the next one when connections broke, over
+    /// new ones: only the missing marks then tell that the data is another file's. Without it, a connection
+    /// that ends before it brings anything is taken for a stranger's.
+    pub marks_from_all: bool,
     /// Most connections of one transfer that are served at once.
     pub connections: u32,
     /// Longest payload that one MODE E block may announce, in bytes. Payload is never held whole.
@@ -78,6 +84,7 @@ impl Default for Options {
             stall: Duration::from_secs(300),
             parting: Duration::ZERO,
             draining: Duration::ZERO,
+            marks_from_all: false,
             connections: 256,
             block_len: 1 << 40,
             file_size: i64::MAX as u64,

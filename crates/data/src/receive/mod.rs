@@ -124,6 +124,7 @@ where
         turn: 0,
         short: None,
         tag,
+        marks_from_all: options.marks_from_all,
     };
     match gather(&mut pumps, conns, door, job, options).await {
         Ok(()) => pumps.kept(),
@@ -215,6 +216,12 @@ where
     }
 }
 
+/// The error of a connection that brings no mark although every one has to.
+fn unmarked() -> Error {
+    let fact = "a data connection broke before its end-of-data mark";
+    Error::new(ErrorKind::Closed, "receive", fact)
+}
+
 /// How long connections that bring missing end-of-data marks may still be on their way, once all
 /// that came are closed: a sender may close one before the next is let in.
 const LATE: Duration = Duration::from_secs(3);
@@ -288,6 +295,8 @@ struct Pumps<F> {
     turn: usize,
     /// The tag of the transfer.
     tag: Option<u64>,
+    /// Whether a connection that brings no mark fails the transfer.
+    marks_from_all: bool,
 }
 
 impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
@@ -324,8 +333,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
             };
             let pump = self.active.swap_remove(at);
             let mut arrived = job.watch.arrived();
-            if end != End::Gone {
-                arrived.eod()?;
+            match end {
+                End::Gone if self.marks_from_all => return Poll::Ready(Err(unmarked())),
+                End::Gone => {}
+                _ => arrived.eod()?,
             }
             if end == End::Kept {
                 self.done.push(pump.conn);
@@ -359,6 +370,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
 
     /// The connections for the next transfer, once this one is complete.
     fn kept(self) -> (Vec<Conn>, Result<()>) {
+        if self.marks_from_all && !self.active.is_empty() {
+            return (Vec::new(), Err(unmarked()));
+        }
         if self.active.iter().any(Pump::has_begun) {
             let fact =
                 "the peer announced fewer end-of-data marks than connections that bring data";

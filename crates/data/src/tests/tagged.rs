@@ -62,7 +62,11 @@ async fn files_that_nobody_takes_or_storage_refuses_leave_the_next_ones_alone() 
 
 #[tokio::test]
 async fn data_of_another_transfer_fails_and_ends_the_channel() {
-    for (sent, wanted) in [(None, Some(3)), (Some(4), Some(3)), (Some(3), None)] {
+    for (sent, wanted, kind) in [
+        (None, Some(3), ErrorKind::Closed),
+        (Some(4), Some(3), ErrorKind::Closed),
+        (Some(3), None, ErrorKind::Protocol),
+    ] {
         let (mut to, mut streams) = bare(2).await;
         for (stream, wire) in streams.iter_mut().zip(wire(sent, b"another")) {
             stream.write_all(&wire).await.unwrap();
@@ -70,7 +74,7 @@ async fn data_of_another_transfer_fails_and_ends_the_channel() {
         let (sink, watch) = (Kept::default(), Watch::new());
         let plan = incoming(Mode::Extended).tag(wanted);
         let got = to.receive(&sink, &plan, &watch).await;
-        assert_eq!(got.unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(got.unwrap_err().kind(), kind);
         assert!(!to.is_set());
         assert_eq!(sink.data(), b"");
     }
@@ -140,4 +144,36 @@ async fn a_refused_file_is_cut_short_and_the_next_one_follows() {
     sent.unwrap();
     got.unwrap();
     assert_eq!(sink.data(), next);
+}
+
+/// A peer that was asked for several files goes on with the next one over new connections when the old ones
+/// broke: it cannot know what of the file before was lost.
+#[tokio::test]
+async fn a_file_that_comes_in_place_of_a_lost_one_is_refused_where_every_connection_counts() {
+    for kept in [false, true] {
+        let mut to = channel();
+        to.options_mut().marks_from_all = true;
+        let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+        let connect = async || TcpStream::connect(address).await.unwrap();
+        let mut streams = vec![connect().await, connect().await];
+        if kept {
+            for (stream, wire) in streams.iter_mut().zip(wire(None, b"first")) {
+                stream.write_all(&wire).await.unwrap();
+            }
+            let sink = Kept::default();
+            let plan = incoming(Mode::Extended);
+            to.receive(&sink, &plan, &Watch::new()).await.unwrap();
+            assert_eq!(sink.data(), b"first");
+        }
+        // The second file is lost with its connections, and the third one comes.
+        drop(streams);
+        let mut streams = [connect().await, connect().await];
+        for (stream, wire) in streams.iter_mut().zip(wire(None, b"third")) {
+            stream.write_all(&wire).await.unwrap();
+        }
+        let plan = incoming(Mode::Extended);
+        let got = to.receive(&Kept::default(), &plan, &Watch::new()).await;
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed, "kept: {kept}");
+        assert!(!to.is_set(), "nothing more is taken over this channel");
+    }
 }

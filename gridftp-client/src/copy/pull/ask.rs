@@ -6,7 +6,7 @@ use ftp_wire::command::{Command, Eret, Mode, Restart};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
-use crate::abilities::Abilities;
+use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
 use crate::copy::job::{Facts, FileJob, Item};
 use crate::copy::listing::go_on;
@@ -25,6 +25,8 @@ use super::{After, Asked, local};
 pub(super) struct Asker<'a> {
     pub(super) control: &'a Control,
     pub(super) abilities: &'a Abilities,
+    /// The session's tags, where the server knows such and the mode has room for them.
+    pub(super) tags: Option<&'a Tags>,
     pub(super) shared: &'a Arc<Shared>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) mode: Mode,
@@ -58,6 +60,7 @@ impl Asker<'_> {
                     again: None,
                     rest: None,
                     replies: control.send(command),
+                    tag: None,
                     checksum: None,
                     after: None,
                     _under_way: self.window.enter(0),
@@ -98,7 +101,8 @@ impl Asker<'_> {
         let again = (old || shared.preserves()).then(look);
         let rest = restart(job, self.mode).map(|rest| control.send(Command::Rest(rest)));
         let needed = rest.is_some();
-        let replies = control.send(self.command(job, &from));
+        let tag = self.tags.map(Tags::next);
+        let replies = control.send(self.command(job, tag, &from));
         let checksum = self.algorithm.map(|algorithm| {
             let offset = shared.options.offset.unwrap_or(0);
             verify::ask(
@@ -120,23 +124,38 @@ impl Asker<'_> {
             again,
             rest,
             replies,
+            tag,
             checksum,
             after,
             _under_way: under_way,
         })
     }
 
-    fn command(&self, job: &FileJob, from: &FtpPath) -> Command {
+    fn command(&self, job: &FileJob, tag: Option<u64>, from: &FtpPath) -> Command {
+        let region = self.region(job);
+        match (tag, region) {
+            (Some(tag), region) => Command::Eret(Eret::Tagged { tag, region }, from.clone()),
+            (None, None) => Command::Retr(from.clone()),
+            (None, Some((offset, length))) => {
+                Command::Eret(Eret::Partial { offset, length }, from.clone())
+            }
+        }
+    }
+
+    /// The part of the file that is wanted, where it is not all of it.
+    fn region(&self, job: &FileJob) -> Option<(u64, Option<u64>)> {
         let options = &self.shared.options;
-        if let (None, None) = (options.offset, options.length) {
-            return Command::Retr(from.clone());
+        if options.offset.is_none() && options.length.is_none() {
+            return None;
         }
         let offset = options.offset.unwrap_or(0);
         // A length of −1 would end a GCT session.
         let size = job.facts.size.unwrap_or(u64::MAX >> 1);
         let rest = size.saturating_sub(offset);
-        let length = Some(options.length.map_or(rest, |length| length.min(rest)));
-        Command::Eret(Eret::Partial { offset, length }, from.clone())
+        Some((
+            offset,
+            Some(options.length.map_or(rest, |length| length.min(rest))),
+        ))
     }
 }
 

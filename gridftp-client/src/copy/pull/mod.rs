@@ -42,6 +42,8 @@ struct Asked {
     again: Option<Look>,
     rest: Option<Replies>,
     replies: Replies,
+    /// Tag by which the data names the transfer, where the server knows such.
+    tag: Option<u64>,
     checksum: Option<Replies>,
     after: Option<After>,
     _under_way: UnderWay,
@@ -122,6 +124,7 @@ async fn extended(
         channel,
         options,
         abilities,
+        state,
         ..
     } = client;
     let channel = channel.get();
@@ -129,6 +132,7 @@ async fn extended(
     let asker = Asker {
         control,
         abilities,
+        tags: abilities.tags.then_some(&state.tags),
         shared,
         algorithm,
         mode: Mode::Extended,
@@ -224,6 +228,7 @@ pub(crate) async fn list_one(
             let asker = Asker {
                 control,
                 abilities,
+                tags: None,
                 shared,
                 algorithm: None,
                 mode: Mode::Extended,

@@ -85,7 +85,7 @@ impl Mover<'_> {
                 return Err(Stop::Replace);
             }
         };
-        let plan = plan(self.shared, Mode::Extended, 0);
+        let plan = plan(self.shared, Mode::Extended, 0).tag(asked.tag);
         let watch = Watch::new();
         let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let work = move_data(&watch, ACCOUNT, work, asked.replies.ended());

@@ -47,6 +47,7 @@ pub(super) async fn stream(
     let asker = Asker {
         control,
         abilities,
+        tags: None,
         shared,
         algorithm,
         mode: Mode::Stream,
