@@ -286,3 +286,25 @@ fn a_directory_that_no_command_lists_is_told_once() -> Result<()> {
     ensure!(!finished.stderr.contains("retry"), "{}", finished.report());
     Ok(())
 }
+
+#[test]
+fn what_a_broken_upload_left_is_not_taken_for_done() -> Result<()> {
+    let server = Played::usual()?;
+    let tree = Tree::new()?;
+    tree.file("file", 3, 1)?;
+    server.file("/file", "ab");
+    server.file("/from/file", "abc");
+    for from in ["file", &server.url("from/file")] {
+        let finished = cp_in(&tree, &["-n", from, &server.url("file")])?;
+        fails(&finished, 1, &["exists with 2 of 3 bytes", "--no-clobber"])?;
+    }
+    server.file("/file", "xyz");
+    let finished = cp_in(&tree, &["-n", "-v", "file", &server.url("file")])?.ok()?;
+    ensure!(
+        finished.stdout.contains("it exists"),
+        "{}",
+        finished.report()
+    );
+    ensure!(server.count("STOR") == 0 && server.bytes("/file") == Some(b"xyz".to_vec()));
+    Ok(())
+}

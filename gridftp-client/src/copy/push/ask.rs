@@ -16,7 +16,7 @@ use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::job::{Facts, Item};
-use crate::copy::kept::{Announced, Copy, Kept, Original};
+use crate::copy::kept::{Announced, Copy, Found, Kept, Original};
 use crate::copy::known::Known;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
@@ -70,16 +70,10 @@ impl Asker<'_> {
         };
         // What an earlier attempt began is no file to be left alone.
         if shared.options.no_clobber && !job.begun {
-            match control.exists(&to).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    shared.skip(taken, "it exists");
-                    return None;
-                }
-                Err(error) => {
-                    shared.fail(taken, &error.into());
-                    return None;
-                }
+            let there = Found::at(control, self.abilities, &to).await;
+            if !matches!(there, Found::Nothing) {
+                there.leave(shared, taken);
+                return None;
             }
         }
         if shared.options.dry_run {

@@ -22,7 +22,7 @@ use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::job::Item;
-use crate::copy::kept::{Announced, Digest};
+use crate::copy::kept::{Announced, Digest, Found};
 use crate::copy::known::Known;
 use crate::copy::look::Look;
 use crate::copy::push::make_parents;
@@ -263,16 +263,10 @@ impl Pair<'_> {
         };
         // What an earlier attempt began is no file to be left alone.
         if shared.options.no_clobber && !job.begun {
-            match self.destination.exists(&to).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    shared.skip(taken, "it exists");
-                    return None;
-                }
-                Err(error) => {
-                    shared.fail(taken, &error.into());
-                    return None;
-                }
+            let there = Found::at(self.destination, self.abilities.1, &to).await;
+            if !matches!(there, Found::Nothing) {
+                there.leave(shared, taken);
+                return None;
             }
         }
         if shared.options.dry_run {
