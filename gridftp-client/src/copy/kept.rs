@@ -234,6 +234,52 @@ pub(crate) fn judge(
     }
 }
 
+/// What is at the destination of a file that is not to be overwritten.
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// Something, of so many bytes where that says whether it is whole.
+    File(Option<u64>),
+    /// The server does not tell.
+    Unknown(ControlError),
+}
+
+impl Found {
+    /// Asks the server. One that writes under the final name may have a part of a file there.
+    pub(crate) async fn at(control: &Control, abilities: &Abilities, path: &FtpPath) -> Self {
+        match control.exists(path).await {
+            Ok(false) => return Self::Nothing,
+            Ok(true) if abilities.held => return Self::File(None),
+            Ok(true) => {}
+            Err(error) => return Self::Unknown(error),
+        }
+        let told = control.send(Command::Size(path.clone())).finish().await;
+        Self::File(told.ok().as_ref().and_then(number))
+    }
+
+    /// Leaves the file out; one whose copy is shorter has failed.
+    pub(crate) fn leave(self, shared: &Shared, taken: Taken) {
+        let Item::File(job) = taken.item() else {
+            return;
+        };
+        let size = job.facts.size.filter(|_| !shared.through_layers());
+        let part = match self {
+            Self::Unknown(error) => return shared.fail(taken, &error.into()),
+            Self::Nothing => None,
+            Self::File(there) => there.zip(size).filter(|(there, size)| there < size),
+        };
+        let Some((there, size)) = part.filter(|_| !shared.is_partial()) else {
+            return shared.skip(taken, "it exists");
+        };
+        let path = shared.name_source(job);
+        let what = format!(
+            "its copy exists with {there} of {size} bytes, as an upload leaves it that broke off; \
+             copy it without --no-clobber"
+        );
+        shared.fail(taken, &TransferError::Source { path, what });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ftp_proto::client::Settings;
@@ -281,51 +327,5 @@ mod tests {
         };
         let hashing = copy.awake(tokio::time::sleep(AWAKE * 3 + AWAKE / 2));
         tokio::join!(hashing, server);
-    }
-}
-
-/// What is at the destination of a file that is not to be overwritten.
-pub(crate) enum Found {
-    /// Nothing.
-    Nothing,
-    /// Something, of so many bytes where that says whether it is whole.
-    File(Option<u64>),
-    /// The server does not tell.
-    Unknown(ControlError),
-}
-
-impl Found {
-    /// Asks the server. One that writes under the final name may have a part of a file there.
-    pub(crate) async fn at(control: &Control, abilities: &Abilities, path: &FtpPath) -> Self {
-        match control.exists(path).await {
-            Ok(false) => return Self::Nothing,
-            Ok(true) if abilities.held => return Self::File(None),
-            Ok(true) => {}
-            Err(error) => return Self::Unknown(error),
-        }
-        let told = control.send(Command::Size(path.clone())).finish().await;
-        Self::File(told.ok().as_ref().and_then(number))
-    }
-
-    /// Leaves the file out; one whose copy is shorter has failed.
-    pub(crate) fn leave(self, shared: &Shared, taken: Taken) {
-        let Item::File(job) = taken.item() else {
-            return;
-        };
-        let size = job.facts.size.filter(|_| !shared.through_layers());
-        let part = match self {
-            Self::Unknown(error) => return shared.fail(taken, &error.into()),
-            Self::Nothing => None,
-            Self::File(there) => there.zip(size).filter(|(there, size)| there < size),
-        };
-        let Some((there, size)) = part.filter(|_| !shared.is_partial()) else {
-            return shared.skip(taken, "it exists");
-        };
-        let path = shared.name_source(job);
-        let what = format!(
-            "its copy exists with {there} of {size} bytes, as an upload leaves it that broke off; \
-             copy it without --no-clobber"
-        );
-        shared.fail(taken, &TransferError::Source { path, what });
     }
 }
