@@ -327,6 +327,8 @@ pub enum Esto {
 pub enum Spot {
     /// As `STOR`: it is the file.
     Whole,
+    /// As `ALLO` and `STOR`: it is the file, which has so many bytes.
+    Sized(u64),
     /// As `ESTO A`: every offset on the wire is moved up by this one.
     At(u64),
     /// As `APPE`: behind what is there.

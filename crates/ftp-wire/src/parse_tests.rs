@@ -232,7 +232,17 @@ fn arguments_become_values() {
             path("x")
         )
     );
-    for other in ["tag=7,A", "tag=-1", "tag=7,E,1", "tag=18446744073709551616"] {
+    let (tag, spot) = (7, Spot::Sized(5));
+    let sized = Command::Esto(Esto::Tagged { tag, spot }, path("x"));
+    assert_eq!(parse("ESTO tag=7,S,5 x"), sized);
+    for other in [
+        "tag=7,A",
+        "tag=7,S",
+        "tag=7,S,-5",
+        "tag=-1",
+        "tag=7,E,1",
+        "tag=18446744073709551616",
+    ] {
         let module = Esto::Module(other.to_owned());
         let command = Command::Esto(module, path("x"));
         assert_eq!(parse(&format!("ESTO {other} x")), command);

@@ -1,7 +1,7 @@
 //! The module `tag=` of `ESTO` and `ERET`, ours: a MODE E transfer whose data names it by a tag.
 //!
-//! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as
-//! `ESTO A 100`; `ERET tag=17 path` retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. The
+//! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,S,5 path` as `STOR` after `ALLO 5`,
+//! `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as `ESTO A 100`; `ERET tag=17 path` retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. The
 //! tag stands in the line of the name, so that no other command can be taken for the data's.
 
 use std::fmt;
@@ -30,6 +30,7 @@ impl Esto {
         let into = fields(&module).and_then(|(tag, rest)| {
             let spot = match rest.as_slice() {
                 [] => Spot::Whole,
+                ["S", size] => Spot::Sized(number(size)?),
                 ["E"] => Spot::End,
                 ["A", offset] => Spot::At(number(offset)?),
                 _ => return None,
@@ -74,6 +75,7 @@ impl fmt::Display for Module<Spot> {
         write!(f, "{NAME}{}", self.0)?;
         match self.1 {
             Spot::Whole => Ok(()),
+            Spot::Sized(size) => write!(f, ",S,{size}"),
             Spot::End => f.write_str(",E"),
             Spot::At(offset) => write!(f, ",A,{offset}"),
         }

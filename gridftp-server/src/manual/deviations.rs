@@ -43,7 +43,7 @@
 //!   transfer is answered `425`. Connections that the server makes come from any port, not from 20. `STRU R`, `STOU`, `REIN` and `SMNT` are not there. `STAT` during a transfer is answered
 //!   after it.
 //! - `PASV` on an IPv6 control connection is answered `522`; use `EPSV`.
-//! - `ESTO tag=n path` is ours (`STOR Tagged;` in `FEAT`; also `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the
+//! - `ESTO tag=n path` is ours (`STOR Tagged;` in `FEAT`; also `tag=n,S,size`, `tag=n,A,offset` and `tag=n,E`): a `STOR` in MODE E whose data the
 //!   client sends unasked. The first block of each connection for each file has the descriptor 0x01, no payload and the tag in
 //!   its offset field; tags rise. Data of a lower tag is that of a store that failed, and is thrown away; data without the tag
 //!   fails with `426`. A store that fails for another reason keeps the connections. `ERET tag=n path` (`tag=n,P,offset,length`)

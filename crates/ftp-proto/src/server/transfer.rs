@@ -57,6 +57,9 @@ impl LoggedIn {
                 self.retrieve(&path, region, Some(tag), cx);
             }
             Command::Esto(Esto::Tagged { tag, spot }, path) if self.may_tag("STOR", cx) => {
+                if let Spot::Sized(size) = spot {
+                    self.next.size = Some(size);
+                }
                 let into = match spot {
                     Spot::At(offset) => Placement::At(offset),
                     Spot::End => Placement::End,

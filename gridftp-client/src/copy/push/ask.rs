@@ -141,8 +141,9 @@ impl Asker<'_> {
             }
             (proof, _) => proof,
         };
-        // In MODE S a connection that is cut off looks like the end of the file.
-        if length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held) {
+        // In MODE S a connection that is cut off looks like the end of the file. A tag tells the size along.
+        let worth = length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held);
+        if worth && (self.tags.is_none() || !whole) {
             // A server that sees no use in it says so, and the store goes on.
             drop(control.send(Command::Allo(length)));
         }
@@ -166,7 +167,7 @@ impl Asker<'_> {
         job.begun = true;
         let tag = self.tags.map(Tags::next);
         let replies = control.send(match (tag, whole, how.append) {
-            (Some(tag), true, _) => tagged(tag, Spot::Whole, to),
+            (Some(tag), true, _) => tagged(tag, Spot::Sized(length), to),
             (Some(tag), false, _) => tagged(tag, Spot::At(offset), to),
             (None, true, false) => Command::Stor(to),
             (None, true, true) => Command::Appe(to),
