@@ -123,7 +123,7 @@ fn the_conversation_is_shown_without_passwords() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     let said = bed.cp(&["--debug", &bed.url("file"), "file"])?.ok()?.stderr;
-    for needle in ["> USER anonymous", "> RETR /file", "< 226 "] {
+    for needle in ["> USER anonymous", "> ERET tag=0 /file", "< 226 "] {
         ensure!(said.contains(needle), "no {needle} in {said}");
     }
     let url = bed.url("x").replace("ftp://", "ftp://bob:hunter2@");
