@@ -119,13 +119,22 @@ pub(crate) fn lacks_channel(error: &ControlError) -> bool {
     )
 }
 
+/// Says whether a data connection could not be made, where other replies tell of one that broke, or for
+/// which no command had come.
+fn is_cut_off(reply: &Reply) -> bool {
+    let text = reply.text().to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|&words| text.contains(words));
+    says(&["unable to connect", "connection refused"])
+        || reply.code().number() == 425 && !says(&["pasv"])
+}
+
 fn hint(reply: &Reply) -> &'static str {
     match FailureKind::of(reply) {
         FailureKind::NotFound => "; check the path",
         FailureKind::Denied => "; this account may not do that there",
         FailureKind::NoSpace => "; free some space there",
         FailureKind::Login => "; name an account with --user or --netrc",
-        FailureKind::DataChannel => "; a firewall may stand between",
+        FailureKind::DataChannel if is_cut_off(reply) => "; a firewall may stand between",
         FailureKind::Busy => "; try again later, or with a smaller --concurrency",
         _ => "",
     }
