@@ -18,7 +18,7 @@ pub struct ConnectOptions {
     pub reply_within: Duration,
     /// Longest time in which a transfer may move nothing.
     pub stall: Duration,
-    /// Longest wait for the server to connect to us before MODE S is tried instead.
+    /// Longest wait for the server to connect to us before it is asked for a listing, to see whether it can.
     pub reach_within: Duration,
     /// TCP buffer of data connections on both ends, in bytes; `None` leaves it to the kernels.
     pub tcp_buffer: Option<u64>,

@@ -12,6 +12,7 @@ mod look;
 mod pull;
 mod push;
 mod queue;
+mod reach;
 mod resolve;
 mod rest;
 mod same;
@@ -41,6 +42,8 @@ pub(crate) enum Stop {
     Replace,
     /// The server cannot connect to us.
     Unreachable {
+        /// What tells it.
+        fact: String,
         /// Whether the session still replies.
         session: bool,
     },
@@ -60,9 +63,19 @@ impl Stop {
     }
 
     /// The server refused to connect to us, or could not.
-    fn unreachable(error: &ControlError, session: bool) -> Self {
-        tracing::debug!(%error, "the server does not reach us");
-        Self::Unreachable { session }
+    fn unreachable(error: &ControlError) -> Self {
+        Self::Unreachable {
+            fact: error.to_string(),
+            session: true,
+        }
+    }
+
+    /// The channel that the server was to connect to us for could not be set up.
+    fn of_set_up(error: ControlError) -> Self {
+        match error {
+            ControlError::Refused { .. } => Self::unreachable(&error),
+            error => Self::Lost(error.into()),
+        }
     }
 }
 

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ftp_wire::command::Mode;
 use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::queue::{Queue, Taken};
-use crate::client::Client;
+use super::reach::Reach;
 use crate::control::Control;
 use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
@@ -45,7 +44,7 @@ pub(crate) struct Shared {
     made: Mutex<Known>,
     worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
-    unreachable: AtomicBool,
+    pub(super) reach: Mutex<Reach>,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
 }
@@ -97,7 +96,7 @@ impl Shared {
             made: Mutex::default(),
             worst: Mutex::default(),
             dirs: Mutex::default(),
-            unreachable: AtomicBool::new(false),
+            reach: Mutex::default(),
             gone: AtomicBool::new(false),
         }
     }
@@ -435,29 +434,6 @@ impl Shared {
     ) -> T {
         let count = |bytes| self.totals.moved(bytes);
         control.watched(watch, count, work).await
-    }
-
-    /// The mode for files on `client`.
-    pub(crate) fn mode(&self, client: &Client) -> Mode {
-        let reached = !self.unreachable.load(Ordering::Relaxed);
-        if client.is_extended() && reached {
-            Mode::Extended
-        } else {
-            Mode::Stream
-        }
-    }
-
-    /// Notes that the server cannot connect to us; whether another mode may be tried.
-    pub(crate) fn note_unreachable(&self, site: &str) -> bool {
-        if self.options.connect.mode == Some(Mode::Extended) {
-            return false;
-        }
-        if !self.unreachable.swap(true, Ordering::Relaxed) {
-            self.note(&format!(
-                "{site}: cannot connect to us for MODE E; using MODE S"
-            ));
-        }
-        true
     }
 }
 

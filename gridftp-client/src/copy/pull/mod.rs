@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ftp_wire::command::Mode;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -19,17 +18,20 @@ use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::error::{ControlError, TransferError};
-use crate::options::ConnectOptions;
+use crate::error::TransferError;
 
 mod ask;
 mod land;
 mod mover;
+mod probe;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use self::ask::Asker;
 use self::land::land;
 use self::mover::Mover;
+use self::probe::{patience, settle_reach};
 use self::stream::stream;
 
 /// Files whose data is here and whose checking and renaming is under way.
@@ -70,6 +72,8 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     while let Some(first) = shared.queue.next(|_| true).await {
+        let settled = settle_reach(client, shared).await;
+        go_on(client, shared, settled)?;
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm).await,
             _ => stream(client, shared, first, algorithm).await,
@@ -91,12 +95,13 @@ pub(crate) fn go_on(
             client.drop_channel();
             Ok(())
         }
-        Err(Stop::Unreachable { session }) => {
+        Err(Stop::Unreachable { fact, session }) => {
             client.drop_channel();
-            if !shared.note_unreachable(client.site()) {
-                let what = "it cannot connect to us, which MODE E needs for downloads; \
-                    use --mode stream, or let it through the firewall";
-                let error = format!("{}: open data channel: {what}", client.site());
+            if !shared.note_unreachable(&fact) {
+                let error = format!(
+                    "{fact}; in MODE E the server connects to us for downloads: use --mode stream, \
+                    or let it in"
+                );
                 return Err(Stop::Fatal(TransferError::Request(error)));
             }
             if session { Ok(()) } else { Err(Stop::Replace) }
@@ -162,12 +167,7 @@ async fn extended(
         drop(asked);
     };
     let take = async {
-        if let Err(error) = ahead.settle().await {
-            return Err(match error {
-                ControlError::Refused { .. } => Stop::unreachable(&error, true),
-                error => Stop::Lost(error.into()),
-            });
-        }
+        ahead.settle().await.map_err(Stop::of_set_up)?;
         let mut mover = Mover {
             control,
             channel,
@@ -199,20 +199,13 @@ async fn extended(
     ended
 }
 
-/// How long to wait for the server to reach us: not long, where there is another way.
-fn patience(options: &ConnectOptions) -> Duration {
-    match options.mode {
-        Some(Mode::Extended) => options.connect_within,
-        _ => options.reach_within,
-    }
-}
-
 /// Lists one directory, and makes jobs of what is in it.
 pub(crate) async fn list_one(
     client: &mut Client,
     shared: &Arc<Shared>,
     taken: Taken,
 ) -> Result<(), Stop> {
+    settle_reach(client, shared).await?;
     match shared.mode(client) {
         Mode::Extended => {
             let fresh = client.state.ready.is_none();
@@ -237,9 +230,7 @@ pub(crate) async fn list_one(
             let Some(asked) = asker.ask(taken).await else {
                 return Ok(());
             };
-            if let Err(error) = ahead.settle().await {
-                return Err(Stop::unreachable(&error, true));
-            }
+            ahead.settle().await.map_err(Stop::of_set_up)?;
             let patience = fresh.then(|| patience(options));
             Mover {
                 control,

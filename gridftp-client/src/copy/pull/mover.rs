@@ -13,6 +13,7 @@ use crate::control::{Control, Step};
 use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::queue::Taken;
+use crate::copy::reach::Reach;
 use crate::copy::rest::Rest;
 use crate::copy::shared::Shared;
 use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
@@ -28,7 +29,7 @@ pub(super) struct Mover<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
     pub(super) shared: &'a Arc<Shared>,
-    /// How long to wait for the server to reach us.
+    /// How long to wait for a server of which it is not known whether it reaches us.
     pub(super) patience: Option<Duration>,
 }
 
@@ -39,12 +40,19 @@ impl Mover<'_> {
         let first = match self.patience {
             Some(patience) => match tokio::time::timeout(patience, asked.replies.next()).await {
                 Ok(first) => first,
-                Err(_) => return Err(Stop::Unreachable { session: false }),
+                Err(_) if self.shared.reach() == Reach::Trusted => asked.replies.next().await,
+                Err(_) => {
+                    self.shared.note_reach(Reach::Doubted);
+                    return Err(Stop::Replace);
+                }
             },
             None => asked.replies.next().await,
         };
         match first {
-            Ok(Step::Preliminary(_)) => self.patience = None,
+            Ok(Step::Preliminary(_)) => {
+                self.patience = None;
+                self.shared.note_reach(Reach::Trusted);
+            }
             Ok(Step::Done(_)) => {
                 let error = asked
                     .replies
@@ -56,7 +64,7 @@ impl Mover<'_> {
             Err(error @ ControlError::Refused { .. }) => {
                 let of_data = error.kind() == Some(FailureKind::DataChannel);
                 if of_data && self.patience.is_some() {
-                    return Err(Stop::unreachable(&error, true));
+                    return Err(Stop::unreachable(&error));
                 }
                 if lists_otherwise(&mut asked.taken, &error) {
                     return Ok(None);

@@ -1,0 +1,71 @@
+//! Silence before a transfer, in paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ftp_proto::client::Settings;
+use ftp_wire::command::Command;
+use gridftp_data::{DataChannel, Options};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use xio_core::Pool;
+
+use super::mover::Mover;
+use super::{Asked, Landed, Stop};
+use crate::copy::job::{FileJob, Item};
+use crate::copy::reach::Reach;
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::played;
+
+/// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
+async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
+    let (control, mut banner, far) = played::connect(Settings::default());
+    let (far, mut replies) = tokio::io::split(far);
+    let mut lines = BufReader::new(far).lines();
+    replies.write_all(b"220 ready\r\n").await.unwrap();
+    banner.finish().await.unwrap();
+    let job = FileJob::new(b"/tape".to_vec(), b"/nowhere".to_vec());
+    shared.queue.push(Item::File(Box::new(job)));
+    let from = control.path(b"/tape").unwrap();
+    let asked = Asked {
+        taken: shared.queue.next(|_| true).await.unwrap(),
+        again: None,
+        rest: None,
+        replies: control.send(Command::Retr(from)),
+        tag: None,
+        checksum: None,
+        after: None,
+        _under_way: Window::default().enter(0),
+    };
+    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+    let mut mover = Mover {
+        control: &control,
+        channel: &mut channel,
+        shared,
+        patience: Some(Duration::from_secs(5)),
+    };
+    let server = async {
+        lines.next_line().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        replies.write_all(b"550 no tape\r\n").await.unwrap();
+        std::future::pending().await
+    };
+    tokio::select! {
+        taken = mover.take(asked) => taken,
+        () = server => panic!("it waits to the end"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_waited_out_where_connections_are_no_question() {
+    let shared = Arc::new(Shared::plain());
+    let taken = slowly_refused(&shared).await;
+    assert!(
+        matches!(taken, Err(Stop::Replace)),
+        "it asks on another session"
+    );
+    assert_eq!(shared.reach(), Reach::Doubted);
+    shared.note_reach(Reach::Trusted);
+    assert!(matches!(slowly_refused(&shared).await, Ok(None)));
+    assert_eq!(shared.reach(), Reach::Trusted);
+}

@@ -1,0 +1,57 @@
+//! `Reach`: whether the server can connect to us, which downloads in MODE E need.
+
+use std::sync::PoisonError;
+
+use ftp_wire::command::Mode;
+
+use super::shared::Shared;
+use crate::client::Client;
+
+/// What is known of the data connections that the server makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    #[default]
+    Unknown,
+    /// It was silent for long: it cannot connect, or it is slow.
+    Doubted,
+    /// It connects, or nothing says that it cannot; silence is waited out.
+    Trusted,
+    /// It cannot connect.
+    Denied,
+}
+
+impl Shared {
+    /// The mode for files on `client`.
+    pub(crate) fn mode(&self, client: &Client) -> Mode {
+        if client.is_extended() && self.reach() != Reach::Denied {
+            Mode::Extended
+        } else {
+            Mode::Stream
+        }
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `to` for what is known from now on, unless more is known already; gives what was known.
+    pub(crate) fn note_reach(&self, to: Reach) -> Reach {
+        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *reach;
+        if to != Reach::Doubted || before == Reach::Unknown {
+            *reach = to;
+        }
+        before
+    }
+
+    /// Notes that the server cannot connect to us, as `fact` says; whether another mode may be tried.
+    pub(crate) fn note_unreachable(&self, fact: &str) -> bool {
+        if self.options.connect.mode == Some(Mode::Extended) {
+            return false;
+        }
+        if self.note_reach(Reach::Denied) != Reach::Denied {
+            self.note(&format!("{fact}; using MODE S"));
+        }
+        true
+    }
+}
