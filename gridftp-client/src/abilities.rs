@@ -18,6 +18,8 @@ pub struct Abilities {
     /// What came of an upload that broke is kept apart from its final name, and `SITE HELD` tells
     /// of it; a file that is not what `SITE STORATTR` announced is never published.
     pub held: bool,
+    /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
+    pub eret: bool,
     /// `MFMT`; else `SITE UTIME` is tried.
     pub mfmt: bool,
     /// Checksum algorithms and their relative costs.
@@ -37,6 +39,7 @@ impl Abilities {
             mlst: known.has("MLST").may(),
             tags: known.tagged_transfers().is_yes(),
             held: known.has("HELD").is_yes(),
+            eret: known.has("ERET").is_yes(),
             mfmt: known.has("MFMT").is_yes(),
             checksums,
         }

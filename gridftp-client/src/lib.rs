@@ -64,7 +64,8 @@
 //! In MODE S data follows the server's word that it takes the upload, and between two servers `STOR`
 //! goes before `RETR`. The password goes out when the server asks for it. Where there is no `MLSD`,
 //! `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for a file.
-//! An upload is written under its final name, and a part of a file needs `ERET` and `ESTO`.
+//! An upload is written under its final name, and a part of one needs `ESTO`.
+//! A part of a file is read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
 //! # What is not copied
 //!

@@ -357,7 +357,9 @@ impl DataChannel {
             }
             used.idle.conns = conns;
         } else {
-            let received = receive::plain(used.only()?, plan.start, job, &self.options).await;
+            let until = plan.until.unwrap_or(u64::MAX);
+            let received =
+                receive::plain(used.only()?, (plan.start, until), job, &self.options).await;
             if let Err((error, conn)) = received {
                 let within = self.options.draining;
                 if error.kind() == ErrorKind::Storage && !within.is_zero() {

@@ -80,6 +80,8 @@ pub struct ReceivePlan {
     pub base: u64,
     /// Wire offset of the first byte that comes (`REST n`), in bytes; where a MODE S transfer begins.
     pub start: u64,
+    /// Wire offset at which a MODE S transfer is over although the peer may send more.
+    pub until: Option<u64>,
     /// Tag of the transfer in MODE E: the data of lower ones is thrown away, any other refused.
     pub tag: Option<u64>,
 }
@@ -105,6 +107,13 @@ impl ReceivePlan {
     #[must_use]
     pub fn start(mut self, start: u64) -> Self {
         self.start = start;
+        self
+    }
+
+    /// Takes what comes before wire offset `until`, and closes the connection on what follows.
+    #[must_use]
+    pub fn until(mut self, until: Option<u64>) -> Self {
+        self.until = until;
         self
     }
 

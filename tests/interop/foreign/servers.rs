@@ -1,5 +1,6 @@
 //! `gridftp-cp` against the plain FTP servers in use: trees, listings, parts of files, and what goes wrong.
 
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -78,6 +79,23 @@ fn names_are_listed_and_matched() -> Result<()> {
             local.names("got")? == ["one.dat", "two words.dat"],
             "other names came"
         );
+        Ok(())
+    })
+}
+
+#[test]
+fn a_part_of_a_file_comes_down() -> Result<()> {
+    with_each(|server, local| {
+        let there = server.file("file", 1_000_003, 5)?;
+        let to = local.path("part");
+        let flags = ["--offset", "1000", "--length", "5000"];
+        let ends = [&server.url("file"), &file_url(&to)];
+        fs::write(&to, "")?;
+        cp(&[&flags[..], &ends.map(String::as_str)].concat())?.ok()?;
+        let whole = fs::read(there)?;
+        let got = fs::read(&to)?;
+        // A part lands at its own offset.
+        ensure!(got.get(1000..) == whole.get(1000..6000), "the part differs");
         Ok(())
     })
 }

@@ -64,7 +64,8 @@ pub(crate) async fn again<K: Sink>(
     Ok(())
 }
 
-/// Takes what one connection brings until it ends; the first byte's wire offset is `start`.
+/// Takes what one connection brings until it ends; the wire offset of the first byte is `start`, of the
+/// first that is not wanted `until`.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.
@@ -73,7 +74,7 @@ pub(crate) async fn again<K: Sink>(
 /// Dropping the future resets the connection.
 pub(crate) async fn plain<W, F>(
     conn: Conn,
-    start: u64,
+    (start, until): (u64, u64),
     mut job: Job<'_, W>,
     options: &Options,
 ) -> Result<(), (Error, Conn)>
@@ -81,7 +82,7 @@ where
     W: Fn(u64, Payload) -> F,
     F: Future<Output = Result<(), StorageError>>,
 {
-    let mut pump = Pump::plain(conn, start);
+    let mut pump = Pump::plain(conn, start, until);
     let seen = Seen::new(job.is_direct());
     let (watch, moved) = (job.watch, &seen);
     let work = poll_fn(|cx| {

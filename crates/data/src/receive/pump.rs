@@ -22,8 +22,9 @@ const TURN: u32 = 16;
 /// How a connection is cut into pieces that know their place.
 #[derive(Debug, Clone, Copy)]
 enum Framing {
-    /// MODE S: the next byte's wire offset; the end of the connection is the end of the file.
-    Plain(u64),
+    /// MODE S: the next byte's wire offset, and the one to stop at; the end of the connection is the
+    /// end of the file.
+    Plain(u64, u64),
     /// MODE E: the connection's deframer knows.
     Extended,
 }
@@ -82,7 +83,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             reused,
             framing,
             start: match framing {
-                Framing::Plain(start) => start,
+                Framing::Plain(start, _) => start,
                 Framing::Extended => 0,
             },
             block: None,
@@ -96,8 +97,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     }
 
     /// Takes a MODE S connection whose first byte belongs at the wire offset `start`.
-    pub(crate) fn plain(conn: Conn, start: u64) -> Self {
-        Self::new(conn, false, Framing::Plain(start))
+    pub(crate) fn plain(conn: Conn, start: u64, until: u64) -> Self {
+        Self::new(conn, false, Framing::Plain(start, until))
     }
 
     /// Takes a MODE E connection.
@@ -210,7 +211,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         W: Fn(u64, Payload) -> F,
     {
         let (offset, len) = match self.framing {
-            Framing::Plain(next) => (next, u64::MAX - next),
+            Framing::Plain(next, until) if next >= until => return Ok(Read::End(End::Gone)),
+            Framing::Plain(next, until) => (next, until - next),
             Framing::Extended => {
                 let step = self.conn.deframer.poll()?;
                 if self.conn.deframer.just_begun() {
@@ -267,7 +269,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return false;
         }
         let worth = match self.framing {
-            Framing::Plain(_) => offset.saturating_sub(self.start) >= WORTH,
+            Framing::Plain(..) => offset.saturating_sub(self.start) >= WORTH,
             Framing::Extended => len >= WORTH,
         };
         if worth {
@@ -307,7 +309,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let payload = Payload::Pipe(pipe.from(), n);
         self.write.set(Some((job.write)(offset, payload)));
         match &mut self.framing {
-            Framing::Plain(next) => *next += n as u64,
+            Framing::Plain(next, _) => *next += n as u64,
             Framing::Extended => self.conn.deframer.moved(n as u64),
         }
         Ok(Read::Some)
@@ -423,7 +425,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
     /// Accounts for `n` bytes behind the first `before` of the block: payload, of which `len` were
     /// left, then a header or a part of one.
     fn took(&mut self, before: usize, n: usize, len: u64) -> Result<Read> {
-        if let Framing::Plain(next) = &mut self.framing {
+        if let Framing::Plain(next, _) = &mut self.framing {
             *next += n as u64;
             return Ok(Read::Some);
         }

@@ -1,5 +1,6 @@
 //! MODE S: the connection is the file.
 
+use byte_ranges::Range64;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -145,6 +146,39 @@ async fn a_restart_goes_on_where_it_stopped() {
     assert_eq!(sink.data()[50..], content);
     assert_eq!(got.ranges.to_string(), "200000-300000");
     assert_eq!(got.end, 300_050);
+}
+
+#[tokio::test]
+async fn a_part_ends_where_it_is_to_end() {
+    let content = bytes(3_000_001);
+    for (start, until) in [
+        (0, 0),
+        (0, 1),
+        (70_000, 70_000),
+        (100, 2_000_000),
+        (5, 4_000_000),
+    ] {
+        let (mut from, mut to) = pair().await;
+        let (source, sink) = (Disk::new(&content), Kept::default());
+        let end = until.min(3_000_001);
+        let sent = SendPlan::new(
+            Mode::Stream,
+            Type::Image,
+            Range64::new(start, 3_000_001).into_iter().collect(),
+        );
+        let taken = incoming(Mode::Stream).start(start).until(Some(until));
+        let watches = (Watch::new(), Watch::new());
+        let (_broken, got) = tokio::join!(
+            from.send(&source, &sent, &watches.0),
+            to.receive(&sink, &taken, &watches.1)
+        );
+        assert_eq!(got.unwrap().bytes, end - start);
+        let [start, end] = [start, end].map(|at| at as usize);
+        assert_eq!(
+            sink.data().get(start..).unwrap_or_default(),
+            &content[start..end]
+        );
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use crate::url::show;
 use crate::verify;
 
 use super::land::{make_dir, open_sink};
-use super::{After, Asked, local};
+use super::{After, Asked, Cut, local};
 
 /// Asks for transfers on one connection.
 pub(super) struct Asker<'a> {
@@ -59,6 +59,7 @@ impl Asker<'_> {
                     taken,
                     again: None,
                     rest: None,
+                    cut: None,
                     replies: control.send(command),
                     tag: None,
                     checksum: None,
@@ -99,8 +100,16 @@ impl Asker<'_> {
         // What was listed may be long ago, and what is carried over is to be what was read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
         let again = (old || shared.preserves()).then(look);
-        let rest = restart(job, self.mode).map(|rest| control.send(Command::Rest(rest)));
+        let rest = restart(job, self.mode);
         let needed = rest.is_some();
+        let cut = self.cut(job);
+        let rest = match &cut {
+            Some(cut) => Some(cut.offset.saturating_add(job.held.first_hole()))
+                .filter(|start| *start > 0)
+                .map(Restart::Offset),
+            None => rest,
+        };
+        let rest = rest.map(|rest| control.send(Command::Rest(rest)));
         let tag = self.tags.map(Tags::next);
         let replies = control.send(self.command(job, tag, &from));
         let checksum = self.algorithm.map(|algorithm| {
@@ -114,7 +123,8 @@ impl Asker<'_> {
             )
         });
         let lasts = !layers && job.facts.lasts();
-        let after = (needed || lasts).then(|| After {
+        // The server may have no word left for what is behind a connection that was closed on it.
+        let after = (cut.is_none() && (needed || lasts)).then(|| After {
             look: look(),
             needed,
         });
@@ -123,6 +133,7 @@ impl Asker<'_> {
             taken,
             again,
             rest,
+            cut,
             replies,
             tag,
             checksum,
@@ -131,8 +142,23 @@ impl Asker<'_> {
         })
     }
 
+    /// Asks what a source is that has been read, if a part of it had come before or that took a while.
+    pub(super) fn look_after(&self, taken: &Taken, needed: bool) -> Option<After> {
+        let Item::File(job) = taken.item() else {
+            return None;
+        };
+        let from = self.control.path(&job.from)?;
+        (needed || job.facts.lasts()).then(|| After {
+            look: Look::send(self.control, self.abilities, from),
+            needed,
+        })
+    }
+
     fn command(&self, job: &FileJob, tag: Option<u64>, from: &FtpPath) -> Command {
-        let region = self.region(job);
+        let region = match self.cut(job) {
+            Some(_) => None,
+            None => self.region(job),
+        };
         match (tag, region) {
             (Some(tag), region) => Command::Eret(Eret::Tagged { tag, region }, from.clone()),
             (None, None) => Command::Retr(from.clone()),
@@ -140,6 +166,18 @@ impl Asker<'_> {
                 Command::Eret(Eret::Partial { offset, length }, from.clone())
             }
         }
+    }
+
+    /// The part of the file that is wanted, where the server knows no command for parts.
+    fn cut(&self, job: &FileJob) -> Option<Cut> {
+        if self.mode == Mode::Extended || self.abilities.eret {
+            return None;
+        }
+        let (offset, length) = self.region(job)?;
+        Some(Cut {
+            offset,
+            length: length?,
+        })
     }
 
     /// The part of the file that is wanted, where it is not all of it.

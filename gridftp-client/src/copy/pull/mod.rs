@@ -43,12 +43,21 @@ struct Asked {
     /// The object's facts, asked again after a failure.
     again: Option<Look>,
     rest: Option<Replies>,
+    /// The part that the connection is closed behind, where no command tells the server its end.
+    cut: Option<Cut>,
     replies: Replies,
     /// Tag by which the data names the transfer, where the server knows such.
     tag: Option<u64>,
     checksum: Option<Replies>,
     after: Option<After>,
     _under_way: UnderWay,
+}
+
+/// A part of a file that `RETR` brings: `REST` tells where it begins.
+#[derive(Clone, Copy)]
+struct Cut {
+    offset: u64,
+    length: u64,
 }
 
 /// A file whose data is here.

@@ -226,6 +226,11 @@ impl Mover<'_> {
             None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
         };
         let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
+        let end = match (end, &moved.data) {
+            // It could not send what follows the part.
+            (Err(ControlError::Refused { .. }), Some(Ok(_))) if asked.cut.is_some() => Ok(()),
+            (end, _) => end,
+        };
         let Item::File(job) = asked.taken.item_mut() else {
             return Err(None);
         };

@@ -17,6 +17,7 @@ use crate::copy::{ACCOUNT, Moved, Stop, move_data};
 use crate::error::{ControlError, TransferError};
 use crate::moving::QUIET;
 
+use super::Cut;
 use super::ask::Asker;
 use super::land::{open_sink, plan, publish};
 use super::mover::Mover;
@@ -62,6 +63,20 @@ pub(super) async fn stream(
         shared,
         patience: None,
     };
+    let cut = asked.cut;
+    if let (Some(Cut { offset: 1.., .. }), Some(mut rest)) = (cut, asked.rest.take()) {
+        // The file from its start would not do.
+        if let Err(error) = rest.finish().await {
+            let lost = matches!(error, ControlError::Lost { .. });
+            let error = error.into();
+            shared.fail(asked.taken, &error);
+            return Err(if lost {
+                Stop::Lost(error)
+            } else {
+                Stop::Replace
+            });
+        }
+    }
     Mover::settle_before(shared, &mut asked).await?;
     let Item::File(job) = asked.taken.item_mut() else {
         return match mover.list(asked, Mode::Stream).await {
@@ -78,7 +93,7 @@ pub(super) async fn stream(
             return Err(Stop::Replace);
         }
     };
-    let plan = plan(shared, Mode::Stream, start);
+    let plan = plan(shared, Mode::Stream, start).until(cut.map(|cut| cut.length));
     let watch = Watch::new();
     let receive = Box::pin(mover.channel.receive(&sink, &plan, &watch));
     let work = async {
@@ -92,7 +107,7 @@ pub(super) async fn stream(
             },
         }
     };
-    let moved = match shared.watched(mover.control, &watch, work).await {
+    let mut moved = match shared.watched(mover.control, &watch, work).await {
         Ok(moved) => moved,
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
@@ -131,10 +146,28 @@ pub(super) async fn stream(
         shared.fail_midway(asked.taken, &asked.replies.unanswered(&what).into());
         return Err(Stop::Replace);
     }
+    let done = cut.is_some() && matches!(moved.data, Some(Ok(_)));
+    if done && moved.end.is_none() {
+        let told = tokio::time::timeout(QUIET, asked.replies.ended()).await;
+        moved.end = told.ok();
+    }
+    // Some say nothing of a connection that was closed on them, and what they say next may be that.
+    let silent = done && moved.end.is_none();
+    if silent {
+        moved.end = Some(Ok(()));
+    }
     match Mover::end(mover.control, shared, asked, sink, &watch, moved).await {
-        Ok(landed) => publish(shared, landed, algorithm).await,
+        Ok(mut landed) => {
+            if cut.is_some() && !silent {
+                landed.after = asker.look_after(&landed.taken, start > 0);
+            }
+            publish(shared, landed, algorithm).await;
+        }
         Err(Some(Stop::Channel) | None) => {}
         Err(Some(stop)) => return Err(stop),
+    }
+    if silent {
+        return Err(Stop::Replace);
     }
     Ok(())
 }

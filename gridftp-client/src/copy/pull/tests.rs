@@ -31,6 +31,7 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
         taken: shared.queue.next(|_| true).await.unwrap(),
         again: None,
         rest: None,
+        cut: None,
         replies: control.send(Command::Retr(from)),
         tag: None,
         checksum: None,
