@@ -293,12 +293,11 @@ impl DataChannel {
             let done = self
                 .receive_with(write, Way::Queued(order), plan, watch)
                 .await;
-            order.complete();
-            done
+            order.complete().and(done)
         };
         // Offsets of text on the wire are no places in the file, so there is nothing to account for.
         let account = plan.ty != Type::Ascii;
-        let taken = order.drain(consumer, stall, watch, account);
+        let taken = order.hand_over(consumer, stall, watch, account);
         tokio::try_join!(moved, taken)?;
         Ok(received(plan, watch))
     }

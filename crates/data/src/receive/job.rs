@@ -7,6 +7,7 @@ use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
 use xio_core::Pool;
 
+use crate::error::Error;
 use crate::receive::order::InOrder;
 use crate::watch::Watch;
 
@@ -38,6 +39,16 @@ pub(crate) enum Way<'a> {
     /// The bytes are queued for their turn. Then whoever takes them keeps account, and connections
     /// read ahead only as far as the queue has room.
     Queued(&'a InOrder),
+}
+
+impl Way<'_> {
+    /// Waits until whoever takes the bytes fails.
+    pub(crate) async fn failed(self) -> Error {
+        match self {
+            Self::Direct { .. } => std::future::pending().await,
+            Self::Queued(order) => order.failed().await,
+        }
+    }
 }
 
 /// Bytes for the storage.

@@ -84,15 +84,17 @@ where
 {
     let mut pump = Pump::plain(conn, start, until);
     let seen = Seen::new(job.is_direct());
-    let (watch, moved) = (job.watch, &seen);
+    let (watch, way, moved) = (job.watch, job.way, &seen);
     let work = poll_fn(|cx| {
         let done = pump.poll(cx, &mut job);
         seen.note(job.read, pump.is_writing());
         done
     });
-    let ended = Stall::new(options.stall)
-        .run(|| moved.look(watch), work)
-        .await;
+    let mut stall = Stall::new(options.stall);
+    let ended = tokio::select! {
+        ended = stall.run(|| moved.look(watch), work) => ended,
+        error = way.failed() => Err(error),
+    };
     match ended {
         Ok(_) => {
             pump.conn.retire();
@@ -127,7 +129,12 @@ where
         tag,
         marks_from_all: options.marks_from_all,
     };
-    match gather(&mut pumps, conns, door, job, options).await {
+    let way = job.way;
+    let gathered = tokio::select! {
+        gathered = gather(&mut pumps, conns, door, job, options) => gathered,
+        error = way.failed() => Err(error),
+    };
+    match gathered {
         Ok(()) => pumps.kept(),
         Err(error) => (pumps.all(), Err(error)),
     }

@@ -47,6 +47,8 @@ pub(crate) struct InOrder {
     added: Notify,
     /// A piece was taken.
     taken: Notify,
+    /// The taker has failed.
+    failed: Notify,
 }
 
 #[derive(Debug)]
@@ -56,6 +58,8 @@ struct State {
     /// Memory that they take.
     held: usize,
     complete: bool,
+    /// Why no piece is taken any more, for the connections to end with.
+    failure: Option<Error>,
     /// The task of the connections, when there was no room for what one of them has.
     reader: Option<Waker>,
 }
@@ -85,6 +89,7 @@ impl InOrder {
             waiting: BTreeMap::new(),
             held: 0,
             complete: false,
+            failure: None,
             reader: None,
         };
         Self {
@@ -92,6 +97,7 @@ impl InOrder {
             ahead,
             added: Notify::new(),
             taken: Notify::new(),
+            failed: Notify::new(),
         }
     }
 
@@ -150,10 +156,46 @@ impl InOrder {
         }
     }
 
-    /// Says that every piece has been handed over.
-    pub(crate) fn complete(&self) {
-        self.state().complete = true;
+    /// Says that every piece has been handed over; gives the failure that nobody has heard of.
+    pub(crate) fn complete(&self) -> Result<()> {
+        let mut state = self.state();
+        state.complete = true;
         self.added.notify_one();
+        state.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until the taker fails.
+    pub(crate) async fn failed(&self) -> Error {
+        loop {
+            let told = self.failed.notified();
+            if let Some(error) = self.state().failure.take() {
+                return error;
+            }
+            told.await;
+        }
+    }
+
+    /// Gives the pieces to `consumer`, as [`drain`](Self::drain) does. A failure goes to the connections while there
+    /// are any: what the peer still sends is for them to deal with.
+    pub(crate) async fn hand_over<C: Consumer>(
+        &self,
+        consumer: &mut C,
+        stall: Duration,
+        watch: &Watch,
+        account: bool,
+    ) -> Result<()> {
+        let Err(error) = self.drain(consumer, stall, watch, account).await else {
+            return Ok(());
+        };
+        {
+            let mut state = self.state();
+            if state.complete {
+                return Err(error);
+            }
+            state.failure = Some(error);
+        }
+        self.failed.notify_one();
+        std::future::pending().await
     }
 
     fn pop(&self) -> Ready {
@@ -179,7 +221,7 @@ impl InOrder {
 
     /// Gives the pieces to `consumer` until all have come, and, with `account`, counts each in
     /// the watch once it is taken.
-    pub(crate) async fn drain<C: Consumer>(
+    async fn drain<C: Consumer>(
         &self,
         consumer: &mut C,
         stall: Duration,

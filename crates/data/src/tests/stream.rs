@@ -82,30 +82,42 @@ async fn the_beginning_is_known_before_any_byte_moves() {
 /// A client that finds its connection reset does not go on to read why.
 #[tokio::test]
 async fn the_rest_of_a_file_that_cannot_be_stored_is_taken_and_forgotten() {
-    let mut to = channel();
-    to.options_mut().draining = Duration::from_secs(3600);
-    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
-    let mut peer = TcpStream::connect(address).await.unwrap();
-    let sink = Kept {
-        full_at: Some(100_000),
-        ..Kept::default()
-    };
-    let (plan, watch) = (incoming(Mode::Stream), Watch::new());
-    let send = async {
-        // More than any socket buffers.
-        for _ in 0..400 {
-            peer.write_all(&[7; 100_000]).await.unwrap();
-        }
-        peer.shutdown().await.unwrap();
-        peer.read(&mut [0]).await.unwrap()
-    };
-    let receive = async {
-        let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Storage);
-        to.reset();
-    };
-    let (end, ()) = tokio::join!(send, receive);
-    assert_eq!(end, 0, "closed in good order");
+    for (ty, sequential) in [
+        (Type::Image, false),
+        (Type::Image, true),
+        (Type::Ascii, false),
+    ] {
+        let mut to = channel();
+        to.options_mut().draining = Duration::from_secs(3600);
+        let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        let sink = Kept {
+            full_at: Some(100_000),
+            sequential,
+            ..Kept::default()
+        };
+        let (plan, watch) = (ReceivePlan::new(Mode::Stream, ty), Watch::new());
+        // The peer sends on only once the failure is told.
+        let (told, hears) = tokio::sync::oneshot::channel();
+        let send = async {
+            peer.write_all(&[7; 200_000]).await.unwrap();
+            hears.await.unwrap();
+            // More than any socket buffers.
+            for _ in 0..400 {
+                peer.write_all(&[7; 100_000]).await.unwrap();
+            }
+            peer.shutdown().await.unwrap();
+            peer.read(&mut [0]).await.unwrap()
+        };
+        let receive = async {
+            let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Storage);
+            to.reset();
+            told.send(()).unwrap();
+        };
+        let (end, ()) = tokio::join!(send, receive);
+        assert_eq!(end, 0, "closed in good order");
+    }
 }
 
 #[tokio::test]
