@@ -32,6 +32,13 @@ static DIGESTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     Arc::new(Semaphore::new(cores))
 });
 
+/// Whether a digest is being computed.
+#[cfg(test)]
+pub(crate) fn is_hashing() -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    DIGESTS.available_permits() < cores
+}
+
 /// What takes longer, and waited for something, waited for more than memory.
 const SLOW: Duration = Duration::from_millis(1);
 
