@@ -64,7 +64,13 @@
 //! In MODE S data follows the server's word that it takes the upload, and between two servers `STOR`
 //! goes before `RETR`. The password goes out when the server asks for it. Where there is no `MLSD`,
 //! `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for a file.
-//! An upload is written under its final name, and a part of one needs `ESTO`.
+//! An upload in MODE S to a server that has neither `HELD` nor `ERET` is written under a hidden name
+//! (`.NAME.gridftp-part`), compared, and renamed: what was there before stays until then, and a run
+//! that is killed leaves no more than the hidden file, which the next one overwrites. It is written
+//! under its own name where the server refuses the hidden one or does not rename, where something
+//! other than a file has the name, and where the hidden name would exceed 255 bytes. Other uploads
+//! to foreign servers (a Globus server, third party, standard input) are written under the final
+//! name, and a part of a file needs `ESTO`.
 //! A part of a file is read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
 //! # What is not copied

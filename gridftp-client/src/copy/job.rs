@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use byte_ranges::RangeSet;
 use ftp_wire::facts::{Entry, FactSet, TimeVal};
+use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
@@ -53,6 +54,10 @@ pub(crate) struct FileJob {
     /// Whether the destination refused to go on with what it has, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
+    /// Where an upload lies until it is whole, once it has begun there.
+    pub(crate) hidden: Option<FtpPath>,
+    /// Whether an upload is written under its own name at once.
+    pub(crate) straight: bool,
     /// The file they are in, for a download.
     pub(crate) sink: Option<FileSink>,
     /// Whether the source is seen to have changed since they came.
@@ -121,6 +126,8 @@ impl FileJob {
             held: RangeSet::new(),
             begun: false,
             anew: false,
+            hidden: None,
+            straight: false,
             sink: None,
             changed: false,
             started: None,

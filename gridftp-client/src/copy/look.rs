@@ -50,7 +50,10 @@ impl Look {
     }
 }
 
-async fn told_by(replies: &mut Replies) -> Result<Option<ftp_wire::reply::Reply>, ControlError> {
+/// Reads a reply; `None` for a refusal.
+pub(crate) async fn told_by(
+    replies: &mut Replies,
+) -> Result<Option<ftp_wire::reply::Reply>, ControlError> {
     match replies.finish().await {
         Ok(reply) => Ok(Some(reply)),
         Err(ControlError::Refused { .. }) => Ok(None),

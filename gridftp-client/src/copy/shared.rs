@@ -11,6 +11,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
+use super::push::Hiding;
 use super::queue::{Queue, Taken};
 use super::reach::Reach;
 use crate::control::Control;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(super) reach: Mutex<Reach>,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
+    pub(crate) hiding: Hiding,
 }
 
 /// Hashes of the paths that files are copied to: no two sources may go to one.
@@ -98,6 +100,7 @@ impl Shared {
             dirs: Mutex::default(),
             reach: Mutex::default(),
             gone: AtomicBool::new(false),
+            hiding: Hiding::default(),
         }
     }
 
@@ -309,7 +312,10 @@ impl Shared {
             });
             return;
         }
-        taken.done(|item| self.give_up_item(&item, error));
+        taken.done(|item| {
+            self.hiding.leave(&item);
+            self.give_up_item(&item, error);
+        });
     }
 
     /// Counts and tells the failure of an item for good.

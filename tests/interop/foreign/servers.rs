@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
-    Finished, FtpServer, FtpServerKind, Tree, binary, file_url, run, tree_digests,
+    Break, Finished, FtpServer, FtpServerKind, Relay, Tree, binary, file_url, run, sha256,
+    tree_digests,
 };
 
 use crate::bed::LIMIT;
@@ -140,6 +141,40 @@ fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> 
             "the reason is missing: {}",
             refused.report()
         );
+        Ok(())
+    })
+}
+
+#[test]
+fn an_upload_that_breaks_leaves_no_file_under_its_name() -> Result<()> {
+    with_each(|server, local| {
+        let from = local.file("file", 3_000_003, 9)?;
+        let relay = Relay::start(server.addr(), Break::Everything { after: 500_000 })?;
+        let to = server.url_at(relay.addr(), "file");
+        cp(&["--retries", "0", &file_url(&from), &to])?.failed()?;
+        ensure!(!server.path("file").exists(), "half a file has the name");
+        // What was left over does not stop the next try, nor stay behind after it.
+        cp(&[&file_url(&from), &server.url("file")])?.ok()?;
+        ensure!(
+            sha256(&from)? == sha256(&server.path("file"))?,
+            "the copy differs"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn an_upload_replaces_a_file_in_one_step() -> Result<()> {
+    with_each(|server, local| {
+        let old = server.file("file", 3_000_003, 1)?;
+        let before = sha256(&old)?;
+        let from = local.file("file", 2_000_003, 9)?;
+        let relay = Relay::start(server.addr(), Break::Everything { after: 500_000 })?;
+        let to = server.url_at(relay.addr(), "file");
+        cp(&["--retries", "0", &file_url(&from), &to])?.failed()?;
+        ensure!(before == sha256(&old)?, "the old file is damaged");
+        cp(&[&file_url(&from), &server.url("file")])?.ok()?;
+        ensure!(sha256(&from)? == sha256(&old)?, "the copy differs");
         Ok(())
     })
 }

@@ -8,6 +8,7 @@ use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
+use crate::abilities::Abilities;
 use crate::client::{digest, number};
 use crate::control::Control;
 use crate::copy::Stop;
@@ -18,11 +19,12 @@ use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::url::show;
 use crate::verify;
 
+use super::hidden::Hidden;
 use super::{Following, Sending, Told, fail, file, local, markers};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
-    control: &Control,
+    server: (&Control, &Abilities),
     shared: &Arc<Shared>,
     mut sent: mpsc::Receiver<Sending>,
     following: mpsc::Sender<Following>,
@@ -40,7 +42,7 @@ pub(super) async fn confirm(
             }
             file.ended = Some(told);
         }
-        match confirm_one(control, shared, file, algorithm).await {
+        match confirm_one(server, shared, file, algorithm).await {
             Ok(next) => {
                 let _gone = following.send(next).await;
             }
@@ -66,7 +68,7 @@ async fn settle(file: &mut Sending) -> Result<Told, ControlError> {
 
 /// Waits for the server's word on one file.
 pub(super) async fn confirm_one(
-    control: &Control,
+    (control, abilities): (&Control, &Abilities),
     shared: &Arc<Shared>,
     mut sending: Sending,
     algorithm: Option<ChecksumAlgorithm>,
@@ -80,6 +82,7 @@ pub(super) async fn confirm_one(
         resumes,
         mut after,
         announced,
+        hidden,
         replies,
         ask_size,
         sent,
@@ -129,7 +132,10 @@ pub(super) async fn confirm_one(
     let Some(to) = FtpPath::new(job.to.clone()) else {
         return Err(None);
     };
-    let stored = ask_size.then(|| control.send(Command::Size(to.clone())));
+    // It is judged under the name that it has, and gets its own when it is good.
+    let at = hidden.clone().unwrap_or_else(|| to.clone());
+    let hidden = hidden.map(|at| Hidden::ask(control, abilities.mlst, at, to));
+    let stored = ask_size.then(|| control.send(Command::Size(at.clone())));
     let mut verified = None;
     if let Some(announced) = announced {
         let algorithm = announced.digest.0;
@@ -149,22 +155,23 @@ pub(super) async fn confirm_one(
             let length = partial.then(|| shared.expected(job).unwrap_or(size));
             (
                 algorithm,
-                verify::ask(control, algorithm, base, length, to.clone()),
+                verify::ask(control, algorithm, base, length, at.clone()),
             )
         });
     let mut meta = Vec::new();
     if shared.preserves() {
         if let Some(mode) = job.facts.mode {
-            meta.push(control.send(Command::Site(Site::Chmod(mode, to.clone()))));
+            meta.push(control.send(Command::Site(Site::Chmod(mode, at.clone()))));
         }
         if let Some(time) = job.facts.time_val() {
-            meta.push(control.send_modified(time, to));
+            meta.push(control.send_modified(time, at));
         }
     }
     let size = shared.expected(job).unwrap_or(size);
     Ok(Following {
         taken,
         size,
+        hidden,
         stored,
         checksum,
         verified,
@@ -173,16 +180,21 @@ pub(super) async fn confirm_one(
 }
 
 /// Reads what follows and ends the jobs.
-pub(super) async fn follow(shared: &Arc<Shared>, mut followed: mpsc::Receiver<Following>) {
+pub(super) async fn follow(
+    control: &Control,
+    shared: &Arc<Shared>,
+    mut followed: mpsc::Receiver<Following>,
+) {
     while let Some(next) = followed.recv().await {
-        settle_following(shared, next).await;
+        settle_following(control, shared, next).await;
     }
 }
 
-pub(super) async fn settle_following(shared: &Arc<Shared>, next: Following) {
+pub(super) async fn settle_following(control: &Control, shared: &Arc<Shared>, next: Following) {
     let Following {
-        taken,
+        mut taken,
         size,
+        hidden,
         stored,
         checksum,
         mut verified,
@@ -225,6 +237,12 @@ pub(super) async fn settle_following(shared: &Arc<Shared>, next: Following) {
             }
             (Err(error), _) => return shared.fail(taken, &error.into()),
             (_, Err(error)) => return shared.fail(taken, &error),
+        }
+    }
+    if let Some(hidden) = hidden {
+        match hidden.publish(control, shared, taken).await {
+            Some(published) => taken = published,
+            None => return,
         }
     }
     for mut replies in meta {

@@ -10,6 +10,7 @@ use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::marker::Marker;
+use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use gridftp_data::{ErrorKind as DataErrorKind, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -31,15 +32,18 @@ use crate::url::show;
 
 mod ask;
 mod confirm;
+mod hidden;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use self::ask::{Asker, Dirs, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
+use self::hidden::Hidden;
 use self::stream::stream;
 
 pub(crate) use self::ask::{Making, make_parents};
+pub(crate) use self::hidden::Hiding;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;
@@ -57,6 +61,8 @@ struct Asked {
     /// Algorithm to compare the copy with, although nobody asked for that.
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
+    /// The name it is written under until it is whole, where that is not its own.
+    hidden: Option<FtpPath>,
     replies: Replies,
     /// Tag of the data, which is sent without waiting for the server's word.
     tag: Option<u64>,
@@ -73,6 +79,7 @@ struct Sending {
     /// Algorithm to compare the copy with, although nobody asked for that.
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
+    hidden: Option<FtpPath>,
     replies: Replies,
     /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
     /// it like the end of the file.
@@ -91,6 +98,7 @@ type Told = Option<Receipt>;
 struct Following {
     taken: Taken,
     size: u64,
+    hidden: Option<Hidden>,
     /// How much the server has.
     stored: Option<Replies>,
     checksum: Option<(ChecksumAlgorithm, Replies)>,
@@ -119,6 +127,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
             Err(Stop::Channel) => client.drop_channel(),
             Err(stop) => return Err(stop),
         }
+        shared.hiding.clean(&client.control).await;
     }
     Ok(())
 }
@@ -288,6 +297,7 @@ async fn extended(
                 resumes: request.resumes,
                 after: request.after,
                 announced: request.announced,
+                hidden: request.hidden,
                 replies: request.replies,
                 // What was there before may have been longer.
                 ask_size: request.resumes && !shared.is_partial(),
@@ -312,8 +322,15 @@ async fn extended(
             }
         }
     };
-    let confirmed = confirm(control, shared, sent, following, algorithm, &alarm);
-    let settled = follow(shared, followed);
+    let confirmed = confirm(
+        (control, abilities),
+        shared,
+        sent,
+        following,
+        algorithm,
+        &alarm,
+    );
+    let settled = follow(control, shared, followed);
     let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
     moved.and(confirmed)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ftp_proto::client::FailureKind;
 use ftp_wire::command::{BufferSide, Mode, Type};
 use gridftp_data::{SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -17,6 +18,7 @@ use crate::moving::{DRAIN, accepted};
 
 use super::ask::{Asker, Dirs, make_dir};
 use super::confirm::{confirm_one, settle_following};
+use super::hidden::go_straight;
 use super::{Sending, data_failed, fail, markers, refine, refused};
 
 /// Copies one file over a connection of its own.
@@ -79,7 +81,13 @@ pub(super) async fn stream(
         }
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
+            let full = error.kind() == Some(FailureKind::NoSpace);
             let error = refused(shared, &asked, error);
+            if asked.hidden.is_some() && !(lost || full || asked.resumes || error.is_transient()) {
+                // It may be for the name alone.
+                go_straight(asked.taken);
+                return Err(Stop::Channel);
+            }
             fail(shared, asked.taken, &error, asked.resumes);
             return Err(if lost {
                 Stop::Lost(error)
@@ -109,14 +117,15 @@ pub(super) async fn stream(
         resumes: asked.resumes,
         after: asked.after,
         announced: asked.announced,
+        hidden: asked.hidden,
         replies: asked.replies,
         ask_size: !shared.is_partial() && !shared.through_layers(),
         sent: None,
         ended: moved.end,
         _under_way: asked.under_way,
     };
-    match confirm_one(control, shared, sending, algorithm).await {
-        Ok(next) => settle_following(shared, next).await,
+    match confirm_one((control, abilities), shared, sending, algorithm).await {
+        Ok(next) => settle_following(control, shared, next).await,
         Err(None) => {}
         Err(Some(stop)) => return Err(stop),
     }
