@@ -167,10 +167,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("550-GridFTP-Errno: 2\r\n"), "{text}");
-        assert!(
-            text.contains("/x") && text.contains("No such file"),
-            "{text}"
-        );
+        let reason = "550-GridFTP-Reason: storage: open /x: no such file or directory\r\n";
+        assert!(text.contains(reason), "{text}");
         assert!(text.ends_with("550 End.\r\n"), "{text}");
     }
 
