@@ -291,9 +291,12 @@ impl Claim {
     pub(crate) fn settle(&self) -> Result<(), Full> {
         let mut all = self.admission.everybody();
         match all.standing(self.id) {
-            Some((Standing::Stranger | Standing::Candidate, places))
-                if all.users < places.users =>
-            {
+            Some((Standing::Candidate, places)) if all.users < places.users => {
+                all.stand(self.id, Standing::User);
+                Ok(())
+            }
+            // The places that passwords wait for are theirs.
+            Some((Standing::Stranger, places)) if all.users + all.candidates < places.users => {
                 all.stand(self.id, Standing::User);
                 Ok(())
             }

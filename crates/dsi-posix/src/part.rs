@@ -186,7 +186,9 @@ impl Part {
                 self.over = record.over;
                 return Ok(record.held.clone());
             }
-            if how == Begin::Update && record.is_some_and(|r| r.over.is_none()) {
+            // Without a record, as after a crash, nobody knows which of its bytes are on the disk.
+            let unknown = record.is_none() && self.stat.st_size > 0;
+            if how == Begin::Update && (unknown || record.is_some_and(|r| r.over.is_none())) {
                 self.recorded.store(true, Ordering::Relaxed);
                 return Err(Fault::Rule(
                     ErrorKind::Incomplete,

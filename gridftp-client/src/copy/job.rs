@@ -235,7 +235,7 @@ impl Facts {
         Self {
             size: Some(item.size),
             modified: Some(item.modified),
-            mode: Some(item.mode),
+            mode: Some(item.mode & 0o777),
         }
     }
 
@@ -244,7 +244,7 @@ impl Facts {
         Self {
             size: Some(source.size()),
             modified: Some(source.modified()),
-            mode: Some(source.mode()),
+            mode: Some(source.mode() & 0o777),
         }
     }
 

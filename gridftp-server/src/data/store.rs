@@ -53,7 +53,7 @@ pub(crate) async fn store<D: Dsi>(
 ) -> Result<u64, Error> {
     match side.disk.clone() {
         None => {
-            let opening = store.open(dsi, user, how.ty);
+            let opening = store.open(dsi, user, how);
             store.run(opening, side, how, watch, onlooker).await
         }
         Some(disk) => {
@@ -64,7 +64,7 @@ pub(crate) async fn store<D: Dsi>(
                 {
                     return Err(Error::NotThroughLayers);
                 }
-                let (sink, base, finish) = store.open(dsi, user, how.ty).await?;
+                let (sink, base, finish) = store.open(dsi, user, how).await?;
                 Ok((disk.write(sink).await?, base, finish))
             };
             store.run(opening, side, how, watch, onlooker).await
@@ -93,13 +93,13 @@ impl Store<'_> {
         &self,
         dsi: &D,
         user: &User,
-        ty: Type,
+        how: &Channel,
     ) -> Result<(D::Sink, u64, Finish), Error> {
         if !user.may_write {
             return Err(Forbidden::Write.into());
         }
         // RFC 3659 §5: such an offset counts the bytes on the wire, which the file does not have.
-        if ty == Type::Ascii && !self.held.is_empty() {
+        if how.ty == Type::Ascii && !self.held.is_empty() {
             return Err(Error::RestartOfText);
         }
         let checksum = match &self.checksum {
@@ -119,7 +119,7 @@ impl Store<'_> {
             Placement::Whole if self.held.is_empty() => {
                 write(Create::Whole { size: self.size }).await?
             }
-            Placement::Whole => self.go_on(dsi, user).await?,
+            Placement::Whole => self.go_on(dsi, user, how.mode).await?,
             Placement::At(_) => write(Create::InPlace { truncate: false }).await?,
             Placement::End => write(Create::Append).await?,
             _ => return Err(Error::NoSuchPlacement),
@@ -144,12 +144,18 @@ impl Store<'_> {
 
     /// Opens what an upload goes on with whose client holds some of the file already: what is left of
     /// one that broke, or the file itself, of which it then changes a part.
-    async fn go_on<D: Dsi>(&self, dsi: &D, user: &User) -> Result<D::Sink, Error> {
+    ///
+    /// In MODE E the ranges are those of our own markers: where what they told of is gone, the file that has the
+    /// name is another one.
+    async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (self.path, self.size);
         let left = dsi.held(user, path).await?;
         let Err(lacking) = must_be_here(&self.held, &left, 0) else {
             return Ok(dsi.write(user, path, Create::Resume { size }).await?);
         };
+        if mode == Mode::Extended {
+            return Err(lacking);
+        }
         let there = match dsi.stat(user, self.path).await {
             Ok(stat) => stat.size,
             Err(error) if error.kind() == ErrorKind::NotFound => 0,

@@ -126,7 +126,7 @@ fn the_first_line_of_a_failure_has_the_reason() {
     let mut ftp = server.login();
     let reply = ftp.ok("SIZE none", 550);
     assert!(
-        reply.lines[0].contains("No such file or directory"),
+        reply.lines[0].contains("no such file or directory"),
         "{reply:?}"
     );
     assert_eq!(reply.lines[1], "550-GlobusError: v=1 c=PATH_NOT_FOUND");

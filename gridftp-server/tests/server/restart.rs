@@ -175,6 +175,12 @@ fn a_restart_in_a_file_keeps_what_it_does_not_write() {
         ftp.ok("MODE E", 200);
         ftp.ok("REST 0-10,12-50", 350);
         let mut data = ftp.data();
+        if !in_place {
+            // Such ranges come from markers, and what those told of is not here.
+            ftp.ok("STOR f", 554);
+            assert_eq!(server.get("f"), old);
+            continue;
+        }
         ftp.ok("STOR f", 150);
         data.block(0, 50, b"end");
         data.block(0, 10, b"xy");

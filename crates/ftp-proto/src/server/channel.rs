@@ -271,7 +271,7 @@ impl LoggedIn {
                 );
             }
             // RFC 2577 §3: services that trust this host or its link would answer to any client.
-            if ip != peer && is_near(ip) && !is_near(peer) {
+            if ip != peer && nearness(ip) > nearness(peer) {
                 return cx.out.say::<500>(
                     "Illegal PORT command: loopback and link-local addresses are for clients that are there.",
                 );
@@ -331,11 +331,25 @@ impl LoggedIn {
     }
 }
 
-/// Says whether an address, in its canonical form, is one of this host or of its link alone.
-fn is_near(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
+/// How near a host is: on the link, or this one. A client may reach what is as near as itself.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Nearness {
+    Far,
+    Link,
+    Here,
+}
+
+fn nearness(ip: IpAddr) -> Nearness {
+    let on_link = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    if ip.is_loopback() || ip.is_unspecified() {
+        Nearness::Here
+    } else if on_link {
+        Nearness::Link
+    } else {
+        Nearness::Far
     }
 }
 
