@@ -56,7 +56,7 @@ const BREATHER: Duration = Duration::from_millis(50);
 
 /// How long a 226 waits for the client to close the data connection that it was sent a file over: aria2 waits for
 /// ever for a 226 that it reads together with the 150. Clients close when they have read all.
-const PARTING: Duration = Duration::from_millis(20);
+const PARTING: Duration = Duration::from_millis(250);
 
 /// How long a client may go on sending a file that was answered 552: most read the reply when they have sent all.
 const DRAINING: Duration = Duration::from_secs(30);

@@ -187,8 +187,8 @@ impl Part {
                 return Ok(record.held.clone());
             }
             // Without a record, as after a crash, nobody knows which of its bytes are on the disk.
-            let unknown = record.is_none() && self.stat.st_size > 0;
-            if how == Begin::Update && (unknown || record.is_some_and(|r| r.over.is_none())) {
+            let of_new = record.map_or(self.stat.st_size > 0, |record| record.over.is_none());
+            if how == Begin::Update && of_new {
                 self.recorded.store(true, Ordering::Relaxed);
                 return Err(Fault::Rule(
                     ErrorKind::Incomplete,
