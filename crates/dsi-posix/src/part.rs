@@ -6,8 +6,8 @@
 //! - `.NAME.gridftp-held` says which of them are there. It names the inode it speaks of, is always
 //!   replaced as a whole, and is removed before that file goes or becomes the target, so it never
 //!   speaks of other bytes.
-//! - A partial without a record is worth nothing: the next writer empties it, and a writer that
-//!   gives up removes it.
+//! - A partial without a record is worth nothing: a new upload empties it, an update is refused, and a
+//!   writer that gives up removes it.
 //! - A second writer that starts anew gets a name of its own, which nobody continues and nothing
 //!   is recorded for; whoever finishes last has the name. One that wants to continue is told that the partial is busy.
 //! - An update begins with a copy of the published file, and takes its place only while it is still there.
@@ -236,8 +236,7 @@ impl Part {
         self.file.as_fd()
     }
 
-    /// Records that `held` is written; `durable` says that it is on the medium, and has the record
-    /// there too.
+    /// Records that `held` is written; with `durable` it is on the medium, and so is the record.
     pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         // Nobody finds bytes under a name of their own again, and whoever was told of them would go
         // on behind those of the other upload.
