@@ -6,8 +6,7 @@
 //! - `.NAME.gridftp-held` says which of them are there. It names the inode it speaks of, is always
 //!   replaced as a whole, and is removed before that file goes or becomes the target, so it never
 //!   speaks of other bytes.
-//! - A partial without a record is worth nothing: a new upload empties it, an update is refused, and a
-//!   writer that gives up removes it.
+//! - A partial without a record is worth nothing: a new upload empties it, an update is refused.
 //! - A second writer that starts anew gets a name of its own, which nobody continues and nothing
 //!   is recorded for; whoever finishes last has the name. One that wants to continue is told that the partial is busy.
 //! - An update begins with a copy of the published file, and takes its place only while it is still there.
