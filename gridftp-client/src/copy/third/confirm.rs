@@ -31,9 +31,17 @@ impl Pair<'_> {
         while let Some(mut file) = moved.recv().await {
             if let Err((error, in_step)) = self.confirm_one(&mut file).await {
                 let lost = is_lost(&error);
-                if in_step && !file.store.has_begun() {
+                if in_step && !file.store.has_begun() && !file.resumes {
                     self.shared.fail(file.taken, &error);
                     continue;
+                }
+                if in_step
+                    && !file.store.has_begun()
+                    && let Item::File(job) = file.taken.item_mut()
+                {
+                    // It may have been refused for what it was to go on with.
+                    job.anew = true;
+                    job.forget();
                 }
                 self.shared.fail_midway(file.taken, &error);
                 if in_step {
