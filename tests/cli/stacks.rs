@@ -219,7 +219,7 @@ fn a_file_that_the_layers_did_not_write_fails_soon_and_for_what_it_is() -> Resul
     Ok(())
 }
 
-/// A byte that changes on the way fails the checksum of its block; what came before it is kept.
+/// A byte that changes on the way fails the checksum of its block, and at most one more copy is sent.
 #[test]
 fn a_damaged_compressed_block_is_found_and_sent_again() -> Result<()> {
     const SIZE: u64 = 24_000_001;
@@ -241,7 +241,7 @@ fn a_damaged_compressed_block_is_found_and_sent_again() -> Result<()> {
             let name = if down { "there" } else { "file" };
             bed.same(name, name)?;
             anyhow::ensure!(
-                relay.passed() < SIZE * 7 / 4,
+                relay.passed() < SIZE * 5 / 2,
                 "{} bytes passed for {SIZE}: {}",
                 relay.passed(),
                 copied.report()
