@@ -25,9 +25,8 @@
 //! **Flushing.** Bytes wait until a block is full. A flush sends what there is at once, as a block
 //! of its own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.
 //!
-//! **Reading.** A block is handed out when its checksum agrees, but for stored blocks of 4 KiB and
-//! more: those go straight to the reader's memory, and that they do not agree is said after their
-//! last byte. The end is reported only when every block agreed and the end mark was read.
+//! **Reading.** A block is handed out when its checksum agrees, so that whatever was read before an error
+//! is as it was written. The end is reported only when every block agreed and the end mark was read.
 //!
 //! **Choosing.** `strategy=auto` watches the link, and chooses the codec for each block: none on a
 //! link that is faster than any codec or on data that does not shrink, the one that moves most

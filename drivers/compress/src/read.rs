@@ -9,14 +9,14 @@ use xio_core::{Error, ErrorKind, Operation, poll_end};
 
 use crate::LAYER;
 use crate::codec::Algorithm;
-use crate::frame::{BadFrame, Checksum, Frame, Header, MAX_HEADER, PREAMBLE_LEN, Preamble};
+use crate::frame::{BadFrame, Frame, Header, MAX_HEADER, PREAMBLE_LEN, Preamble};
 use crate::parallel::Line;
 use crate::shop::{Shop, unpacking_time};
 use crate::write::Moved;
 
 /// Least room in bytes to read into, so that many small blocks come with one call.
 const INBOX: usize = 32 << 10;
-/// Stored blocks from this length on are read straight to where the caller wants them.
+/// Stored blocks from this length on are handed out without being copied before.
 const PASSED: usize = 4 << 10;
 
 /// The receiving half.
@@ -32,8 +32,6 @@ pub(crate) struct Reader {
     block: Vec<u8>,
     taken: usize,
     place: Place,
-    /// Whether the last block was a long stored one, so that the next one may be so as well.
-    passing: bool,
     original: u64,
 }
 
@@ -58,12 +56,8 @@ enum Stage {
     Header,
     /// The packed bytes of a block are to come.
     Packed(Header),
-    /// So many bytes of a stored block are to come.
-    Stored {
-        header: Header,
-        left: usize,
-        checksum: Checksum,
-    },
+    /// So many bytes of a stored block, whose checksum agrees, are to be handed out of the inbox.
+    Stored(usize),
     /// The end mark was read; the end of the stream below is to follow.
     Marked,
     Ended,
@@ -84,7 +78,6 @@ impl Reader {
             block: Vec::new(),
             taken: 0,
             place: Place::default(),
-            passing: false,
             original: 0,
         }
     }
@@ -175,9 +168,7 @@ impl Reader {
                 let Place { number, .. } = self.place;
                 match Frame::parse(self.inbox.bytes(), number, self.announced) {
                     Ok(None) => {
-                        // A little more than a header would only have to be copied.
-                        let want = if self.passing { MAX_HEADER } else { INBOX };
-                        ready!(self.poll_fill(cx, below, want))?;
+                        ready!(self.poll_fill(cx, below, INBOX))?;
                     }
                     Ok(Some((frame, len))) => {
                         self.inbox.consume(len);
@@ -189,6 +180,8 @@ impl Reader {
             Stage::Packed(header) => {
                 if self.inbox.bytes().len() < header.packed {
                     ready!(self.poll_fill(cx, below, INBOX.max(header.packed + MAX_HEADER)))?;
+                } else if header.algorithm == Algorithm::Stored && header.packed >= PASSED {
+                    self.stage = self.stored(header);
                 } else if self.line.has_room() {
                     self.unpack(header);
                 } else {
@@ -196,12 +189,14 @@ impl Reader {
                 }
             }
             _ if !self.line.is_empty() => return Poll::Pending,
-            Stage::Stored {
-                header,
-                left,
-                checksum,
-            } => {
-                ready!(self.poll_stored(cx, below, buf, header, left, checksum))?;
+            Stage::Stored(left) => {
+                let n = left.min(buf.remaining());
+                buf.put_slice(self.inbox.bytes().get(..n).unwrap_or_default());
+                self.inbox.consume(n);
+                self.stage = match left - n {
+                    0 => Stage::Header,
+                    left => Stage::Stored(left),
+                };
             }
             Stage::Marked => {
                 self.stage = match ready!(poll_end(cx, below)) {
@@ -260,16 +255,6 @@ impl Reader {
                     false => Stage::Marked,
                 }
             }
-            Frame::Block(header)
-                if header.algorithm == Algorithm::Stored && header.packed >= PASSED =>
-            {
-                let checksum = header.verify(self.place.number);
-                Stage::Stored {
-                    header,
-                    left: header.packed,
-                    checksum,
-                }
-            }
             Frame::Block(header) => Stage::Packed(header),
         }
     }
@@ -278,8 +263,19 @@ impl Reader {
     fn next_block(&mut self, header: Header) {
         self.place.number += 1;
         self.place.offset += (header.wire_len() + header.packed) as u64;
-        self.passing = header.algorithm == Algorithm::Stored && header.packed >= PASSED;
         self.stage = Stage::Header;
+    }
+
+    /// The stage after a whole stored block has come.
+    fn stored(&mut self, header: Header) -> Stage {
+        let bytes = self.inbox.bytes().get(..header.packed);
+        let mut checksum = header.verify(self.place.number);
+        checksum.add(bytes.unwrap_or_default());
+        if checksum.finish() != header.checksum {
+            return self.broken(BadFrame::Checksum);
+        }
+        self.next_block(header);
+        Stage::Stored(header.packed)
     }
 
     /// Has a whole block unpacked.
@@ -302,58 +298,6 @@ impl Reader {
         }
         self.inbox.consume(header.packed);
         self.next_block(header);
-    }
-
-    /// Moves bytes of a stored block to the caller.
-    fn poll_stored<S: AsyncRead + Unpin>(
-        &mut self,
-        cx: &mut Context<'_>,
-        below: &mut S,
-        buf: &mut ReadBuf<'_>,
-        header: Header,
-        left: usize,
-        mut checksum: Checksum,
-    ) -> Poll<io::Result<()>> {
-        let here = self.inbox.bytes();
-        let mut moved = here.len().min(left).min(buf.remaining());
-        if moved > 0 {
-            let bytes = here.get(..moved).unwrap_or_default();
-            checksum.add(bytes);
-            buf.put_slice(bytes);
-            self.inbox.consume(moved);
-        } else {
-            // The next header comes with the last bytes where there is room, and saves a call.
-            let room = buf.initialize_unfilled_to(buf.remaining().min(left + MAX_HEADER));
-            let mut part = ReadBuf::new(room);
-            let read = Pin::new(below).poll_read(cx, &mut part);
-            if let Poll::Ready(Err(error)) = &read {
-                self.stage = Stage::Failed(error.kind());
-            }
-            ready!(read)?;
-            let (bytes, beyond) = part.filled().split_at(part.filled().len().min(left));
-            if bytes.is_empty() {
-                self.stage = Stage::Truncated;
-                return Poll::Ready(Ok(()));
-            }
-            checksum.add(bytes);
-            self.inbox.put(beyond);
-            moved = bytes.len();
-            buf.advance(moved);
-        }
-        let left = left - moved;
-        self.stage = Stage::Stored {
-            header,
-            left,
-            checksum,
-        };
-        if left == 0 {
-            // Judged now, so that an end that agrees is not followed by a block that did not.
-            match checksum.finish() == header.checksum {
-                true => self.next_block(header),
-                false => self.stage = self.broken(BadFrame::Checksum),
-            }
-        }
-        Poll::Ready(Ok(()))
     }
 
     /// Reads more into the inbox, for `want` bytes altogether.
@@ -426,14 +370,6 @@ impl Inbox {
         }
     }
 
-    fn put(&mut self, bytes: &[u8]) {
-        self.make_room(self.to - self.from + bytes.len());
-        if let Some(room) = self.memory.get_mut(self.to..self.to + bytes.len()) {
-            room.copy_from_slice(bytes);
-            self.to += bytes.len();
-        }
-    }
-
     fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -441,12 +377,7 @@ impl Inbox {
         want: usize,
     ) -> Poll<io::Result<usize>> {
         self.make_room(want);
-        let end = if want < INBOX {
-            self.from + want
-        } else {
-            self.memory.len()
-        };
-        let mut part = ReadBuf::new(self.memory.get_mut(self.to..end).unwrap_or_default());
+        let mut part = ReadBuf::new(self.memory.get_mut(self.to..).unwrap_or_default());
         ready!(Pin::new(below).poll_read(cx, &mut part))?;
         let n = part.filled().len();
         self.to += n;

@@ -134,6 +134,24 @@ async fn no_altered_byte_goes_unnoticed() {
     }
 }
 
+/// A caller keeps what it has read when the stream breaks, and goes on from there.
+#[tokio::test]
+async fn nothing_of_a_damaged_block_is_handed_out() {
+    let reader = layer("");
+    let data = Random::new(4).bytes(200_000);
+    for (codec, block) in [("codec=stored", 65_536), ("codec=zlib;block=8K", 8192)] {
+        let whole = wire(codec, &data).await;
+        for at in (30..whole.len() - 20).step_by(9973) {
+            let mut altered = whole.clone();
+            altered[at] ^= 0x10;
+            let (bytes, ended) = read_by(&reader, &altered).await;
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::InvalidData);
+            assert!(data.starts_with(&bytes), "{codec}: byte {at}");
+            assert_eq!(bytes.len() % block, 0, "{codec}: byte {at}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn blocks_cannot_be_lost_doubled_or_moved() {
     let whole = wire("codec=stored;block=300", &Random::new(1).bytes(900)).await;
