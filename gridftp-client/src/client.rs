@@ -1,31 +1,29 @@
 //! `Client`: connects, logs in, learns what the server can do, and works on names.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ftp_proto::client::{ClientSession, FailureKind, Login, LoginError, LoginStep, Settings};
-use ftp_wire::command::{Command, Mode, Secret, Site as SiteCommand};
+use ftp_proto::client::{ClientSession, FailureKind};
+use ftp_wire::command::{Command, Mode, Site as SiteCommand};
 use ftp_wire::facts::{Entry, EntryKind, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
-use xio_core::{ByteSize, DynStack, Pool, SocketHints, Target, Transport as _};
+use xio_core::{ByteSize, DynStack, Pool, SocketHints};
 
 use crate::abilities::{Abilities, Tags};
+use crate::clock::now;
 use crate::control::{Control, Replies};
 use crate::error::{ConnectError, ControlError};
+use crate::login::{last, reach, settings, within};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
 use crate::stacks;
 use crate::url::Site;
 use crate::verify;
 
-/// Stack of control connections. They are idle while a transfer runs, and what is on the way, NAT and
-/// firewalls, forgets idle connections after some minutes.
-const CONTROL: &str = "tcp:keepidle=60";
 /// Size of the blocks that data passes through, in bytes.
 const BLOCK: usize = 256 * 1024;
 /// Blocks that all data connections of a process share.
@@ -120,8 +118,8 @@ impl Client {
         let stack = stacks::of_data(&options)?;
         let limit = options.connect_within;
         let (stream, round_trip) = reach(site, &name, limit).await?;
-        let session = ClientSession::new(Instant::now(), settings(&options));
-        let (control, banner) = Control::start(
+        let session = ClientSession::new(now(), settings(&options));
+        let (control, mut banner) = Control::start(
             stream,
             Arc::clone(&name),
             session,
@@ -143,76 +141,17 @@ impl Client {
             state: ChannelState::default(),
             observer,
         };
-        let entering = async {
-            client.login(site, banner).await?;
+        let greeting = last(&mut banner).await?;
+        within(limit, &name, async {
+            client.login(site, &greeting).await?;
             stacks::tell(&client.control, &client.options).await
-        };
-        match tokio::time::timeout(limit, entering).await {
-            Ok(done) => done?,
-            Err(_) => {
-                let site = name.to_string();
-                return Err(ConnectError::Late { site, limit });
-            }
-        }
+        })
+        .await?;
         client.observer.event(&Event::Connected {
             site: &name,
             round_trip,
         });
         Ok(client)
-    }
-
-    /// Logs in by the conversation of [`Login`].
-    async fn login(&mut self, site: &Site, banner: Replies) -> Result<(), ConnectError> {
-        let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
-        let password = match (&site.password, &site.user) {
-            (Some(password), _) => password.clone(),
-            (None, None) => Secret::new(self.options.anonymous_password.clone()),
-            (None, Some(_)) => Secret::new(""),
-        };
-        let mut login = Login::new(&user, password, self.options.mode);
-        let mut due = VecDeque::from([banner]);
-        let done = loop {
-            match login.step() {
-                LoginStep::Send(command) => due.push_back(self.control.send(command)),
-                LoginStep::Done(done) => break done,
-                _ => {
-                    let Some(mut replies) = due.pop_front() else {
-                        unreachable!("it waits for as many replies as it has sent commands");
-                    };
-                    match replies.finish().await {
-                        Ok(reply) | Err(ControlError::Refused { reply, .. }) => login.reply(&reply),
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-            }
-        };
-        let site = self.site().to_owned();
-        let session = done.map_err(|refused| match refused {
-            LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
-            LoginError::Clear(reply) => ConnectError::Security { site, reply },
-            LoginError::Setting(command, reply) => {
-                let command = command.to_string();
-                ConnectError::Control(ControlError::Refused {
-                    site,
-                    command,
-                    reply,
-                })
-            }
-            LoginError::Account(reply) => ConnectError::Login { site, user, reply },
-            error => ConnectError::Unreachable {
-                site,
-                cause: error.into(),
-            },
-        })?;
-        self.abilities = Abilities::of(&session.capabilities);
-        self.control.ascii_only = session.ascii_only;
-        self.control.mfmt = self.abilities.mfmt;
-        // To have done it says more than to list it.
-        self.abilities.extended = session.extended;
-        if session.extended {
-            self.state.mode = Mode::Extended;
-        }
-        Ok(())
     }
 
     /// The server, `host:port`.
@@ -412,36 +351,6 @@ impl Client {
     ) -> Result<Replies, ControlError> {
         Ok(self.control.send_modified(time, self.path(path)?))
     }
-}
-
-async fn reach(
-    site: &Site,
-    name: &str,
-    limit: Duration,
-) -> Result<(xio_core::BoxStream, Duration), ConnectError> {
-    let unreachable = |cause: Box<dyn std::error::Error + Send + Sync>| ConnectError::Unreachable {
-        site: name.to_owned(),
-        cause,
-    };
-    let tcp = xio::registry()
-        .stack(CONTROL)
-        .map_err(|error| unreachable(error.into()))?;
-    let target = Target::host(site.host.clone(), site.port);
-    let begun = Instant::now();
-    match tokio::time::timeout(limit, tcp.connect(&target)).await {
-        Ok(Ok(stream)) => Ok((stream, begun.elapsed())),
-        Ok(Err(error)) => Err(unreachable(error.into())),
-        Err(_) => Err(unreachable(
-            format!("no answer within {} s", limit.as_secs()).into(),
-        )),
-    }
-}
-
-fn settings(options: &ConnectOptions) -> Settings {
-    let mut settings = Settings::default();
-    settings.reply_within = options.reply_within;
-    settings.silence = options.stall.max(Duration::from_secs(600));
-    settings
 }
 
 /// What data connections ask of their sockets.

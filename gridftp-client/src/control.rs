@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use xio_core::BoxStream;
 
+use crate::clock::{now, sleep_until};
 use crate::error::ControlError;
 use crate::progress::{Event, Observer};
 use crate::url::show;
@@ -360,7 +361,6 @@ impl Driver {
                 (Some(a), Some(b)) => Some(std::cmp::min(a, b)),
                 (a, b) => a.or(b),
             };
-            let now = Instant::now;
             tokio::select! {
                 biased;
                 wrote = writer.write(&self.out), if !self.out.is_empty() => match wrote {
@@ -404,17 +404,15 @@ impl Driver {
     fn request(&mut self, request: Request) {
         match request {
             Request::Flush(done) => self.flushing.push(done),
-            Request::Moved => self.session.handle(Instant::now(), Input::Moved),
+            Request::Moved => self.session.handle(now(), Input::Moved),
             // Whoever asks for it waits for no reply; a session that has ended needs none.
-            Request::Abort => drop(self.session.abort(Instant::now())),
-            Request::Command(command, answer) => {
-                match self.session.send(Instant::now(), &command) {
-                    Ok(ticket) => self.waiting.push_back((ticket, answer)),
-                    Err(misuse) => {
-                        let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
-                    }
+            Request::Abort => drop(self.session.abort(now())),
+            Request::Command(command, answer) => match self.session.send(now(), &command) {
+                Ok(ticket) => self.waiting.push_back((ticket, answer)),
+                Err(misuse) => {
+                    let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
                 }
-            }
+            },
         }
     }
 
@@ -488,12 +486,5 @@ impl Driver {
         for (_, answer) in self.waiting.drain(..) {
             let _gone = answer.send(Answer::Lost(Arc::clone(why)));
         }
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }

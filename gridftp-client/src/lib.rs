@@ -102,6 +102,7 @@
 
 pub mod abilities;
 pub mod client;
+mod clock;
 mod connect_error;
 mod control;
 pub mod copy;
@@ -110,6 +111,7 @@ pub mod file;
 pub mod glob;
 pub mod list;
 pub mod local;
+mod login;
 mod ls;
 mod moving;
 pub mod names;

@@ -12,7 +12,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 pub struct ConnectOptions {
     /// Transmission mode; `None` takes MODE E where the server has it.
     pub mode: Option<Mode>,
-    /// Longest wait for a connection, and for the login to end.
+    /// Longest wait for a connection, for the greeting, and for the login to end.
     pub connect_within: Duration,
     /// Longest wait for the reply to a command that moves no data.
     pub reply_within: Duration,

@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ftp_proto::client::{ClientSession, Settings};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
+use crate::clock::now;
 use crate::control::{Control, Replies};
 use crate::progress::Silent;
 
 /// Gives the client's end, the banner to come, and the server's end.
 pub(crate) fn connect(settings: Settings) -> (Control, Replies, DuplexStream) {
     let (near, far) = tokio::io::duplex(64 << 10);
-    let session = ClientSession::new(Instant::now(), settings);
+    let session = ClientSession::new(now(), settings);
     let (stream, site) = (Box::new(Wire(near)), Arc::from("server:1"));
     let observer = Arc::new(Silent);
     let (control, banner) =

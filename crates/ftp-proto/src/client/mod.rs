@@ -26,7 +26,9 @@ const MAX_UNSOLICITED: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Time for the reply to an ordinary command, and for the greeting.
+    /// Time for the greeting.
+    pub greet_within: Duration,
+    /// Time for the reply to an ordinary command.
     pub reply_within: Duration,
     /// Time for the reply to a command that may take long without a word (`CKSM`, `SITE RDEL`), and
     /// for a transfer between two signs of life.
@@ -43,6 +45,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            greet_within: Duration::from_secs(60),
             reply_within: Duration::from_secs(60),
             silence: Duration::from_secs(600),
             window: 500,
@@ -317,6 +320,7 @@ impl ClientSession {
     fn deadline(&self) -> Option<Instant> {
         let oldest = self.in_flight.front()?;
         let patience = match oldest.patience {
+            _ if oldest.ticket == Ticket::BANNER => self.settings.greet_within,
             Patience::Short if !oldest.under_way => self.settings.reply_within,
             _ => self.settings.silence,
         };

@@ -1,0 +1,191 @@
+//! The way to a session: the connection, the greeting and the login, each within its limit.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ftp_proto::client::{Login, LoginError, LoginStep, Settings};
+use ftp_wire::command::{Mode, Secret};
+use ftp_wire::reply::Reply;
+use xio_core::{Target, Transport as _};
+
+use crate::abilities::Abilities;
+use crate::client::Client;
+use crate::control::Replies;
+use crate::error::{ConnectError, ControlError};
+use crate::options::ConnectOptions;
+use crate::url::Site;
+
+/// Stack of control connections. They are idle while a transfer runs, and what is on the way, NAT and
+/// firewalls, forgets idle connections after some minutes.
+const CONTROL: &str = "tcp:keepidle=60";
+
+impl Client {
+    /// Logs in by the conversation of [`Login`].
+    pub(crate) async fn login(
+        &mut self,
+        site: &Site,
+        greeting: &Reply,
+    ) -> Result<(), ConnectError> {
+        let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
+        let password = match (&site.password, &site.user) {
+            (Some(password), _) => password.clone(),
+            (None, None) => Secret::new(self.options.anonymous_password.clone()),
+            (None, Some(_)) => Secret::new(""),
+        };
+        let mut login = Login::new(&user, password, self.options.mode);
+        login.reply(greeting);
+        let mut due = VecDeque::new();
+        let done = loop {
+            match login.step() {
+                LoginStep::Send(command) => due.push_back(self.control.send(command)),
+                LoginStep::Done(done) => break done,
+                _ => {
+                    let Some(mut replies) = due.pop_front() else {
+                        unreachable!("it waits for as many replies as it has sent commands");
+                    };
+                    login.reply(&last(&mut replies).await?);
+                }
+            }
+        };
+        let site = self.site().to_owned();
+        let session = done.map_err(|refused| match refused {
+            LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
+            LoginError::Clear(reply) => ConnectError::Security { site, reply },
+            LoginError::Setting(command, reply) => {
+                let command = command.to_string();
+                ConnectError::Control(ControlError::Refused {
+                    site,
+                    command,
+                    reply,
+                })
+            }
+            LoginError::Account(reply) => ConnectError::Login { site, user, reply },
+            error => ConnectError::Unreachable {
+                site,
+                cause: error.into(),
+            },
+        })?;
+        self.abilities = Abilities::of(&session.capabilities);
+        self.control.ascii_only = session.ascii_only;
+        self.control.mfmt = self.abilities.mfmt;
+        // To have done it says more than to list it.
+        self.abilities.extended = session.extended;
+        if session.extended {
+            self.state.mode = Mode::Extended;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn reach(
+    site: &Site,
+    name: &str,
+    limit: Duration,
+) -> Result<(xio_core::BoxStream, Duration), ConnectError> {
+    let unreachable = |cause: Box<dyn std::error::Error + Send + Sync>| ConnectError::Unreachable {
+        site: name.to_owned(),
+        cause,
+    };
+    let tcp = xio::registry()
+        .stack(CONTROL)
+        .map_err(|error| unreachable(error.into()))?;
+    let target = Target::host(site.host.clone(), site.port);
+    let begun = Instant::now();
+    match tokio::time::timeout(limit, tcp.connect(&target)).await {
+        Ok(Ok(stream)) => Ok((stream, begun.elapsed())),
+        Ok(Err(error)) => Err(unreachable(error.into())),
+        Err(_) => Err(unreachable(
+            format!("no answer within {} s", limit.as_secs()).into(),
+        )),
+    }
+}
+
+pub(crate) fn settings(options: &ConnectOptions) -> Settings {
+    let mut settings = Settings::default();
+    settings.greet_within = options.connect_within;
+    settings.reply_within = options.reply_within;
+    settings.silence = options.stall.max(Duration::from_secs(600));
+    settings
+}
+
+/// The final reply, be it a refusal.
+pub(crate) async fn last(replies: &mut Replies) -> Result<Reply, ControlError> {
+    match replies.finish().await {
+        Ok(reply) | Err(ControlError::Refused { reply, .. }) => Ok(reply),
+        Err(error) => Err(error),
+    }
+}
+
+/// Logs in within `limit`, beyond which nothing but that is told: a reply whose limit is the same
+/// has been waited for no longer.
+pub(crate) async fn within(
+    limit: Duration,
+    site: &str,
+    login: impl Future<Output = Result<(), ConnectError>>,
+) -> Result<(), ConnectError> {
+    let begun = tokio::time::Instant::now();
+    match tokio::time::timeout(limit, login).await {
+        Ok(done) if done.is_ok() || begun.elapsed() < limit => done,
+        _ => Err(ConnectError::Late {
+            site: site.to_owned(),
+            limit,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_wire::command::Command;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+    use super::*;
+    use crate::played;
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn limited() -> Settings {
+        let mut settings = Settings::default();
+        settings.greet_within = LIMIT;
+        settings.reply_within = LIMIT;
+        settings
+    }
+
+    /// Every limit is the same: of those that end together the one of the login is told.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_login_is_told_as_that_whatever_reply_is_due() {
+        let (control, mut banner, far) = played::connect(limited());
+        let (far, mut back) = tokio::io::split(far);
+        let mut lines = BufReader::new(far).lines();
+        back.write_all(b"220 ready\r\n").await.unwrap();
+        last(&mut banner).await.unwrap();
+        let login = within(LIMIT, "server:1", async {
+            last(&mut control.send(Command::Noop)).await?;
+            Ok(())
+        });
+        let (ended, line) = tokio::join!(login, lines.next_line());
+        assert_eq!(line.unwrap().unwrap(), "NOOP");
+        assert!(matches!(ended, Err(ConnectError::Late { .. })), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_greeting_that_never_comes_is_told_as_that() {
+        let (_control, mut banner, _far) = played::connect(limited());
+        let told = last(&mut banner).await.unwrap_err().to_string();
+        assert!(told.contains("greeting: no reply in time"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_that_is_lost_in_time_is_told_as_lost() {
+        let (control, mut banner, far) = played::connect(limited());
+        let (_, mut back) = tokio::io::split(far);
+        back.write_all(b"220 ready\r\n").await.unwrap();
+        last(&mut banner).await.unwrap();
+        back.write_all(b"421 going down\r\n").await.unwrap();
+        let ended = within(LIMIT, "server:1", async {
+            last(&mut control.send(Command::Noop)).await?;
+            Ok(())
+        });
+        let told = ended.await.unwrap_err().to_string();
+        assert!(told.contains("going down"), "{told}");
+    }
+}
