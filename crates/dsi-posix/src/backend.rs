@@ -17,7 +17,7 @@ use crate::checksum::{COSTS, in_turns};
 use crate::error::{Fault, Outcome};
 use crate::expire;
 use crate::file::FileSource;
-use crate::hop::{Pace, StopOnDrop, hop};
+use crate::hop::{Pace, hop_until_dropped};
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
@@ -78,16 +78,41 @@ impl Posix {
     /// # Cancel safety
     /// Dropping the future ends the work at its next entry.
     pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let _guard = StopOnDrop(Arc::clone(&stop));
         let root = Arc::clone(&self.root);
-        hop(Pace::Long, "expire", move || {
-            expire::expire(&root, age, &stop).map_err(|fault| fault.of("expire", "/"))
+        hop_until_dropped(Pace::Long, "expire", move |stop| {
+            expire::expire(&root, age, stop).map_err(|fault| fault.of("expire", "/"))
         })
         .await
     }
 
     /// Runs `work` on the tree, as `user` sees it, where its pace allows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future raises the flag that `work` is given.
+    async fn until_dropped<T: Send + 'static>(
+        &self,
+        user: &User,
+        pace: Pace,
+        op: &'static str,
+        path: &DsiPath,
+        work: impl FnOnce(&Arc<Root>, &DsiPath, &AtomicBool) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        let root = if user.follows_links {
+            &self.root
+        } else {
+            &self.plain
+        };
+        let (root, path, follows) = (Arc::clone(root), path.clone(), user.follows_links);
+        hop_until_dropped(pace, op, move |stop| {
+            work(&root, &path, stop).map_err(|fault| match fault {
+                Fault::Os(Errno::LOOP) if !follows => NO_LINKS.of(op, &path),
+                fault => fault.of(op, &path),
+            })
+        })
+        .await
+    }
+
+    /// As `until_dropped`, for work that does not look at the flag.
     async fn on<T: Send + 'static>(
         &self,
         user: &User,
@@ -96,19 +121,8 @@ impl Posix {
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
-        let root = if user.follows_links {
-            &self.root
-        } else {
-            &self.plain
-        };
-        let (root, path, follows) = (Arc::clone(root), path.clone(), user.follows_links);
-        hop(pace, op, move || {
-            work(&root, &path).map_err(|fault| match fault {
-                Fault::Os(Errno::LOOP) if !follows => NO_LINKS.of(op, &path),
-                fault => fault.of(op, &path),
-            })
-        })
-        .await
+        self.until_dropped(user, pace, op, path, |root, path, _| work(root, path))
+            .await
     }
 
     /// As `on`, for a user who may write.
@@ -120,13 +134,19 @@ impl Posix {
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
-        if !user.may_write {
-            return Err(Error::new(ErrorKind::Denied, op)
-                .at(path)
-                .because("this user may only read"));
-        }
+        must_write(user, op, path)?;
         self.on(user, pace, op, path, work).await
     }
+}
+
+/// Refuses the operation `op` to a user who may only read.
+fn must_write(user: &User, op: &'static str, path: &DsiPath) -> Result<()> {
+    if user.may_write {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Denied, op)
+        .at(path)
+        .because("this user may only read"))
 }
 
 /// Hides uploads in progress from those who ask for them by name.
@@ -181,15 +201,20 @@ impl Dsi for Posix {
         .await
     }
 
+    /// Opens, and for an update copies, where the storage may block.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the copying, and leaves nothing of it.
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
+        must_write(user, "create", path)?;
         let sync = self.sync;
         // The others may have to copy or to cut off much of what is there.
         let pace = match how {
             Create::Whole { .. } => Pace::Brief,
             _ => Pace::Long,
         };
-        self.change(user, pace, "create", path, move |root, path| {
-            FileSink::begin(root.target(path)?, how, path.to_string(), sync)
+        self.until_dropped(user, pace, "create", path, move |root, path, stop| {
+            FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)
         })
         .await
     }
@@ -238,12 +263,11 @@ impl Dsi for Posix {
     /// # Cancel safety
     /// Dropping the future ends the work at its next entry; what is removed is removed.
     async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let _guard = StopOnDrop(Arc::clone(&stop));
-        self.change(user, Pace::Long, "remove tree", path, move |root, path| {
-            remove::tree(root, path, &stop)
-        })
-        .await
+        must_write(user, "remove tree", path)?;
+        let work =
+            |root: &Arc<Root>, path: &DsiPath, stop: &AtomicBool| remove::tree(root, path, stop);
+        self.until_dropped(user, Pace::Long, "remove tree", path, work)
+            .await
     }
 
     async fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> Result<()> {

@@ -12,7 +12,7 @@ use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 
 use crate::error::{Fault, Outcome};
-use crate::hop::{Pace, StopOnDrop, hop};
+use crate::hop::{Pace, hop_until_dropped};
 
 /// Bytes hashed between two reads.
 const BLOCK: usize = 256 * 1024;
@@ -170,12 +170,11 @@ pub(crate) async fn in_turns(
     let (op, path) = named;
     let fail = |fault: Fault| fault.of(op, &path);
     let mut digest = Digest::new(algorithm, offset, length).map_err(fail)?;
-    let (file, stop) = (Arc::new(file), Arc::new(AtomicBool::new(false)));
-    let _guard = StopOnDrop(Arc::clone(&stop));
+    let file = Arc::new(file);
     loop {
-        let (file, progress, stop) = (Arc::clone(&file), progress.clone(), Arc::clone(&stop));
-        let turn = hop(Pace::Digest, op, move || {
-            let more = digest.turn(&file, &progress, &stop);
+        let (file, progress) = (Arc::clone(&file), progress.clone());
+        let turn = hop_until_dropped(Pace::Digest, op, move |stop| {
+            let more = digest.turn(&file, &progress, stop);
             Ok(more.map(|more| (digest, more)))
         });
         let (now, more) = turn.await?.map_err(fail)?;

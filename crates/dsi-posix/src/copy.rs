@@ -1,5 +1,7 @@
 //! Copies the bytes of one file into another, sharing or skipping what the file system lets it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
@@ -9,8 +11,14 @@ use rustix::pipe::{SpliceFlags, splice};
 /// Most bytes asked of the kernel in one call.
 const STEP: u64 = 64 << 20;
 
-/// Copies the first `size` bytes of `from` into the empty file `to`; holes stay holes.
-pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
+/// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is raised; holes stay
+/// holes.
+pub(crate) fn copy(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    size: u64,
+    stop: &AtomicBool,
+) -> Result<(), Errno> {
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return rustix::fs::ftruncate(to, size);
     }
@@ -22,7 +30,7 @@ pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, size: u64) -> Resul
             Err(errno) => return Err(errno),
         };
         let end = rustix::fs::seek(from, SeekFrom::Hole(start))?.min(size);
-        copy_range(from, to, start, end)?;
+        copy_range(from, to, (start, end), stop)?;
         at = end.max(start + 1);
     }
     rustix::fs::ftruncate(to, size)
@@ -31,10 +39,11 @@ pub(crate) fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, size: u64) -> Resul
 fn copy_range(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
-    mut at: u64,
-    end: u64,
+    (mut at, end): (u64, u64),
+    stop: &AtomicBool,
 ) -> Result<(), Errno> {
     while at < end {
+        must_go_on(stop)?;
         let (mut read, mut write) = (at, at);
         let step = usize::try_from((end - at).min(STEP)).unwrap_or(usize::MAX);
         match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut write), step) {
@@ -43,7 +52,7 @@ fn copy_range(
             Ok(copied) => at += u64::try_from(copied).unwrap_or(0),
             Err(Errno::INTR) => {}
             Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
-                return copy_by_hand(from, to, at, end);
+                return copy_by_hand(from, to, (at, end), stop);
             }
             Err(errno) => return Err(errno),
         }
@@ -51,14 +60,22 @@ fn copy_range(
     Ok(())
 }
 
+fn must_go_on(stop: &AtomicBool) -> Result<(), Errno> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Errno::CANCELED),
+        false => Ok(()),
+    }
+}
+
 fn copy_by_hand(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
-    mut at: u64,
-    end: u64,
+    (mut at, end): (u64, u64),
+    stop: &AtomicBool,
 ) -> Result<(), Errno> {
     let mut block = vec![0; 256 * 1024];
     while at < end {
+        must_go_on(stop)?;
         let want = usize::try_from(end - at)
             .unwrap_or(usize::MAX)
             .min(block.len());
@@ -159,4 +176,31 @@ pub(crate) fn write_on(file: BorrowedFd<'_>, mut data: &[u8]) -> Result<(), Errn
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_to_stop_goes_no_further() {
+        let (from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        from.write_all_at(b"content", 0).unwrap();
+        let end = |to: &File| to.metadata().unwrap().len();
+        for stop in [true, false] {
+            let stop = AtomicBool::new(stop);
+            for copy in [copy_range, copy_by_hand] {
+                let done = copy(from.as_fd(), to.as_fd(), (0, 7), &stop);
+                let (expected, len) = match stop.load(Ordering::Relaxed) {
+                    true => (Err(Errno::CANCELED), 0),
+                    false => (Ok(()), 7),
+                };
+                assert_eq!((done, end(&to)), (expected, len));
+            }
+        }
+    }
 }

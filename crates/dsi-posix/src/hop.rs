@@ -97,8 +97,22 @@ pub(crate) async fn hop<T: Send + 'static>(
     }
 }
 
+/// As [`hop`], for long work that looks at its flag.
+///
+/// # Cancel safety
+/// Dropping the future raises the flag.
+pub(crate) async fn hop_until_dropped<T: Send + 'static>(
+    pace: Pace,
+    op: &'static str,
+    work: impl FnOnce(&AtomicBool) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let _guard = StopOnDrop(Arc::clone(&stop));
+    hop(pace, op, move || work(&stop)).await
+}
+
 /// Raises its flag when it goes: work on another thread learns that nobody waits for it.
-pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
+struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -156,4 +170,32 @@ fn since_start(now: Instant) -> Duration {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_told_to_stop() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let (begin, mut begun) = tokio::sync::mpsc::channel(1);
+        let (end, ended) = mpsc::channel();
+        let work = hop_until_dropped(Pace::Long, "test", move |stop| {
+            let start = Instant::now();
+            let _ = begin.blocking_send(());
+            while !stop.load(Ordering::Relaxed) && start.elapsed() < LIMIT {
+                std::thread::yield_now();
+            }
+            let _ = end.send(stop.load(Ordering::Relaxed));
+            Ok(())
+        });
+        tokio::select! {
+            _ = work => panic!("it ends although somebody waits for it"),
+            _ = begun.recv() => {}
+        }
+        assert_eq!(ended.recv_timeout(LIMIT), Ok(true));
+    }
 }

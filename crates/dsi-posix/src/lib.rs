@@ -21,8 +21,10 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod complete;
 mod copy;
 mod expire;
+mod first;
 mod hop;
 mod in_place;
 mod index;

@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use crate::checksum;
+use crate::complete::{dress, settle_size, verify};
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
@@ -30,7 +30,7 @@ use crate::journal::{self, Over, Record};
 use crate::late;
 use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
-use crate::stat::{stat_of, timestamps};
+use crate::stat::stat_of;
 
 /// How often a partial is opened anew that another writer took away between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
@@ -78,10 +78,13 @@ pub(crate) struct Part {
 
 impl Part {
     /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
+    ///
+    /// The copy for an update ends once `stop` is raised.
     pub(crate) fn begin(
         target: Target,
         how: Begin,
         size: Option<u64>,
+        stop: &AtomicBool,
     ) -> Outcome<(Self, RangeSet)> {
         let Target {
             dir,
@@ -148,7 +151,7 @@ impl Part {
                 recorded: AtomicBool::new(false),
                 gone: AtomicBool::new(false),
             };
-            let held = part.take_over(index.as_ref(), how)?;
+            let held = part.take_over(index.as_ref(), how, stop)?;
             return Ok((part, held));
         }
         Err(Errno::BUSY.into())
@@ -167,7 +170,12 @@ impl Part {
     }
 
     /// Says what of the partial is held; empties one of which nothing is known.
-    fn take_over(&mut self, index: Option<&Arc<Index>>, how: Begin) -> Outcome<RangeSet> {
+    fn take_over(
+        &mut self,
+        index: Option<&Arc<Index>>,
+        how: Begin,
+        stop: &AtomicBool,
+    ) -> Outcome<RangeSet> {
         let dir = self.dir.as_fd();
         if !self.once {
             let record = recorded(dir, &self.names, &self.name, &self.stat);
@@ -200,13 +208,13 @@ impl Part {
             }
         }
         match how {
-            Begin::Update => self.copy_published(),
+            Begin::Update => self.copy_published(stop),
             Begin::Anew | Begin::Resume => Ok(RangeSet::new()),
         }
     }
 
     /// Goes on from a copy of the object that has the name now, if there is one.
-    fn copy_published(&mut self) -> Outcome<RangeSet> {
+    fn copy_published(&mut self, stop: &AtomicBool) -> Outcome<RangeSet> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let (old, stat) =
@@ -215,7 +223,7 @@ impl Part {
                 done => must_be_file(done?)?,
             };
         let over = Over::of(&stat);
-        copy::copy(old.as_fd(), self.file.as_fd(), over.size)?;
+        copy::copy(old.as_fd(), self.file.as_fd(), over.size, stop)?;
         self.over = Some(over);
         Ok(RangeSet::up_to(over.size))
     }
@@ -228,6 +236,11 @@ impl Part {
     /// Size of the file that had the target's name at the beginning.
     pub(crate) fn replaces(&self) -> u64 {
         self.replaces
+    }
+
+    /// Size of the published file that this is an update of.
+    pub(crate) fn updates(&self) -> Option<u64> {
+        self.over.map(|over| over.size)
     }
 
     /// The file that takes the bytes.
@@ -271,8 +284,6 @@ impl Part {
     /// Checks the bytes and gives them their name; with `sync`, on the medium.
     pub(crate) fn publish(&self, done: &Finish, sync: bool) -> Outcome<Stat> {
         let dir = self.dir.as_fd();
-        let kept = self.over.map(|over| done.clone().keeping(over.size));
-        let done = kept.as_ref().unwrap_or(done);
         let len = settle_size(self.file(), done)?;
         if let Err(fault) = verify(self.file(), done) {
             if matches!(fault, Fault::Rule(ErrorKind::Mismatch, _)) {
@@ -388,62 +399,6 @@ impl Drop for Part {
             self.leave();
         }
     }
-}
-
-/// Brings the file to the size announced and gives its length, or says what is missing.
-pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
-    let len = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-    let Some(size) = done.size else {
-        return Ok(len);
-    };
-    let covered = match (&done.held, Range64::new(0, size)) {
-        (Some(held), Some(whole)) => held.covers(whole),
-        _ => true,
-    };
-    if len < size || !covered {
-        return Err(Fault::Rule(
-            ErrorKind::Incomplete,
-            "parts of the file did not arrive",
-        ));
-    }
-    if len > size {
-        rustix::fs::ftruncate(file, size)?;
-    }
-    Ok(size)
-}
-
-/// The answer to bytes that are not those announced.
-pub(crate) const MISMATCH: Fault = Fault::Rule(
-    ErrorKind::Mismatch,
-    "the file does not have the digest that was announced",
-);
-
-/// Compares the file with the digest it is to have.
-pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
-    let Some((algorithm, expected)) = &done.checksum else {
-        return Ok(());
-    };
-    let found = checksum::of_file(file, *algorithm)?;
-    if found.eq_ignore_ascii_case(expected) {
-        Ok(())
-    } else {
-        Err(MISMATCH)
-    }
-}
-
-/// Sets mode and time where they are given.
-pub(crate) fn dress(
-    file: BorrowedFd<'_>,
-    mode: Option<u32>,
-    time: Option<(i64, u32)>,
-) -> Outcome<()> {
-    if let Some(mode) = mode {
-        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?;
-    }
-    if let Some(time) = time {
-        rustix::fs::futimens(file, &timestamps(time))?;
-    }
-    Ok(())
 }
 
 fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {

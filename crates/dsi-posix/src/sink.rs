@@ -13,11 +13,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::checksum::in_turns;
+use crate::complete::{MISMATCH, settle_size};
 use crate::copy::{read_some, splice_all, write_all, write_on};
 use crate::error::{Fault, Outcome};
-use crate::hop::{Pace, hop};
+use crate::first::FirstBlock;
+use crate::hop::{Pace, hop, hop_until_dropped};
 use crate::in_place::InPlace;
-use crate::part::{Begin, MISMATCH, settle_size};
+use crate::part::Begin;
 use crate::root::{Target, is_regular, local_target};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
@@ -42,7 +44,7 @@ struct Inner {
     closed: RwLock<bool>,
     /// Whether the medium lost bytes: the kernel tells so once, and the next sync succeeds.
     lost: AtomicBool,
-    first: Mutex<First>,
+    first: FirstBlock,
     /// Held while a record is written.
     recording: Mutex<()>,
 }
@@ -55,17 +57,6 @@ enum Way {
     InPlace(InPlace),
     /// What takes bytes only in order (a FIFO, a terminal), and how many it has.
     InOrder(OwnedFd, Mutex<u64>),
-}
-
-/// The first block, if it was small.
-#[derive(Debug)]
-enum First {
-    /// None came yet.
-    Open,
-    /// It waits here.
-    Waits(u64, Bytes),
-    /// It is written, or was never held back.
-    Written,
 }
 
 impl FileSink {
@@ -85,7 +76,8 @@ impl FileSink {
             let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
             match how {
                 Create::Whole { .. } if !special => {
-                    let sink = Self::at_target(target, special, how, sync, name.clone());
+                    let sink =
+                        Self::begin(target, how, name.clone(), sync, &AtomicBool::new(false));
                     sink.map(Ok).map_err(fail)
                 }
                 _ => Ok(Err((target, special))),
@@ -97,9 +89,12 @@ impl FileSink {
             Err(rest) => rest,
         };
         // What is special may wait for whoever is at its other end.
-        hop(Pace::Long, "create", move || {
-            Self::at_target(target, special, how, sync, shown.clone())
-                .map_err(|fault| fault.of("create", shown))
+        hop_until_dropped(Pace::Long, "create", move |stop| {
+            let sink = match special {
+                true => Self::special(target, shown.clone(), sync),
+                false => Self::begin(target, how, shown.clone(), sync, stop),
+            };
+            sink.map_err(|fault| fault.of("create", shown))
         })
         .await
     }
@@ -113,24 +108,22 @@ impl FileSink {
             .map_err(|fault| fault.of("create", ""))
     }
 
-    fn at_target(
-        target: Target,
-        special: bool,
-        how: Create,
-        sync: bool,
-        shown: String,
-    ) -> Outcome<Self> {
-        if special {
-            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-            let file =
-                rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
-            return Self::over(file, target.name, shown, sync);
-        }
-        Self::begin(target, how, shown, sync)
+    /// Opens at `target` what is no regular file.
+    fn special(target: Target, path: String, sync: bool) -> Outcome<Self> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
+        Self::over(file, target.name, path, sync)
     }
 
-    /// Opens the regular file at `target`, or the one that is to be there.
-    pub(crate) fn begin(target: Target, how: Create, path: String, sync: bool) -> Outcome<Self> {
+    /// Opens the regular file at `target`, or the one that is to be there; what has to be copied for
+    /// that is copied until `stop` is raised.
+    pub(crate) fn begin(
+        target: Target,
+        how: Create,
+        path: String,
+        sync: bool,
+        stop: &AtomicBool,
+    ) -> Outcome<Self> {
         let name = target.name.clone();
         let (begin, size) = match how {
             Create::Whole { size } => (Begin::Anew, size),
@@ -152,7 +145,7 @@ impl FileSink {
                 ));
             }
         };
-        let (whole, held) = Whole::begin(target, begin, size)?;
+        let (whole, held) = Whole::begin(target, begin, size, stop)?;
         Ok(Self::new(Way::Whole(whole), name, path, sync, held))
     }
 
@@ -169,8 +162,7 @@ impl FileSink {
     }
 
     fn new(way: Way, name: Vec<u8>, path: String, sync: bool, held: RangeSet) -> Self {
-        let (closed, first) = (RwLock::new(false), Mutex::new(First::Open));
-        let lost = AtomicBool::new(false);
+        let (closed, lost) = (RwLock::new(false), AtomicBool::new(false));
         Self {
             inner: Arc::new(Inner {
                 way,
@@ -179,7 +171,7 @@ impl FileSink {
                 sync,
                 closed,
                 lost,
-                first,
+                first: FirstBlock::default(),
                 recording: Mutex::new(()),
             }),
             held,
@@ -209,17 +201,19 @@ impl Inner {
             Way::Whole(whole) => whole.replaces(),
             Way::InPlace(_) | Way::InOrder(..) => 0,
         };
-        if self.holds_back() && !self.sync && done.checksum.is_none() && frees <= LARGE {
+        if self.first.waits() && !self.sync && done.checksum.is_none() && frees <= LARGE {
             Pace::Brief
         } else {
             Pace::Long
         }
     }
 
-    /// Whether all that came waits in memory.
-    fn holds_back(&self) -> bool {
-        let first = self.first.try_lock();
-        first.is_ok_and(|first| matches!(*first, First::Waits(..)))
+    /// Size of the published file that this is an update of: what was not written of it stays.
+    fn updates(&self) -> Option<u64> {
+        match &self.way {
+            Way::Whole(whole) => whole.updates(),
+            Way::InPlace(_) | Way::InOrder(..) => None,
+        }
     }
 
     fn file(&self) -> Outcome<BorrowedFd<'_>> {
@@ -232,29 +226,13 @@ impl Inner {
 
     /// Keeps a small first block back; false when it has to be written now.
     fn keep_back(&self, offset: u64, data: &Bytes) -> bool {
-        if data.len() > SMALL || !matches!(self.way, Way::Whole(_)) {
-            return false;
-        }
-        // Taken means that someone is writing it: no longer the first.
-        let Ok(mut first) = self.first.try_lock() else {
-            return false;
-        };
-        let open = matches!(*first, First::Open);
-        if open {
-            // A copy, so that a slow sender does not hold on to a large block of a pool.
-            *first = First::Waits(offset, Bytes::copy_from_slice(data));
-        }
-        open
+        matches!(self.way, Way::Whole(_)) && self.first.keep(offset, data)
     }
 
     /// Writes the block that waits. Nothing that builds on it goes on before it is written.
     fn catch_up(&self) -> Outcome<()> {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if let First::Waits(offset, data) = &*first {
-            write_all(self.file()?, data, *offset)?;
-        }
-        *first = First::Written;
-        Ok(())
+        self.first
+            .catch_up(|offset, data| Ok(write_all(self.file()?, data, offset)?))
     }
 
     /// Keeps `finish` away while something is done to the file, unless that is over.
@@ -356,17 +334,6 @@ impl Inner {
         }
     }
 
-    /// Publishes a file of at most the block that waits, if it needed no name so far.
-    fn finish_at_once(&self, whole: &Whole, done: &Finish) -> Outcome<Option<Stat>> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        let (offset, data) = match &*first {
-            First::Open => (0, &[][..]),
-            First::Waits(offset, data) => (*offset, data.as_ref()),
-            First::Written => return Ok(None),
-        };
-        whole.publish_at_once(offset, data, done, self.sync)
-    }
-
     /// Waits for writes under way, whose futures may have been dropped, and bars later ones.
     fn close(&self) -> Outcome<()> {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
@@ -396,7 +363,10 @@ impl Inner {
     fn finish(&self, done: &Finish) -> Outcome<Stat> {
         self.close()?;
         if let Way::Whole(whole) = &self.way
-            && let Some(stat) = self.finish_at_once(whole, done)?
+            // A file of at most the block that waits, which needed no name so far.
+            && let Some(stat) = self.first.publish(|offset, data| {
+                whole.publish_at_once(offset, data, done, self.sync)
+            })?
         {
             return Ok(stat);
         }
@@ -449,7 +419,12 @@ impl Sink for FileSink {
 
     async fn finish(self, mut done: Finish) -> Result<Stat> {
         let inner = self.inner;
-        if let Some((algorithm, expected)) = done.checksum.take_if(|_| !inner.holds_back()) {
+        if let Some(size) = inner.updates() {
+            done = done.keeping(size);
+        }
+        // One of a small file is computed along with the rest.
+        let small = done.size.is_some_and(|size| size <= SMALL as u64);
+        if let Some((algorithm, expected)) = done.checksum.take_if(|_| !small) {
             let (settled, whole) = (Arc::clone(&inner), done.clone());
             let file = hop(Pace::Long, "finish", move || {
                 settled.with_room("finish", || settled.settle(&whole))

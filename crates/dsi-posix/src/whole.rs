@@ -9,12 +9,13 @@ use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::complete::{dress, settle_size, verify};
 use crate::copy::write_all;
 use crate::error::Outcome;
 use crate::journal;
 use crate::late;
 use crate::names::Names;
-use crate::part::{Begin, Part, dress, settle_size, verify};
+use crate::part::{Begin, Part};
 use crate::root::Target;
 use crate::stat::stat_of;
 
@@ -39,10 +40,13 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
+    ///
+    /// The copy for an update ends once `stop` is raised.
     pub(crate) fn begin(
         target: Target,
         how: Begin,
         size: Option<u64>,
+        stop: &AtomicBool,
     ) -> Outcome<(Self, RangeSet)> {
         let small = size.is_some_and(|size| size <= SMALL as u64);
         // What an earlier upload left would otherwise be continued behind these bytes.
@@ -53,7 +57,7 @@ impl Whole {
             };
             return Ok((whole, RangeSet::new()));
         }
-        let (part, held) = Part::begin(target, how, size)?;
+        let (part, held) = Part::begin(target, how, size, stop)?;
         let whole = Self {
             part: OnceLock::from(Box::new(part)),
             target: Mutex::new(None),
@@ -64,6 +68,11 @@ impl Whole {
     /// Size of the file that had the target's name at the beginning.
     pub(crate) fn replaces(&self) -> u64 {
         self.part.get().map_or(0, |part| part.replaces())
+    }
+
+    /// Size of the published file that this is an update of.
+    pub(crate) fn updates(&self) -> Option<u64> {
+        self.part.get()?.updates()
     }
 
     /// Has nothing of it kept.
@@ -89,7 +98,7 @@ impl Whole {
                 old: target.old,
                 index: target.index.clone(),
             };
-            let (part, _) = Part::begin(target, Begin::Anew, None)?;
+            let (part, _) = Part::begin(target, Begin::Anew, None, &AtomicBool::new(false))?;
             let _ = self.part.set(Box::new(part));
         }
         let part = self.part.get();

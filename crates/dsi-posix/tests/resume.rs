@@ -12,10 +12,11 @@ use std::sync::LazyLock;
 
 use byte_ranges::{Range64, RangeSet};
 use bytes::Bytes;
-use gridftp_dsi::{ErrorKind, Finish, Sink};
+use gridftp_dsi::{ChecksumAlgorithm, ErrorKind, Finish, Sink};
 use gridftp_dsi_posix::FileSink;
+use gridftp_dsi_posix::checksum::Hasher;
 use proptest::prelude::*;
-use support::{RESUME, Tree, WHOLE};
+use support::{RESUME, Tree, UPDATE, WHOLE};
 
 /// Bytes of the file in the property, small enough that ranges meet and large enough that some
 /// blocks are held back and others are not.
@@ -142,5 +143,35 @@ proptest! {
     fn what_is_published_is_right(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(play(steps));
+    }
+}
+
+/// `REST` into a file that is longer: the digest is that of the file as it becomes.
+#[tokio::test]
+async fn the_digest_of_an_update_is_that_of_the_whole_file() {
+    for size in [1000, 200_000] {
+        let tree = Tree::new();
+        tree.put("/file", &vec![b'a'; size]).await.unwrap();
+        let (from, to) = (size / 4, size / 2);
+        let mut expected = vec![b'a'; size];
+        expected[from..to].fill(b'b');
+        let digest = |bytes: &[u8]| {
+            let mut hasher = Hasher::new(ChecksumAlgorithm::Md5).unwrap();
+            hasher.update(bytes);
+            hasher.finish()
+        };
+        for (digest, ends) in [(digest(b"other"), false), (digest(&expected), true)] {
+            let sink = tree.open("/file", UPDATE).await.unwrap();
+            let data = Bytes::copy_from_slice(&expected[from..to]);
+            sink.write_at(from as u64, data).await.unwrap();
+            let done = Finish::whole(to as u64)
+                .with_held(RangeSet::up_to(to as u64))
+                .with_checksum(ChecksumAlgorithm::Md5, digest);
+            let finished = sink.finish(done).await;
+            let kind = finished.err().map(|error| error.kind());
+            assert_eq!(kind, (!ends).then_some(ErrorKind::Mismatch), "{size} bytes");
+            let found = std::fs::read(tree.real("file")).unwrap();
+            assert_eq!(found == expected, ends);
+        }
     }
 }

@@ -1,0 +1,66 @@
+//! What is done to every file before it counts as complete: its size, its digest, its mode and its time.
+
+use byte_ranges::Range64;
+use gridftp_dsi::{ErrorKind, Finish};
+use rustix::fd::BorrowedFd;
+use rustix::fs::Mode;
+
+use crate::checksum;
+use crate::error::{Fault, Outcome};
+use crate::stat::timestamps;
+
+/// Brings the file to the size announced and gives its length, or says what is missing.
+pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
+    let len = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    let Some(size) = done.size else {
+        return Ok(len);
+    };
+    let covered = match (&done.held, Range64::new(0, size)) {
+        (Some(held), Some(whole)) => held.covers(whole),
+        _ => true,
+    };
+    if len < size || !covered {
+        return Err(Fault::Rule(
+            ErrorKind::Incomplete,
+            "parts of the file did not arrive",
+        ));
+    }
+    if len > size {
+        rustix::fs::ftruncate(file, size)?;
+    }
+    Ok(size)
+}
+
+/// The answer to bytes that are not those announced.
+pub(crate) const MISMATCH: Fault = Fault::Rule(
+    ErrorKind::Mismatch,
+    "the file does not have the digest that was announced",
+);
+
+/// Compares the file with the digest it is to have.
+pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
+    let Some((algorithm, expected)) = &done.checksum else {
+        return Ok(());
+    };
+    let found = checksum::of_file(file, *algorithm)?;
+    if found.eq_ignore_ascii_case(expected) {
+        Ok(())
+    } else {
+        Err(MISMATCH)
+    }
+}
+
+/// Sets mode and time where they are given.
+pub(crate) fn dress(
+    file: BorrowedFd<'_>,
+    mode: Option<u32>,
+    time: Option<(i64, u32)>,
+) -> Outcome<()> {
+    if let Some(mode) = mode {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777))?;
+    }
+    if let Some(time) = time {
+        rustix::fs::futimens(file, &timestamps(time))?;
+    }
+    Ok(())
+}
