@@ -27,6 +27,8 @@ pub(crate) struct Job<'a, W> {
     pub(crate) read: u64,
     /// Ranges that are being written.
     flying: RangeSet,
+    /// Where the one begins that is compared with what is stored: each takes memory outside the pool.
+    compared: Option<u64>,
     /// Whether a write waits for one of them.
     waits: bool,
 }
@@ -75,6 +77,7 @@ impl<'a, W> Job<'a, W> {
             },
             read: 0,
             flying: RangeSet::new(),
+            compared: None,
             waits: false,
         }
     }
@@ -87,18 +90,23 @@ impl<'a, W> Job<'a, W> {
         })
     }
 
-    /// Begins to write a range, and says what of it is stored already; `None` while some of it is just
-    /// being written by another connection.
+    /// Begins to write a range, and says what of it is stored already; `None` while another connection is
+    /// just writing some of it, or comparing as well.
     pub(crate) fn begin(&mut self, offset: u64, len: u64) -> Option<RangeSet> {
         let Some(range) = Range64::from_len(offset, len).filter(|_| self.is_direct()) else {
             return Some(RangeSet::new());
         };
-        if !self.flying.clip(range).is_empty() {
+        let stored = self.watch.arrived().received().clip(range);
+        let compares = !stored.is_empty();
+        if !self.flying.clip(range).is_empty() || (compares && self.compared.is_some()) {
             self.waits = true;
             return None;
         }
+        if compares {
+            self.compared = Some(offset);
+        }
         self.flying.insert(range);
-        Some(self.watch.arrived().received().clip(range))
+        Some(stored)
     }
 
     /// Ends the write of a range; says whether another one waited for it.
@@ -106,6 +114,7 @@ impl<'a, W> Job<'a, W> {
         if let Some(range) = Range64::from_len(offset, len) {
             self.flying.remove(range);
         }
+        self.compared.take_if(|compared| *compared == offset);
         std::mem::take(&mut self.waits)
     }
 

@@ -28,6 +28,10 @@ use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
 use crate::wait::{Look, Stall};
 
+/// Bytes that are read back at a time to be compared, outside the pool: a block of it would be waited for by
+/// those who hold one.
+const COMPARED: u64 = 32 << 10;
+
 /// Writes what is new of `data`, which belongs at the wire offset `offset`; the rest is `stored` already
 /// and has to be the same.
 ///
@@ -48,7 +52,7 @@ pub(crate) async fn again<K: Sink>(
         });
         data.slice(from..to)
     };
-    for range in stored {
+    for range in stored.iter().flat_map(|range| in_steps(range, COMPARED)) {
         let (at, piece) = (range.start().saturating_add(base), piece(range));
         if sink.read_back(at, piece.len()).await? != piece {
             let fact = format!("other bytes came before for offsets {range}");
@@ -62,6 +66,17 @@ pub(crate) async fn again<K: Sink>(
         }
     }
     Ok(())
+}
+
+/// The pieces of a range, each of at most `step` bytes.
+fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
+    let mut from = range.start();
+    std::iter::from_fn(move || {
+        let to = from.saturating_add(step).min(range.end());
+        let piece = Range64::new(from, to);
+        from = to;
+        piece
+    })
 }
 
 /// Takes what one connection brings until it ends; the wire offset of the first byte is `start`, of the

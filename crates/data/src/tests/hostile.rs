@@ -370,6 +370,32 @@ async fn overlaps_of_two_connections_are_compared_once_the_first_is_stored() {
     }
 }
 
+/// A peer that sends each block twice has them all compared; that memory is not the pool's.
+#[tokio::test]
+async fn overlaps_are_compared_in_little_memory() {
+    const CONNECTIONS: usize = 8;
+    let (mut to, mut streams) = bare(CONNECTIONS).await;
+    let content = bytes(CONNECTIONS * 100_000);
+    for (at, stream) in streams.iter_mut().enumerate() {
+        let from = at * 100_000;
+        let part = &content[from..from + 100_000];
+        let mut wire = blocks(&[(from as u64, part), (from as u64, part)]);
+        wire.truncate(wire.len() - HEADER_LEN);
+        wire.extend(Header::eof(CONNECTIONS as u64).to_bytes());
+        stream.write_all(&wire).await.unwrap();
+    }
+    let sink = Kept {
+        slow: 3,
+        ..Kept::default()
+    };
+    let watch = Watch::new();
+    let got = to.receive(&sink, &incoming(Mode::Extended), &watch).await;
+    assert_eq!(got.unwrap().bytes, 2 * content.len() as u64);
+    assert!(sink.data() == content);
+    let most = sink.most_read.into_inner();
+    assert!((1..=32 << 10).contains(&most), "{most} bytes at one time");
+}
+
 #[tokio::test]
 async fn what_is_taken_in_order_is_not_taken_twice() {
     let twice: [&[(u64, &[u8])]; 3] = [

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
@@ -114,6 +115,10 @@ pub(super) struct Kept {
     pub(super) slow: u32,
     /// Never ends a write.
     pub(super) hangs: bool,
+    /// Bytes that are being read back.
+    reading: AtomicUsize,
+    /// Most of them at one time.
+    pub(super) most_read: AtomicUsize,
 }
 
 impl Kept {
@@ -162,6 +167,12 @@ impl Sink for Kept {
     }
 
     async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes, StorageError> {
+        let reading = self.reading.fetch_add(len, Ordering::Relaxed) + len;
+        self.most_read.fetch_max(reading, Ordering::Relaxed);
+        for _ in 0..self.slow {
+            tokio::task::yield_now().await;
+        }
+        self.reading.fetch_sub(len, Ordering::Relaxed);
         let from = offset as usize;
         Ok(Bytes::copy_from_slice(&self.data()[from..from + len]))
     }
