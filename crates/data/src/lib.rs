@@ -10,9 +10,13 @@
 //! | receive | pooled blocks, read ahead by one | the same on every connection; more may come at any time |
 //! | afterwards | closed | kept for the next transfer |
 //!
-//! One transfer is one future: nothing is spawned, no lock is waited for, and dropping it aborts.
-//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or a piece of text of some 16 KiB
-//! where there is something to translate.
+//! One transfer is one future: no lock is waited for, and dropping it aborts. Beside it the channel has
+//! tasks that end with it: one that looks after its listener, and for a bounded time one that reads and
+//! forgets the rest of a file that could not be stored. Only an end mark that a layer cannot write at once
+//! is written by a task that outlives the channel, for a minute at most.
+//!
+//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or a piece of
+//! text of some 16 KiB where there is something to translate.
 #![forbid(unsafe_code)]
 
 mod channel;
