@@ -74,6 +74,7 @@ impl LogQueue {
     fn write_out(&self, mut out: impl Write, tell: impl Fn(u64)) {
         let _ = self.writer.set(thread::current().id());
         let mut chunk = Vec::new();
+        let mut broken = false;
         loop {
             let mut lines = self.lines();
             lines.writing = false;
@@ -85,7 +86,7 @@ impl LogQueue {
             lines.writing = true;
             std::mem::swap(&mut lines.waiting, &mut chunk);
             drop(lines);
-            let lost = write_lines(&mut out, &chunk);
+            let lost = write_lines(&mut out, &chunk, &mut broken);
             chunk.clear();
             chunk.shrink_to(KEEP);
             let mut lines = self.lines();
@@ -119,16 +120,27 @@ impl Write for &LogQueue {
     }
 }
 
-/// Writes lines as far as possible; gives how many were lost.
-fn write_lines(out: &mut impl Write, mut lines: &[u8]) -> u64 {
-    while !lines.is_empty() {
-        match out.write(lines) {
-            Ok(n) if n > 0 => lines = lines.get(n..).unwrap_or_default(),
+/// Writes lines as far as possible, behind one that may be `broken`; gives how many were lost.
+fn write_lines(out: &mut impl Write, lines: &[u8], broken: &mut bool) -> u64 {
+    // A line that was cut off is ended, so that none becomes the end of it.
+    let ended = !*broken || write_some(out, b"\n") > 0;
+    let written = if ended { write_some(out, lines) } else { 0 };
+    let (written, rest) = lines.split_at_checked(written).unwrap_or((lines, &[]));
+    *broken = written.last().map_or(!ended, |last| *last != b'\n');
+    rest.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Writes as far as possible; gives how many bytes were.
+fn write_some(out: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match out.write(rest) {
+            Ok(n) if n > 0 => written += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(_) | Err(_) => break,
         }
     }
-    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+    written
 }
 
 #[cfg(test)]
@@ -155,6 +167,48 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// A disk with room for so many more bytes.
+    struct Disk {
+        written: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.get(..self.room).unwrap_or(bytes);
+            if taken.is_empty() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room -= taken.len();
+            self.written.extend_from_slice(taken);
+            Ok(taken.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_ends_before_the_next_one() {
+        let (mut disk, mut broken) = (
+            Disk {
+                written: Vec::new(),
+                room: 9,
+            },
+            false,
+        );
+        let mut write = |room, lines: &str| {
+            disk.room += room;
+            let lost = write_lines(&mut disk, lines.as_bytes(), &mut broken);
+            (lost, String::from_utf8(disk.written.clone()).unwrap())
+        };
+        assert_eq!(write(0, "first\nsecond\nthird\n"), (2, "first\nsec".into()));
+        assert_eq!(write(0, "fourth\n"), (1, "first\nsec".into()));
+        assert_eq!(write(1, "fifth\n"), (1, "first\nsec\n".into()));
+        assert_eq!(write(6, "sixth\n"), (0, "first\nsec\nsixth\n".into()));
     }
 
     #[test]
