@@ -11,7 +11,7 @@ use ftp_proto::types::{
 use ftp_wire::command::Secret;
 use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
-use gridftp_dsi::{Dsi, User};
+use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::Place;
@@ -26,6 +26,9 @@ use crate::server::Shared;
 
 /// Events a transfer may be ahead of the control connection; a slow reader makes it wait.
 const EVENTS: usize = 4;
+
+/// Descriptors of a file that is moved: its own, that of its directory and that of its note in the index.
+const FILE: usize = 3;
 
 /// What an action needs of its session.
 pub(crate) struct Desk<D: Dsi> {
@@ -306,6 +309,10 @@ async fn move_bytes<D: Dsi>(
 ) -> Result<u64, Error> {
     let how = &transfer.channel;
     let dsi = &shared.dsi;
+    let _file = shared
+        .descriptors
+        .take(FILE)
+        .map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))?;
     match transfer.what {
         What::Retrieve { path, region, held } => {
             let path = dsi_path(&path)?;

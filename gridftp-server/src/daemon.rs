@@ -158,43 +158,46 @@ fn within_descriptors(mut policy: Policy) -> Policy {
         Err(_) => limit.current,
     };
     if let Some(descriptors) = descriptors {
-        let (users, strangers) =
-            places(descriptors, policy.max_sessions, policy.max_unauthenticated);
-        if (users, strangers) != (policy.max_sessions, policy.max_unauthenticated) {
+        let places = places(descriptors, policy.max_sessions, policy.max_unauthenticated);
+        if (places.users, places.strangers) != (policy.max_sessions, policy.max_unauthenticated) {
             tracing::warn!(
                 descriptors,
-                max_sessions = users,
-                max_unauthenticated = strangers,
+                max_sessions = places.users,
+                max_unauthenticated = places.strangers,
                 "too few descriptors for as many sessions and connections as configured, raise the limit (ulimit -n)"
             );
         }
-        (policy.max_sessions, policy.max_unauthenticated) = (users, strangers);
+        policy.max_sessions = places.users;
+        policy.max_unauthenticated = places.strangers;
+        policy.max_data_descriptors = places.data;
     }
     policy
 }
 
-/// How many of these sessions and connections without a login so many descriptors carry.
-fn places(descriptors: u64, sessions: usize, strangers: usize) -> (usize, usize) {
-    /// For the listener, the log, the runtime and the tree.
+/// How the descriptors are shared out.
+#[derive(Debug, PartialEq, Eq)]
+struct Places {
+    /// Control connections of users.
+    users: usize,
+    /// Those of strangers.
+    strangers: usize,
+    /// For ports, data connections, pipes and files.
+    data: usize,
+}
+
+/// Shares out descriptors: strangers leave three quarters, and users two thirds of that for data.
+fn places(descriptors: u64, users: usize, strangers: usize) -> Places {
+    /// For the listener, the log, the runtime, the tree, and calls of the storage.
     const OURS: u64 = 32;
-    /// Control connection, data port, file, its directory and the note of it in the index.
-    const SESSION: u64 = 5;
-    /// A data connection and both ends of its pipe.
-    const CONNECTION: u64 = 3;
-    /// Data connections that clients open unless they are told otherwise.
-    const CONNECTIONS: u64 = 4;
-    const PER_SESSION: u64 = SESSION + CONNECTIONS * CONNECTION;
-    let left = descriptors.saturating_sub(OURS);
-    // A stranger has his control connection and nothing else; strangers leave users three quarters.
-    let bounded = |most: u64, wanted: usize| {
-        usize::try_from(most.max(1)).map_or(wanted, |most| most.min(wanted))
-    };
-    let strangers = bounded(left / 4, strangers);
-    let sessions = bounded(
-        (left - (strangers as u64).min(left)) / PER_SESSION,
-        sessions,
-    );
-    (sessions, strangers)
+    let left = usize::try_from(descriptors.saturating_sub(OURS)).unwrap_or(usize::MAX);
+    let strangers = strangers.min((left / 4).max(1));
+    let left = left.saturating_sub(strangers);
+    let users = users.min((left / 3).max(1));
+    Places {
+        users,
+        strangers,
+        data: left.saturating_sub(users),
+    }
 }
 
 fn warn(config: &Config) {
@@ -223,10 +226,19 @@ mod tests {
 
     #[test]
     fn few_descriptors_are_shared_between_users_and_strangers() {
-        assert_eq!(places(524_288, 1000, 200), (1000, 200));
-        assert_eq!(places(1024, 1000, 200), (46, 200));
-        assert_eq!(places(64, 1000, 200), (1, 8));
-        assert_eq!(places(128, 1000, 2), (5, 2));
-        assert_eq!(places(8, 1000, 200), (1, 1));
+        let shared = |descriptors, users, strangers| {
+            let Places {
+                users,
+                strangers,
+                data,
+            } = places(descriptors, users, strangers);
+            (users, strangers, data)
+        };
+        assert_eq!(shared(524_288, 1000, 200), (1000, 200, 523_056));
+        assert_eq!(shared(20_000, 4000, 200), (4000, 200, 15_768));
+        assert_eq!(shared(1024, 1000, 200), (264, 200, 528));
+        assert_eq!(shared(64, 1000, 200), (8, 8, 16));
+        assert_eq!(shared(128, 1000, 2), (31, 2, 63));
+        assert_eq!(shared(8, 1000, 200), (1, 1, 0));
     }
 }

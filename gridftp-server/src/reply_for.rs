@@ -52,7 +52,7 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
         Error::Storage(error) => storage(error.kind()),
         Error::Data(error) => match error.kind() {
             Data::NoChannel => (Code::of::<425>(), None),
-            Data::Open | Data::Timeout(Wait::Connect | Wait::Accept) => {
+            Data::Open | Data::Full | Data::Timeout(Wait::Connect | Wait::Accept) => {
                 (Code::of::<425>(), CHANNEL)
             }
             Data::Protocol
@@ -185,5 +185,8 @@ mod tests {
         assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
         assert_reply(&Error::Aborted(Ender::Client), 426, None);
+        let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();
+        let class = Some("DATA_CHANNEL_COMMUNICATION_FAILURE");
+        assert_reply(&full.into(), 425, class);
     }
 }

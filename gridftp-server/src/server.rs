@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ftp_proto::server::{Limits, ServerSession, Settings};
-use gridftp_data::Options;
+use gridftp_data::{Descriptors, Options};
 use gridftp_dsi::Dsi;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -79,6 +79,8 @@ pub(crate) struct Shared<D: Dsi> {
     admission: Arc<Admission>,
     stacks: Arc<Stacks>,
     pool: Pool,
+    /// For data connections and the files they serve.
+    pub(crate) descriptors: Descriptors,
     rules: Mutex<Rules>,
 }
 
@@ -144,6 +146,7 @@ impl<D: Dsi> Server<D> {
             admission: Arc::new(Admission::default()),
             stacks: Arc::new(Stacks::new(&config)),
             pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
+            descriptors: Descriptors::new(config.policy.max_data_descriptors),
             rules: Mutex::new(rules),
             dsi,
             config,
@@ -312,11 +315,17 @@ impl<D: Dsi> Shared<D> {
         // What a peer can have this server remember beside blocks of the pool.
         (options.ahead, options.ranges) = (AHEAD, RANGES);
         let share = (self.pool.blocks() / SHARE).max(2);
-        DataSide::new(Arc::clone(&self.stacks), options, self.pool.share(share))
+        DataSide::new(
+            Arc::clone(&self.stacks),
+            options,
+            self.pool.share(share),
+            self.descriptors.clone(),
+        )
     }
 
     fn set_policy(&self, policy: Arc<Policy>) {
         let settings = Arc::new(settings(&self.config, &policy, &self.dsi));
+        self.descriptors.set_limit(policy.max_data_descriptors);
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Rules { policy, settings };
     }
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
 use crate::conn::{self, Conn};
+use crate::descriptors::Descriptors;
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::head::Head;
@@ -34,6 +35,7 @@ use crate::watch::Watch;
 pub struct DataChannel {
     options: Options,
     pool: Pool,
+    descriptors: Descriptors,
     setup: Setup,
     idle: Idle,
     /// Looks after the door in `setup`, or is on its way out.
@@ -48,11 +50,19 @@ impl DataChannel {
         Self {
             options,
             pool,
+            descriptors: Descriptors::default(),
             setup: Setup::None,
             idle: Idle::default(),
             doors: JoinSet::new(),
             draining: JoinSet::new(),
         }
+    }
+
+    /// Takes ports, connections and what serves them out of a number that all sessions share.
+    #[must_use]
+    pub fn with_descriptors(mut self, descriptors: Descriptors) -> Self {
+        self.descriptors = descriptors;
+        self
     }
 
     /// What the connections may take; a change holds from the next transfer on.
@@ -63,7 +73,7 @@ impl DataChannel {
     /// Listens for the peer and gives the address to tell it, in the place of what was set up.
     ///
     /// # Errors
-    /// [`ErrorKind::Open`] when no port is free.
+    /// [`ErrorKind::Open`] when no port is free, [`ErrorKind::Full`] when no descriptor is.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the channel not set up.
@@ -76,6 +86,7 @@ impl DataChannel {
         self.reset();
         // The port that was given up may be the only one there is.
         self.doors.shutdown().await;
+        let port = self.descriptors.take(1)?;
         let fail = |e| Error::open("listen", "no data port could be opened", e);
         let listener = stack.listen(at).await.map_err(fail)?;
         let local = listener.info().local.ok_or_else(|| {
@@ -85,7 +96,7 @@ impl DataChannel {
                 "the stack has no address that a peer could be told",
             )
         })?;
-        let door = Door::new(listener, peers, &self.options, &mut self.doors);
+        let door = Door::new((listener, port), peers, &self.options, &mut self.doors);
         self.setup = Setup::Passive(door);
         Ok(local)
     }
@@ -129,7 +140,9 @@ impl DataChannel {
     /// Dropping the future leaves the channel as it was.
     pub async fn open(&mut self, mode: Mode, parallelism: u32) -> Result<()> {
         if self.idle.conns.is_empty() {
-            self.idle = self.setup.open(mode, parallelism, &self.options).await?;
+            let (options, descriptors) = (&self.options, &self.descriptors);
+            let opening = self.setup.open(mode, parallelism, options, descriptors);
+            self.idle = opening.await?;
         }
         Ok(())
     }
@@ -420,7 +433,9 @@ impl DataChannel {
     /// Connections for a transfer: those that are there, or new ones.
     async fn ready(&mut self, mode: Mode, parallelism: u32, direction: Direction) -> Result<Idle> {
         if self.idle.conns.is_empty() {
-            return self.setup.open(mode, parallelism, &self.options).await;
+            let (options, descriptors) = (&self.options, &self.descriptors);
+            let opening = self.setup.open(mode, parallelism, options, descriptors);
+            return opening.await;
         }
         match self.idle.served {
             // Kept connections carry extended blocks, and a peer that sends never reads.

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use xio_core::BoxStream;
 
+use crate::descriptors::Taken;
 use crate::error::{Error, Result};
 
 /// Longest time in which a connection that is no longer needed may end in good order.
@@ -19,19 +20,25 @@ const RETIRING: Duration = Duration::from_secs(60);
 /// Bytes thrown away at a time.
 const DRAIN_BLOCK: usize = 16 << 10;
 
+/// A stream that was just opened, with its descriptor.
+pub(crate) type Opened = (BoxStream, Taken);
+
 /// A data connection. Dropping it aborts; [`retire`](Self::retire) ends it in good order.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) stream: BoxStream,
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
+    /// Its descriptor.
+    pub(crate) taken: Taken,
 }
 
 impl Conn {
-    pub(crate) fn new(stream: BoxStream, limits: Limits) -> Self {
+    pub(crate) fn new((stream, taken): Opened, limits: Limits) -> Self {
         Self {
             stream,
             deframer: Deframer::new(limits),
+            taken,
         }
     }
 
@@ -128,6 +135,7 @@ mod tests {
     use xio_core::{Info, Stream};
 
     use super::*;
+    use crate::Descriptors;
 
     /// Cannot write its end mark at once.
     struct Full {
@@ -180,7 +188,8 @@ mod tests {
             tries: 0,
             ended: Arc::clone(&ended),
         };
-        Conn::new(Box::new(stream), Limits::default()).retire();
+        let taken = Descriptors::default().take(1).unwrap();
+        Conn::new((Box::new(stream), taken), Limits::default()).retire();
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     NoChannel,
     /// A data connection could not be made, or no port to listen on was free.
     Open,
+    /// All data channels together hold as many descriptors as they may.
+    Full,
     /// The peer broke the rules of MODE E.
     Protocol,
     /// The peer closed or reset a connection before the end of the data.
@@ -133,7 +135,7 @@ impl Error {
     /// Whether the same transfer may succeed when tried again.
     pub fn is_transient(&self) -> bool {
         match self.kind {
-            ErrorKind::Open | ErrorKind::Closed | ErrorKind::Timeout(_) => true,
+            ErrorKind::Open | ErrorKind::Full | ErrorKind::Closed | ErrorKind::Timeout(_) => true,
             ErrorKind::Storage => self
                 .storage_error()
                 .is_some_and(gridftp_dsi::Error::is_transient),

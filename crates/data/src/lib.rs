@@ -21,6 +21,7 @@
 
 mod channel;
 mod conn;
+mod descriptors;
 mod door;
 mod error;
 mod head;
@@ -36,6 +37,7 @@ mod wait;
 mod watch;
 
 pub use channel::DataChannel;
+pub use descriptors::{Descriptors, Taken};
 pub use error::{Error, ErrorKind, Result, Wait};
 pub use options::{Options, Peers};
 pub use plan::{ReceivePlan, Received, SendPlan, Sent};

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use ftp_wire::command::Mode;
 use mode_e::{GatherError, Streams};
 use tokio::time::timeout;
-use xio_core::{BoxStream, DynStack, Target, Transport as _};
+use xio_core::{DynStack, Target, Transport as _};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Opened};
+use crate::descriptors::Descriptors;
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
@@ -55,6 +56,7 @@ impl Setup {
         mode: Mode,
         parallelism: u32,
         options: &Options,
+        descriptors: &Descriptors,
     ) -> Result<Idle> {
         let (streams, each) = match self {
             Self::None => {
@@ -63,15 +65,15 @@ impl Setup {
             }
             Self::Passive(door) => {
                 let came = timeout(options.open_within, door.next()).await;
-                let stream = came
-                    .map_err(|_| Error::timeout(Wait::Accept, options.open_within))?
-                    .map_err(|e| Error::open("accept", "the data port failed", e))?;
+                let stream =
+                    came.map_err(|_| Error::timeout(Wait::Accept, options.open_within))??;
                 (vec![stream], 1)
             }
             Self::Active(stack, to) => {
                 let each = each_address(mode, parallelism, to.len(), options)?;
                 let to = to.iter().flat_map(|at| std::iter::repeat_n(*at, each));
-                let streams = wait::all(to.map(|at| connect(stack, at, options))).await?;
+                let streams =
+                    wait::all(to.map(|at| connect(stack, at, options, descriptors))).await?;
                 (streams, each)
             }
         };
@@ -111,10 +113,16 @@ fn each_address(
     Ok(usize::try_from(asked).unwrap_or(usize::MAX).min(most))
 }
 
-async fn connect(stack: &DynStack, to: SocketAddr, options: &Options) -> Result<BoxStream> {
+async fn connect(
+    stack: &DynStack,
+    to: SocketAddr,
+    options: &Options,
+    descriptors: &Descriptors,
+) -> Result<Opened> {
+    let taken = descriptors.take(1)?;
     let target = Target::from(to).with(options.socket);
     match timeout(options.open_within, stack.connect(&target)).await {
-        Ok(Ok(stream)) => Ok(stream),
+        Ok(Ok(stream)) => Ok((stream, taken)),
         Ok(Err(e)) => Err(Error::open(
             "connect",
             "the peer's data port did not take us",

@@ -77,6 +77,9 @@ pub struct Policy {
     pub max_per_address: Option<usize>,
     /// Data connections of one transfer.
     pub max_streams: u32,
+    /// Descriptors of all transfers together, theirs of ports, connections, pipes and files; no option, the
+    /// limit of the process leaves so many.
+    pub max_data_descriptors: usize,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
     /// How long a session may be without a command.
@@ -225,6 +228,7 @@ impl Policy {
                 given => Some(count("max-per-address", given, 1)?),
             },
             max_streams: at_least_one("max-streams", options.max_streams, 128)?,
+            max_data_descriptors: usize::MAX,
             login_timeout: wait("login-timeout", options.login_timeout, 30)?,
             idle_timeout: wait("idle-timeout", options.idle_timeout, 600)?,
             connect_timeout: wait("connect-timeout", options.connect_timeout, 60)?,

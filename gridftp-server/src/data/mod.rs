@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ftp_proto::types::Channel;
 use ftp_wire::command::{Family, StackSide};
-use gridftp_data::{DataChannel, Options, Peers};
+use gridftp_data::{DataChannel, Descriptors, Options, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
@@ -104,9 +104,14 @@ pub(crate) struct DataSide {
 }
 
 impl DataSide {
-    pub(crate) fn new(stacks: Arc<Stacks>, options: Options, pool: Pool) -> Self {
+    pub(crate) fn new(
+        stacks: Arc<Stacks>,
+        options: Options,
+        pool: Pool,
+        descriptors: Descriptors,
+    ) -> Self {
         Self {
-            channel: DataChannel::new(options, pool),
+            channel: DataChannel::new(options, pool).with_descriptors(descriptors),
             net: stacks.default_net(),
             stacks,
             disk: None,

@@ -69,6 +69,10 @@
 //!
 //! # What bounds descriptors
 //!
-//! The server raises its limit of open descriptors as far as it may (`ulimit -Hn`). Where that does not carry
-//! `max-sessions`, 17 for each, and `max-unauthenticated`, one for each, both are lowered, and the log says to what.
-//! When there is none left all the same, a new connection is told `421`.
+//! The server raises its limit of open descriptors as far as it may (`ulimit -Hn`) and shares them out: one for each of
+//! `max-unauthenticated`, within a quarter; one for each of `max-sessions`, within a third of what remains; all others for
+//! transfers, of which one in `MODE S` takes 5 or 7 (port, connection, a pipe for a large upload, and 3 for the file) and
+//! each further connection 1 or 3. Where a limit does not carry `max-sessions` and `max-unauthenticated`, both are lowered,
+//! and the log says to what. A port or a connection for which there is none is refused with `425`, a file with `450`; both may
+//! be tried again when other transfers have ended. So no transfer takes the descriptors of a login. When there is none left
+//! all the same, a new connection is told `421`.

@@ -4,12 +4,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
-use std::time::Instant;
 
 use gridftp_server::auth::Hashed;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::process::Daemon;
-use crate::support::{Data, EOD, Ftp, PATIENCE, bytes, header};
+use crate::support::{Data, EOD, EOF, Ftp, Reply, bytes, header, pasv_address};
 
 /// Opens connections until one is refused, and says with which reply.
 fn until_refused(daemon: &Daemon, sessions: &mut Vec<Ftp>, login: bool) -> u16 {
@@ -31,7 +31,7 @@ fn until_refused(daemon: &Daemon, sessions: &mut Vec<Ftp>, login: bool) -> u16 {
 fn with_few_descriptors_sessions_are_refused_and_none_fails() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("f"), "x").unwrap();
-    for (limit, wanted) in [("-n 64", 1), ("-n 256", 9)] {
+    for (limit, wanted) in [("-n 64", 8), ("-n 256", 56)] {
         let daemon = Daemon::limited(limit, root.path(), &["--anonymous", "ro"]);
         // Strangers give way to each other, and take no place of a user.
         let _strangers: Vec<TcpStream> = (0..100)
@@ -46,48 +46,82 @@ fn with_few_descriptors_sessions_are_refused_and_none_fails() {
     }
 }
 
-/// Clients open four data connections unless told otherwise, and large blocks go through pipes.
-#[test]
-fn with_few_descriptors_every_session_let_in_has_room_for_parallel_data() {
-    let root = tempfile::tempdir().unwrap();
-    let daemon = Daemon::limited("-n 128", root.path(), &["--anonymous", "rw"]);
-    let mut sessions = Vec::new();
-    loop {
-        let mut ftp = Ftp::silent(TcpStream::connect(daemon.address).unwrap());
-        if ftp.reply().code != 220 {
-            break;
-        }
-        ftp.login("anonymous", "x");
-        ftp.ok("MODE E", 200);
-        let address = ftp.pasv();
-        ftp.send(&format!("STOR f{}", sessions.len()));
-        let data: Vec<_> = (0..4).map(|_| Data::connect(address)).collect();
-        sessions.push((ftp, data));
+/// A store over four connections, as far as it has come.
+fn begin(ftp: &mut Ftp, name: &str) -> Result<Vec<Data>, Reply> {
+    ftp.ok("MODE E", 200);
+    let reply = ftp.cmd("PASV");
+    if reply.code != 227 {
+        return Err(reply);
     }
-    assert!(sessions.len() > 2, "{}", sessions.len());
-    let block = bytes(300_000);
-    for (ftp, data) in &mut sessions {
-        assert_eq!(ftp.reply().code, 150);
-        for (data, at) in data.iter_mut().zip([0, 300_000, 600_000, 900_000]) {
-            data.block(0, at, &block);
-        }
-    }
-    for (mut ftp, data) in sessions {
-        let mut data = data.into_iter();
-        data.next().unwrap().end(4);
-        for mut data in data {
-            data.write(&header(EOD, 0, 0));
-        }
-        assert_eq!(ftp.outcome().code, 226);
+    let address = pasv_address(&reply);
+    ftp.send(&format!("STOR {name}"));
+    let data = (0..4).map(|_| Data::connect(address)).collect();
+    let reply = ftp.reply();
+    match reply.code {
+        150 => Ok(data),
+        _ => Err(reply),
     }
 }
 
-/// Data connections take the descriptors that were left for others.
+/// Sends a block over each connection and ends the store.
+fn end(ftp: &mut Ftp, data: Vec<Data>, block: &[u8]) -> Reply {
+    for (i, mut data) in data.into_iter().enumerate() {
+        let last = match i {
+            0 => header(EOF | EOD, 0, 4),
+            _ => header(EOD, 0, 0),
+        };
+        let head = header(0, block.len() as u64, (i * block.len()) as u64);
+        // The server may have turned it away.
+        drop(data.0.write_all(&[&head, block, &last].concat()));
+    }
+    ftp.outcome()
+}
+
+/// Large blocks go through pipes, which are descriptors as well.
 #[test]
-fn without_descriptors_a_connection_is_told_so() {
+fn transfers_beyond_the_descriptors_are_refused_and_take_none_of_others() {
     let root = tempfile::tempdir().unwrap();
-    let flags = ["--anonymous", "rw", "--connect-timeout", "1"];
-    let daemon = Daemon::limited("-n 96", root.path(), &flags);
+    let daemon = Daemon::limited("-n 128", root.path(), &["--anonymous", "rw"]);
+    let mut sessions: Vec<Ftp> = (0..20).map(|_| daemon.login()).collect();
+    let begun: Vec<_> = sessions
+        .iter_mut()
+        .enumerate()
+        .map(|(i, ftp)| begin(ftp, &format!("f{i}")))
+        .collect();
+    // Logins, and calls of the storage.
+    daemon.login().ok("MKD made", 257);
+    let block = bytes(300_000);
+    let (mut whole, mut refused) = (0, 0);
+    for ((i, ftp), begun) in sessions.iter_mut().enumerate().zip(begun) {
+        let reply = match begun {
+            Ok(data) => end(ftp, data, &block),
+            Err(reply) => reply,
+        };
+        match reply.code {
+            226 => whole += 1,
+            425 | 450 if reply.text().contains("descriptors") => refused += 1,
+            _ => panic!("{reply:?}"),
+        }
+        assert_eq!(
+            root.path().join(format!("f{i}")).exists(),
+            reply.code == 226
+        );
+    }
+    assert!(whole > 2 && refused > 2, "{whole} whole, {refused} refused");
+    for ftp in &mut sessions {
+        let data = begin(ftp, "again").unwrap();
+        assert_eq!(end(ftp, data, &block).code, 226);
+        // Connections that wait for the next file are descriptors.
+        ftp.ok("MODE S", 200);
+        ftp.pasv();
+    }
+}
+
+/// A client may open any number of connections to one port.
+#[test]
+fn connections_of_a_transfer_take_no_descriptor_of_a_login() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::limited("-n 96", root.path(), &["--anonymous", "rw"]);
     let mut ftp = daemon.login();
     ftp.ok("MODE E", 200);
     let address = ftp.pasv();
@@ -95,21 +129,36 @@ fn without_descriptors_a_connection_is_told_so() {
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
     ftp.ok("STOR f", 150);
-    // As soon as it has taken them.
-    let start = Instant::now();
-    while Ftp::silent(TcpStream::connect(daemon.address).unwrap())
-        .reply()
-        .code
-        != 421
-    {
-        assert!(start.elapsed() < PATIENCE, "it has descriptors for all");
-    }
-    drop(data);
     let reply = ftp.outcome();
-    assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    assert_eq!(reply.code, 425, "{reply:?}");
+    assert!(reply.text().contains("descriptors"), "{reply:?}");
+    drop(data);
     let mut sessions = Vec::new();
     until_refused(&daemon, &mut sessions, true);
-    assert!(!sessions.is_empty());
+    assert_eq!(sessions.len(), 15);
+    ftp.ok("MODE S", 200);
+    assert_eq!(ftp.store("STOR f", b"data").code, 226);
+}
+
+/// Others of the process may take them all the same.
+#[test]
+fn without_descriptors_a_connection_is_told_so() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
+    let _first = daemon.login();
+    let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
+    let open: Vec<_> = open.map(|entry| entry.unwrap().file_name()).collect();
+    let is_free = |number: &u64| !open.contains(&number.to_string().into());
+    let limit = Rlimit {
+        current: (0..).find(is_free),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    let pid = Pid::from_raw(daemon.pid().cast_signed());
+    let before = prlimit(pid, Resource::Nofile, limit).unwrap();
+    let mut sessions = Vec::new();
+    assert_eq!(until_refused(&daemon, &mut sessions, false), 421);
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    daemon.login();
 }
 
 /// The limit of a file's size comes with a signal whose default action is the end of the process.

@@ -22,7 +22,7 @@ pub use order::Consumer;
 pub(crate) use order::{InOrder, TextInto};
 use pump::{End, Pump};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Opened};
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
@@ -230,6 +230,8 @@ where
                 watch.connected(1);
                 pumps.add(Conn::new(stream, options.limits()), false, &job)?;
             }
+            // A connection of this transfer was turned away, so some of its data does not come.
+            Step::Came(Err(error)) if error.kind() == ErrorKind::Full => return Err(error),
             Step::Came(Err(error)) => {
                 // What is there can still make it; a listener that fails once may fail for ever.
                 debug!(%error, "no more data connections are taken for this transfer");
@@ -255,7 +257,7 @@ enum Step {
     /// No connection is left that may bring something.
     Lonely,
     /// A connection came, or will come no more.
-    Came(xio_core::Result<xio_core::BoxStream>),
+    Came(Result<Opened>),
 }
 
 /// What the stall deadline looks at, written by the work it watches.

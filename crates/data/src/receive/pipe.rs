@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
+use crate::descriptors::Taken;
+
 /// Payload that has to be on its way before a pipe pays, in bytes.
 pub(crate) const WORTH: u64 = 256 << 10;
 
@@ -19,16 +21,19 @@ pub(crate) struct Pipe {
     /// Shared with the write that empties it, which may outlive the transfer.
     from: Arc<OwnedFd>,
     into: OwnedFd,
+    _taken: Taken,
 }
 
 impl Pipe {
-    /// Makes one; `None` where the kernel gives none that is worth it.
-    pub(crate) fn new() -> Option<Self> {
+    /// Makes one for a connection; `None` where its descriptors are too many or the kernel gives none that is worth it.
+    pub(crate) fn new(of: &Taken) -> Option<Self> {
+        let taken = of.more(2).ok()?;
         let (from, into) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         let size = fcntl_setpipe_size(&into, SIZE).or_else(|_| fcntl_setpipe_size(&into, LEAST));
         (size.ok()? >= LEAST).then(|| Self {
             from: Arc::new(from),
             into,
+            _taken: taken,
         })
     }
 

@@ -273,8 +273,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             Framing::Extended => len >= WORTH,
         };
         if worth {
-            self.pipe = Pipe::new();
-            // Where the kernel refuses one, the next would be refused as well.
+            self.pipe = Pipe::new(&self.conn.taken);
+            // Where one is refused, the next would be refused as well.
             job.pipes = self.pipe.as_ref().map_or(0, |_| job.pipes - 1);
         }
         self.pipe.is_some()
