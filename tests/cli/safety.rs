@@ -1,5 +1,6 @@
 //! Broken connections, killed programs and full disks: nothing half-done keeps a final name.
 
+use std::os::unix::fs::FileExt as _;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -367,6 +368,58 @@ fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
             copy == workspace_tests::sha256(&source.path("file"))?,
             "third: {third}: the copy is of two files"
         );
+    }
+    Ok(())
+}
+
+/// Flips a bit of `part`, a file that is held of a copy which broke, and checks that the whole copy is right.
+fn flipped(bed: &Bed, part: &std::path::Path, flags: &[&str], up: bool) -> Result<()> {
+    let plan = Break::Data {
+        after: SIZE * 7 / 8,
+    };
+    // Slow enough for the server to tell what it holds.
+    let relay = Relay::paced(bed.server.addr(), plan, 1_100_000)?;
+    relay.hold();
+    let url = bed.server.url_at(relay.addr(), "file");
+    let ends = if up { ["file", &url] } else { [&url, "file"] };
+    let child = command(&bed.here, &[flags, &["--debug"], &ends].concat())?
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let begun = Instant::now();
+    while !relay.broke() {
+        ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
+        std::thread::yield_now();
+    }
+    let held = std::fs::File::options().read(true).write(true).open(part)?;
+    let mut byte = [0];
+    held.read_exact_at(&mut byte, 1000)?;
+    held.write_all_at(&[byte[0] ^ 1], 1000)?;
+    relay.release();
+    let done = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{said}");
+    ensure!(said.contains("> REST "), "it did not go on: {said}");
+    bed.same("file", "file").with_context(|| said.into_owned())
+}
+
+#[test]
+fn a_bit_that_flips_in_what_the_server_holds_is_found_unasked() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.here.file("file", SIZE, 3)?;
+    let part = bed.there.path(".file.gridftp-part");
+    flipped(&bed, &part, &["-p", "1"], true)
+}
+
+#[test]
+fn a_bit_that_flips_in_what_came_is_found_by_verification() -> Result<()> {
+    for flags in [
+        &["--verify", "-p", "1"][..],
+        &["--verify", "--mode", "stream"],
+    ] {
+        let bed = Bed::new()?;
+        bed.there.file("file", SIZE, 3)?;
+        let part = bed.here.path(".file.gridftp-part");
+        flipped(&bed, &part, flags, false)?;
     }
     Ok(())
 }

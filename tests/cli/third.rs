@@ -99,3 +99,24 @@ fn a_server_that_dies_is_named() -> Result<()> {
     }
     Ok(())
 }
+
+/// A server that is at work in silence has ten minutes, unless the other one says that there is nothing to wait for.
+#[test]
+fn a_server_slower_than_the_timeout_does_not_keep_back_the_word_of_the_other() -> Result<()> {
+    const WORD: &str = "551 the tape is torn";
+    for silent in ["END STOR", "END RETR"] {
+        let script = move |about: &str| match about {
+            _ if about.starts_with(silent) => Act::Silence,
+            _ if about.starts_with("END") => Act::say(WORD),
+            _ => Act::Usual,
+        };
+        let (source, destination) = (Played::start(script)?, Played::start(script)?);
+        source.file("/from", "abc");
+        let flags = ["--timeout", "1", "--retries", "0"];
+        let ends = [source.url("from"), destination.url("to")];
+        let ends = ends.each_ref().map(String::as_str);
+        let finished = cp_in(&Tree::new()?, &[&flags[..], &ends].concat())?;
+        fails(&finished, 1, &[WORD])?;
+    }
+    Ok(())
+}

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::login::YESCRYPT;
@@ -237,6 +238,59 @@ fn logins_one_after_the_other_leave_nothing_behind() {
             });
         }
     });
+    let most = most_resident(pid);
+    assert!(most < before + 16 * MIB, "{} MiB", most / MIB);
+    wait_for_memory(pid, before);
+}
+
+/// Logins that come at a rate, whether the ones before are through or not: `GRIDFTP_LOAD=10` asks for 2,000 a second.
+/// Prints what they took, which says something of a release build on a machine that does nothing else.
+#[test]
+fn logins_asked_for_at_a_rate_all_succeed() {
+    const CLIENTS: usize = 16;
+    const SECONDS: usize = 2;
+    let rate = times(200);
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path(), &["--anonymous", "ro"]);
+    let pid = daemon.pid();
+    daemon.login();
+    let before = resident(pid);
+    let (next, start) = (AtomicUsize::new(0), Instant::now());
+    let client = || {
+        let mut took = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= rate * SECONDS {
+                return took;
+            }
+            let due = start
+                + Duration::from_secs(1) * u32::try_from(i).unwrap() / u32::try_from(rate).unwrap();
+            while let Some(early) = due.checked_duration_since(Instant::now()) {
+                std::thread::park_timeout(early);
+            }
+            let begun = Instant::now();
+            let mut ftp = Ftp::connect(daemon.address);
+            ftp.login("anonymous", "x");
+            took.push(begun.elapsed());
+        }
+    };
+    let mut took: Vec<Duration> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap())
+            .collect()
+    });
+    let all = start.elapsed();
+    took.sort();
+    eprintln!(
+        "{} logins, {rate} a second asked: {:.0} a second, {:?} in the median, {:?} for 99 %, {} KiB at most",
+        took.len(),
+        took.len() as f64 / all.as_secs_f64(),
+        took[took.len() / 2],
+        took[took.len() * 99 / 100],
+        most_resident(pid).saturating_sub(before) >> 10,
+    );
     let most = most_resident(pid);
     assert!(most < before + 16 * MIB, "{} MiB", most / MIB);
     wait_for_memory(pid, before);

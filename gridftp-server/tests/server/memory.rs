@@ -1,9 +1,10 @@
 //! Memory of the process: bounded in every state of a session, and given back when the load is over.
 //!
-//! `GRIDFTP_TEST_SESSIONS=4000` runs the loads at full size; a debug build of the server ends the small ones in seconds.
+//! `GRIDFTP_TEST_SESSIONS=4000` and `GRIDFTP_TEST_ENTRIES=1000000` run the loads at full size; a debug build of the server
+//! ends the small ones in seconds.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -25,9 +26,9 @@ const LEFT: usize = 16 * MIB;
 fn sessions() -> usize {
     let asked = std::env::var("GRIDFTP_TEST_SESSIONS").ok();
     let asked = asked.map_or(150, |asked| asked.parse().unwrap());
-    // Each has some descriptors at both ends.
+    // The clients have up to four each.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    asked.min(limit.map_or(asked, |limit| usize::try_from(limit / 10).unwrap()))
+    asked.min(limit.map_or(asked, |limit| usize::try_from(limit / 4).unwrap()))
 }
 
 fn tree(root: &Path) {
@@ -109,8 +110,12 @@ fn sessions_cost_little_and_nothing_once_they_are_gone() {
     for ftp in &mut all {
         ftp.ok("NOOP", 200);
     }
+    let during = resident(daemon.pid());
     drop(all);
     returns(&daemon, before);
+    let after = resident(daemon.pid());
+    let [before, during, after] = [before, during, after].map(|bytes| bytes >> 10);
+    eprintln!("{} sessions: {before}, {during}, {after} KiB", sessions());
 }
 
 /// One client's part of a mixed load.
@@ -331,4 +336,67 @@ fn text_that_comes_before_its_turn_waits_at_the_client() {
     at_most(&daemon, before, CLIENTS * SESSION + 16 * MIB);
     let expected = b"a line\n".repeat(PART / 4);
     assert!(fs::read(root.path().join("t0")).unwrap() == expected);
+}
+
+/// Gives the lines of a listing without holding it.
+fn count_lines(data: impl Read) -> usize {
+    BufReader::new(data)
+        .split(b'\n')
+        .map(Result::unwrap)
+        .count()
+}
+
+#[test]
+fn a_huge_directory_is_listed_in_little_memory() {
+    let entries = std::env::var("GRIDFTP_TEST_ENTRIES").ok();
+    let entries = entries.map_or(100_000, |entries| entries.parse().unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let wide = root.path().join("wide");
+    fs::create_dir(&wide).unwrap();
+    fs::write(wide.join("0"), "").unwrap();
+    for i in 1..entries {
+        // Links to few files cost less than as many files.
+        let first = wide.join((i / 10_000 * 10_000).to_string());
+        let name = wide.join(i.to_string());
+        match i % 10_000 {
+            0 => fs::write(name, "").unwrap(),
+            _ => fs::hard_link(first, name).unwrap(),
+        }
+    }
+    let (daemon, before) = start(root.path(), "64K");
+    let mut ftp = daemon.login();
+    for (command, more) in [("MLSD wide", 2), ("NLST wide", 0), ("LIST wide", 0)] {
+        let data = ftp.data();
+        ftp.ok(command, 150);
+        assert_eq!(count_lines(data.0), entries + more, "{command}");
+        assert_eq!(ftp.outcome().code, 226, "{command}");
+    }
+    ftp.send("STAT wide");
+    let (mut lines, mut line) = (0, String::new());
+    while !line.starts_with("213 ") {
+        line.clear();
+        assert!(ftp.reader.read_line(&mut line).unwrap() > 0);
+        lines += 1;
+    }
+    assert_eq!(lines, entries + 2);
+    at_most(&daemon, before, SESSION + 4 * MIB);
+    returns(&daemon, before);
+}
+
+#[test]
+fn ten_thousand_pasvs_leave_one_port() {
+    let root = tempfile::tempdir().unwrap();
+    let (daemon, before) = start(root.path(), "64K");
+    let mut ftp = daemon.login();
+    ftp.pasv();
+    let open = descriptors(&daemon);
+    for _ in 0..20 {
+        ftp.raw("PASV\r\n".repeat(500));
+        for _ in 0..500 {
+            assert_eq!(ftp.reply().code, 227);
+        }
+        assert_eq!(descriptors(&daemon), open);
+    }
+    at_most(&daemon, before, SESSION + 4 * MIB);
+    assert_eq!(ftp.fetch("warm").len(), 100_000);
 }

@@ -416,6 +416,8 @@ fn a_failing_write_is_told_and_the_name_stays_what_it_was() {
         ] {
             for (kind, code) in [
                 (ErrorKind::Io, 451),
+                // ESTALE of a network file system.
+                (ErrorKind::Changed, 451),
                 (ErrorKind::NoSpace, 552),
                 (ErrorKind::Quota, 552),
             ] {
@@ -443,8 +445,14 @@ fn a_failing_write_is_told_and_the_name_stays_what_it_was() {
 
 #[test]
 fn a_failing_read_is_told_and_is_no_end_of_the_file() {
-    for (at, after) in [(At::Read, 0), (At::Block, 0), (At::Block, 2)] {
-        let trouble = Trouble::new(at, after, What::Fail(ErrorKind::Io));
+    use ErrorKind::{Changed, Io};
+    for (at, after, kind) in [
+        (At::Read, 0, Io),
+        (At::Block, 0, Io),
+        (At::Block, 2, Io),
+        (At::Block, 2, Changed),
+    ] {
+        let trouble = Trouble::new(at, after, What::Fail(kind));
         with_trouble(&trouble, |ftp, address| {
             let file = bytes(8 << 20);
             assert_eq!(ftp.store("STOR f", &file).code, 226);

@@ -139,7 +139,7 @@ impl Reply {
 /// The client's end of a control connection.
 pub(crate) struct Ftp {
     pub(crate) stream: TcpStream,
-    reader: BufReader<TcpStream>,
+    pub(crate) reader: BufReader<TcpStream>,
 }
 
 impl Ftp {
