@@ -432,6 +432,18 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_a_password_waits_for_goes_to_no_other_login() {
+        let (admission, places) = (admission(), Places { users: 1, ..PLACES });
+        let crowd = crowd(&admission, places, 2);
+        let (first, second) = (crowd[0].claim(), crowd[1].claim());
+        assert_eq!(second.settle(), Err(Full));
+        // It was wrong.
+        drop(first);
+        assert_eq!(second.settle(), Ok(()));
+        assert_eq!(crowd[0].claim().settle(), Err(Full));
+    }
+
+    #[test]
     fn claims_are_no_more_than_there_are_places_of_users() {
         let (admission, places) = (admission(), Places { users: 3, ..PLACES });
         let mut crowd = crowd(&admission, places, 8);

@@ -82,6 +82,14 @@ fn a_disk_that_is_full_at_last_has_its_room_again() {
     assert_eq!(ftp.outcome().code, 552);
     assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
     assert_eq!(hidden(&server.root), Vec::<String>::new());
+    // Nothing of it is left to go on with, whatever the client was told before.
+    for (mode, point) in [("S", "REST 500000"), ("E", "REST 0-500000")] {
+        ftp.ok(&format!("MODE {mode}"), 200);
+        ftp.ok(point, 350);
+        ftp.pasv();
+        ftp.ok("STOR f", 554);
+    }
+    ftp.ok("MODE S", 200);
     assert_eq!(ftp.store("STOR g", &bytes(900_000)).code, 226);
     drop((ftp, server));
 }

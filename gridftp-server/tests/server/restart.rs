@@ -1,6 +1,6 @@
 //! What a broken transfer leaves, and how it is continued.
 
-use crate::support::{Data, TestServer, bytes, hidden};
+use crate::support::{Data, Ftp, TestServer, bytes, hidden};
 
 #[test]
 fn retr_begins_at_the_restart_point() {
@@ -238,6 +238,61 @@ fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
     ftp.ok("REST 50000", 350);
     assert_eq!(ftp.store("STOR f", &new[50_000..]).code, 226);
     assert!(server.get("f") == new);
+}
+
+/// Nobody knows which bytes of such a partial upload are on the disk.
+#[test]
+fn an_upload_whose_record_is_lost_is_not_continued() {
+    let file = bytes(200_000);
+    for (mode, point) in [("S", "REST 120000"), ("E", "REST 0-120000")] {
+        for is_reboot in [false, true] {
+            for old in [None, Some(vec![b'o'; 300_000])] {
+                let server = TestServer::new();
+                if let Some(old) = &old {
+                    server.put("f", old);
+                }
+                let mut ftp = server.login();
+                ftp.ok("ALLO 200000", 200);
+                let mut data = ftp.data();
+                ftp.ok("STOR f", 150);
+                data.write(&file[..120_000]);
+                data.finish();
+                assert_eq!(ftp.outcome().code, 426);
+                let record = server.root.join(".f.gridftp-held");
+                if is_reboot {
+                    let text = std::fs::read_to_string(&record).unwrap();
+                    std::fs::write(&record, of_another_boot(&mut ftp, &text)).unwrap();
+                } else {
+                    std::fs::remove_file(&record).unwrap();
+                }
+                let reply = ftp.ok("SITE HELD f", 213);
+                assert_eq!(reply.lines, ["213 Range Marker"]);
+                ftp.ok(&format!("MODE {mode}"), 200);
+                ftp.ok(point, 350);
+                ftp.pasv();
+                ftp.ok("STOR f", 554);
+                assert_eq!(server.has("f"), old.is_some());
+                assert!(old.is_none_or(|old| server.get("f") == old));
+                ftp.ok("MODE S", 200);
+                assert_eq!(ftp.store("STOR f", &file).code, 226);
+                assert!(server.get("f") == file);
+                assert_eq!(hidden(&server.root), Vec::<String>::new());
+            }
+        }
+    }
+}
+
+/// The record as it would stand if the machine had started again since; the server computes the check sum.
+fn of_another_boot(ftp: &mut Ftp, record: &str) -> String {
+    let (body, _) = record.split_once("crc32c ").unwrap();
+    let (before, after) = body.split_once("lifetime ").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    let boot = "00000000-0000-0000-0000-000000000000";
+    let body = format!("{before}lifetime {boot}\n{after}");
+    assert_eq!(ftp.store("STOR record", body.as_bytes()).code, 226);
+    let reply = ftp.ok("CKSM CRC32C 0 -1 record", 213).text();
+    let sum = reply.strip_prefix("213 ").unwrap();
+    format!("{body}crc32c {sum}\n")
 }
 
 #[test]
