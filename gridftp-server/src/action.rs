@@ -77,8 +77,9 @@ impl<D: Dsi> Desk<D> {
             Action::Login { user, password } => self.login(user, password),
             Action::Listen {
                 family,
+                send_buffer,
                 receive_buffer,
-            } => self.listen(family, Buffers::receiving(receive_buffer)),
+            } => self.listen(family, Buffers::new(send_buffer, receive_buffer)),
             Action::Connect(to) => {
                 let (ends, third_party) = (self.ends, self.may_third_party());
                 let mut side = self.side();

@@ -37,6 +37,8 @@ pub enum Action {
     Listen {
         /// Address family asked for; `None` for that of the control connection.
         family: Option<Family>,
+        /// TCP send buffer in bytes; 0 for the kernel's choice.
+        send_buffer: u64,
         /// TCP receive buffer in bytes, which must be set before listening; 0 for the kernel's choice.
         receive_buffer: u64,
     },

@@ -30,17 +30,14 @@ pub(crate) struct Buffers {
 
 impl From<&Channel> for Buffers {
     fn from(channel: &Channel) -> Self {
-        Self {
-            send: channel.send_buffer,
-            receive: channel.receive_buffer,
-        }
+        Self::new(channel.send_buffer, channel.receive_buffer)
     }
 }
 
 impl Buffers {
-    /// Only a receive buffer, as a listening socket needs it.
-    pub(crate) fn receiving(receive: u64) -> Self {
-        Self { send: 0, receive }
+    /// A listening socket hands them on to the connections that it accepts.
+    pub(crate) fn new(send: u64, receive: u64) -> Self {
+        Self { send, receive }
     }
 }
 

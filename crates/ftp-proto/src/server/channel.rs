@@ -119,6 +119,7 @@ impl DataSide {
     pub(super) const fn listen_action(&self, family: Option<Family>) -> Action {
         Action::Listen {
             family,
+            send_buffer: self.channel.send_buffer,
             receive_buffer: self.channel.receive_buffer,
         }
     }

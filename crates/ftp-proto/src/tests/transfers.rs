@@ -287,6 +287,22 @@ fn options_shape_the_channel_within_bounds() {
 }
 
 #[test]
+fn buffers_are_those_of_a_listening_socket_as_well() {
+    let mut rig = Rig::logged_in();
+    rig.lines(&["SBUF 5000", "SITE RETRBUFSIZE 1000"]);
+    let (_, action) = rig.line("PASV").action();
+    let Action::Listen {
+        send_buffer,
+        receive_buffer,
+        ..
+    } = action
+    else {
+        panic!("{action:?} instead of listening");
+    };
+    assert_eq!((send_buffer, receive_buffer), (5000, 1000));
+}
+
+#[test]
 fn markers_come_on_extended_receives_and_where_asked_for() {
     let every = |n| Some(Duration::from_secs(n));
     for (lines, line, perf, restart) in [
