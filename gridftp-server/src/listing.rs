@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::time::SystemTime;
+use std::vec;
 
 use bytes::Bytes;
 use ftp_proto::types::ListForm;
@@ -11,6 +12,9 @@ use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Kind, Listing, Result, Stat, User};
 
 use crate::glob;
 use crate::owners::Owners;
+
+/// Bytes of lines that are made at a time, and one line more: they wait for a slow client.
+const PIECE: usize = 8 << 10;
 
 /// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer ones are
 /// looked for again beyond it.
@@ -29,6 +33,8 @@ pub(crate) struct Lister<'a, D: Dsi> {
     now: TimeVal,
     /// Lines made before any directory is read: `.` and `..`, or the one file.
     head: Vec<u8>,
+    /// Entries that were read, whose lines are not made yet.
+    batch: vec::IntoIter<Stat>,
     /// The directory being read and those above it, up to the one asked for.
     levels: Vec<Level>,
     /// Path of the innermost.
@@ -92,6 +98,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
             form,
             now: now(),
             head: Vec::new(),
+            batch: Vec::new().into_iter(),
             levels: Vec::new(),
             path: path.clone(),
             prefix: Vec::new(),
@@ -189,33 +196,64 @@ impl<'a, D: Dsi> Lister<'a, D> {
     pub(crate) async fn next_lines(&mut self) -> Result<Option<Vec<u8>>> {
         let mut lines = std::mem::take(&mut self.head);
         while lines.is_empty() {
+            if let Some(stat) = self.batch.next() {
+                self.one(&stat, &mut lines);
+                while lines.len() < PIECE
+                    && let Some(stat) = self.batch.next()
+                {
+                    self.one(&stat, &mut lines);
+                }
+                continue;
+            }
             let Some(level) = self.levels.last_mut() else {
                 return Ok(None);
             };
-            let Some(ahead) = &mut level.ahead else {
-                self.look_again().await?;
-                continue;
+            let stepped = match &mut level.ahead {
+                None => self.look_again().await,
+                Some(ahead) => {
+                    if let Some(inner) = ahead.inner.pop() {
+                        level.entered += 1;
+                        self.waiting -= inner.cost();
+                        self.descend(inner, &mut lines).await
+                    } else if let Some(next) = ahead.next {
+                        self.read_on(next).await
+                    } else {
+                        self.ascend();
+                        Ok(())
+                    }
+                }
             };
-            if let Some(inner) = ahead.inner.pop() {
-                level.entered += 1;
-                self.waiting -= inner.cost();
-                self.descend(inner, &mut lines).await?;
-            } else if let Some(next) = ahead.next {
-                self.read_on(next, &mut lines).await?;
-            } else {
-                self.ascend();
+            match stepped {
+                Ok(()) => {}
+                // A directory within that goes meanwhile, or cannot be read to its end, ends by itself.
+                Err(_) if self.goes_on() && self.levels.len() > 1 => {
+                    self.failed(self.prefix.clone(), &mut lines);
+                    self.ascend();
+                }
+                Err(error) => return Err(error),
             }
         }
+        lines.shrink_to_fit();
         Ok(Some(lines))
     }
 
-    /// Prints the batch that begins at `from`, and notes which of its directories are to be entered.
-    async fn read_on(&mut self, from: u64, lines: &mut Vec<u8>) -> Result<()> {
-        let (batch, next) = self.batch(from).await?;
+    /// Whether a directory that cannot be listed is told in a line of its own.
+    fn goes_on(&self) -> bool {
+        matches!(self.form, ListForm::Tree { fail: false, .. })
+    }
+
+    /// Prints that a directory could not be listed, or not to its end.
+    fn failed(&self, name: Vec<u8>, lines: &mut Vec<u8>) {
+        let mut entry = Entry::new(EntryKind::Dir, name);
+        entry.error = Some("OpenFailed".to_owned());
+        self.line(&entry, lines);
+    }
+
+    /// Reads the batch that begins at `from`, and notes which of its directories are to be entered.
+    async fn read_on(&mut self, from: u64) -> Result<()> {
+        let (batch, next) = self.read_batch(from).await?;
         let inner = self.inner(&batch, 0);
-        for stat in &batch {
-            self.one(stat, lines);
-        }
+        self.batch = batch.into_iter();
         if let Some(level) = self.levels.last_mut() {
             (level.from, level.entered) = (from, 0);
         }
@@ -228,14 +266,14 @@ impl<'a, D: Dsi> Lister<'a, D> {
         let Some(&Level { from, entered, .. }) = self.levels.last() else {
             return Ok(());
         };
-        let (batch, next) = self.batch(from).await?;
+        let (batch, next) = self.read_batch(from).await?;
         let inner = self.inner(&batch, entered);
         self.remember(inner, next);
         Ok(())
     }
 
     /// The entries of the innermost directory that begin at `from`, and where the next ones begin.
-    async fn batch(&mut self, from: u64) -> Result<(Vec<Stat>, Option<u64>)> {
+    async fn read_batch(&mut self, from: u64) -> Result<(Vec<Stat>, Option<u64>)> {
         let mut listing = match self.open.take() {
             Some(listing) => listing,
             None => {
@@ -320,14 +358,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
                 (self.path, self.prefix) = (path, prefix);
                 self.enter(listing, inner.identity);
             }
-            Err(error) if matches!(self.form, ListForm::Tree { fail: true, .. }) => {
-                return Err(error);
-            }
-            Err(_) => {
-                let mut entry = Entry::new(EntryKind::Dir, prefix);
-                entry.error = Some("OpenFailed".to_owned());
-                self.line(&entry, lines);
-            }
+            Err(_) if self.goes_on() => self.failed(prefix, lines),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

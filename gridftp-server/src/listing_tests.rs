@@ -53,10 +53,9 @@ fn expected(dir: &Path, prefix: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-#[tokio::test]
-async fn a_wide_and_deep_tree_is_listed_once_in_little_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut at = dir.path().to_owned();
+/// Makes a tree of which each level is more than the walk remembers; only one directory of each has inner ones.
+fn make_deep(dir: &Path) {
+    let mut at = dir.to_owned();
     for level in 0..6 {
         for i in 0..80 {
             let name = format!("{i:0200}");
@@ -66,14 +65,20 @@ async fn a_wide_and_deep_tree_is_listed_once_in_little_memory() {
         fs::write(at.join("between"), "x").unwrap();
         at = at.join(format!("{:0200}", level * 5));
     }
+}
+
+#[tokio::test]
+async fn a_wide_and_deep_tree_is_listed_once_in_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    make_deep(dir.path());
     let mut whole = BTreeSet::new();
     expected(dir.path(), "", &mut whole);
     whole.insert(".".to_owned());
     let (names, most) = walk(&Posix::open(dir.path()).unwrap(), false).await;
     assert_eq!(names.len(), whole.len());
     assert!(names.into_iter().collect::<BTreeSet<_>>() == whole);
-    // What is ahead, and the lines of a batch whose names have 1,400 bytes each.
-    assert!(most < WAITING + 256 * 1024, "{most} bytes");
+    // What is ahead, in its directory's batch at least, and lines with names of 1,400 bytes.
+    assert!(most < WAITING + 16 * 1024 + PIECE + 4096, "{most} bytes");
 }
 
 #[tokio::test]
@@ -85,6 +90,50 @@ async fn a_deep_tree_costs_a_little_for_each_level() {
     assert_eq!(names.len(), 1001);
     assert_eq!(names.last().map(|name| name.len() + 1), Some(deep.len()));
     assert!(most < 256 * 1024, "{most} bytes");
+}
+
+/// It is read again for its inner ones, which were forgotten, when it is gone.
+#[tokio::test]
+async fn a_directory_that_goes_during_the_walk_costs_no_other_one() {
+    for fail in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        make_deep(dir.path());
+        let (posix, user) = (
+            Posix::open(dir.path()).unwrap(),
+            User::new("ann", DsiPath::root(), true),
+        );
+        let (owners, root) = (Owners::load(), DsiPath::root());
+        let form = ListForm::Tree {
+            facts: FactSet::DEFAULT,
+            follow: false,
+            fail,
+        };
+        let lister = Lister::open(&posix, &user, &owners, &root, form);
+        let mut lister = lister.await.unwrap();
+        let (mut removed, mut told, mut files) = (false, 0, 0);
+        let ended = loop {
+            let lines = match lister.next_lines().await {
+                Ok(Some(lines)) => String::from_utf8(lines).unwrap(),
+                ended => break ended,
+            };
+            for line in lines.lines() {
+                let (facts, name) = line.split_once("; ").unwrap();
+                let depth = name.matches('/').count();
+                if depth == 5 && !removed {
+                    removed = true;
+                    fs::remove_dir_all(dir.path().join(&name[..200])).unwrap();
+                }
+                told += usize::from(facts.contains("Error=OpenFailed") && depth == 0);
+                files += usize::from(name.ends_with("/file") && depth == 1);
+            }
+        };
+        assert!(removed);
+        match ended {
+            Ok(_) => assert_eq!((fail, told), (false, 1)),
+            Err(error) => assert_eq!((fail, error.kind()), (true, ErrorKind::NotFound)),
+        }
+        assert!(fail || files >= 79, "{files} of 80 directories are listed");
+    }
 }
 
 #[tokio::test]

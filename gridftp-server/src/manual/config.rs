@@ -59,9 +59,9 @@
 //! block is held while the storage works on it, never while a client is waited for. Some seconds after the last one was
 //! needed, the memory goes back to the system.
 //!
-//! Beside them a session takes some kilobytes, 64 KiB where its client is at its worst, and some 250 KiB while it is sent a
-//! listing that its client does not read: at most 1000 commands or 48 KiB of them wait in its queue (before login 32, or 4 KiB and a line), lines are at most 8 KiB, no command is run while 16 KiB of replies wait to be read, and listings are
-//! sent in batches whatever the size of the directory or the tree. In `TYPE A`, what a client sends in MODE E before its turn
+//! Beside them a session takes some kilobytes, and 64 KiB where its client is at its worst: at most 1000 commands or 48 KiB
+//! of them wait in its queue (before login 32, or 4 KiB and a line), lines are at most 8 KiB, no command is run while 16 KiB
+//! of replies wait to be read, and listings are made 8 KiB at a time whatever the size of the directory or the tree. In `TYPE A`, what a client sends in MODE E before its turn
 //! is left at the client. Digests are computed one a core, in turns, and end with their session.
 //!
 //! Hashing a password takes 19 MiB with the hashes that `passwd` makes, for as many at a time as there are cores, and

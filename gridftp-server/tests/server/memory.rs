@@ -283,6 +283,39 @@ fn a_tree_read_slowly_waits_in_little_memory() {
 }
 
 #[test]
+fn listings_that_nobody_reads_wait_in_little_memory() {
+    let root = tempfile::tempdir().unwrap();
+    // A path of a kilobyte before each name, and names that are long as well.
+    let above = format!("{:0250}", 0);
+    let mut dir = root.path().join("top");
+    for _ in 0..4 {
+        dir = dir.join(&above);
+    }
+    fs::create_dir_all(&dir).unwrap();
+    for i in 0..2000 {
+        fs::create_dir(dir.join(format!("{i:0200}"))).unwrap();
+    }
+    let wide = dir.strip_prefix(root.path()).unwrap().to_str().unwrap();
+    for (command, mode) in [
+        (format!("MLSD {wide}"), "S"),
+        ("MLSR top".to_owned(), "S"),
+        ("MLSR top".to_owned(), "E"),
+    ] {
+        let (daemon, before) = start(root.path(), "64K");
+        let mut clients = Vec::new();
+        for _ in 0..sessions() {
+            let mut ftp = daemon.login();
+            ftp.ok(&format!("MODE {mode}"), 200);
+            let data = ftp.narrow(&command, 4096);
+            clients.push((ftp, data));
+        }
+        at_most(&daemon, before, sessions() * SESSION + 4 * MIB);
+        drop(clients);
+        returns(&daemon, before);
+    }
+}
+
+#[test]
 fn text_that_nobody_takes_waits_in_little_memory() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("text"), b"line\n".repeat(400_000)).unwrap();
