@@ -1,7 +1,8 @@
 //! Where this server differs from the specifications, and from the Globus server.
 //!
 //! - Failures to open a file are answered `550`, `552` or `553` with a `GlobusError` body, where the Globus server answers `500`.
-//!   The first line of such a body is the reason in words, since many clients show no other. `MKD` of what is there
+//!   The first line of such a body is the reason in words, since many clients show no other. A session in which no command of
+//!   GridFTP came (`MODE E`, `OPTS RETR`, `DCAU`, `SITE CLIENTINFO` and their kin) is told the reason alone. `MKD` of what is there
 //!   already is answered `550`, as RFC 959 §5.4 allows, and not `553`.
 //! - One blank stands between a command and a path, and the rest of the line is the name: blanks at its ends and control
 //!   bytes belong to it. `MLSD`, `MLST`, `MLSR`, `MLSC` and `NLST` give names byte for byte; `LIST` and `STAT`, which

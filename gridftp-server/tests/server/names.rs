@@ -115,7 +115,7 @@ fn a_link_that_leads_nowhere_has_no_size_and_no_time() {
     let mut ftp = server.login();
     ftp.ok("SIZE l", 550);
     let reply = ftp.ok("MDTM l", 550);
-    assert_eq!(reply.lines[0], "550-No such file or directory");
+    assert_eq!(reply.lines[0], "550 No such file or directory");
     ftp.ok("MFMT 20200101000000 l", 550);
 }
 
@@ -124,12 +124,19 @@ fn a_link_that_leads_nowhere_has_no_size_and_no_time() {
 fn the_first_line_of_a_failure_has_the_reason() {
     let server = TestServer::new();
     let mut ftp = server.login();
-    let reply = ftp.ok("SIZE none", 550);
-    assert!(
-        reply.lines[0].contains("no such file or directory"),
-        "{reply:?}"
-    );
-    assert_eq!(reply.lines[1], "550-GlobusError: v=1 c=PATH_NOT_FOUND");
+    for is_gridftp in [false, true] {
+        if is_gridftp {
+            ftp.ok("MODE E", 200);
+        }
+        let reply = ftp.ok("SIZE none", 550);
+        assert!(
+            reply.lines[0].contains("no such file or directory"),
+            "{reply:?}"
+        );
+        let class = reply.lines.get(1).map(String::as_str);
+        let wanted = is_gridftp.then_some("550-GlobusError: v=1 c=PATH_NOT_FOUND");
+        assert_eq!(class, wanted);
+    }
 }
 
 /// After `SITE CHROOT` the directory above the root is nobody's business.

@@ -1,6 +1,7 @@
 //! `ServerSession`: the server's end of one control connection; owns nothing but state.
 
 mod channel;
+mod dialect;
 mod help;
 mod login;
 mod names;
@@ -436,6 +437,7 @@ impl ServerSession {
             }
             Ok(command) => command,
         };
+        self.out.dialect.hear(&command);
         let mut cx = Cx {
             out: &mut self.out,
             settings: &self.settings,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ftp_wire::reply::{Code, Reply};
 
+use super::dialect::Dialect;
 use super::queue::KEEP;
 use super::settings::Settings;
 use super::{Ending, Output};
@@ -15,11 +16,14 @@ use crate::types::{Action, Ticket};
 pub(super) struct Out {
     queue: VecDeque<Output>,
     tickets: u64,
+    /// The form of what is said.
+    pub(super) dialect: Dialect,
 }
 
 impl Out {
     /// Says one whole reply.
     pub(super) fn reply(&mut self, reply: Reply) {
+        let reply = self.dialect.shape(reply);
         self.queue.push_back(Output::Reply(reply));
     }
 

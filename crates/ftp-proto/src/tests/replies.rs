@@ -151,8 +151,7 @@ fn replies_that_need_the_edge() {
     let file = || Outcome::Stat(entry(EntryKind::File));
     let dir = || Outcome::Stat(entry(EntryKind::Dir));
     let dangling = || Outcome::Stat(entry(EntryKind::Slink));
-    const MISSING: &str = "550-No such file or directory\r\n550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n\
-        550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n";
+    const MISSING: &str = "550 No such file or directory\r\n";
     for (line, outcome, reply) in [
         ("CWD /d", dir(), "250 CWD command successful.\r\n"),
         ("CDUP", dir(), "250 CWD command successful.\r\n"),
@@ -257,6 +256,51 @@ fn replies_that_need_the_edge() {
         let mut rig = Rig::logged_in();
         rig.line(line).done(outcome);
         assert_eq!(rig.take(), reply, "{line}");
+    }
+}
+
+/// Some clients of plain FTP take the lines of a failure for another one.
+#[test]
+fn failures_have_fields_for_clients_of_gridftp_only() {
+    let plain = [
+        "FEAT",
+        "TYPE I",
+        "MODE S",
+        "OPTS MLST type;size;modify;",
+        "OPTS UTF8 ON",
+        "SITE HELP",
+        "ALLO 5",
+        "REST 5",
+        "PBSZ 0",
+        "PROT C",
+        "CLNT x",
+        "NOOP",
+    ];
+    let gridftp = [
+        "MODE E",
+        "OPTS RETR Parallelism=4,4,4;",
+        "OPTS CKSM markers=1;",
+        "SBUF 5000",
+        "TREV PERF 1",
+        "DCAU N",
+        "SITE CLIENTINFO appname=\"x\";",
+        "SITE STORATTR modify=20200101000000;",
+    ];
+    let told = |lines: &[&str]| {
+        let mut rig = Rig::logged_in();
+        rig.lines(lines).take();
+        let link = Outcome::Stat(entry(EntryKind::Slink));
+        rig.line("SIZE l").done(link);
+        rig.take()
+    };
+    assert_eq!(told(&plain), "550 No such file or directory\r\n");
+    for line in gridftp {
+        assert_eq!(
+            told(&[line]),
+            "550-No such file or directory\r\n550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n\
+             550-GridFTP-Error-String: No such file or directory\r\n550 End.\r\n",
+            "{line}"
+        );
     }
 }
 
