@@ -45,6 +45,13 @@ impl Abilities {
         }
     }
 
+    /// Says whether a checksum is known there: servers need not list what they can do, and MD5 is what all
+    /// of them know.
+    pub(crate) fn knows(&self, algorithm: ChecksumAlgorithm) -> bool {
+        self.cost(algorithm).is_some()
+            || (self.checksums.is_empty() && algorithm == ChecksumAlgorithm::Md5)
+    }
+
     /// The cost of a checksum, if it is offered.
     pub fn cost(&self, algorithm: ChecksumAlgorithm) -> Option<u32> {
         self.checksums

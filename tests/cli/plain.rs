@@ -277,6 +277,20 @@ fn a_tree_comes_from_a_server_without_machine_listings() -> Result<()> {
 }
 
 #[test]
+fn a_wildcard_over_an_empty_directory_is_told_to_match_nothing() -> Result<()> {
+    let server = Played::usual()?;
+    server.dir("/empty");
+    server.file("/dir/file", "abc");
+    let tree = Tree::new()?;
+    for pattern in ["empty/x*", "dir/x*"] {
+        let finished = cp_in(&tree, &[&server.url(pattern), "in/"])?;
+        fails(&finished, 1, &["no name there matches"])?;
+    }
+    cp_in(&tree, &["-r", &server.url("empty/"), "in/"])?.ok()?;
+    Ok(())
+}
+
+#[test]
 fn a_directory_that_no_command_lists_is_told_once() -> Result<()> {
     let server = at("LIST", Act::say("500 no"))?;
     server.file("/dir/file", "abc");

@@ -107,6 +107,11 @@ impl Played {
         names.insert(path.to_owned(), Some(bytes.into()));
     }
 
+    /// Makes an empty directory.
+    pub fn dir(&self, path: &str) {
+        lock(&self.0.names).insert(path.to_owned(), None);
+    }
+
     /// Returns the bytes of a file.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         lock(&self.0.names).get(path).cloned().flatten()
@@ -392,7 +397,7 @@ impl<'a> Session<'a> {
     fn listing(&self, dir: &str, all: bool) -> Vec<u8> {
         let names = lock(&self.shared.names);
         let dir = format!("{}/", dir.trim_end_matches('/'));
-        let mut lines = String::from("total 1\r\n");
+        let mut lines = String::new();
         for (path, bytes) in names.iter() {
             let Some(name) = path.strip_prefix(&dir) else {
                 continue;
@@ -404,6 +409,9 @@ impl<'a> Session<'a> {
                 Some(bytes) => ('-', bytes.len()),
                 None => ('d', 4096),
             };
+            if lines.is_empty() {
+                lines += "total 1\r\n";
+            }
             lines += &format!(
                 "{kind}rw-r--r--    1 ftp      ftp      {size:>8} Jan 02  2020 {name}\r\n"
             );

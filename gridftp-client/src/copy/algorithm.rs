@@ -1,22 +1,13 @@
 //! Which digest both ends of a copy are compared by, settled before anything is copied.
 
 use ftp_proto::client::FailureKind;
-use gridftp_dsi::types::ChecksumAlgorithm;
+use gridftp_dsi::types::ChecksumAlgorithm::{self, Md5};
 
 use super::shared::Shared;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::options::Verify;
-
-/// Of algorithms that cost the same, the one that proves more.
-const STRONGEST: [ChecksumAlgorithm; 6] = [
-    ChecksumAlgorithm::Sha256,
-    ChecksumAlgorithm::Sha512,
-    ChecksumAlgorithm::Sha1,
-    ChecksumAlgorithm::Md5,
-    ChecksumAlgorithm::Crc32c,
-    ChecksumAlgorithm::Adler32,
-];
+use crate::verify;
 
 impl Shared {
     /// The algorithm to compare digests with, when that is asked: the one asked for, or the
@@ -48,16 +39,13 @@ impl Shared {
             Some((costs.sum::<Option<u32>>()?, *algorithm))
         };
         // The first of the cheapest is taken.
-        let cheapest = STRONGEST
+        let cheapest = verify::STRONGEST
             .iter()
             .filter_map(cost)
             .min_by_key(|(cost, _)| *cost);
         match cheapest {
             Some((_, algorithm)) => Ok(Some(algorithm)),
-            // Servers need not list what they can do; MD5 is what all of them know.
-            None if clients.iter().all(|c| c.abilities.checksums.is_empty()) => {
-                Ok(Some(ChecksumAlgorithm::Md5))
-            }
+            None if clients.iter().all(|c| c.abilities.knows(Md5)) => Ok(Some(Md5)),
             None => Err(TransferError::Request(
                 "verify: the servers have no checksum algorithm in common; name one that both \
                  ends know, or copy without --verify"
@@ -72,7 +60,7 @@ async fn check(client: &Client) -> Result<(), TransferError> {
     if !client.abilities.checksums.is_empty() {
         return Ok(());
     }
-    let asked = client.send_checksum(b"/", ChecksumAlgorithm::Md5, 0, Some(0));
+    let asked = client.send_checksum(b"/", Md5, 0, Some(0));
     match asked?.finish().await {
         // A Globus server answers 500 to all that fails, in several lines.
         Err(ControlError::Refused { site, reply, .. })

@@ -28,14 +28,6 @@ use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
 use crate::verify;
 
-/// Algorithms that prove two files to be the same, the one to prefer first.
-const PROOFS: [ChecksumAlgorithm; 4] = [
-    ChecksumAlgorithm::Sha256,
-    ChecksumAlgorithm::Sha512,
-    ChecksumAlgorithm::Sha1,
-    ChecksumAlgorithm::Md5,
-];
-
 /// Time between two signs of life to a server that waits while we hash.
 const AWAKE: Duration = Duration::from_secs(60);
 
@@ -75,9 +67,8 @@ pub(crate) struct Copy<'a> {
 impl Copy<'_> {
     /// The algorithm that proves a copy of `original`, if both ends know one.
     fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
-        PROOFS
-            .into_iter()
-            .find(|algorithm| offers(self.abilities, *algorithm) && original.offers(*algorithm))
+        let mut proofs = verify::PROOFS.iter().copied();
+        proofs.find(|proof| self.abilities.knows(*proof) && original.knows(*proof))
     }
 
     /// Waits for `work` as long as it takes, without the server giving up the session meanwhile.
@@ -146,10 +137,10 @@ impl Copy<'_> {
 }
 
 impl Original<'_> {
-    fn offers(&self, algorithm: ChecksumAlgorithm) -> bool {
+    fn knows(&self, algorithm: ChecksumAlgorithm) -> bool {
         match self {
             Self::Here(_) => true,
-            Self::There(_, abilities, _) => offers(abilities, algorithm),
+            Self::There(_, abilities, _) => abilities.knows(algorithm),
         }
     }
 
@@ -166,12 +157,6 @@ impl Original<'_> {
             }
         }
     }
-}
-
-/// Servers need not list what they can do; MD5 is what all of them know.
-fn offers(abilities: &Abilities, algorithm: ChecksumAlgorithm) -> bool {
-    abilities.cost(algorithm).is_some()
-        || (abilities.checksums.is_empty() && algorithm == ChecksumAlgorithm::Md5)
 }
 
 /// How many bytes from the start are held, if any are.

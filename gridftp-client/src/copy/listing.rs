@@ -12,7 +12,7 @@ use gridftp_dsi::{Error as StorageError, ErrorKind};
 
 use super::job::{Above, DirJob, Facts, FileJob, Item};
 use super::queue::{ENOUGH, Taken};
-use super::rest::{Keeping, Rest};
+use super::rest::{Keeping, Line, Rest};
 use super::same::within;
 use super::shared::Shared;
 use crate::error::TransferError;
@@ -207,15 +207,22 @@ impl<'a> Sorter<'a> {
             }
             return;
         }
-        if self.keep(line) {
+        if self.keep(line, hash, unique) {
             return;
         }
         self.seen.insert(hash, unique);
         self.take(&entry, known, unique);
     }
 
+    /// Refuses a line whose name another object had before.
+    fn twin(&self, line: &[u8]) {
+        if let Ok((entry, _)) = Entry::parse(line) {
+            self.refuse(&entry.name, &twice(&entry.name));
+        }
+    }
+
     /// Has a line wait, where too many have been taken; false when it is to be taken now.
-    fn keep(&mut self, line: &[u8]) -> bool {
+    fn keep(&mut self, line: &[u8], name: u64, unique: Option<(u64, u64)>) -> bool {
         let many = self.seen.len() >= ENOUGH || self.shared.queue.is_crowded();
         if self.waited || !(many || self.keeping.is_some()) {
             return false;
@@ -227,7 +234,8 @@ impl<'a> Sorter<'a> {
         let Some(keeping) = &mut self.keeping else {
             return false;
         };
-        if let Err(error) = keeping.add(line) {
+        let object = unique.map(|unique| self.hasher.hash_one(unique));
+        if let Err(error) = keeping.add(line, name, object) {
             self.failed.get_or_insert(error);
         }
         true
@@ -339,7 +347,12 @@ pub(crate) fn go_on(shared: &Shared, mut taken: Taken) -> Option<Taken> {
         waited: true,
         ..Sorter::new(shared, &dir, HashSet::new())
     };
-    lines.iter().for_each(|line| sorter.line(line));
+    for line in &lines {
+        match line {
+            Line::First(line) => sorter.line(line),
+            Line::Twin(line) => sorter.twin(line),
+        }
+    }
     None
 }
 
@@ -415,6 +428,32 @@ mod tests {
             want.sort();
             assert!(names == want, "{} of {count} names came", names.len());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_objects_of_one_name_are_told_however_far_apart() {
+        let shared = Shared::plain();
+        let mut dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
+        let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
+        let mut line = |name: usize, unique: usize| {
+            sorter.line(format!("type=file;size=1;unique=1-{unique}; {name}").as_bytes());
+        };
+        (0..4 * ENOUGH).for_each(|n| line(n, n));
+        // One of each batch: another object, and the same once more.
+        for n in [1, ENOUGH + 1, 3 * ENOUGH] {
+            line(n, 5 * ENOUGH);
+            line(n, n);
+        }
+        dir.rest = sorter.end(true).rest;
+        shared.queue.push(Item::Dir(Box::new(dir)));
+        let mut files = 0;
+        while let Some(taken) = shared.queue.next(|_| true).await {
+            if let Some(taken) = go_on(&shared, taken) {
+                files += taken.done(|item| usize::from(matches!(item, Item::File(_))));
+            }
+        }
+        let counts = shared.totals.counts();
+        assert_eq!((files, counts.files_failed), (4 * ENOUGH, 3));
     }
 
     #[test]

@@ -164,18 +164,18 @@ impl Mover<'_> {
             job.seen = listed.seen;
         }
         let error = match (moved.data, end) {
-            (Some(Ok(_)), Ok(())) if form != Form::Facts && watch.bytes() == 0 => {
-                match is_empty(self.control, &mut asked.taken).await {
-                    Ok(false) => {}
-                    Ok(true) => self.listed(asked.taken, None),
-                    Err(error) => self.shared.fail(asked.taken, &error.into()),
-                }
-                return Ok(());
-            }
             (Some(Ok(_)), Ok(())) => {
-                match (listed.error, listed.rest) {
-                    (Some(error), _) => self.shared.fail(asked.taken, &error),
-                    (None, rest) => self.listed(asked.taken, rest),
+                let nothing = form != Form::Facts && watch.bytes() == 0;
+                let empty = match nothing {
+                    true => is_empty(self.control, &mut asked.taken).await,
+                    false => Ok(true),
+                };
+                match (empty, listed.error) {
+                    // It goes back.
+                    (Ok(false), _) => {}
+                    (Err(error), _) => self.shared.fail(asked.taken, &error.into()),
+                    (Ok(true), Some(error)) => self.shared.fail(asked.taken, &error),
+                    (Ok(true), None) => self.listed(asked.taken, listed.rest),
                 }
                 return Ok(());
             }

@@ -70,6 +70,7 @@ impl Pair<'_> {
             announced,
             store,
             tagged,
+            after,
             ..
         } = file;
         let copy = match taken.item() {
@@ -102,11 +103,14 @@ impl Pair<'_> {
         };
         match (source, destination) {
             (Some(Ok(sent)), Some(Ok(taken))) if *tagged => {
-                let same = match (sent, taken) {
-                    (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy).map(drop),
+                let compared = match (sent, taken) {
+                    (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy),
                     _ => Err(store.misbehaved("no receipt in the reply").into()),
                 };
-                same.map_err(|error| (error, false))
+                if !compared.map_err(|error| (error, false))? {
+                    after.get_or_insert(ChecksumAlgorithm::Crc32c);
+                }
+                Ok(())
             }
             (Some(Ok(_)), Some(Ok(_))) => Ok(()),
             (Some(Err(source)), Some(Err(destination))) => {
