@@ -46,8 +46,7 @@
 //!
 //! - Our own server keeps the bytes apart. `SITE HELD` tells how many (`HELD` in `FEAT`), and
 //!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing.
-//! - A server that leaves them under the final name, as the Globus server does, tells their number
-//!   by `SIZE`. They count if `CKSM` gives the digest that as many bytes of the source have.
+//! - Any other tells the number of those under the name that is written, by `SIZE`. They count if `CKSM` gives the digest that as many bytes of the source have.
 //!
 //! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused. Without such a proof,
 //! all of the file is sent again.
@@ -64,14 +63,22 @@
 //! In MODE S data follows the server's word that it takes the upload, and between two servers `STOR`
 //! goes before `RETR`. The password goes out when the server asks for it. Where there is no `MLSD`,
 //! `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for a file.
-//! An upload in MODE S to a server that has neither `HELD` nor `ERET` is written under a hidden name
-//! (`.NAME.gridftp-part`), compared, and renamed: what was there before stays until then, and a run
-//! that is killed leaves no more than the hidden file, which the next one overwrites. It is written
-//! under its own name where the server refuses the hidden one or does not rename, where something
-//! other than a file has the name, and where the hidden name would exceed 255 bytes. Other uploads
-//! to foreign servers (a Globus server, third party, standard input) are written under the final
-//! name, and a part of a file needs `ESTO`.
+//! A part of a file is written by `ESTO`, which not every server has.
 //! A part of a file is read by `REST` where there is no `ERET`, and the connection closed behind it.
+//!
+//! # Uploads under a hidden name
+//!
+//! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode and
+//! from wherever it comes, is written under a hidden name (`.NAME.gridftp-part`), compared, and renamed:
+//! what was there before stays until then. A copy that is given up removes the hidden file; one that is
+//! killed, or whose server is gone, leaves it to be overwritten by the next. A file is written under its
+//! own name
+//!
+//! - where the server refuses the hidden one or does not rename,
+//! - where something other than a file has the name, or the hidden name would exceed 255 bytes,
+//! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is written
+//!   into what is there, and a copy that breaks off leaves it half changed,
+//! - through a [disk stack](ConnectOptions::disk_stack), and by a [`Writer`](file::Writer).
 //!
 //! # What is not copied
 //!
@@ -88,7 +95,8 @@
 //! # Memory
 //!
 //! Names that wait to be copied are at most some 16,000, some 400 bytes each; those of a listing for
-//! which there is no room wait in a file of the temporary directory. What grows with a copy are eight
+//! which there is no room wait in a file of the temporary directory, and are compared with each other
+//! 65,536 at a time. What grows with a copy are eight
 //! bytes or so a file where there are several sources, of which no two may have one destination, and
 //! the directories of a copy with [`CopyOptions::preserve`], whose times are set at its end.
 //!

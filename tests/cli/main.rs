@@ -5,6 +5,7 @@ mod copies;
 mod downloads;
 mod extended;
 mod failures;
+mod hidden;
 mod hostile;
 mod idle;
 mod itself;

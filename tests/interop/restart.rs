@@ -151,11 +151,16 @@ fn again(from: &Place, to: &Place, flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A download that fails for good leaves nothing under the final name, and says which side failed.
+/// A copy that fails for good leaves nothing, under whatever name, and says which side failed.
 #[test]
 fn gridftp_cp_leaves_no_half_file() -> Result<()> {
-    let flags = ["--retries", "0", "-p", "4"];
-    for way in [Way::Get, Way::Put] {
+    let (stream, extended) = (["--mode", "stream"], ["-p", "4"]);
+    let ways = [Way::Get, Way::Put, Way::FromOurs];
+    for (way, mode) in ways
+        .into_iter()
+        .flat_map(|way| [(way, stream), (way, extended)])
+    {
+        let flags = [["--retries", "0"], mode].concat();
         let behind = if way == Way::Get {
             Behind::Source
         } else {
@@ -170,13 +175,11 @@ fn gridftp_cp_leaves_no_half_file() -> Result<()> {
             "the message names no file: {}",
             finished.stderr
         );
-        if way == Way::Get {
-            ensure!(
-                to.tree.names("")?.is_empty(),
-                "left behind: {:?}",
-                to.tree.names("")?
-            );
-        }
+        ensure!(
+            to.tree.names("")?.is_empty(),
+            "{flags:?}: left behind: {:?}",
+            to.tree.names("")?
+        );
     }
     Ok(())
 }

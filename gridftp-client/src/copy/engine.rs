@@ -173,7 +173,9 @@ async fn work(
     let mut failures = 0;
     let mut since = Instant::now();
     loop {
-        if !shared.queue.is_open() {
+        let open = shared.queue.is_open();
+        // What was given up last may still have to be removed.
+        if !open && (task == Task::List || !shared.hiding.has_left()) {
             return Ok(());
         }
         let ended = || {
@@ -189,6 +191,7 @@ async fn work(
                 // A file has failed for it, whose own tries are counted, or the mode is another now.
                 Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
             },
+            Err(_) if !open => return Ok(()),
             Err(error) if !error.is_transient() => return Err(error.into()),
             Err(error) => error.into(),
         };

@@ -5,7 +5,7 @@
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest that was announced to it, so the source's goes ahead (`SITE STORATTR`).
-//! - One that leaves them under the final name tells their number (`SIZE`) and their digest
+//! - One that leaves them under the name that is written tells their number (`SIZE`) and their digest
 //!   (`CKSM`), which has to be that of as many bytes of the source; and once all is there, the digest
 //!   of all.
 
@@ -230,7 +230,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// Asks the server. One that writes under the final name may have a part of a file there.
+    /// Asks the server. One that keeps nothing apart may have a part of a file there.
     pub(crate) async fn at(control: &Control, abilities: &Abilities, path: &FtpPath) -> Self {
         match control.exists(path).await {
             Ok(false) => return Self::Nothing,

@@ -4,6 +4,7 @@ mod alarm;
 mod algorithm;
 mod dirs;
 mod engine;
+mod hidden;
 mod job;
 mod kept;
 mod known;

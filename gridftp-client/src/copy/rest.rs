@@ -1,5 +1,6 @@
 //! `Rest`: the lines of a listing that wait in a file without a name until there is room for them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{
@@ -13,7 +14,7 @@ use super::job::Above;
 const PIECE: usize = 64 * 1024;
 
 /// Names that are compared at once.
-const COMPARED: u64 = 1 << 18;
+const COMPARED: u64 = 1 << 16;
 /// Names that may come again in one listing.
 const MOST_AGAIN: usize = 1 << 16;
 
@@ -90,9 +91,9 @@ fn again(hashes: &mut BufReader<File>, passes: u64) -> std::io::Result<VecDeque<
             if u64::from_le_bytes(name) % passes != pass {
                 continue;
             }
-            let first = *objects.entry(name).or_insert((at, object));
-            if first.0 != at {
-                found.push((at, first.1 == object));
+            match objects.entry(name) {
+                Entry::Vacant(first) => drop(first.insert(object)),
+                Entry::Occupied(first) => found.push((at, *first.get() == object)),
             }
             if found.len() > MOST_AGAIN {
                 return Err(Error::other("the listing names too many of them again"));

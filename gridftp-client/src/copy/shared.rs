@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use gridftp_data::Watch;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
+use super::hidden::Hiding;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
-use super::push::Hiding;
 use super::queue::{Queue, Taken};
 use super::reach::Reach;
 use crate::control::Control;

@@ -15,15 +15,17 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
 
+use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
 use super::resolve::{connect, is_dir};
 use super::shared::{Shared, beyond};
-use crate::client::{Client, number};
+use crate::client::{Client, digest, number};
+use crate::control::Replies;
 use crate::error::{Class, ControlError, TransferError};
-use crate::moving::{accepted, settle, settle_final, settle_stored, unless_refused};
+use crate::moving::{ACCOUNT, accepted, settle, settle_final, settle_stored, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
-use crate::url::{Location, Remote};
+use crate::url::{Location, Remote, show};
 use crate::verify;
 
 /// Bytes read at once.
@@ -119,15 +121,16 @@ pub(crate) async fn run(
 #[derive(Clone)]
 struct Pipe {
     file: Arc<File>,
-    hasher: Option<Arc<Mutex<Hasher>>>,
+    hasher: Option<(ChecksumAlgorithm, Arc<Mutex<Hasher>>)>,
     left: u64,
 }
 
 impl Pipe {
     fn new(file: File, algorithm: Option<ChecksumAlgorithm>, left: u64) -> Self {
-        let hasher = algorithm
-            .and_then(Hasher::new)
-            .map(|h| Arc::new(Mutex::new(h)));
+        let hasher = algorithm.and_then(|algorithm| {
+            let hasher = Hasher::new(algorithm)?;
+            Some((algorithm, Arc::new(Mutex::new(hasher))))
+        });
         Self {
             file: Arc::new(file),
             hasher,
@@ -136,7 +139,7 @@ impl Pipe {
     }
 
     fn hash(&self, bytes: &[u8]) {
-        if let Some(hasher) = &self.hasher {
+        if let Some((_, hasher)) = &self.hasher {
             hasher
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -144,13 +147,13 @@ impl Pipe {
         }
     }
 
-    fn digest(self) -> Option<String> {
-        let hasher = self.hasher?;
+    fn digest(self) -> Option<(ChecksumAlgorithm, String)> {
+        let (algorithm, hasher) = self.hasher?;
         let hasher = hasher
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        Some(hasher.finish())
+        Some((algorithm, hasher.finish()))
     }
 }
 
@@ -269,7 +272,8 @@ async fn get(
         });
     }
     let length = length.map(|_| received.bytes);
-    let digest = compare(client, remote, algorithm, offset, length, pipe).await?;
+    let path = client.path(&remote.path)?;
+    let digest = compare(client, remote, &path, (offset, length), pipe).await?;
     Ok((received.bytes, digest))
 }
 
@@ -289,26 +293,83 @@ async fn put(
     };
     let input = input.map_err(|error| TransferError::local("read", local.to_string(), error))?;
     let length = shared.options.length.unwrap_or(u64::MAX);
-    let mut pipe = Pipe::new(input, algorithm, length);
+    let pipe = Pipe::new(input, algorithm, length);
     let path = client.path(&remote.path)?;
     make_parents(client, &path);
+    let job = FileJob::new(Vec::new(), remote.path.clone());
+    let mlst = client.abilities.mlst;
+    let mut hidden = shared
+        .hide(&client.control, &client.abilities, &job)
+        .await?;
+    if let Some(at) = hidden.take() {
+        // The data comes only once, so it is settled before where it can go.
+        let there = Hidden::ask(&client.control, mlst, at.clone(), path.clone());
+        hidden = (!there.bars_rename().await?).then_some(at);
+    }
+    let at = hidden.as_ref().unwrap_or(&path);
+    let begun = match begin(client, shared, at).await {
+        Err(TransferError::Control(refusal)) if hidden.is_some() && may_be_for_name(&refusal) => {
+            hidden = None;
+            client.drop_channel();
+            begin(client, shared, &path).await?
+        }
+        begun => begun?,
+    };
+    let at = hidden.clone().unwrap_or_else(|| path.clone());
+    let stored = store(client, shared, (local, remote), &at, pipe, begun).await;
+    let Some(at) = hidden else {
+        return stored;
+    };
+    if stored.is_err() {
+        client.drop_channel();
+        let mut removed = client.control.send(Command::Dele(at));
+        let _told = tokio::time::timeout(ACCOUNT, removed.ended()).await;
+        return stored;
+    }
+    let named = Hidden::ask(&client.control, mlst, at.clone(), path);
+    let renaming = named.rename(&client.control).await?;
+    if renaming.done(&client.control, &shared.hiding).await? {
+        return stored;
+    }
+    let at = show(at.as_bytes());
+    Err(TransferError::Request(format!(
+        "destination: {remote}: the server does not give the file its name; all of it is there as {at}"
+    )))
+}
+
+/// A store in MODE S that was asked for, and whether its connection is there.
+type Begun = (Replies, gridftp_data::Result<()>);
+
+/// Asks for a store and waits until the server takes it; nothing is read before.
+async fn begin(client: &mut Client, shared: &Shared, at: &FtpPath) -> Result<Begun, TransferError> {
     client.set_up_stream(BufferSide::Receive).await?;
-    let offset = shared.options.offset;
-    let mut replies = client.control.send(match offset {
-        Some(offset) => Command::Esto(Esto::Adjusted { offset }, path),
-        None => Command::Stor(path),
+    let mut replies = client.control.send(match shared.options.offset {
+        Some(offset) => Command::Esto(Esto::Adjusted { offset }, at.clone()),
+        None => Command::Stor(at.clone()),
     });
+    let within = client.options.reply_within;
+    let open = client.channel.get().open(Mode::Stream, 1);
+    let opened = accepted(&mut replies, within, open).await?;
+    Ok((replies, opened))
+}
+
+/// Stores what comes, and proves it.
+async fn store(
+    client: &mut Client,
+    shared: &Shared,
+    (local, remote): (&Location, &Remote),
+    at: &FtpPath,
+    mut pipe: Pipe,
+    (mut replies, opened): Begun,
+) -> Result<(u64, Option<String>), TransferError> {
+    let offset = shared.options.offset;
     let watch = Watch::new();
     let Client {
-        control,
-        channel,
-        options,
-        ..
+        control, channel, ..
     } = client;
     let channel = channel.get();
     let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
-    let (from, within) = (local.to_string(), options.reply_within);
-    let opened = accepted(&mut replies, within, channel.open(Mode::Stream, 1)).await?;
+    let from = local.to_string();
     let sent = match opened {
         Ok(()) => {
             let work = channel.send_chunks(&mut pipe, &plan, &watch);
@@ -321,7 +382,7 @@ async fn put(
     let sent = settle(sent, end, control.site(), &remote.path, ("read", &from))?;
     // In MODE S a connection that was cut off looks to the server like the end of the file.
     if offset.is_none() {
-        let got = match client.ask(Command::Size(client.path(&remote.path)?)).await {
+        let got = match client.ask(Command::Size(at.clone())).await {
             Ok(reply) => number(&reply),
             // A server that does not tell is believed, one that is gone may have been cut off with the data.
             Err(ControlError::Refused { .. }) => None,
@@ -338,7 +399,7 @@ async fn put(
         }
     }
     let length = offset.map(|_| sent.bytes);
-    let digest = compare(client, remote, algorithm, offset, length, pipe).await?;
+    let digest = compare(client, remote, at, (offset, length), pipe).await?;
     Ok((sent.bytes, digest))
 }
 
@@ -394,18 +455,16 @@ fn make_parents(client: &Client, path: &FtpPath) {
 async fn compare(
     client: &Client,
     remote: &Remote,
-    algorithm: Option<ChecksumAlgorithm>,
-    offset: Option<u64>,
-    length: Option<u64>,
+    at: &FtpPath,
+    (offset, length): (Option<u64>, Option<u64>),
     pipe: Pipe,
 ) -> Result<Option<String>, TransferError> {
-    let (Some(algorithm), Some(here)) = (algorithm, pipe.digest()) else {
+    let Some((algorithm, here)) = pipe.digest() else {
         return Ok(None);
     };
-    let there: Result<_, ControlError> = client
-        .checksum(&remote.path, algorithm, offset.unwrap_or(0), length)
-        .await;
-    let there = there?;
+    let offset = offset.unwrap_or(0);
+    let mut asked = verify::ask(&client.control, algorithm, offset, length, at.clone());
+    let there = digest(&mut asked).await?;
     if there == here {
         return Ok(Some(here));
     }

@@ -24,8 +24,9 @@ matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/
 relative to the home directory of the account. A source that is its own destination, or a tree that \
 the destination lies in, is refused.
 
-A download lands under a temporary name beside its target and is renamed when it is complete \
-and checked. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
+A copy lands under a temporary name beside its target and is renamed when it is complete and \
+checked, at servers that rename too; a part of a file (--offset, --length) is written into a file \
+at a server that has it. A destination that exists and is no regular file, such as /dev/null or a FIFO, is \
 written directly.";
 
 /// Copies files to, from and between GridFTP servers.
@@ -79,7 +80,8 @@ pub(crate) struct Flags {
           conflicts_with_all = ["offset", "length", "verify"])]
     pub(crate) disk_stack: Option<String>,
 
-    /// First byte to copy; K, M and G are accepted
+    /// First byte to copy; K, M and G are accepted. An upload is written into the file that is there,
+    /// which a copy that breaks off leaves half changed
     #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) offset: Option<u64>,
 

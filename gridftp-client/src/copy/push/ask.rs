@@ -15,7 +15,7 @@ use crate::abilities::{Abilities, Tags};
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::job::{Facts, Item};
 use crate::copy::kept::{Announced, Copy, Found, Kept, Original};
 use crate::copy::known::Known;
 use crate::copy::queue::Taken;
@@ -80,7 +80,7 @@ impl Asker<'_> {
             shared.plan(taken);
             return None;
         }
-        let hidden = match self.hide(job).await {
+        let hidden = match shared.hide(control, self.abilities, job).await {
             Ok(hidden) => hidden,
             Err(error) => {
                 shared.fail(taken, &error);
@@ -197,16 +197,6 @@ impl Asker<'_> {
             tag,
             under_way,
         })
-    }
-
-    /// The name to write a file under until it is whole. A server of GridFTP writes many files at
-    /// once, and the layers of another one show in names.
-    async fn hide(&self, job: &FileJob) -> Result<Option<FtpPath>, TransferError> {
-        let plain = self.mode == Mode::Stream && !self.abilities.held && !self.abilities.eret;
-        if !plain || self.shared.is_partial() || self.shared.through_layers() {
-            return Ok(None);
-        }
-        self.shared.hiding.name(self.control, job).await
     }
 
     /// Has the server go on in MODE S with what it kept, if it will.

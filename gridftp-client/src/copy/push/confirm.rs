@@ -15,12 +15,12 @@ use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
 use crate::copy::kept::judge;
 use crate::copy::shared::{Shared, Success};
+use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::url::show;
 use crate::verify;
 
-use super::hidden::Hidden;
-use super::{Following, Sending, Told, fail, file, local, markers};
+use super::{Following, Hidden, Publishing, Sending, Told, fail, file, local, markers};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
@@ -179,20 +179,40 @@ pub(super) async fn confirm_one(
     })
 }
 
-/// Reads what follows and ends the jobs.
+/// Reads what follows and ends the jobs. Renames are sent for without waiting for those before them.
 pub(super) async fn follow(
     control: &Control,
     shared: &Arc<Shared>,
     mut followed: mpsc::Receiver<Following>,
 ) {
-    while let Some(next) = followed.recv().await {
-        settle_following(control, shared, next).await;
-    }
+    let (proven, mut publishing) = mpsc::channel(COMMANDS);
+    let prove = async move {
+        while let Some(next) = followed.recv().await {
+            if let Some(next) = settle_following(control, shared, next).await {
+                let _gone = proven.send(next).await;
+            }
+        }
+    };
+    let publish = async {
+        while let Some(next) = publishing.recv().await {
+            publish(control, shared, next).await;
+        }
+    };
+    tokio::join!(prove, publish);
 }
 
-pub(super) async fn settle_following(control: &Control, shared: &Arc<Shared>, next: Following) {
+/// Reads what proves a store; gives it when that is good, and its own name is asked for.
+pub(super) async fn settle_following(
+    control: &Control,
+    shared: &Arc<Shared>,
+    next: Following,
+) -> Option<Publishing> {
+    let fail = |taken, error: &TransferError| {
+        shared.fail(taken, error);
+        None
+    };
     let Following {
-        mut taken,
+        taken,
         size,
         hidden,
         stored,
@@ -210,11 +230,11 @@ pub(super) async fn settle_following(control: &Control, shared: &Arc<Shared>, ne
                     expected,
                     got,
                 };
-                return shared.fail(taken, &error);
+                return fail(taken, &error);
             }
             // A session that ended instead of an answer may have been cut off with the data.
             Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
-                return shared.fail(taken, &error.clone().into());
+                return fail(taken, &error.clone().into());
             }
             // A server that does not tell is believed.
             _ => {}
@@ -233,14 +253,41 @@ pub(super) async fn settle_following(control: &Control, shared: &Arc<Shared>, ne
             (Ok(remote), Ok(local)) => {
                 let error =
                     verify::mismatch(shared.name_destination(job), algorithm, &local, &remote);
-                return shared.fail(taken, &error);
+                return fail(taken, &error);
             }
-            (Err(error), _) => return shared.fail(taken, &error.into()),
-            (_, Err(error)) => return shared.fail(taken, &error),
+            (Err(error), _) => return fail(taken, &error.into()),
+            (_, Err(error)) => return fail(taken, &error),
         }
     }
-    if let Some(hidden) = hidden {
-        match hidden.publish(control, shared, taken).await {
+    let renaming = match hidden {
+        Some(hidden) => match hidden.rename(control).await {
+            Ok(renaming) => Some(renaming),
+            Err(error) => return fail(taken, &error.into()),
+        },
+        None => None,
+    };
+    let success = Success {
+        bytes: size,
+        verified,
+    };
+    Some(Publishing {
+        taken,
+        success,
+        renaming,
+        meta,
+    })
+}
+
+/// Waits until a store has its own name and what else it is to have, and ends its job.
+pub(super) async fn publish(control: &Control, shared: &Shared, next: Publishing) {
+    let Publishing {
+        mut taken,
+        success,
+        renaming,
+        meta,
+    } = next;
+    if let Some(renaming) = renaming {
+        match renaming.publish(control, shared, taken).await {
             Some(published) => taken = published,
             None => return,
         }
@@ -250,11 +297,5 @@ pub(super) async fn settle_following(control: &Control, shared: &Arc<Shared>, ne
             return shared.fail(taken, &error.into());
         }
     }
-    shared.succeed(
-        taken,
-        &Success {
-            bytes: size,
-            verified,
-        },
-    );
+    shared.succeed(taken, &success);
 }

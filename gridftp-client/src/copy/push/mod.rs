@@ -20,10 +20,11 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::alarm::Alarm;
+use crate::copy::hidden::{Hidden, Renaming, go_straight, may_be_for_name};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::shared::{Shared, Success};
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
@@ -32,18 +33,15 @@ use crate::url::show;
 
 mod ask;
 mod confirm;
-mod hidden;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use self::ask::{Asker, Dirs, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
-use self::hidden::Hidden;
 use self::stream::stream;
 
 pub(crate) use self::ask::{Making, make_parents};
-pub(crate) use self::hidden::Hiding;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;
@@ -67,6 +65,13 @@ struct Asked {
     /// Tag of the data, which is sent without waiting for the server's word.
     tag: Option<u64>,
     under_way: UnderWay,
+}
+
+impl Asked {
+    /// Says whether it may be refused for its hidden name alone.
+    fn is_refused_for_name(&self, refusal: &ControlError) -> bool {
+        self.hidden.is_some() && !self.resumes && may_be_for_name(refusal)
+    }
 }
 
 /// A file whose data is out.
@@ -108,6 +113,15 @@ struct Following {
     meta: Vec<Replies>,
 }
 
+/// A store that is proven as far as was asked, and may still be under another name.
+struct Publishing {
+    taken: Taken,
+    success: Success,
+    renaming: Option<Renaming>,
+    /// Commands that set metadata.
+    meta: Vec<Replies>,
+}
+
 /// Copies from the queue until nothing is left.
 pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[client]).await;
@@ -129,6 +143,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
         }
         shared.hiding.clean(&client.control).await;
     }
+    shared.hiding.clean(&client.control).await;
     Ok(())
 }
 
@@ -238,6 +253,10 @@ async fn extended(
                     }
                     Err(error @ ControlError::Refused { .. }) => {
                         let of_data = error.kind() == Some(FailureKind::DataChannel);
+                        if request.is_refused_for_name(&error) {
+                            go_straight(request.taken);
+                            continue;
+                        }
                         let error = refused(shared, &request, error);
                         shared.fail(request.taken, &error);
                         if of_data {
@@ -330,7 +349,7 @@ async fn extended(
         algorithm,
         &alarm,
     );
-    let settled = follow(control, shared, followed);
+    let settled = Box::pin(follow(control, shared, followed));
     let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
     moved.and(confirmed)
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::{BufferSide, Mode, Type};
 use gridftp_data::{SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::client::Client;
+use crate::copy::hidden::go_straight;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
@@ -17,8 +17,7 @@ use crate::error::{ControlError, TransferError};
 use crate::moving::{DRAIN, accepted};
 
 use super::ask::{Asker, Dirs, make_dir};
-use super::confirm::{confirm_one, settle_following};
-use super::hidden::go_straight;
+use super::confirm::{confirm_one, publish, settle_following};
 use super::{Sending, data_failed, fail, markers, refine, refused};
 
 /// Copies one file over a connection of its own.
@@ -81,13 +80,11 @@ pub(super) async fn stream(
         }
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
-            let full = error.kind() == Some(FailureKind::NoSpace);
-            let error = refused(shared, &asked, error);
-            if asked.hidden.is_some() && !(lost || full || asked.resumes || error.is_transient()) {
-                // It may be for the name alone.
+            if asked.is_refused_for_name(&error) {
                 go_straight(asked.taken);
                 return Err(Stop::Channel);
             }
+            let error = refused(shared, &asked, error);
             fail(shared, asked.taken, &error, asked.resumes);
             return Err(if lost {
                 Stop::Lost(error)
@@ -125,7 +122,11 @@ pub(super) async fn stream(
         _under_way: asked.under_way,
     };
     match confirm_one((control, abilities), shared, sending, algorithm).await {
-        Ok(next) => settle_following(control, shared, next).await,
+        Ok(next) => {
+            if let Some(next) = settle_following(control, shared, next).await {
+                publish(control, shared, next).await;
+            }
+        }
         Err(None) => {}
         Err(Some(stop)) => return Err(stop),
     }

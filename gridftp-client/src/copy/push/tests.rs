@@ -91,6 +91,7 @@ async fn a_file_is_what_it_is_when_it_is_opened() {
         modified: Some((1, 0)),
         mode: Some(0o600),
     };
+    job.straight = true;
     shared.queue.push(Item::File(Box::new(job)));
     let taken = shared.queue.next(|_| true).await.unwrap();
     let asker = Asker {
@@ -123,6 +124,7 @@ async fn a_refused_restart_is_told_as_that() {
     job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
     job.held = RangeSet::up_to(1);
     job.begun = true;
+    job.straight = true;
     shared.queue.push(Item::File(Box::new(job)));
     let taken = shared.queue.next(|_| true).await.unwrap();
     let asker = Asker {

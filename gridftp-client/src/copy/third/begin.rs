@@ -9,6 +9,7 @@ use xio_core::{Target, Transport as _};
 
 use super::{Moving, Pair};
 use crate::control::{Replies, Step};
+use crate::copy::hidden::{go_straight, may_be_for_name};
 use crate::copy::job::Item;
 use crate::copy::{ACCOUNT, Stop};
 use crate::error::{ControlError, TransferError};
@@ -71,6 +72,7 @@ impl Pair<'_> {
                 (Some(_), None) => self.release(&mut file.store).await,
                 (Some(_), Some(_)) => true,
             };
+        let for_name = destination.as_ref().is_some_and(may_be_for_name);
         let anew = destination.is_some() && file.resumes && !lost;
         if let Item::File(job) = file.taken.item_mut() {
             job.anew |= anew;
@@ -83,8 +85,11 @@ impl Pair<'_> {
             (Some(error), None) | (None, Some(error)) => error.into(),
             (None, None) => file.store.misbehaved(EARLY_END).into(),
         };
+        let hidden = matches!(file.taken.item(), Item::File(job) if job.hidden.is_some());
         if anew {
             self.shared.fail_midway(file.taken, &error);
+        } else if for_name && hidden {
+            go_straight(file.taken);
         } else {
             self.shared.fail(file.taken, &error);
         }

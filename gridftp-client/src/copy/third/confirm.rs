@@ -12,6 +12,7 @@ use super::{Moving, Pair};
 use crate::client::digest;
 use crate::control::{Replies, Step};
 use crate::copy::alarm::Alarm;
+use crate::copy::hidden::Hidden;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::judge;
 use crate::copy::look::Look;
@@ -172,12 +173,21 @@ impl Pair<'_> {
         let Item::File(job) = taken.item() else {
             return;
         };
-        match self.check(job, after).await {
-            Ok(verified) => {
-                let bytes = shared.expected(job).unwrap_or(0);
-                shared.succeed(taken, &Success { bytes, verified });
+        let bytes = shared.expected(job).unwrap_or(0);
+        let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
+        let verified = match self.check(job, after).await {
+            Ok(verified) => verified,
+            Err(error) => return shared.fail(taken, &error),
+        };
+        let published = match hidden {
+            None => Some(taken),
+            Some((at, to)) => {
+                let hidden = Hidden::ask(self.destination, self.abilities.1.mlst, at, to);
+                hidden.publish(self.destination, shared, taken).await
             }
-            Err(error) => shared.fail(taken, &error),
+        };
+        if let Some(taken) = published {
+            shared.succeed(taken, &Success { bytes, verified });
         }
     }
 
@@ -192,6 +202,7 @@ impl Pair<'_> {
         else {
             return Ok(None);
         };
+        let to = job.hidden.clone().unwrap_or(to);
         let again = (job.facts.lasts() && !shared.through_layers())
             .then(|| Look::send(self.source, self.abilities.0, from.clone()));
         if let Some(algorithm) = self.algorithm.or(after) {

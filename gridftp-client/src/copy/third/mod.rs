@@ -53,6 +53,8 @@ struct Asked {
     proof: Option<Digest>,
     /// Algorithm to compare the copy with where it goes on unproven.
     after: Option<ChecksumAlgorithm>,
+    /// The name it is written under until it is whole, where that is not its own.
+    hidden: Option<FtpPath>,
     /// The source's facts, where the copy is to have those of what is read.
     look: Option<Look>,
     rest: Option<Replies>,
@@ -125,7 +127,9 @@ pub(crate) async fn run(
             }
             Err(stop) => return Err(stop),
         }
+        shared.hiding.clean(&destination.control).await;
     }
+    shared.hiding.clean(&destination.control).await;
     Ok(())
 }
 
@@ -273,6 +277,14 @@ impl Pair<'_> {
             shared.plan(taken);
             return None;
         }
+        let hidden = match shared.hide(self.destination, self.abilities.1, job).await {
+            Ok(hidden) => hidden,
+            Err(error) => {
+                shared.fail(taken, &error);
+                return None;
+            }
+        };
+        let to = hidden.clone().unwrap_or(to);
         let mut same = true;
         if job.begun {
             // What the destination holds is of no use when the source has been written to since.
@@ -328,6 +340,7 @@ impl Pair<'_> {
             held,
             proof,
             after,
+            hidden,
             look,
             rest,
             retrieve,
@@ -414,6 +427,8 @@ impl Pair<'_> {
             }
         };
         job.begun = true;
+        job.hidden.clone_from(&asked.hidden);
+        let to = asked.hidden.unwrap_or(to);
         let offset = shared.options.offset.unwrap_or(0);
         let store = self.destination.send(match asked.tag {
             Some(tag) => {

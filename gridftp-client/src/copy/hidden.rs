@@ -1,4 +1,4 @@
-//! `Hidden`: the name that an upload to a plain FTP server has until it is whole and takes its own.
+//! `Hidden`: the name that an upload to a server of others has until it is whole and takes its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +8,7 @@ use ftp_wire::command::Command;
 use ftp_wire::facts::EntryKind;
 use ftp_wire::path::FtpPath;
 
+use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
@@ -45,8 +46,14 @@ impl Hiding {
         }
     }
 
+    /// Says whether uploads were given up that left something.
+    pub(crate) fn has_left(&self) -> bool {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        !left.is_empty()
+    }
+
     /// Removes what uploads left that were given up.
-    pub(super) async fn clean(&self, control: &Control) {
+    pub(crate) async fn clean(&self, control: &Control) {
         let left = {
             let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *left)
@@ -58,7 +65,7 @@ impl Hiding {
     }
 
     /// The hidden name of an upload; `None` where it is written under its own name.
-    pub(super) async fn name(
+    async fn name(
         &self,
         control: &Control,
         job: &FileJob,
@@ -95,11 +102,36 @@ impl Hiding {
     }
 }
 
+impl Shared {
+    /// The name to write a file under until it is whole; `None` for its own. Our server keeps such
+    /// files apart by itself, a part is written into what is there, and the layers of a server show in
+    /// names.
+    pub(crate) async fn hide(
+        &self,
+        control: &Control,
+        abilities: &Abilities,
+        job: &FileJob,
+    ) -> Result<Option<FtpPath>, TransferError> {
+        if abilities.held || self.is_partial() || self.through_layers() {
+            return Ok(None);
+        }
+        self.hiding.name(control, job).await
+    }
+}
+
 /// A whole file under its hidden name, and what is under its own.
-pub(super) struct Hidden {
+pub(crate) struct Hidden {
     at: FtpPath,
     to: FtpPath,
     there: There,
+}
+
+/// A file that is being given its own name.
+pub(crate) struct Renaming {
+    at: FtpPath,
+    to: FtpPath,
+    /// What was sent for that, unless what is there bars it.
+    sent: Option<[Replies; 2]>,
 }
 
 /// The question what is under a name.
@@ -111,7 +143,7 @@ enum There {
 
 impl Hidden {
     /// Asks what the file is to replace.
-    pub(super) fn ask(control: &Control, mlst: bool, at: FtpPath, to: FtpPath) -> Self {
+    pub(crate) fn ask(control: &Control, mlst: bool, at: FtpPath, to: FtpPath) -> Self {
         let there = match mlst {
             true => There::Facts(control.send(Command::Mlst(Some(to.clone())))),
             false => There::Line(control.send(Command::Stat(Some(to.clone())))),
@@ -119,16 +151,47 @@ impl Hidden {
         Self { at, to, there }
     }
 
+    /// Says whether there is something that a rename must not replace.
+    pub(crate) async fn bars_rename(self) -> Result<bool, ControlError> {
+        self.there.bars_rename().await
+    }
+
+    /// Sends for the file's own name, unless what is there bars that.
+    pub(crate) async fn rename(self, control: &Control) -> Result<Renaming, ControlError> {
+        let Self { at, to, there } = self;
+        let bars = there.bars_rename().await?;
+        let sent = (!bars).then(|| rename(control, &at, &to));
+        Ok(Renaming { at, to, sent })
+    }
+
     /// Gives the file its own name; `None` where that cannot be, and the file goes back to be written
     /// straight there.
-    pub(super) async fn publish(
+    pub(crate) async fn publish(
+        self,
+        control: &Control,
+        shared: &Shared,
+        taken: Taken,
+    ) -> Option<Taken> {
+        match self.rename(control).await {
+            Ok(renaming) => renaming.publish(control, shared, taken).await,
+            Err(error) => {
+                shared.fail(taken, &error.into());
+                None
+            }
+        }
+    }
+}
+
+impl Renaming {
+    /// As [`Hidden::publish`], whose second half it is.
+    pub(crate) async fn publish(
         self,
         control: &Control,
         shared: &Shared,
         taken: Taken,
     ) -> Option<Taken> {
         let at = self.at.clone();
-        match self.rename(control, &shared.hiding).await {
+        match self.done(control, &shared.hiding).await {
             Ok(true) => Some(taken),
             Ok(false) => {
                 let _told = control.send(Command::Dele(at)).finish().await;
@@ -142,18 +205,17 @@ impl Hidden {
         }
     }
 
-    async fn rename(self, control: &Control, hiding: &Hiding) -> Result<bool, ControlError> {
-        let Self { at, to, there } = self;
-        if there.bars_rename().await? {
+    /// Says whether the file has its own name now.
+    pub(crate) async fn done(
+        self,
+        control: &Control,
+        hiding: &Hiding,
+    ) -> Result<bool, ControlError> {
+        let Self { at, to, sent } = self;
+        let Some(sent) = sent else {
             return Ok(false);
-        }
-        let rename = async || {
-            let mut from = control.send(Command::Rnfr(at.clone()));
-            let mut into = control.send(Command::Rnto(to.clone()));
-            let from = told_by(&mut from).await?;
-            Ok::<_, ControlError>((from.is_some(), told_by(&mut into).await?.is_some()))
         };
-        match rename().await? {
+        match renamed(sent).await? {
             (true, done @ true) => return Ok(done),
             (true, false) => {}
             (false, _) => {
@@ -166,8 +228,27 @@ impl Hidden {
         if told_by(&mut removed).await?.is_none() {
             return Ok(false);
         }
-        Ok(rename().await? == (true, true))
+        Ok(renamed(rename(control, &at, &to)).await? == (true, true))
     }
+}
+
+/// Sends a rename; nothing may come between its two commands (RFC 959 §4.1.3).
+fn rename(control: &Control, at: &FtpPath, to: &FtpPath) -> [Replies; 2] {
+    let from = control.send(Command::Rnfr(at.clone()));
+    [from, control.send(Command::Rnto(to.clone()))]
+}
+
+/// Says whether both commands of a rename were accepted.
+async fn renamed([mut from, mut into]: [Replies; 2]) -> Result<(bool, bool), ControlError> {
+    let from = told_by(&mut from).await?;
+    Ok((from.is_some(), told_by(&mut into).await?.is_some()))
+}
+
+/// Says whether a store under a hidden name may have been refused for that name alone.
+pub(crate) fn may_be_for_name(refusal: &ControlError) -> bool {
+    let kind = refusal.kind();
+    kind.is_some_and(|kind| kind != FailureKind::NoSpace && !kind.is_transient())
+        && !refusal.is_transient()
 }
 
 impl There {
@@ -196,7 +277,7 @@ fn is_special(line: &[u8]) -> bool {
 }
 
 /// Gives a file back to be written under its own name.
-pub(super) fn go_straight(mut taken: Taken) {
+pub(crate) fn go_straight(mut taken: Taken) {
     if let Item::File(job) = taken.item_mut() {
         job.straight = true;
         job.hidden = None;
@@ -242,7 +323,8 @@ mod tests {
             sent
         };
         let hidden = Hidden::ask(&control, true, at, to);
-        let (done, sent) = tokio::join!(hidden.rename(&control, &hiding), server);
+        let renamed = async { hidden.rename(&control).await?.done(&control, &hiding).await };
+        let (done, sent) = tokio::join!(renamed, server);
         (done.unwrap(), sent)
     }
 
