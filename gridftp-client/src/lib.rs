@@ -54,6 +54,11 @@
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
 //! size; our own is told it before, and takes nothing shorter for the whole.
 //!
+//! Of a copy between servers that send no markers nothing is heard until its end. After two minutes
+//! without a word the size of the copy is asked for over a session of its own, and as long as it
+//! grows the copy goes on. One that stands still, or whose size cannot be asked for, is given up after
+//! 600 s, or after [`ConnectOptions::stall`] where that is longer.
+//!
 //! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`], and
 //! what came of a download stays; other failures have [`CopyOptions::retries`], counted anew after an
 //! attempt that brought more than any before it.

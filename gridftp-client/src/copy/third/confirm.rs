@@ -1,5 +1,8 @@
 //! Both servers' word on each file, and the check of the copy.
 
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ftp_wire::command::{Command, Site};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
@@ -8,6 +11,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::growth::Beside;
 use super::{Moving, Pair};
 use crate::client::digest;
 use crate::control::{Replies, Step};
@@ -64,7 +68,7 @@ impl Pair<'_> {
 
     /// Waits for both ends, keeping what both say; one that failed gives the other a moment. A failure
     /// comes with whether the files behind it are in step all the same.
-    async fn confirm_one(&self, file: &mut Moving) -> Result<(), (TransferError, bool)> {
+    pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), (TransferError, bool)> {
         let Moving {
             taken,
             retrieve,
@@ -74,13 +78,21 @@ impl Pair<'_> {
             after,
             ..
         } = file;
-        let copy = match taken.item() {
-            Item::File(job) => self.shared.name_destination(job),
-            Item::Dir(_) => String::new(),
+        let Item::File(job) = taken.item() else {
+            return Ok(());
+        };
+        let copy = self.shared.name_destination(job);
+        let (told, first) = (AtomicU64::new(0), job.held.total());
+        let beside = Beside::of(self.shared, job);
+        let growth = async {
+            match beside {
+                Some(beside) => self.watch(&told, first, beside).await,
+                None => pending().await,
+            }
         };
         // An end that says nothing in time has no word here.
         let (source, destination) = {
-            let stored = self.markers(taken, store);
+            let stored = self.markers(taken, store, &told);
             let retrieved = async {
                 loop {
                     match retrieve.next().await {
@@ -90,16 +102,22 @@ impl Pair<'_> {
                     }
                 }
             };
-            tokio::pin!(stored, retrieved);
+            tokio::pin!(stored, retrieved, growth);
+            let words = async {
+                tokio::select! {
+                    source = &mut retrieved => match source {
+                        Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
+                        Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
+                    },
+                    destination = &mut stored => match destination {
+                        Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),
+                        Err(error) => (timeout(ACCOUNT, retrieved).await.ok(), Some(Err(error))),
+                    },
+                }
+            };
             tokio::select! {
-                source = &mut retrieved => match source {
-                    Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
-                    Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
-                },
-                destination = &mut stored => match destination {
-                    Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),
-                    Err(error) => (timeout(ACCOUNT, retrieved).await.ok(), Some(Err(error))),
-                },
+                words = words => words,
+                never = growth => match never {},
             }
         };
         match (source, destination) {
@@ -139,9 +157,9 @@ impl Pair<'_> {
         &self,
         taken: &mut Taken,
         store: &mut Replies,
+        told: &AtomicU64,
     ) -> Result<Option<Receipt>, ControlError> {
-        let mut counted = 0;
-        let told = loop {
+        let receipt = loop {
             let reply = match store.next().await? {
                 Step::Done(reply) => break Receipt::parse(&reply.text()),
                 Step::Preliminary(reply) => reply,
@@ -153,18 +171,19 @@ impl Pair<'_> {
                     }
                 }
                 Some(Ok(Marker::Perf(perf))) => {
-                    self.shared.totals.moved(perf.bytes.saturating_sub(counted));
-                    counted = counted.max(perf.bytes);
+                    let before = told.fetch_max(perf.bytes, Ordering::Relaxed);
+                    self.shared.totals.moved(perf.bytes.saturating_sub(before));
                     self.source.moved();
                 }
                 _ => {}
             }
         };
         if let Item::File(job) = taken.item() {
-            let bytes = self.shared.expected(job).unwrap_or(counted);
-            self.shared.totals.moved(bytes.saturating_sub(counted));
+            let told = told.load(Ordering::Relaxed);
+            let bytes = self.shared.expected(job).unwrap_or(told);
+            self.shared.totals.moved(bytes.saturating_sub(told));
         }
-        Ok(told)
+        Ok(receipt)
     }
 
     /// Checks a copy and gives it its times and modes.

@@ -38,7 +38,10 @@ use crate::url::show;
 mod begin;
 mod confirm;
 mod dirs;
+mod growth;
 mod resume;
+#[cfg(test)]
+mod tests;
 
 use self::begin::Retrieve;
 pub(crate) use self::dirs::list;

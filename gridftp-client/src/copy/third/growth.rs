@@ -1,0 +1,102 @@
+//! Signs of life of a copy between servers that give none: the size of the copy, asked over another session.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ftp_wire::command::Command;
+use ftp_wire::path::FtpPath;
+
+use super::Pair;
+use crate::client::{Client, number};
+use crate::copy::job::FileJob;
+use crate::copy::shared::Shared;
+use crate::error::TransferError;
+use crate::progress::Silent;
+
+/// Time between two looks, of which several fit into the silence that ends a session.
+pub(super) const LOOK: Duration = Duration::from_secs(120);
+
+/// Someone who knows how many bytes of a copy are there.
+pub(super) trait Size: Send {
+    /// Asks how many bytes are there.
+    ///
+    /// # Errors
+    /// When that cannot be known.
+    fn size(&mut self) -> impl Future<Output = Result<u64, TransferError>> + Send;
+}
+
+/// A session beside the two of a copy, whose servers read no commands while they move data.
+pub(super) struct Beside<'a> {
+    shared: &'a Shared,
+    path: FtpPath,
+    client: Option<Box<Client>>,
+}
+
+impl<'a> Beside<'a> {
+    /// Looks at what is written of `job`; `None` where that cannot be asked for.
+    pub(super) fn of(shared: &'a Shared, job: &FileJob) -> Option<Self> {
+        let own = || FtpPath::new(job.to.clone());
+        Some(Self {
+            shared,
+            path: job.hidden.clone().or_else(own)?,
+            client: None,
+        })
+    }
+}
+
+impl Size for Beside<'_> {
+    async fn size(&mut self) -> Result<u64, TransferError> {
+        let client = match (&mut self.client, &self.shared.destination) {
+            (Some(client), _) => client,
+            (none, Some(site)) => {
+                let options = Arc::new(self.shared.options.connect.clone());
+                let client = Client::connect_with(site, options, Arc::new(Silent)).await?;
+                none.insert(Box::new(client))
+            }
+            (None, None) => return pending().await,
+        };
+        let mut asked = client.control.send(Command::Size(self.path.clone()));
+        let reply = asked.finish().await?;
+        Ok(number(&reply).ok_or_else(|| asked.misbehaved("no size in the reply"))?)
+    }
+}
+
+impl Pair<'_> {
+    /// Tells both sessions that a copy grows, as long as it does and its servers do not tell of it: their
+    /// account is `told`, of the bytes beyond the `first` that were there before.
+    pub(super) async fn watch(
+        &self,
+        told: &AtomicU64,
+        first: u64,
+        mut copy: impl Size,
+    ) -> Infallible {
+        let mut before = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = told.load(Ordering::Relaxed);
+            if now > before {
+                before = now;
+                continue;
+            }
+            let now = match copy.size().await {
+                Ok(now) => now.saturating_sub(first),
+                Err(error) => {
+                    let end = "a copy of which neither server tells anything ends after 600 s or \
+                               --timeout";
+                    self.shared.note(&format!("{error}; {end}"));
+                    return pending().await;
+                }
+            };
+            if now > before {
+                self.shared.totals.moved(now - before);
+                told.fetch_max(now, Ordering::Relaxed);
+                self.source.moved();
+                self.destination.moved();
+                before = now;
+            }
+        }
+    }
+}

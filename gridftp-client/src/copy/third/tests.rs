@@ -1,0 +1,160 @@
+//! A copy that nobody tells of goes on as long as it grows, and what no end compared is proven afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use ftp_proto::client::Settings;
+use ftp_wire::command::{Command, Mode};
+use ftp_wire::path::FtpPath;
+use gridftp_dsi::types::ChecksumAlgorithm;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+use super::growth::{LOOK, Size};
+use super::{Moving, Pair};
+use crate::abilities::Abilities;
+use crate::control::Control;
+use crate::copy::job::{FileJob, Item};
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::error::{ControlError, TransferError};
+use crate::played;
+
+/// How long the copy takes.
+const LONG: Duration = Duration::from_secs(3 * 3600);
+
+/// Two sessions whose servers have greeted.
+struct Bed {
+    ends: [(Control, DuplexStream); 2],
+    abilities: Abilities,
+    shared: Arc<Shared>,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let end = async || {
+            let (control, mut banner, mut far) = played::connect(Settings::default());
+            far.write_all(b"220 ready\r\n").await.unwrap();
+            banner.finish().await.unwrap();
+            (control, far)
+        };
+        Self {
+            ends: [end().await, end().await],
+            abilities: Abilities::default(),
+            shared: Arc::new(Shared::plain()),
+        }
+    }
+
+    /// The pair of these sessions, and what its servers are written to by.
+    fn pair(&mut self) -> (Pair<'_>, [&mut DuplexStream; 2]) {
+        let [(source, from), (destination, to)] = &mut self.ends;
+        let pair = Pair {
+            source,
+            destination,
+            abilities: (&self.abilities, &self.abilities),
+            shared: &self.shared,
+            algorithm: None,
+            mode: Mode::Stream,
+            tags: None,
+            port: ([127, 0, 0, 1], 1).into(),
+        };
+        (pair, [from, to])
+    }
+}
+
+/// Waits until both servers have been asked.
+async fn asked(servers: &mut [&mut DuplexStream; 2]) {
+    for far in servers {
+        far.read_exact(&mut [0; "RETR /file\r\n".len()])
+            .await
+            .unwrap();
+    }
+}
+
+/// A copy that grows so many times by one byte.
+struct Grows(u64, u64);
+
+impl Size for Grows {
+    async fn size(&mut self) -> Result<u64, TransferError> {
+        self.0 = self.1.min(self.0 + 1);
+        Ok(self.0)
+    }
+}
+
+/// A copy that both servers say nothing of but at the end; it grows so many times.
+async fn silent(times: u64) -> (Result<(), ControlError>, u64) {
+    let mut bed = Bed::new().await;
+    let shared = Arc::clone(&bed.shared);
+    let (pair, mut far) = bed.pair();
+    let path = || FtpPath::new(b"/file".to_vec()).unwrap();
+    let mut retrieve = pair.source.send(Command::Retr(path()));
+    let mut store = pair.destination.send(Command::Stor(path()));
+    let servers = async {
+        asked(&mut far).await;
+        let [from, to] = far;
+        for reply in ["150 it begins\r\n", "226 done\r\n"] {
+            from.write_all(reply.as_bytes()).await.unwrap();
+            to.write_all(reply.as_bytes()).await.unwrap();
+            tokio::time::sleep(LONG).await;
+        }
+    };
+    let told = AtomicU64::new(0);
+    let ended = tokio::select! {
+        ended = async {
+            let (sent, stored) = tokio::join!(retrieve.ended(), store.ended());
+            sent.and(stored)
+        } => ended,
+        never = pair.watch(&told, 0, Grows(0, times)) => match never {},
+        () = servers => unreachable!("the client waits for no longer than the copy takes"),
+    };
+    (ended, shared.totals.counts().bytes_moved)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_nobody_tells_of_goes_on_while_it_grows() {
+    let (ended, moved) = silent(u64::MAX).await;
+    ended.unwrap();
+    assert!(moved >= LONG.as_secs() / LOOK.as_secs() - 1, "{moved}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_grows_no_more_is_given_up() {
+    let told = silent(10).await.0.unwrap_err().to_string();
+    assert!(told.contains("no reply in time"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_end_could_compare_is_proven_by_a_digest() {
+    for (source, want) in [
+        ("226 Bytes=3;\r\n", Some(ChecksumAlgorithm::Crc32c)),
+        ("226 Bytes=3;CRC32C=00000001;\r\n", None),
+    ] {
+        let mut bed = Bed::new().await;
+        let shared = Arc::clone(&bed.shared);
+        let (pair, mut far) = bed.pair();
+        let job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
+        shared.queue.push(Item::File(Box::new(job)));
+        let path = || FtpPath::new(b"/file".to_vec()).unwrap();
+        let mut file = Moving {
+            taken: shared.queue.next(|_| true).await.unwrap(),
+            retrieve: pair.source.send(Command::Retr(path())),
+            resumes: false,
+            after: None,
+            announced: None,
+            store: pair.destination.send(Command::Stor(path())),
+            tagged: true,
+            _under_way: Window::default().enter(0),
+        };
+        let servers = async {
+            asked(&mut far).await;
+            let [from, to] = far;
+            from.write_all(source.as_bytes()).await.unwrap();
+            to.write_all(b"226 Bytes=3;CRC32C=00000001;\r\n")
+                .await
+                .unwrap();
+        };
+        let (compared, ()) = tokio::join!(pair.confirm_one(&mut file), servers);
+        compared.unwrap();
+        assert_eq!(file.after, want);
+    }
+}
