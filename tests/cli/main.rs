@@ -9,6 +9,7 @@ mod hidden;
 mod hostile;
 mod idle;
 mod itself;
+mod memory;
 mod names;
 mod output;
 mod plain;
