@@ -12,7 +12,7 @@ use crate::client::Client;
 pub(crate) enum Reach {
     #[default]
     Unknown,
-    /// It was silent for long: it cannot connect, or it is slow.
+    /// It was silent for long, or refused a transfer for its connection: it cannot connect, or it is slow or busy.
     Doubted,
     /// It connects, or nothing says that it cannot; silence is waited out.
     Trusted,

@@ -63,8 +63,10 @@ impl Mover<'_> {
             }
             Err(error @ ControlError::Refused { .. }) => {
                 let of_data = error.kind() == Some(FailureKind::DataChannel);
-                if of_data && self.patience.is_some() {
-                    return Err(Stop::unreachable(&error));
+                // It may have had none left for a moment.
+                if of_data && self.patience.is_some() && self.shared.reach() != Reach::Trusted {
+                    self.shared.note_reach(Reach::Doubted);
+                    return Err(Stop::Channel);
                 }
                 if lists_otherwise(&mut asked.taken, &error) {
                     return Ok(None);

@@ -1,4 +1,4 @@
-//! Tells a server that is slow from one that cannot connect to us.
+//! Tells a server that is slow or busy from one that cannot connect to us.
 
 use std::time::Duration;
 
