@@ -75,8 +75,9 @@
 //!
 //! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode and
 //! from wherever it comes, is written under a hidden name (`.NAME.gridftp-part`), compared, and renamed:
-//! what was there before stays until then. A copy that is given up removes the hidden file; one that is
-//! killed, or whose server is gone, leaves it to be overwritten by the next. A file is written under its
+//! what was there before stays until then. A copy that is given up removes the hidden file, over another
+//! session where its own has ended; one that is killed, or whose server is gone, leaves it to be
+//! overwritten by the next. A file is written under its
 //! own name
 //!
 //! - where the server refuses the hidden one or does not rename,

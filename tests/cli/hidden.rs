@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use workspace_tests::{Act, Finished, Played, Tree, binary, run};
 
-use crate::{LIMIT, fails};
+use crate::{LIMIT, cp_in, fails};
 
 /// Where the bytes of an upload come from.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +123,26 @@ fn a_server_that_does_not_rename_gets_the_file_under_its_own_name() -> Result<()
         finished.ok()?;
         ensure!(to.files() == ["/file"], "{from:?}: {:?}", to.files());
         ensure!(to.count("STOR") == 1, "{:?}", to.heard());
+    }
+    Ok(())
+}
+
+#[test]
+fn an_upload_whose_session_ends_is_removed_over_another() -> Result<()> {
+    let midway = |about: &str| match about.starts_with("MIDWAY STOR") {
+        true => Act::Leave(String::new()),
+        false => Act::Usual,
+    };
+    let (to, other) = (Played::start(midway)?, Played::usual()?);
+    to.file("/file", "old");
+    let tree = Tree::new()?;
+    tree.file("up", 300_000, 5)?;
+    other.file("/up", std::fs::read(tree.path("up"))?);
+    for source in ["up", &other.url("up")] {
+        let finished = cp_in(&tree, &["--retries", "0", source, &to.url("file")])?;
+        ensure!(!finished.status.success(), "{}", finished.report());
+        ensure!(to.files() == ["/file"], "{source}: {:?}", to.files());
+        ensure!(to.bytes("/file") == Some(b"old".to_vec()));
     }
     Ok(())
 }

@@ -173,9 +173,8 @@ async fn work(
     let mut failures = 0;
     let mut since = Instant::now();
     loop {
-        let open = shared.queue.is_open();
-        // What was given up last may still have to be removed.
-        if !open && (task == Task::List || !shared.hiding.has_left()) {
+        if !shared.queue.is_open() {
+            clean(&shared).await;
             return Ok(());
         }
         let ended = || {
@@ -191,7 +190,6 @@ async fn work(
                 // A file has failed for it, whose own tries are counted, or the mode is another now.
                 Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
             },
-            Err(_) if !open => return Ok(()),
             Err(error) if !error.is_transient() => return Err(error.into()),
             Err(error) => error.into(),
         };
@@ -203,11 +201,23 @@ async fn work(
             .options
             .goes_on(failures, since.elapsed(), error.is_gone())
         {
+            clean(&shared).await;
             return Err(error);
         }
         shared.note_gone(&error);
         // Others may end the work meanwhile.
         shared.queue.sleep(shared.options.pause(failures)).await;
+    }
+}
+
+/// Removes what uploads left that were given up, over a session for that: theirs ended.
+async fn clean(shared: &Shared) {
+    if !shared.hiding.has_left() {
+        return;
+    }
+    if let Ok(Session::Push(to) | Session::Third(_, to)) = connect(shared).await {
+        shared.hiding.clean(&to.control).await;
+        to.close().await;
     }
 }
 
