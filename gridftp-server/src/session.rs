@@ -93,11 +93,11 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Runs the session to its end.
+    /// Runs the session to its end. It stays in its box, for a future holds what it takes by value twice.
     ///
     /// # Cancel safety
     /// Dropped, it closes the control connection and aborts what runs.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self: Box<Self>) {
         let ending = self.drive().await;
         let farewell = async {
             self.stream.write_all(self.out.rest()).await?;
