@@ -8,9 +8,12 @@ use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream,
+};
+use tokio::net::TcpListener;
 
-use super::growth::{LOOK, Size};
+use super::growth::{Beside, LOOK, Size};
 use super::{Moving, Pair};
 use crate::abilities::Abilities;
 use crate::control::Control;
@@ -19,6 +22,7 @@ use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::played;
+use crate::url::Site;
 
 /// How long the copy takes.
 const LONG: Duration = Duration::from_secs(3 * 3600);
@@ -121,6 +125,46 @@ async fn a_copy_that_nobody_tells_of_goes_on_while_it_grows() {
 async fn a_copy_that_grows_no_more_is_given_up() {
     let told = silent(10).await.0.unwrap_err().to_string();
     assert!(told.contains("no reply in time"), "{told}");
+}
+
+#[tokio::test]
+async fn the_size_of_a_copy_is_asked_over_a_session_of_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let (mut control, _) = listener.accept().await.unwrap();
+        let (far, mut replies) = control.split();
+        let mut lines = BufReader::new(far).lines();
+        replies.write_all(b"220 ready\r\n").await.unwrap();
+        let mut sizes = Vec::new();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let reply = match line.get(..4) {
+                Some("SIZE") => {
+                    sizes.push(line);
+                    format!("213 {}\r\n", 7 * sizes.len())
+                }
+                Some("USER") => "230 in\r\n".to_owned(),
+                _ => "200 well\r\n".to_owned(),
+            };
+            replies.write_all(reply.as_bytes()).await.unwrap();
+        }
+        sizes
+    });
+    let mut shared = Shared::plain();
+    shared.destination = Some(Site {
+        host: "127.0.0.1".to_owned(),
+        port,
+        user: None,
+        password: None,
+    });
+    let mut job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
+    job.hidden = FtpPath::new(b"/.to.gridftp-part".to_vec());
+    let mut beside = Beside::of(&shared, &job).unwrap();
+    for size in [7, 14] {
+        assert_eq!(beside.size().await.unwrap(), size);
+    }
+    drop(beside);
+    assert_eq!(server.await.unwrap(), ["SIZE /.to.gridftp-part"; 2]);
 }
 
 #[tokio::test(start_paused = true)]
