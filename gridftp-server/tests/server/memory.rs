@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::process::Daemon;
 use crate::support::{Data, EOD, Ftp, PATIENCE, bytes, header, most_resident, resident};
@@ -49,7 +49,7 @@ fn returns(daemon: &Daemon, before: usize) {
             before / MIB,
             resident(daemon.pid()) / MIB
         );
-        thread::park_timeout(Duration::from_millis(50));
+        thread::yield_now();
     }
 }
 
@@ -195,14 +195,33 @@ fn rounds_of_work_make_the_process_no_larger() {
     assert!(after < memory + 8 * MIB, "{memory} bytes became {after}");
 }
 
-/// Sends as much of `bytes` as the other end takes without being read from.
-fn stuff(stream: &mut TcpStream, bytes: &[u8]) -> usize {
+/// Whether all threads of the server sleep: it has done what it can with what it was sent.
+fn is_asleep(daemon: &Daemon) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    tasks.into_iter().all(|task| {
+        // One that ends meanwhile does nothing either.
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('S'))
+    })
+}
+
+/// Sends as much of `bytes` as the server takes without being read from.
+fn stuff(daemon: &Daemon, stream: &mut TcpStream, bytes: &[u8]) -> usize {
     stream.set_nonblocking(true).unwrap();
-    let (mut sent, mut last) = (0, Instant::now());
-    while sent < bytes.len() && last.elapsed() < Duration::from_millis(300) {
+    let (mut sent, mut last, mut asleep) = (0, Instant::now(), false);
+    while sent < bytes.len() {
         match stream.write(&bytes[sent..]) {
-            Ok(n) => (sent, last) = (sent + n, Instant::now()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
+            Ok(n) => (sent, last, asleep) = (sent + n, Instant::now(), false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // Still full although the server slept before: it is not going to take more.
+                if asleep {
+                    break;
+                }
+                assert!(last.elapsed() < PATIENCE, "the server is always busy");
+                asleep = is_asleep(daemon);
+                thread::yield_now();
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -222,7 +241,7 @@ fn a_client_that_reads_nothing_costs_bounded_memory_and_loses_no_reply() {
             0 => daemon.login(),
             _ => Ftp::connect(daemon.address),
         };
-        let sent = stuff(&mut ftp.stream, &lines);
+        let sent = stuff(&daemon, &mut ftp.stream, &lines);
         clients.push((ftp, sent));
     }
     at_most(&daemon, before, 8 * SESSION + 4 * MIB);
@@ -354,7 +373,7 @@ fn text_that_comes_before_its_turn_waits_at_the_client() {
                 let at = ftp.pasv();
                 let (mut first, mut second) = (Data::connect(at), Data::connect(at));
                 ftp.ok(&format!("STOR t{id}"), 150);
-                let sent = stuff(&mut second.0, early);
+                let sent = stuff(daemon, &mut second.0, early);
                 let rest = scope.spawn(move || {
                     second.write(&early[sent..]);
                     second

@@ -13,11 +13,11 @@ use gridftp_dsi::{
     Memory, Meta, Progress, Result, Sink, Source, Stat, User,
 };
 use gridftp_server::Server;
-use gridftp_server::config::{Access, Config, Options};
+use gridftp_server::config::{Access, Config, Options, Size};
 
 use tokio::sync::Semaphore;
 
-use crate::support::{EOD, EOF, Ftp, PATIENCE, bytes, header};
+use crate::support::{Data, EOD, EOF, Ftp, PATIENCE, bytes, header};
 
 /// Where the trouble is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ enum At {
 enum What {
     /// No answer.
     Hang,
+    /// No answer from then on.
+    Stop,
     /// A failure.
     Fail(ErrorKind),
     /// An answer that takes as long as this has no permit.
@@ -66,11 +68,16 @@ impl Trouble {
     }
 
     async fn meet(&self, here: At) -> Result<()> {
-        if here != self.at || self.met.fetch_add(1, Ordering::Relaxed) != self.after {
+        if here != self.at {
+            return Ok(());
+        }
+        let before = self.met.fetch_add(1, Ordering::Relaxed);
+        let stopped = matches!(self.what, What::Stop) && before > self.after;
+        if before != self.after && !stopped {
             return Ok(());
         }
         match &self.what {
-            What::Hang => std::future::pending().await,
+            What::Hang | What::Stop => std::future::pending().await,
             What::Fail(kind) => Err(Error::new(*kind, "test")),
             What::Wait(permits) => {
                 permits.acquire().await.unwrap().forget();
@@ -251,6 +258,10 @@ fn with_trouble(trouble: &Trouble, test: impl FnOnce(&mut Ftp, SocketAddr)) {
     options.anonymous = Some(Access::Rw);
     options.root = Some(dir.path().into());
     options.stall_timeout = Some(if trouble.at == At::Next { 1 } else { 300 });
+    if matches!(trouble.what, What::Stop) {
+        // Eight blocks for all.
+        options.block_size = Some(Size::bytes(8 << 20));
+    }
     let config = Config::check(&options).unwrap();
     // One thread, so that whatever keeps it keeps everybody.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -493,20 +504,49 @@ fn a_slow_sync_keeps_its_own_upload_alone() {
     });
 }
 
+/// Whatever a session writes to a storage that does not take it, others have blocks as well.
+#[test]
+fn a_session_has_its_share_of_the_blocks_and_no_more() {
+    let trouble = Trouble::new(At::Write, 1, What::Stop);
+    with_trouble(&trouble, |ftp, address| {
+        let mut other = login(address);
+        assert_eq!(other.store("STOR f", b"file").code, 226);
+        ftp.ok("MODE E", 200);
+        let at = ftp.pasv();
+        let mut connections: Vec<Data> = (0..16).map(|_| Data::connect(at)).collect();
+        ftp.ok("STOR g", 150);
+        for (i, data) in connections.iter_mut().enumerate() {
+            data.block(0, i as u64 * 100_000, &bytes(100_000));
+        }
+        trouble.wait();
+        // Each answer comes after a look at all connections; in memory a file is read by a block.
+        for _ in 0..20 {
+            other.ok("NOOP", 200);
+        }
+        assert_eq!(other.fetch("f"), b"file");
+    });
+}
+
 /// Many clients look at the control connection only when they have sent all, and must get that far.
 #[test]
 fn a_client_that_sends_on_to_a_full_disk_hears_why() {
-    let trouble = Trouble::new(At::Write, 0, What::Fail(ErrorKind::NoSpace));
-    with_trouble(&trouble, |ftp, _| {
-        let mut data = ftp.data();
-        ftp.ok("STOR f", 150);
-        let block = bytes(1 << 20);
-        // More than sockets buffer.
-        for _ in 0..40 {
-            data.write(&block);
-        }
-        data.finish();
-        assert_eq!(ftp.outcome().code, 552);
-        ftp.ok("NOOP", 200);
-    });
+    for mode in ["S", "E"] {
+        let trouble = Trouble::new(At::Write, 0, What::Fail(ErrorKind::NoSpace));
+        with_trouble(&trouble, |ftp, _| {
+            ftp.ok(&format!("MODE {mode}"), 200);
+            let mut data = ftp.data();
+            ftp.ok("STOR f", 150);
+            let block = bytes(1 << 20);
+            // More than sockets buffer.
+            for i in 0..40 {
+                match mode {
+                    "S" => data.write(&block),
+                    _ => data.block(0, i << 20, &block),
+                }
+            }
+            data.finish();
+            assert_eq!(ftp.outcome().code, 552);
+            ftp.ok("NOOP", 200);
+        });
+    }
 }
