@@ -347,6 +347,7 @@ async fn move_bytes<D: Dsi>(
             checksum,
         } => {
             let path = dsi_path(&path)?;
+            side.set_draining(transfer.drains);
             let store = Store {
                 path: &path,
                 into,

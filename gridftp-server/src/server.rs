@@ -58,9 +58,6 @@ const BREATHER: Duration = Duration::from_millis(50);
 /// ever for a 226 that it reads together with the 150. Clients close when they have read all.
 const PARTING: Duration = Duration::from_millis(250);
 
-/// How long a client may go on sending a file that was answered 552: most read the reply when they have sent all.
-const DRAINING: Duration = Duration::from_secs(30);
-
 /// A GridFTP server on one address.
 ///
 /// Dropping it, or the future of [`run`](Self::run), ends all its sessions.
@@ -311,7 +308,6 @@ impl<D: Dsi> Shared<D> {
         options.stall = policy.stall_timeout;
         options.connections = policy.max_streams;
         options.parting = PARTING;
-        options.draining = DRAINING;
         // What a peer can have this server remember beside blocks of the pool.
         (options.ahead, options.ranges) = (AHEAD, RANGES);
         let share = (self.pool.blocks() / SHARE).max(2);

@@ -8,7 +8,7 @@ use mode_e::Gather;
 use tokio::task::JoinSet;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
-use crate::conn::{self, Conn};
+use crate::conn::Conn;
 use crate::descriptors::Descriptors;
 use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
@@ -364,8 +364,6 @@ impl DataChannel {
                 if plan.tag.is_some() && error.kind() == ErrorKind::Storage {
                     used.idle.conns = conns;
                     self.keep(used, plan.mode, Direction::Receive);
-                } else {
-                    self.drain_after(&error, conns);
                 }
                 return Err(error);
             }
@@ -375,23 +373,17 @@ impl DataChannel {
             let received =
                 receive::plain(used.only()?, (plan.start, until), job, &self.options).await;
             if let Err((error, conn)) = received {
-                self.drain_after(&error, vec![conn]);
+                let within = self.options.draining;
+                if error.kind() == ErrorKind::Storage && !within.is_zero() {
+                    // One at a time: a peer whose files fail one after the other holds no more than that.
+                    self.draining.abort_all();
+                    self.draining.spawn(conn.drain(within));
+                }
                 return Err(error);
             }
         }
         self.keep(used, plan.mode, Direction::Receive);
         Ok(())
-    }
-
-    /// Takes the rest of a file that could not be stored off its connections, for a peer that reads why
-    /// when it has sent all.
-    fn drain_after(&mut self, error: &Error, conns: Vec<Conn>) {
-        let within = self.options.draining;
-        if error.kind() == ErrorKind::Storage && !within.is_zero() {
-            // One file at a time: a peer whose files fail one after the other holds no more than that.
-            self.draining.abort_all();
-            self.draining.spawn(conn::drain(conns, within));
-        }
     }
 
     /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.

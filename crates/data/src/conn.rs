@@ -1,6 +1,5 @@
 //! `Conn`: one data connection, with the framing state that outlives a transfer on it.
 
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -87,6 +86,18 @@ impl Conn {
         }
     }
 
+    /// Reads what the peer still sends and forgets it, at most so long.
+    ///
+    /// A connection that is closed with bytes unread is reset, and a client that is still sending gives up
+    /// before it reads on the control connection why.
+    pub(crate) async fn drain(mut self, within: Duration) {
+        let mut block = vec![0; DRAIN_BLOCK];
+        let all = async { while matches!(self.stream.read(&mut block).await, Ok(1..)) {} };
+        if timeout(within, all).await.is_ok() {
+            self.retire();
+        }
+    }
+
     /// Ends an idle connection without waiting: what was sent still arrives.
     pub(crate) fn retire(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
@@ -99,31 +110,6 @@ impl Conn {
             runtime.spawn(timeout(RETIRING, self.finish()));
         }
     }
-}
-
-/// Reads what the peer still sends on `conns` and forgets it, at most so long.
-///
-/// A connection that is closed with bytes unread is reset, and a client that is still sending gives up
-/// before it reads on the control connection why.
-pub(crate) async fn drain(mut conns: Vec<Conn>, within: Duration) {
-    let mut block = vec![0; DRAIN_BLOCK];
-    let all = poll_fn(|cx| {
-        let mut at = 0;
-        while let Some(conn) = conns.get_mut(at) {
-            let mut buf = ReadBuf::new(&mut block);
-            match Pin::new(&mut conn.stream).poll_read(cx, &mut buf) {
-                Poll::Pending => at += 1,
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
-                Poll::Ready(_) => conns.swap_remove(at).retire(),
-            }
-        }
-        match conns.is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    });
-    // Those that have not ended by then are reset.
-    drop(timeout(within, all).await);
 }
 
 #[cfg(test)]

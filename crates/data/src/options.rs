@@ -41,7 +41,7 @@ pub struct Options {
     /// A peer that closes has read all of it. Some clients lose what they are told of the end on the
     /// control connection before that.
     pub parting: Duration,
-    /// Longest time for which a peer may go on sending a file without a tag that cannot be stored; the transfer has
+    /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the transfer has
     /// ended before. Zero resets the connection, and a peer that is still sending hears nothing but that.
     pub draining: Duration,
     /// Whether every connection of a MODE E transfer has to bring an end-of-data mark.

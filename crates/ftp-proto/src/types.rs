@@ -155,6 +155,9 @@ pub struct Transfer {
     pub restart_every: Option<Duration>,
     /// Tag of the data, in MODE E; the peer sends it whatever is answered.
     pub tag: Option<u64>,
+    /// Whether the rest of an upload that fails is to be taken off its connection: clients of plain FTP
+    /// look for the reply when they have sent all, those of GridFTP wait for the connection to break.
+    pub drains: bool,
 }
 
 impl Transfer {
@@ -166,6 +169,7 @@ impl Transfer {
             perf_every: None,
             restart_every: None,
             tag: None,
+            drains: false,
         }
     }
 

@@ -8,6 +8,7 @@ mod store;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ftp_proto::types::Channel;
 use ftp_wire::command::{Family, StackSide};
@@ -20,6 +21,9 @@ pub(crate) use self::retrieve::{list, retrieve};
 pub(crate) use self::stacks::Stacks;
 pub(crate) use self::store::{Store, store};
 use crate::error::{Error, Forbidden};
+
+/// How long a client may go on sending a file that was answered 552: most read the reply when they have sent all.
+const DRAINING: Duration = Duration::from_secs(30);
 
 /// TCP buffers in bytes; 0 for the kernel's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -186,6 +190,11 @@ impl DataSide {
             _ => return Err(Error::NoSuchPlacement),
         }
         Ok(())
+    }
+
+    /// Has the rest of files that cannot be stored taken off their connections, or these reset.
+    pub(crate) fn set_draining(&mut self, drains: bool) {
+        self.channel.options_mut().draining = if drains { DRAINING } else { Duration::ZERO };
     }
 
     /// Has connections from here on made with these buffers.

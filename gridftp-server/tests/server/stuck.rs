@@ -530,22 +530,42 @@ fn a_session_has_its_share_of_the_blocks_and_no_more() {
 /// Many clients look at the control connection only when they have sent all, and must get that far.
 #[test]
 fn a_client_that_sends_on_to_a_full_disk_hears_why() {
-    for mode in ["S", "E"] {
+    let trouble = Trouble::new(At::Write, 0, What::Fail(ErrorKind::NoSpace));
+    with_trouble(&trouble, |ftp, _| {
+        let mut data = ftp.data();
+        ftp.ok("STOR f", 150);
+        let block = bytes(1 << 20);
+        // More than sockets buffer.
+        for _ in 0..40 {
+            data.write(&block);
+        }
+        data.finish();
+        assert_eq!(ftp.outcome().code, 552);
+        ftp.ok("NOOP", 200);
+    });
+}
+
+/// The client library of Globus sends nothing after the 552, and waits for the connection to break.
+#[test]
+fn a_client_of_gridftp_has_its_connection_reset() {
+    for before in ["SITE CLIENTINFO appname=\"x\";", "MODE E"] {
         let trouble = Trouble::new(At::Write, 0, What::Fail(ErrorKind::NoSpace));
         with_trouble(&trouble, |ftp, _| {
-            ftp.ok(&format!("MODE {mode}"), 200);
+            ftp.send(before);
+            assert_eq!(ftp.reply().code / 100, 2);
             let mut data = ftp.data();
             ftp.ok("STOR f", 150);
-            let block = bytes(1 << 20);
-            // More than sockets buffer.
-            for i in 0..40 {
-                match mode {
-                    "S" => data.write(&block),
-                    _ => data.block(0, i << 20, &block),
-                }
+            if before == "MODE E" {
+                // The server may have closed before all of it is sent.
+                drop(std::io::Write::write_all(
+                    &mut data.0,
+                    &header(0, 1 << 30, 0),
+                ));
             }
-            data.finish();
+            drop(std::io::Write::write_all(&mut data.0, &bytes(1 << 20)));
             assert_eq!(ftp.outcome().code, 552);
+            let broken = std::io::Read::read(&mut data.0, &mut [0]);
+            assert!(broken.is_err(), "{broken:?} after {before}");
             ftp.ok("NOOP", 200);
         });
     }

@@ -1,4 +1,4 @@
-//! `Dialect`: whether a client speaks GridFTP, and the form of failures that it gets for that.
+//! `Dialect`: whether a client speaks GridFTP, and the form in which it is told of failures for that.
 
 use ftp_wire::command::{Command, Mode, Site};
 use ftp_wire::opts::Opts;
@@ -14,6 +14,11 @@ impl Dialect {
     /// Notes a command.
     pub(super) fn hear(&mut self, command: &Command) {
         self.is_gridftp |= is_gridftp(command);
+    }
+
+    /// Whether one was of GridFTP.
+    pub(super) const fn is_gridftp(&self) -> bool {
+        self.is_gridftp
     }
 
     /// The form of a reply for this client.

@@ -211,6 +211,7 @@ impl LoggedIn {
     fn begin(&mut self, what: What, tag: Option<u64>, cx: &mut Cx<'_>) {
         let mut transfer = Transfer::new(what, self.data.channel.clone());
         transfer.tag = tag;
+        transfer.drains = !cx.out.dialect.is_gridftp();
         let sending = transfer.is_sending();
         (transfer.perf_every, transfer.restart_every) = self.data.markers(sending);
         match self.data.readiness(sending) {

@@ -286,6 +286,17 @@ fn options_shape_the_channel_within_bounds() {
     );
 }
 
+/// Clients of GridFTP wait for the connection to break.
+#[test]
+fn uploads_that_fail_are_read_to_their_end_for_clients_of_plain_ftp() {
+    for (line, drains) in [("TYPE I", true), ("MODE E", false), ("DCAU N", false)] {
+        let mut rig = Rig::logged_in();
+        rig.line(line);
+        rig.passive().line("STOR f");
+        assert_eq!(transfer(&mut rig).drains, drains, "{line}");
+    }
+}
+
 #[test]
 fn buffers_are_those_of_a_listening_socket_as_well() {
     let mut rig = Rig::logged_in();
