@@ -27,7 +27,8 @@ use crate::server::Shared;
 /// Events a transfer may be ahead of the control connection; a slow reader makes it wait.
 const EVENTS: usize = 4;
 
-/// Descriptors of a file that is moved: its own, that of its directory and that of its note in the index.
+/// Descriptors of a file that is moved: its own, that of its directory and that of its note in the
+/// index.
 const FILE: usize = 3;
 
 /// What an action needs of its session.

@@ -85,7 +85,8 @@ pub(crate) struct Place {
     bell: Option<oneshot::Receiver<()>>,
 }
 
-/// The claim to a user's place while a password is looked at: the connection does not give way meanwhile.
+/// The claim to a user's place while a password is looked at: the connection does not give way
+/// meanwhile.
 ///
 /// Dropped without [`Claim::settle`], it makes the connection a stranger again.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ pub(crate) struct Claim {
     id: u64,
 }
 
-/// The host that a connection is charged to: an IPv4 address, or a /64 of IPv6, since one host has that many.
+/// The host that a connection is charged to: an IPv4 address, or a /64 of IPv6, since one host has
+/// that many.
 pub(crate) fn host(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -105,9 +107,9 @@ pub(crate) fn host(from: IpAddr) -> IpAddr {
 impl Admission {
     /// Takes a place for a new connection.
     ///
-    /// In a crowd of strangers one of the older ones, picked at random, gives way: of the same host when that has as
-    /// many as it may, else of all. Who logs in at once is hardly ever hit, however many idle connections somebody
-    /// opens.
+    /// In a crowd of strangers one of the older ones, picked at random, gives way: of the same host
+    /// when that has as many as it may, else of all. Who logs in at once is hardly ever hit,
+    /// however many idle connections somebody opens.
     ///
     /// # Errors
     /// [`Full`] when all places of users are taken: there is no use in a login.
@@ -140,7 +142,8 @@ impl Admission {
         self.everybody().connections.len()
     }
 
-    /// Whether so many were asked to go and have not gone yet that no more should come: each still has its descriptor.
+    /// Whether so many were asked to go and have not gone yet that no more should come: each still
+    /// has its descriptor.
     pub(crate) fn is_crowded(&self) -> bool {
         self.everybody().leaving >= LEAVING
     }
@@ -258,8 +261,8 @@ impl Place {
 
     /// Claims a user's place for as long as a password is looked at.
     ///
-    /// Where all of them are claimed or taken, the connection remains a stranger meanwhile: it may have to give way,
-    /// and gets its answer all the same when it does not.
+    /// Where all of them are claimed or taken, the connection remains a stranger meanwhile: it may
+    /// have to give way, and gets its answer all the same when it does not.
     pub(crate) fn claim(&self) -> Claim {
         let mut all = self.admission.everybody();
         if let Some((Standing::Stranger, places)) = all.standing(self.id)

@@ -16,12 +16,12 @@ use crate::owners::Owners;
 /// Bytes of lines that are made at a time, and one line more: they wait for a slow client.
 const PIECE: usize = 8 << 10;
 
-/// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer ones are
-/// looked for again beyond it.
+/// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer
+/// ones are looked for again beyond it.
 const WAITING: usize = 16 << 10;
 
-/// Links to directories that a recursive listing remembers to have followed. One that leads back to where it is
-/// found is known without.
+/// Links to directories that a recursive listing remembers to have followed. One that leads back to
+/// where it is found is known without.
 const FOLLOWED: usize = 1024;
 
 /// A listing being produced.
@@ -134,7 +134,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
             && glob::is_pattern(path.name())
     }
 
-    /// Opens the directory asked for, and prints its own line and its parent's where the form has them.
+    /// Opens the directory asked for, and prints its own line and its parent's where the form has
+    /// them.
     async fn begin(&mut self, path: &DsiPath, stat: &Stat) -> Result<()> {
         let listing = self.dsi.list(self.user, path).await?;
         let mut head = Vec::new();
@@ -225,7 +226,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
             };
             match stepped {
                 Ok(()) => {}
-                // A directory within that goes meanwhile, or cannot be read to its end, ends by itself.
+                // A directory within that goes meanwhile, or cannot be read to its end, ends by
+                // itself.
                 Err(_) if self.goes_on() && self.levels.len() > 1 => {
                     self.failed(self.prefix.clone(), &mut lines);
                     self.ascend();
@@ -319,7 +321,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
         inner
     }
 
-    /// Notes what lies ahead in the innermost directory; outer ones are forgotten where that is too much.
+    /// Notes what lies ahead in the innermost directory; outer ones are forgotten where that is too
+    /// much.
     fn remember(&mut self, inner: Vec<Inner>, next: Option<u64>) {
         self.waiting += inner.iter().map(Inner::cost).sum::<usize>();
         let Some((level, outer)) = self.levels.split_last_mut() else {

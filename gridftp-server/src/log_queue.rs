@@ -29,8 +29,8 @@ struct Lines {
 }
 
 impl LogQueue {
-    /// Starts a thread that writes what is queued to `out`. After lines were dropped and some could be written again,
-    /// it has `tell` log how many those were.
+    /// Starts a thread that writes what is queued to `out`. After lines were dropped and some could
+    /// be written again, it has `tell` log how many those were.
     ///
     /// # Errors
     /// Those of making a thread.

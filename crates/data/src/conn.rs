@@ -88,8 +88,8 @@ impl Conn {
 
     /// Reads what the peer still sends and forgets it, at most so long.
     ///
-    /// A connection that is closed with bytes unread is reset, and a client that is still sending gives up
-    /// before it reads on the control connection why.
+    /// A connection that is closed with bytes unread is reset, and a client that is still sending
+    /// gives up before it reads on the control connection why.
     pub(crate) async fn drain(mut self, within: Duration) {
         let mut block = vec![0; DRAIN_BLOCK];
         let all = async { while matches!(self.stream.read(&mut block).await, Ok(1..)) {} };
@@ -102,8 +102,8 @@ impl Conn {
     pub(crate) fn retire(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         let ended = pin!(&mut self.stream).poll_shutdown(&mut cx);
-        // A layer that cannot write its end mark yet has bytes of the last transfer before it, which
-        // a reset would take back.
+        // A layer that cannot write its end mark yet has bytes of the last transfer before it,
+        // which a reset would take back.
         if ended.is_pending()
             && let Ok(runtime) = Handle::try_current()
         {

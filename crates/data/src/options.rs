@@ -36,19 +36,21 @@ pub struct Options {
     pub open_within: Duration,
     /// Longest wait in which no byte moves.
     pub stall: Duration,
-    /// Longest wait for the peer to close its side of a MODE S connection over which it was sent a file.
+    /// Longest wait for the peer to close its side of a MODE S connection over which it was sent a
+    /// file.
     ///
-    /// A peer that closes has read all of it. Some clients lose what they are told of the end on the
-    /// control connection before that.
+    /// A peer that closes has read all of it. Some clients lose what they are told of the end on
+    /// the control connection before that.
     pub parting: Duration,
-    /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the transfer has
-    /// ended before. Zero resets the connection, and a peer that is still sending hears nothing but that.
+    /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the
+    /// transfer has ended before. Zero resets the connection, and a peer that is still sending
+    /// hears nothing but that.
     pub draining: Duration,
     /// Whether every connection of a MODE E transfer has to bring an end-of-data mark.
     ///
-    /// A peer that was asked for several files at once goes on with the next one when connections broke, over
-    /// new ones: only the missing marks then tell that the data is another file's. Without it, a connection
-    /// that ends before it brings anything is taken for a stranger's.
+    /// A peer that was asked for several files at once goes on with the next one when connections
+    /// broke, over new ones: only the missing marks then tell that the data is another file's.
+    /// Without it, a connection that ends before it brings anything is taken for a stranger's.
     pub marks_from_all: bool,
     /// Most connections of one transfer that are served at once.
     pub connections: u32,
@@ -58,7 +60,8 @@ pub struct Options {
     pub file_size: u64,
     /// Most separate ranges that one transfer's arrivals may form.
     pub ranges: usize,
-    /// Memory for what arrives before the bytes in front of it, where they are taken in order; in bytes.
+    /// Memory for what arrives before the bytes in front of it, where they are taken in order; in
+    /// bytes.
     pub ahead: usize,
     /// Payload of the MODE E blocks we send, in bytes; `None` lets the size of the file choose.
     pub block: Option<u64>,

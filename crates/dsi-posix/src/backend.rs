@@ -57,8 +57,8 @@ impl Posix {
         self
     }
 
-    /// Keeps the index of partial uploads in `dir` of this machine, made when it is needed, instead of
-    /// in the root; no two trees share one.
+    /// Keeps the index of partial uploads in `dir` of this machine, made when it is needed, instead
+    /// of in the root; no two trees share one.
     #[must_use]
     pub fn with_index(mut self, dir: &Path) -> Self {
         let root = self.root.with_index(dir);
@@ -67,8 +67,8 @@ impl Posix {
         self
     }
 
-    /// Removes the partial uploads that nobody wrote to for `age`, and much sooner those that cannot be
-    /// continued; gives their number.
+    /// Removes the partial uploads that nobody wrote to for `age`, and much sooner those that
+    /// cannot be continued; gives their number.
     ///
     /// They are found through the index, whatever the size of the tree.
     ///

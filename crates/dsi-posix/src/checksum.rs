@@ -154,7 +154,8 @@ impl Digest {
     }
 }
 
-/// Hashes `length` bytes of `file` from `offset`, or what there is of them, turn by turn with other digests.
+/// Hashes `length` bytes of `file` from `offset`, or what there is of them, turn by turn with other
+/// digests.
 ///
 /// Its operation and its path are `named` in errors.
 ///

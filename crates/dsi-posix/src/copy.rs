@@ -11,8 +11,8 @@ use rustix::pipe::{SpliceFlags, splice};
 /// Most bytes asked of the kernel in one call.
 const STEP: u64 = 64 << 20;
 
-/// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is raised; holes stay
-/// holes.
+/// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is raised; holes
+/// stay holes.
 pub(crate) fn copy(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,

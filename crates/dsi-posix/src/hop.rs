@@ -1,7 +1,7 @@
 //! Where an operation runs: here while the storage answers at once, else on a thread that may block.
 //!
-//! The threads are the runtime's. Digests have places of their own, one a core, so that neither they
-//! nor calls that wait for a medium take all the threads that others need.
+//! The threads are the runtime's. Digests have places of their own, one a core, so that neither
+//! they nor calls that wait for a medium take all the threads that others need.
 
 use std::ffi::c_long;
 use std::num::NonZero;
@@ -22,8 +22,8 @@ static EVEN_AT: AtomicU64 = AtomicU64::new(0);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Calls that may block at the same time, fewer than the runtime's threads (512 by default): its owner
-/// needs some as well.
+/// Calls that may block at the same time, fewer than the runtime's threads (512 by default): its
+/// owner needs some as well.
 static CALLS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(256)));
 
 /// Digests that may be computed at the same time.

@@ -3,8 +3,8 @@
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// NFS, SMB in its three generations, AFS, and file systems that are programs, as `statfs` numbers them:
-/// writes wait here for the other end, which may have no space left for them.
+/// NFS, SMB in its three generations, AFS, and file systems that are programs, as `statfs` numbers
+/// them: writes wait here for the other end, which may have no space left for them.
 const LATE: [i64; 6] = [
     0x6969,
     0x517b,
@@ -14,11 +14,11 @@ const LATE: [i64; 6] = [
     0x6573_5546,
 ];
 
-/// Has the file's bytes on the medium, if that is `wanted`, and learns in any case whether all of them
-/// were taken.
+/// Has the file's bytes on the medium, if that is `wanted`, and learns in any case whether all of
+/// them were taken.
 ///
-/// Where that is not sure before, the file has to be synced: closing it would do the same work, and its
-/// answer goes to nobody.
+/// Where that is not sure before, the file has to be synced: closing it would do the same work, and
+/// its answer goes to nobody.
 ///
 /// # Errors
 /// The file system's, among them those of writes that seemed to succeed.

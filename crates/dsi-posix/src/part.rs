@@ -60,7 +60,8 @@ pub(crate) struct Part {
     file: OwnedFd,
     /// What the file was when it was opened: its inode and owner stay.
     stat: rustix::fs::Stat,
-    /// Size of the file that had the target's name at the beginning; its end comes with the publishing.
+    /// Size of the file that had the target's name at the beginning; its end comes with the
+    /// publishing.
     replaces: u64,
     /// Whether `temp` is a name of its own, which nobody will look for again.
     once: bool,

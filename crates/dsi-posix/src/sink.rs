@@ -62,8 +62,8 @@ enum Way {
 impl FileSink {
     /// Opens the file of this machine at `path` for writing.
     ///
-    /// What exists and is no regular file (`/dev/null`, a FIFO) is written directly, in every way of
-    /// opening. With `sync`, `finish` returns once the file and its name are on the medium.
+    /// What exists and is no regular file (`/dev/null`, a FIFO) is written directly, in every way
+    /// of opening. With `sync`, `finish` returns once the file and its name are on the medium.
     ///
     /// # Errors
     /// As the kernel refuses; [`ErrorKind::Busy`] when another upload is being continued there.
@@ -115,8 +115,8 @@ impl FileSink {
         Self::over(file, target.name, path, sync)
     }
 
-    /// Opens the regular file at `target`, or the one that is to be there; what has to be copied for
-    /// that is copied until `stop` is raised.
+    /// Opens the regular file at `target`, or the one that is to be there; what has to be copied
+    /// for that is copied until `stop` is raised.
     pub(crate) fn begin(
         target: Target,
         how: Create,

@@ -22,7 +22,8 @@ pub(crate) use self::stacks::Stacks;
 pub(crate) use self::store::{Store, store};
 use crate::error::{Error, Forbidden};
 
-/// How long a client may go on sending a file that was answered 552: most read the reply when they have sent all.
+/// How long a client may go on sending a file that was answered 552: most read the reply when they
+/// have sent all.
 const DRAINING: Duration = Duration::from_secs(30);
 
 /// TCP buffers in bytes; 0 for the kernel's choice.
@@ -59,8 +60,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The address that a client means: one that is only of a link is of the link the client is on, since commands
-    /// cannot name another (RFC 4007 §6).
+    /// The address that a client means: one that is only of a link is of the link the client is on,
+    /// since commands cannot name another (RFC 4007 §6).
     fn on_link(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -70,10 +71,12 @@ impl Ends {
         }
     }
 
-    /// The address to connect to the client from, where the kernel would choose another of this machine: data comes
-    /// from where the control connection goes to (RFC 1123 §4.1.2.12), as firewalls expect.
+    /// The address to connect to the client from, where the kernel would choose another of this
+    /// machine: data comes from where the control connection goes to (RFC 1123 §4.1.2.12), as
+    /// firewalls expect.
     ///
-    /// Where the choice is right it is left to the kernel, which then has more ports to choose from.
+    /// Where the choice is right it is left to the kernel, which then has more ports to choose
+    /// from.
     fn source(&self) -> Option<IpAddr> {
         let any: IpAddr = match self.peer {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -27,7 +27,8 @@ pub(crate) struct Job<'a, W> {
     pub(crate) read: u64,
     /// Ranges that are being written.
     flying: RangeSet,
-    /// Where the one begins that is compared with what is stored: each takes memory outside the pool.
+    /// Where the one begins that is compared with what is stored: each takes memory outside the
+    /// pool.
     compared: Option<u64>,
     /// Whether a write waits for one of them.
     waits: bool,
@@ -90,8 +91,8 @@ impl<'a, W> Job<'a, W> {
         })
     }
 
-    /// Begins to write a range, and says what of it is stored already; `None` while another connection is
-    /// just writing some of it, or comparing as well.
+    /// Begins to write a range, and says what of it is stored already; `None` while another
+    /// connection is just writing some of it, or comparing as well.
     pub(crate) fn begin(&mut self, offset: u64, len: u64) -> Option<RangeSet> {
         let Some(range) = Range64::from_len(offset, len).filter(|_| self.is_direct()) else {
             return Some(RangeSet::new());

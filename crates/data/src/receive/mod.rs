@@ -28,12 +28,12 @@ use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::options::Options;
 use crate::wait::{Look, Stall};
 
-/// Bytes that are read back at a time to be compared, outside the pool: a block of it would be waited for by
-/// those who hold one.
+/// Bytes that are read back at a time to be compared, outside the pool: a block of it would be
+/// waited for by those who hold one.
 const COMPARED: u64 = 32 << 10;
 
-/// Writes what is new of `data`, which belongs at the wire offset `offset`; the rest is `stored` already
-/// and has to be the same.
+/// Writes what is new of `data`, which belongs at the wire offset `offset`; the rest is `stored`
+/// already and has to be the same.
 ///
 /// # Errors
 /// [`StorageKind::Mismatch`] when it is not, and the storage's.
@@ -79,8 +79,8 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
     })
 }
 
-/// Takes what one connection brings until it ends; the wire offset of the first byte is `start`, of the
-/// first that is not wanted `until`.
+/// Takes what one connection brings until it ends; the wire offset of the first byte is `start`, of
+/// the first that is not wanted `until`.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.

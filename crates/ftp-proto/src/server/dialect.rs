@@ -23,7 +23,8 @@ impl Dialect {
 
     /// The form of a reply for this client.
     ///
-    /// Clients of plain FTP need one line: some take the lines of a failure for the name of another one.
+    /// Clients of plain FTP need one line: some take the lines of a failure for the name of another
+    /// one.
     pub(super) fn shape(&self, reply: Reply) -> Reply {
         match reply.lines() {
             [reason, ..] if !self.is_gridftp && reply.error_class().is_some() => {
