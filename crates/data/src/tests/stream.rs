@@ -283,7 +283,8 @@ async fn a_dropped_sender_resets() {
     );
 }
 
-#[tokio::test]
+/// The paused clock goes on once nothing else does.
+#[tokio::test(start_paused = true)]
 async fn a_waiting_sender_holds_no_block() {
     let pool = Pool::new(64 << 10, 4);
     let mut from = with_pool(pool.clone());
@@ -313,7 +314,8 @@ fn narrow() -> xio_core::SocketHints {
     xio_core::SocketHints::new().buffers(small, small)
 }
 
-#[tokio::test]
+/// The paused clock goes on once nothing else does.
+#[tokio::test(start_paused = true)]
 async fn a_sender_whose_peer_takes_nothing_holds_no_block() {
     for (mode, ty) in [
         (Mode::Stream, Type::Image),
