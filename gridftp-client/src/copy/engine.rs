@@ -184,7 +184,10 @@ async fn work(
         let before = ended();
         let error = match next_session(&shared, session.take()).await {
             Ok(session) => match Box::pin(run_session(session, &shared, task)).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    clean(&shared).await;
+                    return Ok(());
+                }
                 Err(Stop::Fatal(error)) => return Err(error),
                 Err(Stop::Lost(error)) => error,
                 // A file has failed for it, whose own tries are counted, or the mode is another now.

@@ -59,8 +59,12 @@ impl Hiding {
             std::mem::take(&mut *left)
         };
         for path in left {
-            // A server that kept nothing of it says so.
-            let _told = control.send(Command::Dele(path)).finish().await;
+            // A server that kept nothing of it says so; one that is gone is asked again.
+            let told = control.send(Command::Dele(path.clone())).finish().await;
+            if let Err(ControlError::Lost { .. }) = told {
+                let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+                left.push(path);
+            }
         }
     }
 
@@ -326,6 +330,18 @@ mod tests {
         let renamed = async { hidden.rename(&control).await?.done(&control, &hiding).await };
         let (done, sent) = tokio::join!(renamed, server);
         (done.unwrap(), sent)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_lost_session_did_not_remove_is_still_to_be_removed() {
+        let (control, _banner, far) = played::connect(Settings::default());
+        drop(far);
+        let hiding = Hiding::default();
+        let mut job = FileJob::new(b"f".to_vec(), b"/f".to_vec());
+        job.hidden = FtpPath::new("/.f.gridftp-part");
+        hiding.leave(&Item::File(Box::new(job)));
+        hiding.clean(&control).await;
+        assert!(hiding.has_left());
     }
 
     #[tokio::test(start_paused = true)]
