@@ -42,7 +42,7 @@ pub(crate) fn run(sets: &Sets) -> Result<()> {
 
 /// Sends the bytes through the driver over a connection in memory.
 fn percent(bytes: &[u8], options: &str) -> Result<f64> {
-    let layer = Compress::new(options.parse()?)?;
+    let layer = Compress::new().with_options(options.parse()?);
     runtime().block_on(async {
         let (inner, mut peer) = Mem::new().capacity(1 << 20).pair();
         let mut stream = layer.respond(inner).await?;

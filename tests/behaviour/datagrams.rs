@@ -15,7 +15,7 @@ use xio_udp::{Udp, UdpHandle, UdpOptions};
 use crate::sockets::some_ports;
 
 fn udp(options: &str) -> Udp {
-    Udp::new(options.parse::<UdpOptions>().unwrap())
+    Udp::new().with_options(options.parse::<UdpOptions>().unwrap())
 }
 
 async fn every_rule_at(at: &str) {

@@ -13,7 +13,7 @@ use xio_core::{
 use xio_tcp::{Tcp, TcpHandle, TcpOptions};
 
 fn tcp(options: &str) -> Tcp {
-    Tcp::new(options.parse::<TcpOptions>().unwrap())
+    Tcp::new().with_options(options.parse::<TcpOptions>().unwrap())
 }
 
 async fn pair(tcp: &Tcp) -> (TcpHandle, TcpHandle) {

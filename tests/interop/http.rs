@@ -227,7 +227,7 @@ fn curl_keeps_the_connection() -> Result<()> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let stack = Tcp::default().push(Http::new(options));
+        let stack = Tcp::default().push(Http::new().with_options(options));
         let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
         let addr = listener.info().local.context("an address")?;
         let urls: Vec<String> = (0..3).map(|i| format!("http://{addr}/{i}")).collect();

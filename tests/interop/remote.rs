@@ -23,7 +23,10 @@ fn block_on<T>(part: impl Future<Output = Result<T>>) -> Result<T> {
 
 async fn open(host: &Host, options: &str, name: &str) -> Result<GridftpHandle> {
     let to: Target = host.url(name).parse()?;
-    Ok(Gridftp::new(options.parse()?).connect(&to).await?)
+    Ok(Gridftp::new()
+        .with_options(options.parse()?)
+        .connect(&to)
+        .await?)
 }
 
 async fn write(host: &Host, options: &str, name: &str, bytes: &[u8]) -> Result<()> {

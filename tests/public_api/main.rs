@@ -8,16 +8,16 @@
     reason = "a test that fails says where by itself"
 )]
 
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 use std::future::Future;
-use std::str::FromStr;
+use std::time::Duration;
 
 use xio::{mode_e, multicast, ordering, pipe, popen, queue, rate, telnet, udp, udt, unix, verify};
 use xio_compress::frame::BadFrame;
 use xio_compress::{Algorithm, Compress, CompressHandle, CompressOptions, Compression};
 use xio_core::{
     Block, BoxDatagram, BoxIncoming, BoxListener, BoxStream, DynBind, DynLayer, DynStack, Error,
-    Info, Passive, Plan, Pool, Registry, Stack, Stream, Tap, Target, Transport,
+    ErrorKind, Info, Options, Passive, Plan, Pool, Registry, Stack, Stream, Tap, Target, Transport,
 };
 use xio_count::{Count, Counting, Counts};
 use xio_http::{
@@ -34,14 +34,10 @@ fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
 fn is_stream<T: Stream + ?Sized>() {}
 fn is_passive<T: Passive<Handle: Stream>>() {}
 fn is_transport<T: Transport<Handle: Stream>>() {}
-fn is_options<T>()
-where
-    T: FromStr<Err = Error> + Display + Default + PartialEq + Clone + Debug + Send + Sync + 'static,
-{
-    assert_eq!(T::default().to_string(), "", "defaults need no words");
-    assert!("".parse::<T>().unwrap() == T::default());
-    let unknown = "no_such_option=1".parse::<T>().err().unwrap();
-    assert_eq!(unknown.kind(), xio_core::ErrorKind::BadOption);
+fn is_options<O: Options + Send + Sync + 'static>() {
+    let unknown = "no_such_option=1".parse::<O>().err().unwrap();
+    assert_eq!(unknown.kind(), ErrorKind::BadOption);
+    xio_testkit::option_suite::run::<O>();
 }
 fn is_plain<T: Clone + Debug + Send + Sync + 'static>() {}
 
@@ -108,7 +104,7 @@ fn a_boxed_stream_is_a_stream_and_a_stack_a_transport() {
 #[test]
 fn futures_travel_too() {
     fn travels<F: Future + Send>(_: F) {}
-    let stack = Timeout::over(Tcp::default().push(Count::new()), "all=1".parse().unwrap());
+    let stack = Timeout::over(Tcp::new().push(Count::new())).all(Duration::from_secs(1));
     let target = Target::host("127.0.0.1", 1);
     travels(stack.connect(&target));
     travels(stack.listen(&target));
@@ -207,6 +203,7 @@ fn options_are_values_with_a_string_form() {
     is_options::<mode_e::ModeEOptions>();
     is_options::<multicast::MulticastOptions>();
     is_options::<ordering::OrderingOptions>();
+    is_options::<pipe::PipeOptions>();
     is_options::<popen::PopenOptions>();
     is_options::<queue::QueueOptions>();
     is_options::<rate::RateOptions>();
@@ -216,6 +213,8 @@ fn options_are_values_with_a_string_form() {
     is_options::<verify::VerifyOptions>();
     is_options::<xio::file::FileOptions>();
     is_options::<CompressOptions>();
+    is_options::<TlsOptions>();
+    is_options::<xio_testkit::FaultOptions>();
     is_options::<xio_gridftp::GridftpOptions>();
     is_options::<xio_log::LogOptions>();
     is_options::<xio_tcp::TcpOptions>();

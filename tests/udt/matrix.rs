@@ -102,7 +102,6 @@ fn run_one(program: &Path, case: Case) {
     let peer = |head: &[&str]| start(program, &[head, &tail[..]].concat());
 
     let mut options: UdtOptions = format!("mss={mss}").parse().unwrap();
-    options.initial_sequence = case.initial;
     options.rendezvous = case.role == Role::Meet;
     let udt = Udt::over(Udp::default()).with_options(options);
     let relay = Relay::start(case.loss, case.seed);

@@ -213,14 +213,21 @@ impl DynStack {
         }
     }
 
-    /// Puts a layer on top; `text` is the layer's part of the stack string.
+    /// Puts a layer on top; `entry` is its part of the stack string.
     #[must_use]
-    pub fn layer(self, layer: DynLayer, text: &str) -> Self {
-        let whole = format!("{},{text}", self.text);
-        if self.can_listen() {
-            Self::new(self.push(layer), &whole)
-        } else {
-            Self::active(self.push(layer), &whole)
+    pub fn layer(self, layer: DynLayer, entry: &Entry) -> Self {
+        let stack = self.clone().push(layer);
+        self.under(stack, entry)
+    }
+
+    /// Erases `transport`, which opens its handles in this stack: it can listen where this one can.
+    /// `entry` is its part of the stack string.
+    #[must_use]
+    pub fn under(&self, transport: impl Passive<Handle: Stream>, entry: &Entry) -> Self {
+        let text = format!("{},{entry}", self.text);
+        match self.can_listen() {
+            true => Self::new(transport, &text),
+            false => Self::active(transport, &text),
         }
     }
 

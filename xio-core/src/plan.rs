@@ -43,6 +43,8 @@ pub struct Opt {
     pub takes: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
+    /// Values that it accepts, for tests.
+    pub examples: &'static [&'static str],
     /// Whether it names something of this machine, which a peer's string may not set.
     pub local: bool,
 }
@@ -55,8 +57,16 @@ impl Opt {
             name,
             takes,
             about,
+            examples: &[],
             local: false,
         }
+    }
+
+    /// Names values that it accepts.
+    #[must_use]
+    pub const fn examples(mut self, examples: &'static [&'static str]) -> Self {
+        self.examples = examples;
+        self
     }
 
     /// Marks it as naming something of this machine: a file, a port, a program.
@@ -214,16 +224,15 @@ impl Entry {
         }
     }
 
-    /// Reads every option into `options` through `set`, which is called with keys of `known` only.
+    /// Reads every option through `set`, which is called with keys of `known` only.
     ///
     /// # Errors
     /// An option that is not known, or whose value `set` refuses; the error names the driver, the
     /// option and what it accepts.
-    pub fn apply<T>(
+    pub fn apply(
         &self,
         known: &[Opt],
-        options: &mut T,
-        set: impl Fn(&mut T, &str, Value<'_>) -> std::result::Result<(), BadValue>,
+        mut set: impl FnMut(&str, Value<'_>) -> std::result::Result<(), BadValue>,
     ) -> Result<()> {
         for (key, value) in self.options() {
             let Some(opt) = known.iter().find(|opt| opt.name == key) else {
@@ -234,7 +243,7 @@ impl Entry {
                     format!("no option `{key}`; accepted are {}", names.join(", "))
                 }));
             };
-            if set(options, key, Value::new(value)).is_err() {
+            if set(key, Value::new(value)).is_err() {
                 return Err(self.blame(format!(
                     "option {key} does not accept {value:?}; it takes {}",
                     opt.takes

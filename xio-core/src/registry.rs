@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::erased::{DynBind, DynLayer, DynStack};
 use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::options::Options;
 use crate::plan::{Entry, Opt, Plan};
 
 type Make<T> = Arc<dyn Fn(&Entry) -> Result<T> + Send + Sync>;
@@ -52,53 +53,53 @@ impl Driver {
     }
 
     /// A driver at the bottom of a stack that yields byte streams.
-    pub fn base(
+    pub fn base<O: Options>(
         name: &'static str,
         about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry) -> Result<DynStack> + Send + Sync + 'static,
+        make: impl Fn(O, &Entry) -> Result<DynStack> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, about, options, Kind::Base(Arc::new(make)))
+        let make = Arc::new(move |entry: &Entry| make(O::from_entry(entry)?, entry));
+        Self::new(name, about, O::OPTIONS, Kind::Base(make))
     }
 
     /// A driver at the bottom of a stack that yields datagram sockets.
-    pub fn socket(
+    pub fn socket<O: Options>(
         name: &'static str,
         about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry) -> Result<DynBind> + Send + Sync + 'static,
+        make: impl Fn(O, &Entry) -> Result<DynBind> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, about, options, Kind::Socket(Arc::new(make)))
+        let make = Arc::new(move |entry: &Entry| make(O::from_entry(entry)?, entry));
+        Self::new(name, about, O::OPTIONS, Kind::Socket(make))
     }
 
     /// A layer: byte stream on byte stream.
-    pub fn layer(
+    pub fn layer<O: Options>(
         name: &'static str,
         about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry) -> Result<DynLayer> + Send + Sync + 'static,
+        make: impl Fn(O, &Entry) -> Result<DynLayer> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, about, options, Kind::Layer(Arc::new(make)))
+        let make = Arc::new(move |entry: &Entry| make(O::from_entry(entry)?, entry));
+        Self::new(name, about, O::OPTIONS, Kind::Layer(make))
     }
 
     /// A transport over the stack below, which opens its own handles there.
-    pub fn over(
+    pub fn over<O: Options>(
         name: &'static str,
         about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry, DynStack) -> Result<DynStack> + Send + Sync + 'static,
+        make: impl Fn(O, &Entry, DynStack) -> Result<DynStack> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, about, options, Kind::Over(Arc::new(make)))
+        let make = Arc::new(move |entry: &Entry, below| make(O::from_entry(entry)?, entry, below));
+        Self::new(name, about, O::OPTIONS, Kind::Over(make))
     }
 
     /// A transport that makes byte streams over a datagram socket.
-    pub fn over_socket(
+    pub fn over_socket<O: Options>(
         name: &'static str,
         about: &'static str,
-        options: &'static [Opt],
-        make: impl Fn(&Entry, DynBind) -> Result<DynStack> + Send + Sync + 'static,
+        make: impl Fn(O, &Entry, DynBind) -> Result<DynStack> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, about, options, Kind::OverSocket(Arc::new(make)))
+        let make = Arc::new(move |entry: &Entry, below| make(O::from_entry(entry)?, entry, below));
+        Self::new(name, about, O::OPTIONS, Kind::OverSocket(make))
     }
 
     /// Lets a stack begin with it: `socket`, without options, is then put below it.
@@ -309,7 +310,7 @@ impl Registry {
                 ));
             }
             (Kind::Layer(make), Built::Stream(stack)) => {
-                Built::Stream(stack.layer(make(entry)?, &entry.to_string()))
+                Built::Stream(stack.layer(make(entry)?, entry))
             }
             (Kind::Over(make), Built::Stream(stack)) => Built::Stream(make(entry, stack)?),
             (Kind::OverSocket(make), Built::Socket(socket)) => Built::Stream(make(entry, socket)?),

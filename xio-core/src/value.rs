@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A number of bytes, written `4M` or, in bits, `8k`.
+/// A number of bytes, written `4M` or, in bits, `32Mbit`.
 ///
-/// `K`, `M` and `G` multiply by powers of 1024; `b`, `k`, `m` and `g` do the same in bits, so
-/// `8k` is 1024 bytes, as in Globus XIO.
+/// `K`, `M`, `G` and `T`, in either case, multiply by powers of 1024; with `bit` behind them they
+/// count bits, so `8Kbit` is 1024 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
@@ -37,23 +37,23 @@ impl FromStr for ByteSize {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
+        let (text, bits) = match text.strip_suffix("bit") {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = text.get(digits.len()..).unwrap_or_default();
+        let factor: u64 = match text.get(digits.len()..).unwrap_or_default() {
+            "" => 1,
+            "K" | "k" => 1 << 10,
+            "M" | "m" => 1 << 20,
+            "G" | "g" => 1 << 30,
+            "T" | "t" => 1 << 40,
+            _ => return Err(BadValue),
+        };
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(BadValue);
         }
         let number: u64 = digits.parse().map_err(|_| BadValue)?;
-        let (factor, bits) = match unit {
-            "" => (1, false),
-            "K" => (1 << 10, false),
-            "M" => (1 << 20, false),
-            "G" => (1 << 30, false),
-            "b" => (1, true),
-            "k" => (1 << 10, true),
-            "m" => (1 << 20, true),
-            "g" => (1 << 30, true),
-            _ => return Err(BadValue),
-        };
         let total = number.checked_mul(factor).ok_or(BadValue)?;
         Ok(Self(if bits { total / 8 } else { total }))
     }
@@ -63,6 +63,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, unit) = match self.0 {
             0 => (0, ""),
+            n if n % (1 << 40) == 0 => (n >> 40, "T"),
             n if n % (1 << 30) == 0 => (n >> 30, "G"),
             n if n % (1 << 20) == 0 => (n >> 20, "M"),
             n if n % (1 << 10) == 0 => (n >> 10, "K"),
@@ -248,6 +249,39 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A text that is not empty and has no control characters: the name of a file, a host or an account.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not one.
+    pub fn word(self) -> Result<String, BadValue> {
+        match self.0.is_empty() || self.0.contains(char::is_control) {
+            true => Err(BadValue),
+            false => Ok(self.0.to_owned()),
+        }
+    }
+
+    /// Permission bits in octal digits, as `0644`.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is not such, or more than `most`.
+    pub fn octal(self, most: u32) -> Result<u32, BadValue> {
+        let octal = self.0.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        let bits = u32::from_str_radix(self.0, 8).map_err(|_| BadValue)?;
+        if octal && bits <= most {
+            Ok(bits)
+        } else {
+            Err(BadValue)
+        }
+    }
+
+    /// As [`list`](Self::list), with items that outlive the text.
+    ///
+    /// # Errors
+    /// [`BadValue`] when it is empty.
+    pub fn words(self) -> Result<Vec<String>, BadValue> {
+        Ok(self.list()?.into_iter().map(str::to_owned).collect())
+    }
+
     /// A list whose first character is its delimiter: `#/bin/cat#file`.
     ///
     /// # Errors
@@ -283,10 +317,12 @@ mod tests {
             ("10M", 10 << 20),
             ("4K", 4096),
             ("2G", 2 << 30),
-            ("8k", 1024),
-            ("8b", 1),
-            ("1m", 131_072),
-            ("10g", 10 * (1 << 30) / 8),
+            ("8k", 8192),
+            ("8bit", 1),
+            ("8Kbit", 1024),
+            ("1mbit", 131_072),
+            ("10gbit", 10 * (1 << 30) / 8),
+            ("1T", 1 << 40),
         ] {
             assert_eq!(text.parse(), Ok(ByteSize::new(bytes)), "{text}");
         }
@@ -298,7 +334,10 @@ mod tests {
             "+1",
             "1.5M",
             "4MB",
-            "4T",
+            "4P",
+            "bit",
+            "8bits",
+            "8b",
             "99999999999999999999",
             "18446744073709551615G",
         ] {

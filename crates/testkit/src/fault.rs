@@ -8,89 +8,31 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use xio_core::{
-    BadValue, Driver, DynLayer, Info, Operation, Opt, Result, Stream, Transform, Value, at_layer,
-};
+use xio_core::{Driver, DynLayer, Info, Operation, Result, Setting, Stream, Transform, at_layer};
 
 use crate::random::Random;
 
-const OPTIONS: &[Opt] = &[
-    Opt::new(
-        "corrupt",
-        "bytes, as 100",
-        "flips a bit of the byte read after so many",
-    ),
-    Opt::new(
-        "delay",
-        "seconds, as 0.05",
-        "holds every read back for so long",
-    ),
-    Opt::new(
-        "pending",
-        "percent",
-        "how often an operation is put off without need",
-    ),
-    Opt::new(
-        "reset",
-        "bytes, as 100",
-        "breaks the connection after so many, both ways together",
-    ),
-    Opt::new("seed", "a number", "where the draws begin"),
-    Opt::new(
-        "short",
-        "yes or no",
-        "makes every read and write shorter than asked",
-    ),
-    Opt::new(
-        "stall",
-        "bytes, as 100",
-        "moves nothing more after so many, both ways together",
-    ),
-    Opt::new(
-        "truncate",
-        "bytes, as 100",
-        "pretends a clean end after so many bytes read",
-    ),
-];
-
-/// What goes wrong; nothing does by default.
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct FaultOptions {
-    /// Flips a bit of the byte that is read after so many.
-    pub corrupt: Option<u64>,
-    /// Holds every read back for so long.
-    pub delay: Option<Duration>,
-    /// How many operations in a hundred are put off without need.
-    pub pending: u8,
-    /// Breaks the connection after so many bytes, both ways together.
-    pub reset: Option<u64>,
-    /// Where the draws begin.
-    pub seed: u64,
-    /// Makes every read and write shorter than asked.
-    pub short: bool,
-    /// Moves nothing more after so many bytes, both ways together.
-    pub stall: Option<u64>,
-    /// Pretends a clean end after so many bytes read.
-    pub truncate: Option<u64>,
-}
-
-impl FaultOptions {
-    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
-        let size = || Ok(Some(value.size()?.bytes()));
-        match key {
-            "corrupt" => self.corrupt = size()?,
-            "delay" => self.delay = Some(value.seconds()?),
-            // A hundred would put everything off for ever.
-            "pending" => self.pending = value.parse().ok().filter(|p| *p < 100).ok_or(BadValue)?,
-            "reset" => self.reset = size()?,
-            "seed" => self.seed = value.parse()?,
-            "short" => self.short = value.bool()?,
-            "stall" => self.stall = size()?,
-            "truncate" => self.truncate = size()?,
-            _ => return Err(BadValue),
-        }
-        Ok(())
+xio_core::options! {
+    /// The faults; none by default.
+    #[derive(Copy)]
+    pub struct FaultOptions for "fault" [impl Fault] {
+        /// Flips a bit of the byte that is read after so many.
+        corrupt: Option<u64> = None, "corrupt", Setting::bytes();
+        /// Holds every read back for so long.
+        delay: Option<Duration> = None, "delay";
+        /// Operations in a hundred that are put off without need; a hundred would put off everything
+        /// for ever.
+        pending: u8 = 0, "pending", Setting::new().takes("percent", &["0", "99"]).only(|p| *p < 100);
+        /// Breaks the connection after so many bytes, both ways together.
+        reset: Option<u64> = None, "reset", Setting::bytes();
+        /// Seed of the draws.
+        seed: u64 = 0, "seed";
+        /// Makes every read and write shorter than asked.
+        short: bool = false, "short";
+        /// Moves nothing more after so many bytes, both ways together.
+        stall: Option<u64> = None, "stall", Setting::bytes();
+        /// Pretends a clean end after so many bytes read.
+        truncate: Option<u64> = None, "truncate", Setting::bytes();
     }
 }
 
@@ -101,10 +43,10 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A layer that goes wrong as `options` say.
+    /// The layer with no faults.
     #[must_use]
-    pub const fn new(options: FaultOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
@@ -275,11 +217,6 @@ pub fn driver() -> Driver {
     Driver::layer(
         "fault",
         "goes wrong by a seed, for tests",
-        OPTIONS,
-        |entry| {
-            let mut options = FaultOptions::default();
-            entry.apply(OPTIONS, &mut options, FaultOptions::set)?;
-            Ok(DynLayer::new(Fault::new(options)))
-        },
+        |options: FaultOptions, _| Ok(DynLayer::new(Fault::new().with_options(options))),
     )
 }

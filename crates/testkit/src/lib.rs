@@ -7,6 +7,7 @@
 //! | [`Authority`] | certificates made on the spot, good ones and bad ones |
 //! | [`Random`] | numbers and bytes that a seed fixes |
 //! | [`driver_suite`] | what every driver of byte streams must do |
+//! | [`option_suite`] | what the options of every driver must do |
 //! | [`datagram_suite`] | what every datagram socket must do |
 //! | [`dsi_suite`] | what every storage backend must do |
 
@@ -18,6 +19,7 @@ pub mod driver_suite;
 pub mod dsi_suite;
 mod fault;
 mod mem;
+pub mod option_suite;
 mod random;
 
 pub use authority::{Authority, Credential, Validity};

@@ -11,52 +11,22 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use xio_core::{
-    BadValue, Driver, DynStack, Entry, Error, ErrorKind, Incoming, Info, Listener, Operation, Opt,
-    Passive, Result, Stream, Target, Transport, Value, at_layer,
+    ByteSize, Driver, DynStack, Error, ErrorKind, Incoming, Info, Listener, Operation, Passive,
+    Result, Stream, Target, Transport, at_layer,
 };
 
 use crate::random::Random;
 
-const OPTIONS: &[Opt] = &[
-    Opt::new(
-        "capacity",
-        "bytes, as 64K",
-        "how much may be under way in each direction",
-    ),
-    Opt::new("chunk", "bytes, as 7", "most that one read or write moves"),
-    Opt::new(
-        "seed",
-        "a number, 0 for none",
-        "draws each chunk from 1 to the largest",
-    ),
-];
-
-#[derive(Debug, Clone, Copy)]
-struct MemOptions {
-    capacity: usize,
-    chunk: usize,
-    seed: u64,
-}
-
-impl MemOptions {
-    const PLAIN: Self = Self {
-        capacity: 64 * 1024,
-        chunk: usize::MAX,
-        seed: 0,
-    };
-
-    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
-        let size = || match value.size()?.in_memory() {
-            0 => Err(BadValue),
-            size => Ok(size),
-        };
-        match key {
-            "capacity" => self.capacity = size()?,
-            "chunk" => self.chunk = size()?,
-            "seed" => self.seed = value.parse()?,
-            _ => return Err(BadValue),
-        }
-        Ok(())
+xio_core::options! {
+    /// Sizes of a network in memory.
+    #[derive(Copy)]
+    struct MemOptions for "mem" {
+        /// Most bytes in flight in each direction.
+        capacity: ByteSize = ByteSize::new(64 << 10), "capacity";
+        /// Most bytes that one read or write moves.
+        chunk: ByteSize = ByteSize::new(u64::MAX), "chunk";
+        /// Draws each chunk from 1 to the largest; not for 0.
+        seed: u64 = 0, "seed";
     }
 }
 
@@ -107,14 +77,14 @@ impl Mem {
     pub fn new() -> Self {
         Self {
             net: Arc::default(),
-            options: MemOptions::PLAIN,
+            options: MemOptions::default(),
         }
     }
 
     /// The same network, moving at most `chunk` bytes at once.
     #[must_use]
     pub fn chunks(mut self, chunk: usize) -> Self {
-        self.options.chunk = chunk.max(1);
+        self.options.chunk = ByteSize::new(chunk.max(1) as u64);
         self
     }
 
@@ -128,7 +98,7 @@ impl Mem {
     /// The same network, with at most `capacity` bytes under way in each direction.
     #[must_use]
     pub fn capacity(mut self, capacity: usize) -> Self {
-        self.options.capacity = capacity.max(1);
+        self.options.capacity = ByteSize::new(capacity.max(1) as u64);
         self
     }
 
@@ -141,14 +111,14 @@ impl Mem {
     }
 
     fn connected(&self, near: u16, far: u16) -> (MemHandle, MemHandle) {
-        let out = Arc::new(Mutex::new(Pipe::new(self.options.capacity)));
-        let back = Arc::new(Mutex::new(Pipe::new(self.options.capacity)));
+        let out = Arc::new(Mutex::new(Pipe::new(self.options.capacity.in_memory())));
+        let back = Arc::new(Mutex::new(Pipe::new(self.options.capacity.in_memory())));
         let handle = |incoming: &Arc<_>, outgoing: &Arc<_>, local, peer, turn| MemHandle {
             incoming: Arc::clone(incoming),
             outgoing: Arc::clone(outgoing),
             local: address(local),
             peer: address(peer),
-            chunk: self.options.chunk,
+            chunk: self.options.chunk.in_memory(),
             random: (self.options.seed > 0).then(|| Random::new(self.options.seed ^ turn)),
             shut: false,
         };
@@ -440,10 +410,11 @@ pub fn driver() -> Driver {
     Driver::base(
         "mem",
         "connections in memory, for tests",
-        OPTIONS,
-        move |entry: &Entry| {
-            let mut mem = net.clone();
-            entry.apply(OPTIONS, &mut mem.options, MemOptions::set)?;
+        move |options: MemOptions, entry| {
+            let mem = Mem {
+                options,
+                ..net.clone()
+            };
             Ok(DynStack::new(mem, &entry.to_string()))
         },
     )

@@ -27,6 +27,11 @@ impl Random {
         usize::try_from(drawn).map_or(most, |n| n + 1)
     }
 
+    /// One of these; `None` where there are none.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        of.get(self.up_to(of.len()) - 1).copied()
+    }
+
     /// Whether an event of so many in a hundred happens.
     pub fn percent(&mut self, chance: u8) -> bool {
         self.number() % 100 < u64::from(chance)

@@ -328,7 +328,10 @@ async fn open(path: &Path, flags: Flags) -> io::Result<FileHandle> {
     })?;
     let mut options = FileOptions::default();
     options.flags = flags;
-    let opened = File::new(options).connect(&Target::file(name)).await;
+    let opened = File::new()
+        .with_options(options)
+        .connect(&Target::file(name))
+        .await;
     opened.map_err(io::Error::other)
 }
 

@@ -43,15 +43,7 @@
 //! `compress`, with any of these, as in `compress:codec=zlib;level=1;threads=4`. They rule what
 //! this end sends.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `block` | most bytes that are packed at once, 256 to 1M | 64K |
-//! | `codec` | `stored`, `zlib`, `lzo`, `zstd`, `lz4`; not with `strategy=auto` | `zstd` |
-//! | `gain` | percent; a block that shrinks by less travels as it is | 1 |
-//! | `level` | how hard to try; not with `strategy=auto` | the codec's own |
-//! | `smallest` | bytes; a smaller block travels as it is | 64 |
-//! | `strategy` | `fixed`, or `auto` to choose the codec while data flow | `fixed` |
-//! | `threads` | blocks of one stream that are worked on at once, 1 to 64; no more than processors | 1 |
+//! The options are those of [`CompressOptions`].
 //!
 //! # Cost
 //!
@@ -71,7 +63,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let stack = Mem::new().push(Compress::new("codec=zlib;level=9".parse()?)?);
+//! let stack = Mem::new().push(Compress::new().with_options("codec=zlib;level=9".parse()?));
 //! let at = "somewhere:1".parse()?;
 //! let mut listener = stack.listen(&at).await?;
 //! let mut near = stack.connect(&at).await?;
@@ -117,11 +109,6 @@ pub fn driver() -> Driver {
     Driver::layer(
         LAYER,
         "compresses what passes, block by block",
-        options::OPTIONS,
-        |entry| {
-            Ok(DynLayer::new(Compress::new(CompressOptions::from_entry(
-                entry,
-            )?)?))
-        },
+        |options: CompressOptions, _| Ok(DynLayer::new(Compress::new().with_options(options))),
     )
 }

@@ -1,158 +1,69 @@
 //! `CompressOptions`: which codec, how large the blocks, how many threads, and the rules.
 
-use std::fmt;
-use std::str::FromStr;
+use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, Setting};
 
-use xio_core::{
-    BadValue, ByteSize, Entry, Error, ErrorKind, Operation, Opt, OptionText, Result, Value,
-};
-
-use crate::LAYER;
 use crate::codec::Algorithm;
 use crate::frame::MAX_BLOCK;
+use crate::{Compress, LAYER};
 
 const SMALLEST_BLOCK: usize = 256;
 const MOST_THREADS: usize = 64;
 
-pub(crate) const OPTIONS: &[Opt] = &[
-    Opt::new(
-        "block",
-        "bytes from 256 to 1M, as 64K",
-        "most that is compressed at once",
-    ),
-    Opt::new("codec", "stored, zlib, lzo, zstd or lz4", "how to compress"),
-    Opt::new(
-        "gain",
-        "percent from 0 to 99",
-        "a block that shrinks by less is sent as it is",
-    ),
-    Opt::new(
-        "level",
-        "1 to 9 for zlib and lzo, -7 to 19 for zstd",
-        "how hard to try; more is smaller and slower",
-    ),
-    Opt::new(
-        "smallest",
-        "bytes, as 4K",
-        "a smaller block is sent as it is",
-    ),
-    Opt::new(
-        "strategy",
-        "fixed or auto",
-        "whether to choose the codec while data flow",
-    ),
-    Opt::new(
-        "threads",
-        "1 to 64",
-        "how many blocks of a stream are worked on at once",
-    ),
-];
-
-/// Who chooses the codec.
+/// The way to choose the codec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The options do.
+    /// By the options.
     #[default]
     Fixed,
-    /// The driver does, from what compressing gains and costs and from how fast the link is.
+    /// By the driver, from the gain and cost of compression and the speed of the link.
     Auto,
 }
 
-impl FromStr for Strategy {
-    type Err = BadValue;
+xio_core::words! { Strategy: "fixed or auto", Fixed = "fixed", Auto = "auto" }
 
-    fn from_str(text: &str) -> Result<Self, BadValue> {
-        match text {
-            "fixed" => Ok(Self::Fixed),
-            "auto" => Ok(Self::Auto),
-            _ => Err(BadValue),
-        }
+xio_core::options! {
+    /// Settings of the compression of sent data; `None` is the default.
+    ///
+    /// The other end chooses the codec of what it sends, block by block.
+    #[derive(Copy)]
+    pub struct CompressOptions for "compress" [impl Compress] check Self::check {
+        /// Most bytes that are compressed at once, from 256 bytes to 1 MiB; 64 KiB by default.
+        block: Option<ByteSize> = None, "block",
+            Setting::new().takes("bytes from 256 to 1M, as 64K", &["64K", "1M"]);
+        /// The codec; `zstd` by default. Not with `strategy=auto`.
+        codec: Option<Algorithm> = None, "codec",
+            Setting::with("stored, zlib, lzo, zstd or lz4",
+                &["stored", "zlib", "zstd", "lz4"],
+                |value| value.parse().map(Some),
+                |codec| Some((*codec)?.to_string()),
+            );
+        /// Percent by which a block must shrink to be sent compressed; 1 by default.
+        gain: Option<u8> = None, "gain", Setting::new().takes("percent from 0 to 99", &["0", "99"]);
+        /// Level of the codec: more is smaller and slower. Not with `strategy=auto`.
+        level: Option<i32> = None, "level",
+            Setting::with("1 to 9 for zlib and lzo, -7 to 19 for zstd",
+                &["1", "9"],
+                |value| value.parse().map(Some),
+                |level| Some((*level)?.to_string()),
+            );
+        /// Bytes below which a block is sent as it is; 64 by default.
+        smallest: Option<ByteSize> = None, "smallest",
+            Setting::new().takes("bytes, as 4K", &["4K", "0"]).read_by(|v| v.size().map(Some));
+        /// The way to choose the codec.
+        strategy: Strategy = Strategy::Fixed, "strategy";
+        /// Most blocks of a stream that are compressed at once; 1 by default.
+        threads: Option<usize> = None, "threads",
+            Setting::with("1 to 64",
+                &["1", "64"],
+                |value| value.parse().map(Some),
+                |threads| Some((*threads)?.to_string()),
+            );
     }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fixed => "fixed",
-            Self::Auto => "auto",
-        })
-    }
-}
-
-/// What a user chooses of the layer; `None` is the default.
-///
-/// The options rule what this end sends. What it reads, the other end chose, block by block.
-/// The string form and this struct meet in `FromStr` and `Display`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CompressOptions {
-    /// Most bytes that are compressed at once, from 256 bytes to 1 MiB; 64 KiB by default.
-    pub block: Option<ByteSize>,
-    /// The codec; `zstd` by default. Not with [`Strategy::Auto`].
-    pub codec: Option<Algorithm>,
-    /// Percent by which a block must shrink to be sent compressed; 1 by default.
-    pub gain: Option<u8>,
-    /// The codec's level; its own default otherwise. Not with [`Strategy::Auto`].
-    pub level: Option<i32>,
-    /// Length in bytes below which a block is not worth compressing; 64 by default.
-    pub smallest: Option<ByteSize>,
-    /// Who chooses the codec; the options by default.
-    pub strategy: Strategy,
-    /// How many blocks of one stream are worked on at once, within what the machine has; 1 by default.
-    pub threads: Option<usize>,
 }
 
 impl CompressOptions {
-    /// One codec for all blocks.
-    #[must_use]
-    pub const fn fixed(codec: Algorithm) -> Self {
-        Self {
-            block: None,
-            codec: Some(codec),
-            gain: None,
-            level: None,
-            smallest: None,
-            strategy: Strategy::Fixed,
-            threads: None,
-        }
-    }
-
-    /// The codec that is best at any time.
-    #[must_use]
-    pub fn auto() -> Self {
-        Self {
-            strategy: Strategy::Auto,
-            ..Self::default()
-        }
-    }
-
-    /// Reads the options of one entry of a stack string.
-    ///
-    /// # Errors
-    /// An option that is unknown, whose value is not accepted, or that does not go with another.
-    pub fn from_entry(entry: &Entry) -> Result<Self> {
-        let mut options = Self::default();
-        entry.apply(OPTIONS, &mut options, Self::set)?;
-        options.check()?;
-        Ok(options)
-    }
-
-    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
-        match key {
-            "block" => self.block = Some(value.size()?),
-            "codec" => self.codec = Some(value.parse()?),
-            "gain" => self.gain = Some(value.parse()?),
-            "level" => self.level = Some(value.parse()?),
-            "smallest" => self.smallest = Some(value.size()?),
-            "strategy" => self.strategy = value.parse()?,
-            "threads" => self.threads = Some(value.parse()?),
-            _ => return Err(BadValue),
-        }
-        Ok(())
-    }
-
-    /// Says what does not go, or does not go together.
+    /// Refuses values out of range, and options that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let bad = |fact: String| {
             Err(Error::new(
@@ -247,54 +158,9 @@ impl Rules {
     }
 }
 
-impl FromStr for CompressOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::from_entry(&Entry::new(LAYER)?.with_options(text)?)
-    }
-}
-
-impl fmt::Display for CompressOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let auto = (self.strategy == Strategy::Auto).then_some(self.strategy);
-        OptionText::new()
-            .add("block", self.block)
-            .add("codec", self.codec)
-            .add("gain", self.gain)
-            .add("level", self.level)
-            .add("smallest", self.smallest)
-            .add("strategy", auto)
-            .add("threads", self.threads)
-            .fmt(f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::{Just, Strategy as _, any, prop, prop_assert_eq, proptest};
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn display_round_trips(
-            block in prop::option::of((256..=MAX_BLOCK as u64).prop_map(ByteSize::new)),
-            gain in prop::option::of(0..100_u8),
-            smallest in prop::option::of(any::<u64>().prop_map(ByteSize::new)),
-            threads in prop::option::of(1..=64_usize),
-            (codec, level, strategy) in prop::option::of((0..2_usize, 1..=9_i32)).prop_flat_map(|fixed| {
-                Just(match fixed {
-                    None => (None, None, Strategy::Auto),
-                    Some((0, level)) => (Some(Algorithm::Zlib), Some(level), Strategy::Fixed),
-                    Some(_) => (Some(Algorithm::Lz4), None, Strategy::Fixed),
-                })
-            }),
-        ) {
-            let options = CompressOptions { block, codec, gain, level, smallest, strategy, threads };
-            prop_assert_eq!(options.to_string().parse::<CompressOptions>().unwrap(), options);
-        }
-    }
 
     #[test]
     fn what_does_not_go_is_said() {

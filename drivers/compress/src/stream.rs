@@ -19,21 +19,45 @@ use crate::write::{Chooser, Writer};
 /// The layer; its streams share the tables of the codecs.
 #[derive(Clone, Default)]
 pub struct Compress {
-    options: CompressOptions,
+    pub(crate) options: CompressOptions,
     shop: Shop,
 }
 
 impl Compress {
-    /// A layer of these options.
-    ///
-    /// # Errors
-    /// Options that are out of range, that do not go together, or that this build lacks.
-    pub fn new(options: CompressOptions) -> Result<Self> {
-        options.check()?;
-        Ok(Self {
-            options,
-            shop: Shop::default(),
-        })
+    /// The driver with the default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The driver with one codec.
+    #[must_use]
+    pub fn fixed(codec: Algorithm) -> Self {
+        Self::default().codec(codec)
+    }
+
+    /// The driver with raw deflate in blocks.
+    #[must_use]
+    pub fn zlib() -> Self {
+        Self::fixed(Algorithm::Zlib)
+    }
+
+    /// The driver with Zstandard.
+    #[must_use]
+    pub fn zstd() -> Self {
+        Self::fixed(Algorithm::Zstd)
+    }
+
+    /// The driver with LZ4.
+    #[must_use]
+    pub fn lz4() -> Self {
+        Self::fixed(Algorithm::Lz4)
+    }
+
+    /// The driver that chooses the codec itself, by the link and the data.
+    #[must_use]
+    pub fn auto() -> Self {
+        Self::default().strategy(Strategy::Auto)
     }
 
     fn chooser(&self) -> Chooser {
@@ -50,10 +74,7 @@ impl Compress {
 
 impl fmt::Debug for Compress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -62,6 +83,7 @@ impl<S: Stream> Transform<S> for Compress {
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let options = &self.options;
+        options.check()?;
         let threads = options.width();
         let (rules, block) = (options.rules(), options.block_len());
         Ok(CompressHandle {

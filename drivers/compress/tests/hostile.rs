@@ -23,7 +23,7 @@ async fn read(wire: &[u8], options: &str) -> (Vec<u8>, std::io::Result<()>) {
 }
 
 fn layer(options: &str) -> Compress {
-    Compress::new(options.parse().unwrap()).unwrap()
+    Compress::new().with_options(options.parse().unwrap())
 }
 
 async fn read_by(layer: &Compress, wire: &[u8]) -> (Vec<u8>, std::io::Result<()>) {

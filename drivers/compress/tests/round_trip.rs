@@ -14,7 +14,7 @@ use xio_testkit::{Mem, MemHandle, Random};
 /// The two ends of a connection in memory with the layer on both.
 async fn pair(mem: &Mem, near: &str, far: &str) -> [CompressHandle<MemHandle>; 2] {
     let (a, b) = mem.pair();
-    let layer = |options: &str| Compress::new(options.parse().unwrap()).unwrap();
+    let layer = |options: &str| Compress::new().with_options(options.parse().unwrap());
     [
         layer(near).respond(a).await.unwrap(),
         layer(far).respond(b).await.unwrap(),

@@ -50,7 +50,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xio_core::{Driver, DynLayer, Info, Observer, Result, Stream, Tap, Transform};
+use xio_core::{Driver, DynLayer, Info, NoOptions, Observer, Result, Stream, Tap, Transform};
 
 /// The layer; each handle counts for itself.
 #[derive(Clone, Copy, Default)]
@@ -194,8 +194,7 @@ impl Observer for Counting {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::layer("count", "counts bytes and calls", &[], |entry| {
-        entry.apply(&[], &mut (), |(), _, _| Ok(()))?;
+    Driver::layer("count", "counts bytes and calls", |_: NoOptions, _| {
         Ok(DynLayer::new(Count::new()))
     })
 }

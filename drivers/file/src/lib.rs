@@ -18,12 +18,7 @@
 //!
 //! `file` or `file:key=value;key=value`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `blocking` | yes or no; taken as Globus writes it, no thread of the runtime is ever blocked | no |
-//! | `flags` | `r` `r+` `w` `w+` `a` `a+`, as `fopen` has them | `r` |
-//! | `mode` | permissions of a file that is made, in octal | `0666` |
-//! | `offset` | bytes from the start where reading and writing begin | 0 |
+//! The options are those of [`FileOptions`].
 //!
 //! # Cost
 //!
@@ -44,7 +39,7 @@
 //! let target = Target::file(path.to_str().expect("a plain name"));
 //! let mut options = FileOptions::default();
 //! options.flags = Flags::Write;
-//! let mut file = File::new(options).connect(&target).await?;
+//! let mut file = File::new().with_options(options).connect(&target).await?;
 //! file.write_all(b"hello").await?;
 //! file.shutdown().await?;
 //!
@@ -78,19 +73,16 @@ pub struct File {
 }
 
 impl File {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: FileOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("file"),
-            options => write!(f, "file:{options}"),
-        }
+        xio_core::write_driver(f, "file", &self.options)
     }
 }
 
@@ -196,9 +188,8 @@ pub fn driver() -> Driver {
     Driver::base(
         "file",
         "files and the standard streams",
-        options::OPTIONS,
-        |entry| {
-            let file = File::new(FileOptions::from_entry(entry)?);
+        |options: FileOptions, entry| {
+            let file = File::new().with_options(options);
             Ok(DynStack::active(file, &entry.to_string()))
         },
     )

@@ -8,7 +8,7 @@ use xio_core::{Pool, Positional, Stream};
 use super::*;
 
 fn file(options: &str) -> File {
-    File::new(options.parse().unwrap())
+    File::new().with_options(options.parse().unwrap())
 }
 
 fn at(folder: &tempfile::TempDir, name: &str) -> (std::path::PathBuf, Target) {

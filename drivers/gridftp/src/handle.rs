@@ -78,7 +78,7 @@ impl From<Client> for Turned {
 
 impl GridftpHandle {
     pub(crate) fn new(place: Arc<Place>, client: Client) -> Self {
-        let flags = place.options.flags;
+        let flags = place.options.access();
         Self {
             position: place.options.offset,
             place,
@@ -99,11 +99,11 @@ impl GridftpHandle {
     }
 
     fn reads(&self) -> bool {
-        !matches!(self.place.options.flags, Flags::Write | Flags::Append)
+        !matches!(self.place.options.access(), Flags::Write | Flags::Append)
     }
 
     fn writes(&self) -> bool {
-        self.place.options.flags != Flags::Read
+        self.place.options.access() != Flags::Read
     }
 
     fn turn(&mut self, future: impl Future<Output = io::Result<Turned>> + Send + 'static) {
@@ -214,7 +214,7 @@ impl GridftpHandle {
             if self.broken {
                 return Poll::Ready(Err(lost(BROKEN, Operation::Write)));
             }
-            let append = self.place.options.flags == Flags::Append;
+            let append = self.place.options.access() == Flags::Append;
             if let State::Writing(writer, from) = &mut self.state
                 && (append || *from + writer.written() == self.position)
             {

@@ -33,21 +33,7 @@
 //! `gridftp:key=value;key=value`. A `,` or `;` in a value is written `%2C` or `%3B`. The names are those
 //! of the attributes that Globus XIO's driver has, which has no string form.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `append` | yes or no, the same as `flags=a` | no |
-//! | `connect_timeout` | seconds that a connection, and the login, may take | 30 |
-//! | `disk_stack` | what the server reads and writes the file through, as `file%2Ccompress` | none |
-//! | `eret`, `esto` | module of the server, `name="arguments"`, that what is read or written goes through | none |
-//! | `flags` | `r` `r+` `w` `w+` `a`, as `fopen` has them | `r` |
-//! | `mode` | `S`: one connection; `E`: blocks over several, which the server opens to us for reading | `S` |
-//! | `netrc` | file that holds accounts and passwords | none |
-//! | `offset` | bytes from the start where reading and writing begin | 0 |
-//! | `stack` | what both ends put under the data, as `udt` or `tcp%2Ccompress` | `tcp` |
-//! | `stall` | seconds in which a transfer may move nothing | 120 |
-//! | `streams` | data connections of `mode=E`, 1 to 64 | 1 |
-//! | `tcpbuffer` | bytes of TCP buffer at both ends | the kernels' choice |
-//! | `user` | account, where the contact names none | `anonymous` |
+//! The options are those of [`GridftpOptions`].
 //!
 //! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack strings
 //! are printed. Control and data are in clear text.
@@ -100,6 +86,7 @@ mod handle;
 mod options;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ftp_wire::facts::EntryKind;
@@ -122,10 +109,10 @@ pub struct Gridftp {
 }
 
 impl Gridftp {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: GridftpOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The file that a target means, and whose account opens it.
@@ -151,7 +138,7 @@ impl Gridftp {
             site.user.clone_from(&self.options.user);
         }
         if let (Some(path), None) = (&self.options.netrc, &site.password) {
-            let found = netrc::lookup(path, &site.host, site.user.as_deref());
+            let found = netrc::lookup(Path::new(path), &site.host, site.user.as_deref());
             if let Some(account) = found.map_err(|error| bad(error.to_string()))? {
                 site.user = account.user.or_else(|| site.user.take());
                 site.password = account.password;
@@ -163,10 +150,7 @@ impl Gridftp {
 
 impl fmt::Debug for Gridftp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -192,7 +176,7 @@ impl Transport for Gridftp {
             options: self.options.clone(),
         });
         let client = place.session().await.map_err(failed)?;
-        if matches!(self.options.flags, Flags::Read | Flags::Update) {
+        if matches!(self.options.access(), Flags::Read | Flags::Update) {
             let found = client.stat(&place.path).await;
             let (entry, _) = found.map_err(|error| failed(TransferError::from(error)))?;
             if matches!(
@@ -218,9 +202,8 @@ pub fn driver() -> Driver {
     Driver::base(
         LAYER,
         "files of a GridFTP server",
-        options::OPTIONS,
-        |entry| {
-            let gridftp = Gridftp::new(GridftpOptions::from_entry(entry)?);
+        |options: GridftpOptions, entry| {
+            let gridftp = Gridftp::new().with_options(options);
             Ok(DynStack::active(gridftp, &entry.to_string()))
         },
     )

@@ -87,7 +87,7 @@ impl Remotely {
 }
 
 fn gridftp(options: &str) -> Gridftp {
-    Gridftp::new(options.parse().unwrap())
+    Gridftp::new().with_options(options.parse().unwrap())
 }
 
 fn bytes(len: u32) -> Vec<u8> {

@@ -42,18 +42,7 @@
 //!
 //! `http` or `http:key=value;key=value`. Globus XIO has the same as attributes of its driver.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `any_status` | whether the entity of a response that is no success is read like any other | no |
-//! | `delay_write_header` | whether the request waits for the first write or read | no |
-//! | `head_timeout` | seconds that a peer may take for each request, or to take its head | 30 |
-//! | `header` | fields to add to the message of this end, as `#Accept: */*#Range: bytes=5-` | none |
-//! | `host` | what the field Host says | the target's |
-//! | `length` | how long this end's entity will be, in place of chunks | unknown |
-//! | `method` | what to ask for | `GET` |
-//! | `persistent` | whether the connection is kept for further exchanges | no |
-//! | `status` | what to answer | 200 |
-//! | `version` | version to write, `1.0` or `1.1` | `1.1` |
+//! The options are those of [`HttpOptions`].
 //!
 //! # Cost
 //!
@@ -70,7 +59,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let stack = Mem::new().push(Http::new(HttpOptions::default()));
+//! let stack = Mem::new().push(Http::new());
 //! let to = "http://server:80/data/file".parse()?;
 //! let mut listener = stack.listen(&to).await?;
 //! let (near, far) = tokio::join!(stack.connect(&to), async {
@@ -142,16 +131,14 @@ const ENCODED: &AsciiSet = &CONTROLS
 /// The layer.
 #[derive(Clone, Default)]
 pub struct Http {
-    options: Arc<HttpOptions>,
+    options: HttpOptions,
 }
 
 impl Http {
-    /// A layer whose messages are as the options say.
+    /// The driver with the default options.
     #[must_use]
-    pub fn new(options: HttpOptions) -> Self {
-        Self {
-            options: Arc::new(options),
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The request for a target.
@@ -216,7 +203,7 @@ impl<S: Stream> Transform<S> for Http {
     async fn initiate(&self, inner: S, to: &Target) -> Result<HttpHandle<S>> {
         let op = Operation::Connect;
         let request = self.request(to)?;
-        let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Asks);
+        let mut handle = HttpHandle::new(inner, Arc::new(self.options.clone()), Role::Asks);
         handle.begin_request(request)?;
         if !self.options.delay_write_header {
             handle.push_head(op).await?;
@@ -226,7 +213,7 @@ impl<S: Stream> Transform<S> for Http {
 
     async fn respond(&self, inner: S) -> Result<HttpHandle<S>> {
         let op = Operation::Open;
-        let mut handle = HttpHandle::new(inner, Arc::clone(&self.options), Role::Answers);
+        let mut handle = HttpHandle::new(inner, Arc::new(self.options.clone()), Role::Answers);
         let time = self.options.head_timeout;
         match within(time, op, handle.receive_request()).await? {
             true => Ok(handle),
@@ -241,10 +228,7 @@ impl<S: Stream> Transform<S> for Http {
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -254,7 +238,6 @@ pub fn driver() -> Driver {
     Driver::layer(
         LAYER,
         "HTTP/1.0 and 1.1, one exchange as a stream",
-        options::OPTIONS,
-        |entry| Ok(DynLayer::new(Http::new(HttpOptions::from_entry(entry)?))),
+        |options: HttpOptions, _| Ok(DynLayer::new(Http::new().with_options(options))),
     )
 }

@@ -1,163 +1,81 @@
-//! `HttpOptions`: what a stack string says of the messages that this end writes.
+//! `HttpOptions`: the messages that this end writes.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use xio_core::{BadValue, Entry, Error, Opt, OptionText, Result, Value, seconds};
+use xio_core::{BadValue, Setting, Value, print_list};
 
-use crate::error::LAYER;
+use crate::Http;
 use crate::head::{Headers, Request, Response, Version};
 
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-pub(crate) const OPTIONS: &[Opt] = &[
-    Opt::new(
-        "any_status",
-        "yes or no",
-        "whether the entity of a response that is no success is read like any other",
-    )
-    .local(),
-    Opt::new(
-        "delay_write_header",
-        "yes or no",
-        "whether the request waits for the first write or read",
-    ),
-    Opt::new(
-        "head_timeout",
-        "seconds, as 30 or 2.5",
-        "how long a peer may take to send each request, or to take its head",
-    )
-    .local(),
-    Opt::new(
-        "header",
-        "a list whose first character is its delimiter, as #Accept: */*#Range: bytes=5-",
-        "header fields to add",
-    ),
-    Opt::new("host", "a host, or host:port", "what the field Host says"),
-    Opt::new(
-        "length",
-        "a number of bytes",
-        "how long the entity will be, in place of chunks",
-    ),
-    Opt::new("method", "a method, as PUT", "what to ask for"),
-    Opt::new(
-        "persistent",
-        "yes or no",
-        "whether the connection is kept for further exchanges",
-    ),
-    Opt::new("status", "a number from 200 to 999", "what to answer"),
-    Opt::new("version", "1.0 or 1.1", "the version to write"),
-];
-
-/// Fields that say where a message ends or who it is for; they have options of their own.
+/// Fields that delimit a message or address it; they have options of their own.
 const RESERVED: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
 
-/// What a stack string says of the messages that this end writes.
-///
-/// The string form and this struct meet in `FromStr` and `Display`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HttpOptions {
-    /// Whether the entity of a response that is no success is read like any other.
-    pub any_status: bool,
-    /// Whether the request waits for the first write or read.
-    pub delay_write_header: bool,
-    /// How long a peer may take to send each request, or to take its head.
-    pub head_timeout: Duration,
-    /// Header fields to add.
-    pub headers: Vec<(String, String)>,
-    /// What the field Host says; the target's host and port if nothing.
-    pub host: Option<String>,
-    /// How long the entity will be, in bytes; chunked if unknown.
-    pub length: Option<u64>,
-    /// What to ask for.
-    pub method: String,
-    /// Whether the connection is kept for further exchanges.
-    pub persistent: bool,
-    /// What to answer.
-    pub status: u16,
-    /// The version to write.
-    pub version: Version,
+xio_core::options! {
+    /// The messages that this end writes.
+    pub struct HttpOptions for "http" [impl Http] {
+        /// Whether the entity of a response other than success is read like any other.
+        any_status: bool = false, "any_status", Setting::new().local();
+        /// Whether the request waits for the first write or read.
+        delay_write_header: bool = false, "delay_write_header";
+        /// Longest time for a peer to send each request, or to take its head.
+        head_timeout: Duration = Duration::from_secs(30), "head_timeout", Setting::new().local();
+        /// Header fields to add.
+        headers: Vec<(String, String)> = Vec::new(), "header",
+            Setting::with("a list whose first character is its delimiter, as #Accept: */*#Range: bytes=5-",
+                &["#Accept: */*#Range: bytes=5-"],
+                fields,
+                |fields| {
+                    let lines = fields.iter().map(|(name, value)| format!("{name}: {value}"));
+                    Some(print_list(&lines.collect::<Vec<_>>()))
+                },
+            );
+        /// Value of the field Host; the target's host and port by default.
+        host: Option<String> = None, "host",
+            Setting::new()
+                .takes("a host, or host:port", &["example.org:8080"])
+                .read_by(host);
+        /// Length of the entity in bytes; sent in chunks by default.
+        length: Option<u64> = None, "length",
+            Setting::new()
+                .takes("a number of bytes", &["0", "5000000000"])
+                .only(|length| length.is_some_and(|length| i64::try_from(length).is_ok()));
+        /// Method of the request.
+        method: String = "GET".to_owned(), "method",
+            Setting::new()
+                .takes("a method, as PUT", &["PUT"])
+                .only(|method| Request::new(method, "/").is_ok());
+        /// Whether the connection is kept for further exchanges.
+        persistent: bool = false, "persistent";
+        /// Status of the response.
+        status: u16 = 200, "status",
+            Setting::new()
+                .takes("a number from 200 to 999", &["200", "999"])
+                .only(|status| Response::new(*status).is_ok());
+        /// Version of the written messages.
+        version: Version = Version::Http11, "version",
+            Setting::with("1.0 or 1.1", &["1.0", "1.1"], version, |version| {
+                Some(version.to_string().replace("HTTP/", ""))
+            });
+    }
 }
 
-impl Default for HttpOptions {
-    fn default() -> Self {
-        Self {
-            any_status: false,
-            delay_write_header: false,
-            head_timeout: HEAD_TIMEOUT,
-            headers: Vec::new(),
-            host: None,
-            length: None,
-            method: "GET".to_owned(),
-            persistent: false,
-            status: 200,
-            version: Version::Http11,
-        }
+fn host(value: Value<'_>) -> Result<Option<String>, BadValue> {
+    let fits = |b: u8| b.is_ascii_graphic() && !b"/?#@".contains(&b);
+    match value.word()? {
+        host if host.bytes().all(fits) => Ok(Some(host)),
+        _ => Err(BadValue),
+    }
+}
+
+fn version(value: Value<'_>) -> Result<Version, BadValue> {
+    match value.text() {
+        "1.0" => Ok(Version::Http10),
+        "1.1" => Ok(Version::Http11),
+        _ => Err(BadValue),
     }
 }
 
 impl HttpOptions {
-    /// Asks for an entity, or for whatever else `method` means.
-    #[must_use]
-    pub fn method(method: &str) -> Self {
-        Self {
-            method: method.to_owned(),
-            ..Self::default()
-        }
-    }
-
-    /// Reads the options of one entry of a stack string.
-    ///
-    /// # Errors
-    /// An option that is unknown or whose value is not accepted.
-    pub fn from_entry(entry: &Entry) -> Result<Self> {
-        let mut options = Self::default();
-        entry.apply(OPTIONS, &mut options, Self::set)?;
-        Ok(options)
-    }
-
-    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
-        match key {
-            "any_status" => self.any_status = value.bool()?,
-            "delay_write_header" => self.delay_write_header = value.bool()?,
-            "head_timeout" => self.head_timeout = value.seconds()?,
-            "header" => self.headers = fields(value)?,
-            "host" => {
-                let fits = |b: u8| b.is_ascii_graphic() && !b"/?#@".contains(&b);
-                match value.text() {
-                    host if !host.is_empty() && host.bytes().all(fits) => {
-                        self.host = Some(host.to_owned());
-                    }
-                    _ => return Err(BadValue),
-                }
-            }
-            "length" => {
-                let length: i64 = value.parse()?;
-                self.length = Some(u64::try_from(length).map_err(|_| BadValue)?);
-            }
-            "method" => {
-                Request::new(value.text(), "/").map_err(|_| BadValue)?;
-                self.method = value.text().to_owned();
-            }
-            "persistent" => self.persistent = value.bool()?,
-            "status" => {
-                self.status = value.parse()?;
-                Response::new(self.status).map_err(|_| BadValue)?;
-            }
-            "version" => {
-                self.version = match value.text() {
-                    "1.0" => Version::Http10,
-                    "1.1" => Version::Http11,
-                    _ => return Err(BadValue),
-                }
-            }
-            _ => return Err(BadValue),
-        }
-        Ok(())
-    }
-
     /// The fields to add, as they go into a head.
     pub(crate) fn add_to(&self, headers: &mut Headers) -> Result<(), crate::BadHead> {
         for (name, value) in &self.headers {
@@ -193,109 +111,9 @@ fn fields(value: Value<'_>) -> Result<Vec<(String, String)>, BadValue> {
         .collect()
 }
 
-/// Prints fields as [`fields`] reads them.
-fn listed(fields: &[(String, String)]) -> Option<String> {
-    let used = |c: char| {
-        fields
-            .iter()
-            .any(|(name, value)| name.contains(c) || value.contains(c))
-    };
-    // Some character is in none of the fields, since a plan is shorter than there are characters.
-    let delimiter = "#|!/~^".chars().find(|c| !used(*c));
-    let delimiter = delimiter.or_else(|| ('\u{100}'..).find(|c| !used(*c)))?;
-    (!fields.is_empty()).then(|| {
-        fields.iter().fold(String::new(), |text, (name, value)| {
-            format!("{text}{delimiter}{name}: {value}")
-        })
-    })
-}
-
-impl FromStr for HttpOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::from_entry(&Entry::new(LAYER)?.with_options(text)?)
-    }
-}
-
-impl fmt::Display for HttpOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let standard = Self::default();
-        let timeout = self.head_timeout;
-        OptionText::new()
-            .add("any_status", self.any_status.then_some("yes"))
-            .add(
-                "delay_write_header",
-                self.delay_write_header.then_some("yes"),
-            )
-            .add(
-                "head_timeout",
-                (timeout != standard.head_timeout).then(|| seconds(timeout)),
-            )
-            .add("header", listed(&self.headers))
-            .add("host", self.host.as_ref())
-            .add("length", self.length)
-            .add(
-                "method",
-                (self.method != standard.method).then_some(&self.method),
-            )
-            .add("persistent", self.persistent.then_some("yes"))
-            .add(
-                "status",
-                (self.status != standard.status).then_some(self.status),
-            )
-            .add(
-                "version",
-                (self.version == Version::Http10).then_some("1.0"),
-            )
-            .fmt(f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::{Strategy, any, prop, prop_assert_eq, proptest};
-
     use super::*;
-
-    fn options() -> impl Strategy<Value = HttpOptions> {
-        let field = ("[A-Z][a-z-]{1,8}x", "[!-~]{0,5}( [!-~]{1,5})?").prop_map(|(name, value)| {
-            let value: String = value;
-            (name, value.trim_ascii().to_owned())
-        });
-        let words = (
-            prop::collection::vec(field, 0..3),
-            prop::option::of("[a-z.:0-9]{1,20}"),
-            prop::option::of(0..u64::from(u32::MAX)),
-            "[A-Z]{1,8}",
-        );
-        let rest = (any::<[bool; 4]>(), 200..1000_u16, 1..999_999_999_u64);
-        (words, rest).prop_map(|((headers, host, length, method), (flags, status, time))| {
-            HttpOptions {
-                any_status: flags[0],
-                delay_write_header: flags[1],
-                head_timeout: Duration::from_millis(time),
-                headers,
-                host,
-                length,
-                method,
-                persistent: flags[2],
-                status,
-                version: if flags[3] {
-                    Version::Http10
-                } else {
-                    Version::Http11
-                },
-            }
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn display_round_trips(options in options()) {
-            prop_assert_eq!(options.to_string().parse::<HttpOptions>().unwrap(), options);
-        }
-    }
 
     #[test]
     fn what_would_break_a_message_is_refused() {

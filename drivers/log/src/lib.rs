@@ -14,10 +14,7 @@
 //!
 //! `log` or `log:key=value;key=value`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `each` | whether every read and write is an event, at level `trace` | yes |
-//! | `tag` | a word that marks the events of this stack | none |
+//! The options are those of [`LogOptions`].
 //!
 //! # Cost
 //!
@@ -32,7 +29,7 @@
 //!
 //! let mut options = LogOptions::default();
 //! options.tag = Some("data".to_owned());
-//! let stack = Mem::new().push(Log::new(options));
+//! let stack = Mem::new().push(Log::new().with_options(options));
 //! assert_eq!(format!("{stack:?}"), "mem, log:tag=data");
 //! ```
 
@@ -40,110 +37,42 @@
 
 use std::fmt;
 use std::io;
-use std::str::FromStr;
-use std::sync::Arc;
 
 use tracing::{debug, enabled, trace};
 use xio_core::{
-    BadValue, Driver, DynLayer, Entry, Error, Info, Observer, Operation, Opt, OptionText, Result,
-    Stream, Tap, Transform, Value,
+    Driver, DynLayer, Info, Observer, Operation, Result, Setting, Stream, Tap, Transform,
 };
 
-const OPTIONS: &[Opt] = &[
-    Opt::new("each", "yes or no", "make every read and write an event"),
-    Opt::new(
-        "tag",
-        "a word of at most 64 bytes",
-        "mark the events of this stack",
-    ),
-];
-
-/// What is logged. The string form and this struct meet in `FromStr` and `Display`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogOptions {
-    /// Whether every read and write is an event at level `trace`; on by default.
-    pub each: bool,
-    /// A word that marks the events; none by default.
-    pub tag: Option<String>,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self {
-            each: true,
-            tag: None,
-        }
-    }
-}
-
-impl LogOptions {
-    /// Reads the options of one entry of a stack string.
-    ///
-    /// # Errors
-    /// An option that is unknown or whose value is not accepted.
-    pub fn from_entry(entry: &Entry) -> Result<Self> {
-        let mut options = Self::default();
-        entry.apply(OPTIONS, &mut options, Self::set)?;
-        Ok(options)
-    }
-
-    fn set(&mut self, key: &str, value: Value<'_>) -> Result<(), BadValue> {
-        match key {
-            "each" => self.each = value.bool()?,
-            "tag" => {
-                let text = value.text();
-                // A line break in a tag would forge lines of a text log.
-                if text.is_empty() || text.len() > 64 || text.chars().any(char::is_control) {
-                    return Err(BadValue);
-                }
-                self.tag = Some(text.to_owned());
-            }
-            _ => return Err(BadValue),
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for LogOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::from_entry(&Entry::new("log")?.with_options(text)?)
-    }
-}
-
-impl fmt::Display for LogOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        OptionText::new()
-            .add("each", (!self.each).then_some(0))
-            .add("tag", self.tag.as_deref())
-            .fmt(f)
+xio_core::options! {
+    /// The logged events.
+    pub struct LogOptions for "log" [impl Log] {
+        /// Whether every read and write is an event at level `trace`.
+        each: bool = true, "each";
+        /// Word that marks the events of this stack; none by default.
+        tag: Option<String> = None, "tag",
+            Setting::new()
+                .takes("a word of at most 64 bytes", &["data"])
+                .only(|tag| tag.as_ref().is_some_and(|tag| tag.len() <= 64));
     }
 }
 
 /// The layer.
 #[derive(Clone, Default)]
 pub struct Log {
-    options: Arc<LogOptions>,
+    options: LogOptions,
 }
 
 impl Log {
-    /// A layer that logs as the options say.
+    /// The driver with the default options.
     #[must_use]
-    pub fn new(options: LogOptions) -> Self {
-        Self {
-            options: Arc::new(options),
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("log"),
-            options => write!(f, "log:{options}"),
-        }
+        xio_core::write_driver(f, "log", &self.options)
     }
 }
 
@@ -152,7 +81,7 @@ impl<S: Stream> Transform<S> for Log {
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
         let logging = Logging {
-            options: Arc::clone(&self.options),
+            options: self.options.clone(),
             handle: inner.info().to_string(),
             read: 0,
             written: 0,
@@ -170,7 +99,7 @@ impl<S: Stream> Transform<S> for Log {
 /// The observer of one handle.
 #[derive(Debug)]
 pub struct Logging {
-    options: Arc<LogOptions>,
+    options: LogOptions,
     /// The handle below, as it described itself when it was opened.
     handle: String,
     read: u64,
@@ -242,9 +171,11 @@ impl Drop for Logging {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::layer("log", "logs operations, never contents", OPTIONS, |entry| {
-        Ok(DynLayer::new(Log::new(LogOptions::from_entry(entry)?)))
-    })
+    Driver::layer(
+        "log",
+        "logs operations, never contents",
+        |options: LogOptions, _| Ok(DynLayer::new(Log::new().with_options(options))),
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is logged, at which level, and what never is.
 
 use std::fmt::Write as _;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,7 +54,7 @@ impl Subscriber for Lines {
 
 async fn conversation(options: &str, lines: &Lines) {
     let guard = tracing::subscriber::set_default(lines.clone());
-    let log = Log::new(options.parse().unwrap());
+    let log = Log::new().with_options(options.parse().unwrap());
     let (near, mut far) = Mem::new().pair();
     let mut near = log.respond(near).await.unwrap();
     near.write_all(b"password").await.unwrap();

@@ -28,10 +28,7 @@
 //!
 //! `mode_e` or `mode_e:streams=4;block=256K`, over any stack: `tcp,tls,mode_e:streams=4`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `block` | most bytes of a block that is written, 1K to 16M | 256K |
-//! | `streams` | connections to open, 1 to 64; 1 at a listener makes each connection a stream | 1, and any number at a listener |
+//! The options are those of [`ModeEOptions`].
 //!
 //! # Cost
 //!
@@ -72,7 +69,7 @@ mod passive;
 
 use std::fmt;
 
-use xio_core::{Driver, DynStack, Result, Stream, Target, Transport};
+use xio_core::{Driver, Result, Stream, Target, Transport};
 
 pub use handle::ModeEHandle;
 pub use options::ModeEOptions;
@@ -91,30 +88,15 @@ impl<T> ModeE<T> {
     /// Puts streams over connections of `below`.
     #[must_use]
     pub fn over(below: T) -> Self {
-        Self::new(below, ModeEOptions::default())
-    }
-
-    /// Puts streams over connections of `below`, as the options say.
-    #[must_use]
-    pub const fn new(below: T, options: ModeEOptions) -> Self {
+        let options = ModeEOptions::default();
         Self { below, options }
-    }
-
-    /// The same with so many connections, at least 1 and at most 64.
-    #[must_use]
-    pub fn streams(mut self, streams: u32) -> Self {
-        self.options.streams = Some(streams.clamp(1, options::MAX_STREAMS));
-        self
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for ModeE<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, ", self.below)?;
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -124,7 +106,12 @@ impl<T: Transport<Handle: Stream>> Transport for ModeE<T> {
     async fn connect(&self, to: &Target) -> Result<Self::Handle> {
         // One after the other, so that the first to arrive is the first of the handle.
         let mut lanes = Vec::new();
-        for _ in 0..self.options.streams.unwrap_or(1) {
+        for _ in 0..self
+            .options
+            .streams
+            .unwrap_or(1)
+            .clamp(1, options::MAX_STREAMS)
+        {
             lanes.push(self.below.connect(to).await?);
         }
         Ok(ModeEHandle::opened(lanes, self.options))
@@ -137,16 +124,9 @@ pub fn driver() -> Driver {
     Driver::over(
         LAYER,
         "one stream over several connections",
-        options::OPTIONS,
-        |entry, below| {
-            let text = format!("{},{entry}", below.text());
-            let options = ModeEOptions::from_entry(entry)?;
-            let can_listen = below.can_listen();
-            let stack = ModeE::new(below, options);
-            Ok(match can_listen {
-                true => DynStack::new(stack, &text),
-                false => DynStack::active(stack, &text),
-            })
+        |options: ModeEOptions, entry, below| {
+            let stack = ModeE::over(below.clone()).with_options(options);
+            Ok(below.under(stack, entry))
         },
     )
 }

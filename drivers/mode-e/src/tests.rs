@@ -55,7 +55,7 @@ async fn a_stream_crosses_any_number_of_connections_whole() {
     for (streams, block) in [(1, "1K"), (2, "64K"), (7, "1K"), (64, "3000")] {
         let net = Mem::new().chunks(4000).seed(u64::from(streams));
         let options = format!("block={block}").parse().unwrap();
-        let stack = ModeE::new(net, options).streams(streams);
+        let stack = ModeE::over(net).with_options(options).streams(streams);
         let mut listener = stack.listen(&place()).await.unwrap();
         let mut near = stack.connect(&place()).await.unwrap();
         let far = accept(&mut listener).await;

@@ -24,12 +24,7 @@
 //!
 //! `multicast:key=value;key=value` over any stack, as `tcp,multicast:urls=#b:5000#c:5000;p=2`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `forward` | whether this end hands on what a sender asks it to | no |
-//! | `ignore_errors` | whether a receiver that fails is left out, as long as one is left | no: it fails the whole |
-//! | `p` | how many receivers one end serves by itself, 1 to 64 | 2 |
-//! | `urls` | the receivers beside the contact, a list whose first character separates | none |
+//! The options are those of [`MulticastOptions`].
 //!
 //! Globus' `gridftp_multicast` has options of its GridFTP connections as well (`tcpbs`, `subject`,
 //! parallel streams): here they are options of the drivers below, `tcp:sndbuf`, `tls:name` and
@@ -51,11 +46,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let net = Mem::new();
-//! let receiver = Multicast::new(net.clone(), MulticastOptions::default());
+//! let receiver = Multicast::over(net.clone());
 //! let mut first = receiver.listen(&"first:1".parse()?).await?;
 //! let mut second = receiver.listen(&"second:2".parse()?).await?;
 //!
-//! let sender = Multicast::new(net, "urls=#second:2".parse()?);
+//! let sender = Multicast::over(net).with_options("urls=#second:2".parse()?);
 //! let mut near = sender.connect(&"first:1".parse()?).await?;
 //! near.write_all(b"to all").await?;
 //! near.shutdown().await?;
@@ -84,7 +79,7 @@ mod passive;
 use std::fmt;
 use std::sync::Arc;
 
-use xio_core::{Driver, DynStack, Result, Stream, Target, Transport};
+use xio_core::{Driver, Result, Stream, Target, Transport};
 
 use fan::Fan;
 pub use handle::MulticastHandle;
@@ -97,16 +92,16 @@ const LAYER: &str = "multicast";
 #[derive(Clone)]
 pub struct Multicast<T> {
     below: Arc<T>,
-    options: Arc<MulticastOptions>,
+    options: MulticastOptions,
 }
 
 impl<T> Multicast<T> {
-    /// Reaches receivers through `below`, as the options say.
+    /// Reaches receivers through `below`.
     #[must_use]
-    pub fn new(below: T, options: MulticastOptions) -> Self {
+    pub fn over(below: T) -> Self {
         Self {
             below: Arc::new(below),
-            options: Arc::new(options),
+            options: MulticastOptions::default(),
         }
     }
 }
@@ -114,10 +109,7 @@ impl<T> Multicast<T> {
 impl<T: fmt::Debug> fmt::Debug for Multicast<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, ", self.below)?;
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -142,15 +134,9 @@ pub fn driver() -> Driver {
     Driver::over(
         LAYER,
         "what is written goes to several receivers",
-        options::OPTIONS,
-        |entry, below| {
-            let text = format!("{},{entry}", below.text());
-            let can_listen = below.can_listen();
-            let stack = Multicast::new(below, MulticastOptions::from_entry(entry)?);
-            Ok(match can_listen {
-                true => DynStack::new(stack, &text),
-                false => DynStack::active(stack, &text),
-            })
+        |options: MulticastOptions, entry, below| {
+            let stack = Multicast::over(below.clone()).with_options(options);
+            Ok(below.under(stack, entry))
         },
     )
 }

@@ -19,7 +19,7 @@ impl<T: Passive<Handle: Stream>> Passive for Multicast<T> {
             listener: self.below.listen(at).await?,
             stack: Self {
                 below: Arc::clone(&self.below),
-                options: Arc::clone(&self.options),
+                options: self.options.clone(),
             },
         })
     }
@@ -40,7 +40,7 @@ impl<T: Passive<Handle: Stream>> Listener for MulticastPassive<T> {
             incoming: self.listener.accept().await?,
             stack: Multicast {
                 below: Arc::clone(&self.stack.below),
-                options: Arc::clone(&self.stack.options),
+                options: self.stack.options.clone(),
             },
         })
     }

@@ -28,7 +28,7 @@ async fn receiver(net: &Mem, port: usize, way: Way) -> JoinHandle<Vec<u8>> {
     } else {
         "forward=yes"
     };
-    let stack = Multicast::new(net.clone(), forward.parse().unwrap());
+    let stack = Multicast::over(net.clone()).with_options(forward.parse().unwrap());
     let mut listener = stack.listen(&at(port)).await.unwrap();
     tokio::spawn(async move {
         let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ async fn send(options: &str, ways: &[Way]) -> (Vec<u8>, Result<(), String>, Vec<
         true => options.parse(),
         false => format!("urls={urls};{options}").parse(),
     };
-    let sender = Multicast::new(net, options.unwrap());
+    let sender = Multicast::over(net).with_options(options.unwrap());
     // More than the window, where that does not take long.
     let bytes = Random::new(4).bytes(if ways.len() < 5 { 1_200_000 } else { 200_000 });
     let sent = async {
@@ -124,7 +124,8 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
     let net = Mem::new();
     let third = receiver(&net, 3, Way::Takes).await;
     let options: MulticastOptions = "urls=#host:2#host:3;p=1".parse().unwrap();
-    let error = Multicast::new(net.clone(), options.clone())
+    let error = Multicast::over(net.clone())
+        .with_options(options.clone())
         .connect(&at(1))
         .await
         .unwrap_err();
@@ -141,7 +142,11 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
     let third = receiver(&net, 3, Way::Takes).await;
     let mut options = options;
     options.ignore_errors = true;
-    let mut near = Multicast::new(net, options).connect(&at(1)).await.unwrap();
+    let mut near = Multicast::over(net)
+        .with_options(options)
+        .connect(&at(1))
+        .await
+        .unwrap();
     assert_eq!(near.failures().count(), 2);
     near.write_all(b"all the same").await.unwrap();
     near.shutdown().await.unwrap();
@@ -152,7 +157,7 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
 async fn nobody_hands_on_who_was_not_told_to() {
     let net = Mem::new();
     let first = receiver(&net, 1, Way::Refuses).await;
-    let sender = Multicast::new(net, "urls=#host:2;p=1".parse().unwrap());
+    let sender = Multicast::over(net).with_options("urls=#host:2;p=1".parse().unwrap());
     let mut near = sender.connect(&at(1)).await.unwrap();
     assert!(first.await.unwrap().is_empty());
     let error = near.read_u8().await.unwrap_err().to_string();
@@ -162,10 +167,10 @@ async fn nobody_hands_on_who_was_not_told_to() {
 #[tokio::test]
 async fn only_the_first_answers() {
     let net = Mem::new();
-    let stack = Multicast::new(net.clone(), MulticastOptions::default());
+    let stack = Multicast::over(net.clone());
     let mut first = stack.listen(&at(1)).await.unwrap();
     let mut second = stack.listen(&at(2)).await.unwrap();
-    let sender = Multicast::new(net, "urls=#host:2".parse().unwrap());
+    let sender = Multicast::over(net).with_options("urls=#host:2".parse().unwrap());
     let mut near = sender.connect(&at(1)).await.unwrap();
     let mut first = first.accept().await.unwrap().open().await.unwrap();
     let mut second = second.accept().await.unwrap().open().await.unwrap();
@@ -183,7 +188,7 @@ async fn only_the_first_answers() {
 #[tokio::test]
 async fn what_is_no_multicast_is_refused() {
     let net = Mem::new();
-    let stack = Multicast::new(net.clone(), "forward=1".parse().unwrap());
+    let stack = Multicast::over(net.clone()).with_options("forward=1".parse().unwrap());
     let mut listener = stack.listen(&at(1)).await.unwrap();
     for bad in [
         &b"GET / HTTP/1.1\r\n"[..],
@@ -204,7 +209,10 @@ async fn what_is_no_multicast_is_refused() {
 
 #[test]
 fn options_round_trip_and_are_bounded() {
-    for good in ["", "forward=1;ignore_errors=1;p=64;urls=#b%3A5000#c%3A1"] {
+    for good in [
+        "",
+        "forward=yes;ignore_errors=yes;p=64;urls=#b%3A5000#c%3A1",
+    ] {
         assert_eq!(good.parse::<MulticastOptions>().unwrap().to_string(), good);
     }
     for bad in ["p=0", "p=65", "urls=", "urls=#", "urls=#a:b", "forward=x"] {
@@ -216,7 +224,7 @@ fn options_round_trip_and_are_bounded() {
 async fn a_receiver_reports_no_more_failures_than_can_be() {
     let net = Mem::new();
     let mut listener = net.listen(&at(1)).await.unwrap();
-    let sender = Multicast::new(net, MulticastOptions::default());
+    let sender = Multicast::over(net);
     let mut near = sender.connect(&at(1)).await.unwrap();
     let mut rogue = listener.accept().await.unwrap().open().await.unwrap();
     rogue.write_all(&b"F\0\x01x".repeat(500)).await.unwrap();

@@ -20,12 +20,7 @@
 //!
 //! `ordering` or `ordering:key=value;key=value`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `buffering` | whether blocks that are not next are kept | yes |
-//! | `buf_size` | most bytes of a buffer, 1K to 16M | 256K |
-//! | `max_buf_count` | how many buffers, 1 to 65536, and 256M of them together | 64 |
-//! | `max_read_count` | how many blocks one read takes from below before it lets others run, 1 to 65536 | 64 |
+//! The options are those of [`OrderingOptions`].
 //!
 //! # Cost
 //!
@@ -40,7 +35,7 @@
 //! use xio_testkit::Mem;
 //!
 //! let options: OrderingOptions = "buf_size=64K;max_buf_count=16".parse()?;
-//! let stack = Mem::new().push(Ordering::new(options));
+//! let stack = Mem::new().push(Ordering::new().with_options(options));
 //! assert_eq!(format!("{stack:?}"), "mem, ordering:buf_size=64K;max_buf_count=16");
 //! # Ok::<(), xio_core::Error>(())
 //! ```
@@ -70,19 +65,16 @@ pub struct Ordering {
 }
 
 impl Ordering {
-    /// A layer with so much memory.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: OrderingOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Ordering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -314,12 +306,7 @@ pub fn driver() -> Driver {
     Driver::layer(
         LAYER,
         "blocks into the order of the stream",
-        options::OPTIONS,
-        |entry| {
-            Ok(DynLayer::new(Ordering::new(OrderingOptions::from_entry(
-                entry,
-            )?)))
-        },
+        |options: OrderingOptions, _| Ok(DynLayer::new(Ordering::new().with_options(options))),
     )
 }
 

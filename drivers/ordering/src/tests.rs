@@ -86,7 +86,7 @@ fn shuffled(seed: u64) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
 }
 
 async fn sort(blocks: Vec<(u64, Vec<u8>)>, options: &str) -> (Vec<u8>, io::Result<usize>) {
-    let ordering = Ordering::new(options.parse().unwrap());
+    let ordering = Ordering::new().with_options(options.parse().unwrap());
     let mut handle = ordering.respond(Blocks(blocks.into())).await.unwrap();
     let mut bytes = Vec::new();
     let most = handle.options.max_buf_count as usize;
@@ -143,7 +143,7 @@ async fn a_hole_is_truncation_and_a_repetition_an_error() {
 fn options_round_trip_and_are_bounded() {
     for good in [
         "",
-        "buf_size=1K;buffering=0;max_buf_count=1;max_read_count=65536",
+        "buf_size=1K;buffering=no;max_buf_count=1;max_read_count=65536",
     ] {
         assert_eq!(good.parse::<OrderingOptions>().unwrap().to_string(), good);
     }

@@ -18,9 +18,7 @@
 //!
 //! `pipe` or `pipe:blocking=yes`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `blocking` | whether even pipes are read and written on threads that may block, for systems without `/proc` | no |
+//! The options are those of [`PipeOptions`].
 //!
 //! # Cost
 //!
@@ -62,7 +60,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    Driver, DynStack, Error, ErrorKind, Info, Operation, Opt, Result, Stream, Target, Transport,
+    Driver, DynStack, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transport,
     at_layer,
 };
 
@@ -70,11 +68,14 @@ use end::{Input, Output};
 
 const LAYER: &str = "pipe";
 
-const OPTIONS: &[Opt] = &[Opt::new(
-    "blocking",
-    "yes or no",
-    "read and write on threads that may block",
-)];
+xio_core::options! {
+    /// How descriptors are read and written.
+    #[derive(Copy)]
+    pub struct PipeOptions for "pipe" [impl Pipe] {
+        /// Whether they are read and written on threads that may block.
+        blocking: bool = false, "blocking";
+    }
+}
 
 /// Which descriptors.
 enum Ends {
@@ -86,16 +87,16 @@ enum Ends {
 /// The transport.
 pub struct Pipe {
     ends: Ends,
-    blocking: bool,
+    options: PipeOptions,
 }
 
 impl Pipe {
     /// The program's standard input and output.
     #[must_use]
-    pub const fn standard() -> Self {
+    pub fn standard() -> Self {
         Self {
             ends: Ends::Standard,
-            blocking: false,
+            options: PipeOptions::default(),
         }
     }
 
@@ -103,15 +104,8 @@ impl Pipe {
     pub fn of(input: impl Into<OwnedFd>, output: impl Into<OwnedFd>) -> Self {
         Self {
             ends: Ends::Given(Mutex::new(Some((input.into(), output.into())))),
-            blocking: false,
+            options: PipeOptions::default(),
         }
-    }
-
-    /// The same, read and written on threads that may block.
-    #[must_use]
-    pub fn blocking(mut self) -> Self {
-        self.blocking = true;
-        self
     }
 
     fn open(&self) -> io::Result<PipeHandle> {
@@ -127,8 +121,8 @@ impl Pipe {
                 .ok_or_else(|| io::Error::other("these descriptors were opened before"))?,
         };
         Ok(PipeHandle {
-            input: Input::new(input, self.blocking)?,
-            output: Some(Output::new(output, self.blocking)?),
+            input: Input::new(input, self.options.blocking)?,
+            output: Some(Output::new(output, self.options.blocking)?),
             standard: matches!(self.ends, Ends::Standard),
         })
     }
@@ -136,11 +130,7 @@ impl Pipe {
 
 impl fmt::Debug for Pipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.blocking {
-            "pipe:blocking=1"
-        } else {
-            LAYER
-        })
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -244,14 +234,14 @@ impl fmt::Debug for PipeHandle {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::base(LAYER, "standard input and output", OPTIONS, |entry| {
-        let mut pipe = Pipe::standard();
-        entry.apply(OPTIONS, &mut pipe, |pipe, _, value| {
-            pipe.blocking = value.bool()?;
-            Ok(())
-        })?;
-        Ok(DynStack::active(pipe, &entry.to_string()))
-    })
+    Driver::base(
+        LAYER,
+        "standard input and output",
+        |options: PipeOptions, entry| {
+            let pipe = Pipe::standard().with_options(options);
+            Ok(DynStack::active(pipe, &entry.to_string()))
+        },
+    )
     .private()
 }
 

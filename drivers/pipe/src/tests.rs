@@ -17,7 +17,7 @@ async fn pipes_are_waited_for_and_end() {
         let (input, mut feed) = io::pipe().unwrap();
         let (mut drain, output) = io::pipe().unwrap();
         let pipe = Pipe::of(input, output);
-        let pipe = if blocking { pipe.blocking() } else { pipe };
+        let pipe = pipe.blocking(blocking);
         let mut handle = open(&pipe).await.unwrap();
         assert_eq!(matches!(handle.input, Input::Waiting(_)), !blocking);
 

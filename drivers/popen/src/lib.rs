@@ -24,13 +24,7 @@
 //! `popen:key=value;key=value`, as `popen:argv=#/bin/cat#-n`. A `,` or `;` in a value is
 //! written `%2C` or `%3B`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `argv` | the program and its arguments, a list whose first character separates | the path of the contact |
-//! | `blocking` | yes or no; taken as Globus writes it, this driver never blocks | no |
-//! | `env` | variables to set, a list as `#HOME=/#LANG=C` | none |
-//! | `ignore_errors` | whether any exit status is a clean end | no |
-//! | `pass_env` | whether the program gets this one's variables | no |
+//! The options are those of [`PopenOptions`].
 //!
 //! # Cost
 //!
@@ -46,7 +40,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let upper = Popen::new(PopenOptions::run(["/usr/bin/tr", "a-z", "A-Z"]));
+//! let upper = Popen::new().argv(["/usr/bin/tr", "a-z", "A-Z"].map(String::from));
 //! let mut handle = upper.connect(&"anything".parse()?).await?;
 //! handle.write_all(b"hello").await?;
 //! handle.shutdown().await?;
@@ -87,19 +81,16 @@ pub struct Popen {
 }
 
 impl Popen {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: PopenOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Popen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -268,9 +259,8 @@ pub fn driver() -> Driver {
     Driver::base(
         LAYER,
         "a program's output and input",
-        options::OPTIONS,
-        |entry| {
-            let popen = Popen::new(PopenOptions::from_entry(entry)?);
+        |options: PopenOptions, entry| {
+            let popen = Popen::new().with_options(options);
             Ok(DynStack::active(popen, &entry.to_string()))
         },
     )

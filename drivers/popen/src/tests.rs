@@ -8,16 +8,20 @@ use super::*;
 
 async fn start(options: PopenOptions) -> PopenHandle {
     let to = Target::file("unused");
-    Popen::new(options).connect(&to).await.unwrap()
+    Popen::new()
+        .with_options(options)
+        .connect(&to)
+        .await
+        .unwrap()
 }
 
 fn shell(script: &str) -> PopenOptions {
-    PopenOptions::run(["/bin/sh", "-c", script])
+    PopenOptions::default().argv(["/bin/sh", "-c", script].map(str::to_owned))
 }
 
 #[tokio::test]
 async fn a_megabyte_goes_through_and_back() {
-    let handle = start(PopenOptions::run(["/bin/cat"])).await;
+    let handle = start(PopenOptions::default().argv(["/bin/cat".to_owned()])).await;
     let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
     let (mut output, mut input) = tokio::io::split(handle);
     let mut back = Vec::new();

@@ -20,9 +20,7 @@
 //!
 //! `queue` or `queue:size=256K`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `size` | most bytes that wait, up to 64M | 64K |
+//! The options are those of [`QueueOptions`].
 //!
 //! # Cost
 //!
@@ -39,7 +37,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // The network takes ten bytes; the queue takes the rest, so the writer is not held up.
-//! let stack = Mem::new().capacity(10).push(Queue::new(QueueOptions::default()));
+//! let stack = Mem::new().capacity(10).push(Queue::new());
 //! let at = "somewhere:1".parse()?;
 //! let mut listener = stack.listen(&at).await?;
 //! let mut near = stack.connect(&at).await?;
@@ -61,67 +59,22 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
-use std::str::FromStr;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{
-    BadValue, ByteSize, Driver, DynLayer, Entry, Error, Info, Opt, OptionText, Outbox, Result,
-    Stream, Transform, Value,
-};
-
-const OPTIONS: &[Opt] = &[Opt::new("size", "bytes, 1 to 64M", "most that may wait")];
+use xio_core::{ByteSize, Driver, DynLayer, Info, Outbox, Result, Setting, Stream, Transform};
 
 const MAX_SIZE: u64 = 64 << 20;
 
-/// How much is queued. The string form and this struct meet in `FromStr` and `Display`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueOptions {
-    /// Most bytes that wait; 64 KiB by default.
-    pub size: ByteSize,
-}
-
-impl Default for QueueOptions {
-    fn default() -> Self {
-        Self {
-            size: ByteSize::new(64 << 10),
-        }
-    }
-}
-
-impl QueueOptions {
-    /// Reads the options of one entry of a stack string.
-    ///
-    /// # Errors
-    /// An option that is unknown or whose value is not accepted.
-    pub fn from_entry(entry: &Entry) -> Result<Self> {
-        let mut options = Self::default();
-        entry.apply(OPTIONS, &mut options, Self::set)?;
-        Ok(options)
-    }
-
-    fn set(&mut self, _: &str, value: Value<'_>) -> Result<(), BadValue> {
-        self.size = value.size()?;
-        match self.size.bytes() {
-            1..=MAX_SIZE => Ok(()),
-            _ => Err(BadValue),
-        }
-    }
-}
-
-impl FromStr for QueueOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::from_entry(&Entry::new("queue")?.with_options(text)?)
-    }
-}
-
-impl fmt::Display for QueueOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = (*self != Self::default()).then_some(self.size);
-        OptionText::new().add("size", size).fmt(f)
+xio_core::options! {
+    /// Size of the queue.
+    #[derive(Copy)]
+    pub struct QueueOptions for "queue" [impl Queue] {
+        /// Most bytes that wait.
+        size: ByteSize = ByteSize::new(64 << 10), "size",
+            Setting::new()
+                .takes("bytes, 1 to 64M", &["1", "64M"])
+                .only(|size| size.bytes() <= MAX_SIZE);
     }
 }
 
@@ -132,19 +85,16 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A layer that queues as the options say.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: QueueOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("queue"),
-            options => write!(f, "queue:{options}"),
-        }
+        xio_core::write_driver(f, "queue", &self.options)
     }
 }
 
@@ -317,8 +267,7 @@ pub fn driver() -> Driver {
     Driver::layer(
         "queue",
         "takes writes while others are under way",
-        OPTIONS,
-        |entry| Ok(DynLayer::new(Queue::new(QueueOptions::from_entry(entry)?))),
+        |options: QueueOptions, _| Ok(DynLayer::new(Queue::new().with_options(options))),
     )
 }
 
@@ -332,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_bounded_and_goes_down_together() {
         let (near, mut far) = Mem::new().capacity(100).pair();
-        let queue = Queue::new("size=1000".parse().unwrap());
+        let queue = Queue::new().with_options("size=1000".parse().unwrap());
         let mut near = queue.respond(near).await.unwrap();
         let mut taken = 0;
         loop {

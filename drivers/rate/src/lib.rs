@@ -20,11 +20,7 @@
 //! `rate:key=value;key=value`, as `tcp,rate:rate=10M`. An option with `read_` or `write_` in front
 //! is for that direction alone.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `rate`, `read_rate`, `write_rate` | bytes (or bits) a second: `10M`, `80m` | 128M (1 Gbit/s) both ways where none of the three is given; else no limit on a direction without |
-//! | `period`, `read_period`, `write_period` | microseconds, 1000 to 60000000 | 50000 |
-//! | `burst`, `read_burst`, `write_burst` | most bytes that a bucket holds | what comes in two periods |
+//! The options are those of [`RateOptions`].
 //!
 //! A burst below what one period brings shortens the period, so that the rate is kept.
 //!
@@ -44,7 +40,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options: RateOptions = "write_rate=100K;period=10000".parse()?;
-//! let stack = Mem::new().push(Rate::new(options));
+//! let stack = Mem::new().push(Rate::new().with_options(options));
 //! let at = "somewhere:1".parse()?;
 //! let mut listener = stack.listen(&at).await?;
 //! let mut near = stack.connect(&at).await?;
@@ -78,38 +74,30 @@ pub use options::{Limit, RateOptions};
 type Shared = Arc<Mutex<Bucket>>;
 
 /// The layer; each handle has a rate of its own unless it is [shared](Self::shared).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Rate {
     options: RateOptions,
     group: Option<Limits>,
 }
 
 impl Rate {
-    /// A layer whose handles keep to the options each by itself.
+    /// The driver with the default options; each handle has the rate for itself.
     #[must_use]
-    pub const fn new(options: RateOptions) -> Self {
-        Self {
-            options,
-            group: None,
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// A layer whose handles keep to the options all together, those of its clones included.
+    /// All handles share the rate of the present options, those of clones included.
     #[must_use]
-    pub fn shared(options: RateOptions) -> Self {
-        Self {
-            options,
-            group: Some(Limits::new(&options)),
-        }
+    pub fn shared(mut self) -> Self {
+        self.group = Some(Limits::new(&self.options));
+        self
     }
 }
 
 impl fmt::Debug for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("rate"),
-            options => write!(f, "rate:{options}"),
-        }
+        xio_core::write_driver(f, "rate", &self.options)
     }
 }
 
@@ -280,8 +268,7 @@ pub fn driver() -> Driver {
     Driver::layer(
         "rate",
         "limits how fast bytes pass",
-        options::OPTIONS,
-        |entry| Ok(DynLayer::new(Rate::new(RateOptions::from_entry(entry)?))),
+        |options: RateOptions, _| Ok(DynLayer::new(Rate::new().with_options(options))),
     )
 }
 

@@ -41,7 +41,7 @@ async fn moves(
 
 #[tokio::test(start_paused = true)]
 async fn each_direction_has_its_own_rate() {
-    let rate = Rate::new("write_rate=100000;read_rate=50000".parse().unwrap());
+    let rate = Rate::new().with_options("write_rate=100000;read_rate=50000".parse().unwrap());
     let (near, far) = pair(&rate).await;
     // Two periods of 50 ms are a tenth of a second: 5000 bytes at once, and the rest in time.
     let time = moves(near, far, 1_000_000).await;
@@ -49,14 +49,14 @@ async fn each_direction_has_its_own_rate() {
         (19_900..=20_100).contains(&time),
         "{time} ms at the slower of both"
     );
-    let (near, far) = pair(&Rate::new("write_rate=100000".parse().unwrap())).await;
+    let (near, far) = pair(&Rate::new().with_options("write_rate=100000".parse().unwrap())).await;
     let time = moves(near, far, 1_000_000).await;
     assert!((9_900..=10_100).contains(&time), "{time} ms");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_earns_a_burst_and_no_more() {
-    let rate = Rate::new("write_rate=100000;burst=20000".parse().unwrap());
+    let rate = Rate::new().with_options("write_rate=100000;burst=20000".parse().unwrap());
     let (mut near, mut far) = pair(&rate).await;
     moves(&mut near, &mut far, 100_000).await;
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -67,7 +67,9 @@ async fn a_pause_earns_a_burst_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_one_bucket_share_its_rate() {
-    let rate = Rate::shared("write_rate=100000".parse().unwrap());
+    let rate = Rate::new()
+        .with_options("write_rate=100000".parse().unwrap())
+        .shared();
     let began = Instant::now();
     let mut streams = tokio::task::JoinSet::new();
     for _ in 0..5 {
@@ -81,7 +83,9 @@ async fn streams_of_one_bucket_share_its_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_below_keeps_nothing_from_the_others() {
-    let rate = Rate::shared("write_rate=100000".parse().unwrap());
+    let rate = Rate::new()
+        .with_options("write_rate=100000".parse().unwrap())
+        .shared();
     let (mut stuck, _unread) = pair(&rate).await;
     // Until the peer that does not read has what fits.
     let filled = tokio::time::timeout(Duration::from_secs(9), stuck.write_all(&[0; 1 << 20])).await;
@@ -159,7 +163,7 @@ impl Stream for Sink {
 
 #[tokio::test(start_paused = true)]
 async fn files_and_splices_pay_as_well() {
-    let rate = Rate::new("rate=100000".parse().unwrap());
+    let rate = Rate::new().with_options("rate=100000".parse().unwrap());
     let mut handle = rate.respond(Sink).await.unwrap();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(b"any").unwrap();
@@ -187,7 +191,7 @@ async fn files_and_splices_pay_as_well() {
 #[tokio::test]
 async fn an_empty_slice_in_front_stops_no_write() {
     let (near, _far) = Mem::new().pair();
-    let rate = Rate::new("burst=2".parse().unwrap());
+    let rate = Rate::new().with_options("burst=2".parse().unwrap());
     let mut near = rate.respond(near).await.unwrap();
     let bufs = [io::IoSlice::new(b""), io::IoSlice::new(b"abc")];
     assert_eq!(near.write_vectored(&bufs).await.unwrap(), 2);

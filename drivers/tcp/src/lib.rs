@@ -15,25 +15,9 @@
 //!
 //! # String form
 //!
-//! `tcp` or `tcp:key=value;key=value`. Sizes are bytes (`4M`) or bits (`8k` is 1024 bytes).
+//! `tcp` or `tcp:key=value;key=value`. Sizes are bytes (`4M`) or bits (`8Kbit` is 1024 bytes).
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `backlog` | how many peers may wait to be accepted | 1024 |
-//! | `cc` | congestion control by its kernel name, as `bbr` | the system's |
-//! | `connect_range` | local ports to connect from, `50000-51000` | any |
-//! | `connect_timeout` | seconds that connecting may take | 60 |
-//! | `iface` | local IP address to listen at and connect from | any |
-//! | `keepalive` | whether an idle peer is probed | no |
-//! | `keepidle` | seconds of silence before it is; given up after three times that | the system's |
-//! | `listen_range` | ports to listen at when none is named | the kernel's `ip_local_port_range` |
-//! | `nodelay` | whether small writes are sent at once | yes |
-//! | `noipv6` | whether IPv6 addresses are left out | no |
-//! | `pacing` | fastest rate to send at, bytes (or bits) a second | none |
-//! | `port` | port for targets that name none | any, to listen |
-//! | `rcvbuf` | receive buffer; the kernel caps it | automatic |
-//! | `reuse` | whether to listen although ended connections hold the port | yes |
-//! | `sndbuf` | send buffer; the kernel caps it | automatic |
+//! The options are those of [`TcpOptions`].
 //!
 //! A caller may ask for some of these per open with [`SocketHints`](xio_core::SocketHints).
 //!
@@ -93,16 +77,10 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: TcpOptions) -> Self {
-        Self { options }
-    }
-
-    /// The options.
-    #[must_use]
-    pub const fn options(&self) -> &TcpOptions {
-        &self.options
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
@@ -127,18 +105,15 @@ impl Passive for Tcp {
 
 impl fmt::Debug for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("tcp"),
-            options => write!(f, "tcp:{options}"),
-        }
+        xio_core::write_driver(f, "tcp", &self.options)
     }
 }
 
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::base("tcp", "TCP connections", options::OPTIONS, |entry| {
-        let tcp = Tcp::new(TcpOptions::from_entry(entry)?);
+    Driver::base("tcp", "TCP connections", |options: TcpOptions, entry| {
+        let tcp = Tcp::new().with_options(options);
         Ok(DynStack::new(tcp, &entry.to_string()))
     })
 }

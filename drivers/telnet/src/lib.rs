@@ -58,7 +58,8 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result, Stream, Transform,
+    Driver, DynLayer, Error, ErrorKind, Info, NoOptions, Operation, Outbox, Result, Stream,
+    Transform,
 };
 
 pub use codec::{Decoder, Encoder, TooLong};
@@ -268,8 +269,7 @@ impl<S: Stream> fmt::Debug for TelnetHandle<S> {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::layer(LAYER, "the Telnet protocol", &[], |entry| {
-        entry.apply(&[], &mut (), |(), _, _| Ok(()))?;
+    Driver::layer(LAYER, "the Telnet protocol", |_: NoOptions, _| {
         Ok(DynLayer::new(Telnet::new()))
     })
 }

@@ -41,7 +41,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let stack = Timeout::over(Mem::new(), TimeoutOptions::all(Duration::from_millis(10)));
+//! let stack = Timeout::over(Mem::new()).all(Duration::from_millis(10));
 //! let at = "somewhere:1".parse()?;
 //! let mut listener = stack.listen(&at).await?;
 //! let mut near = stack.connect(&at).await?;
@@ -67,8 +67,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 use xio_core::{
-    Driver, DynStack, Error, ErrorKind, Incoming, Info, Listener, Observer, Operation, Passive,
-    Result, Stream, Tap, Target, Transport,
+    Driver, Error, ErrorKind, Incoming, Info, Listener, Observer, Operation, Passive, Result,
+    Stream, Tap, Target, Transport,
 };
 
 pub use options::TimeoutOptions;
@@ -103,9 +103,10 @@ pub struct Timeout<T> {
 }
 
 impl<T> Timeout<T> {
-    /// Puts the times of `options` on what `below` does.
+    /// Limits the operations of `below`; unlimited until a time is set.
     #[must_use]
-    pub const fn over(below: T, options: TimeoutOptions) -> Self {
+    pub fn over(below: T) -> Self {
+        let options = TimeoutOptions::default();
         Self { below, options }
     }
 }
@@ -113,10 +114,7 @@ impl<T> Timeout<T> {
 impl<T: fmt::Debug> fmt::Debug for Timeout<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, ", self.below)?;
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -125,7 +123,7 @@ impl<T: Transport<Handle: Stream>> Transport for Timeout<T> {
 
     async fn connect(&self, to: &Target) -> Result<Self::Handle> {
         let handle = within(
-            self.options.open,
+            self.options.or_all(self.options.open),
             Operation::Connect,
             self.below.connect(to),
         )
@@ -186,7 +184,12 @@ impl<I: Incoming<Handle: Stream>> Incoming for TimeoutIncoming<I> {
     }
 
     async fn open(self) -> Result<Self::Handle> {
-        let handle = within(self.options.open, Operation::Open, self.below.open()).await?;
+        let handle = within(
+            self.options.or_all(self.options.open),
+            Operation::Open,
+            self.below.open(),
+        )
+        .await?;
         Ok(Tap::new(handle, Deadlines::new(self.options)))
     }
 }
@@ -242,9 +245,9 @@ pub struct Deadlines {
 impl Deadlines {
     fn new(options: TimeoutOptions) -> Self {
         Self {
-            read: Timer::new(options.read),
-            write: Timer::new(options.write),
-            close: Timer::new(options.close),
+            read: Timer::new(options.or_all(options.read)),
+            write: Timer::new(options.or_all(options.write)),
+            close: Timer::new(options.or_all(options.close)),
         }
     }
 }
@@ -285,17 +288,9 @@ pub fn driver() -> Driver {
     Driver::over(
         LAYER,
         "ends operations that make no progress",
-        options::OPTIONS,
-        |entry, below| {
-            let options = TimeoutOptions::from_entry(entry)?;
-            let text = format!("{},{entry}", below.text());
-            let listens = below.can_listen();
-            let stack = Timeout::over(below, options);
-            Ok(if listens {
-                DynStack::new(stack, &text)
-            } else {
-                DynStack::active(stack, &text)
-            })
+        |options: TimeoutOptions, entry, below| {
+            let stack = Timeout::over(below.clone()).with_options(options);
+            Ok(below.under(stack, entry))
         },
     )
 }

@@ -32,18 +32,7 @@
 //!
 //! `tls` or `tls:key=value;key=value`. Values with `,` `;` `:` or `%` are `%HH`-encoded.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `alpn` | application protocols, as `ftp` or `#h2#http/1.1` | none |
-//! | `ca` | PEM file of the authorities to believe | the system's |
-//! | `cert` | PEM file of the own certificate and those that lead to its authority | none |
-//! | `client_cert` | whether peers that connect must show a certificate of `ca`: `none`, `optional`, `required` | `none` |
-//! | `close_notify` | `optional` for peers known to end without it; whoever can cut the connection can then shorten what arrives | `required` |
-//! | `handshake_timeout` | seconds that the handshake may take as a whole | 30 |
-//! | `key` | PEM file of the private key | that of `cert` |
-//! | `min` | lowest version accepted, `1.2` or `1.3` | `1.2` |
-//! | `name` | what the peer's certificate must be for | subject or host of the target |
-//! | `resume` | whether earlier sessions may go on | yes |
+//! The options are those of [`TlsOptions`].
 //!
 //! A stack with `cert` can listen; one without can only connect, and says so. The files are read
 //! when the stack is made, so a string that a peer may choose must not name this driver's options.
@@ -268,7 +257,7 @@ impl fmt::Debug for Tls {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::layer(LAYER, "TLS 1.2 and 1.3", options::OPTIONS, |entry| {
-        Ok(DynLayer::new(TlsOptions::from_entry(entry)?.build()?))
+    Driver::layer(LAYER, "TLS 1.2 and 1.3", |options: TlsOptions, _| {
+        Ok(DynLayer::new(options.build()?))
     })
 }

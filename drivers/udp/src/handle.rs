@@ -375,7 +375,7 @@ mod tests {
                 ("", libc::IP_PMTUDISC_DONT),
                 ("dontfrag=1", libc::IP_PMTUDISC_DO),
             ] {
-                let udp = Udp::new(options.parse().unwrap());
+                let udp = Udp::new().with_options(options.parse().unwrap());
                 let socket = udp.bind(&at).await.unwrap();
                 assert_eq!(Discover.get(socket.socket()).unwrap(), expected);
             }
@@ -443,7 +443,7 @@ mod tests {
         let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = far.local_addr().unwrap();
         far.connect(at).unwrap();
-        let udp = Udp::new("sndbuf=1".parse().unwrap());
+        let udp = Udp::new().with_options("sndbuf=1".parse().unwrap());
         let near = udp.connect(&Target::from(at)).await.unwrap();
         for round in 0..3 {
             poll_fn(|cx| near.poll_send(cx, &Transmit::new(b"anybody there?")))

@@ -16,21 +16,9 @@
 //! # String form
 //!
 //! `udp` or `udp:key=value;key=value`, below a driver that needs a datagram socket, as in `udp,udt`.
-//! Sizes are bytes (`4M`) or bits (`8k` is 1024 bytes).
+//! Sizes are bytes (`4M`) or bits (`8Kbit` is 1024 bytes).
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `dontfrag` | whether a message larger than the path takes is refused and not cut up on its way | no |
-//! | `iface` | local IP address to bind to; with `multicast`, the interface that has it | any |
-//! | `listen_range` | local ports to take one of when none is named | any |
-//! | `multicast` | group to join: an IP address | none |
-//! | `multicast_ttl` | how many routers a message to a group may pass | 1 |
-//! | `noipv6` | whether IPv6 addresses are left out | no |
-//! | `offload` | whether the kernel cuts up and joins batches | yes |
-//! | `port` | local port to bind to when none is named | any |
-//! | `rcvbuf` | receive buffer; the kernel caps it | the system's |
-//! | `reuse` | whether several sockets may have the port, as receivers of a group do | no |
-//! | `sndbuf` | send buffer; the kernel caps it | the system's |
+//! The options are those of [`UdpOptions`].
 //!
 //! A caller may ask for some of these per open with [`SocketHints`], and
 //! there name the peer when it binds: the socket is then connected to it, and learns of refusals.
@@ -96,16 +84,10 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: UdpOptions) -> Self {
-        Self { options }
-    }
-
-    /// The options.
-    #[must_use]
-    pub const fn options(&self) -> &UdpOptions {
-        &self.options
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
@@ -160,18 +142,15 @@ impl AsRef<UdpSocket> for UdpHandle {
 
 impl fmt::Debug for Udp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str("udp"),
-            options => write!(f, "udp:{options}"),
-        }
+        xio_core::write_driver(f, "udp", &self.options)
     }
 }
 
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::socket("udp", "UDP sockets", options::OPTIONS, |entry| {
-        let udp = Udp::new(UdpOptions::from_entry(entry)?);
+    Driver::socket("udp", "UDP sockets", |options: UdpOptions, entry| {
+        let udp = Udp::new().with_options(options);
         Ok(DynBind::new(udp, &entry.to_string()))
     })
 }

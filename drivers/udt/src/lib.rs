@@ -17,24 +17,9 @@
 //!
 //! `udt` or `udt:key=value;key=value`, at the bottom of a stack or on a driver that yields datagram
 //! sockets: `udt,compress:codec=zlib` and `udp:listen_range=50000-51000,udt:mss=9000`. Sizes are bytes
-//! (`4M`) or bits (`8k` is 1024 bytes).
+//! (`4M`) or bits (`8Kbit` is 1024 bytes).
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `backlog` | how many peers may wait to be accepted | 128 |
-//! | `cc` | `bbr`, by a model of the path, which loss does not slow; or `udt`, the protocol's own | `bbr` |
-//! | `conntimeo` | seconds that connecting to one address may take | 3; rendezvous 30 |
-//! | `fc` | most packets on the way to us, up to 262144 | 25600 |
-//! | `linger` | seconds that shutdown waits for the peer to acknowledge all | 180 |
-//! | `maxbw` | fastest rate to send at, bytes (or bits) a second with headers | none |
-//! | `mss` | largest packet in bytes, with 28 for IP and UDP; the smaller of both ends counts | 1500; over IPv6 1480 |
-//! | `port` | local port, for targets that name none and to connect from | any |
-//! | `rcvbuf` | most bytes that wait to be read, up to 256M | 25600 packets |
-//! | `rendezvous` | whether the peer connects to us at the same time; both need a `port` | no |
-//! | `reuseaddr` | whether connections that are opened from here share a socket | no |
-//! | `sndbuf` | most bytes that wait to be acknowledged, up to 256M | 25600 packets |
-//! | `udp_rcvbuf` | receive buffer of the socket; the kernel caps it | 12288000 |
-//! | `udp_sndbuf` | send buffer of the socket; the kernel caps it | 1M |
+//! The options are those of [`UdtOptions`].
 //!
 //! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers as they
 //! are, which keeps a connection at 12 MB on the way whatever is asked; here the names mean what
@@ -175,6 +160,7 @@ pub struct Udt<B, H = UdtHandle> {
     options: UdtOptions,
     /// The task of the socket that connections share.
     shared: Mutex<Weak<Bell>>,
+    first_sequence: Option<u32>,
     kind: PhantomData<fn() -> H>,
 }
 
@@ -185,6 +171,7 @@ impl<B: Bind> Udt<B> {
             below,
             options: UdtOptions::default(),
             shared: Mutex::default(),
+            first_sequence: None,
             kind: PhantomData,
         }
     }
@@ -195,22 +182,25 @@ impl<B: Bind> Udt<B> {
             below: self.below,
             options: self.options,
             shared: self.shared,
+            first_sequence: self.first_sequence,
             kind: PhantomData,
         }
     }
 }
 
 impl<B: Bind, H: Carrier> Udt<B, H> {
-    /// The same with these options.
+    /// Numbers the first packet, for tests of the wrap-around.
+    #[doc(hidden)]
     #[must_use]
-    pub fn with_options(mut self, options: UdtOptions) -> Self {
-        self.options = options;
+    pub const fn first_sequence(mut self, number: Option<u32>) -> Self {
+        self.first_sequence = number;
         self
     }
 
-    /// The options.
-    pub const fn options(&self) -> &UdtOptions {
-        &self.options
+    fn machine(&self, hints: Option<&SocketHints>) -> udt_proto::Options {
+        let mut options = self.options.machine(H::SERVICE, hints);
+        options.initial_sequence = self.first_sequence;
+        options
     }
 
     /// Opens a socket to connect from and takes it into service, with a first connection to begin.
@@ -237,7 +227,7 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         let (reply, hold) = oneshot::channel();
         let order = Order::Connect {
             peer,
-            options: Box::new(self.options.machine(H::SERVICE, hints)),
+            options: Box::new(self.machine(hints)),
             rendezvous,
             reply,
         };
@@ -300,7 +290,7 @@ impl<B: Bind, H: Carrier> Passive for Udt<B, H> {
             .unwrap_or(self.options.backlog);
         let (queue, taken) = mpsc::unbounded_channel();
         let listening = Listening {
-            options: self.options.machine(H::SERVICE, hints),
+            options: self.machine(hints),
             backlog: usize::try_from(backlog).unwrap_or(usize::MAX),
             queue,
         };
@@ -315,11 +305,8 @@ impl<B: Bind, H: Carrier> Passive for Udt<B, H> {
 
 impl<B: fmt::Debug, H> fmt::Debug for Udt<B, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, udt", self.below)?;
-        match self.options.to_string().as_str() {
-            "" => Ok(()),
-            options => write!(f, ":{options}"),
-        }
+        write!(f, "{:?}, ", self.below)?;
+        xio_core::write_driver(f, "udt", &self.options)
     }
 }
 
@@ -327,9 +314,8 @@ impl<B: fmt::Debug, H> fmt::Debug for Udt<B, H> {
 #[must_use]
 pub fn driver() -> Driver {
     let about = "UDT: byte streams over datagrams";
-    Driver::over_socket("udt", about, options::OPTIONS, |entry, below| {
+    Driver::over_socket("udt", about, |options: UdtOptions, entry, below| {
         let text = below.under(entry);
-        let udt = Udt::over(below).with_options(UdtOptions::from_entry(entry)?);
-        Ok(DynStack::new(udt, &text))
+        Ok(DynStack::new(Udt::over(below).with_options(options), &text))
     })
 }

@@ -20,9 +20,7 @@
 //!
 //! `unix` or `unix:mode=0600`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `mode` | permissions of a path that is listened at, in octal; writing is what connecting needs | the process's mask |
+//! The options are those of [`UnixOptions`].
 //!
 //! An abstract name has no permissions: everybody on the machine can connect to it.
 //!
@@ -44,7 +42,7 @@
 //! let at = xio_core::Target::file(path.to_str().expect("a plain name"));
 //! let mut options = xio_unix::UnixOptions::default();
 //! options.mode = Some(0o600);
-//! let unix = Unix::new(options);
+//! let unix = Unix::new().with_options(options);
 //! let mut listener = unix.listen(&at).await?;
 //!
 //! let mut near = unix.connect(&at).await?;
@@ -87,19 +85,16 @@ pub struct Unix {
 }
 
 impl Unix {
-    /// A transport with these options.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: UnixOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Unix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -270,8 +265,8 @@ impl fmt::Debug for UnixHandle {
 /// The driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
-    Driver::base(LAYER, "local sockets", options::OPTIONS, |entry| {
-        let unix = Unix::new(UnixOptions::from_entry(entry)?);
+    Driver::base(LAYER, "local sockets", |options: UnixOptions, entry| {
+        let unix = Unix::new().with_options(options);
         Ok(DynStack::new(unix, &entry.to_string()))
     })
 }

@@ -27,7 +27,7 @@ async fn greets(unix: Unix, listener: &mut UnixPassive, to: &Target) {
 async fn a_path_has_the_mode_asked_for_and_goes_with_its_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let unix = Unix::new("mode=0640".parse().unwrap());
+    let unix = Unix::new().with_options("mode=0640".parse().unwrap());
     let mut listener = unix.listen(&target(&path)).await.unwrap();
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);

@@ -26,9 +26,7 @@
 //!
 //! `verify` or `verify:block=256K`.
 //!
-//! | Option | Value | Default |
-//! | --- | --- | --- |
-//! | `block` | most bytes of a block that is written, 1K to 1M; up to 1M is read in any case | 64K |
+//! The options are those of [`VerifyOptions`].
 //!
 //! # Cost
 //!
@@ -68,73 +66,27 @@ mod block;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::str::FromStr;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    BadValue, ByteSize, Driver, DynLayer, Entry, Error, ErrorKind, Info, Operation, Opt,
-    OptionText, Outbox, Result, Stream, Transform, Value, poll_end,
+    ByteSize, Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result, Setting, Stream,
+    Transform, poll_end,
 };
 
 pub use block::{BadBlock, Opener, Sealer};
 
 const LAYER: &str = "verify";
 
-const OPTIONS: &[Opt] = &[Opt::new(
-    "block",
-    "bytes, 1K to 1M",
-    "most bytes of a block",
-)];
-
-/// How the stream is cut. The string form and this struct meet in `FromStr` and `Display`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyOptions {
-    /// Most bytes of a block that is written; 64 KiB by default.
-    pub block: ByteSize,
-}
-
-impl Default for VerifyOptions {
-    fn default() -> Self {
-        Self {
-            block: ByteSize::new(64 << 10),
-        }
-    }
-}
-
-impl VerifyOptions {
-    /// Reads the options of one entry of a stack string.
-    ///
-    /// # Errors
-    /// An option that is unknown or whose value is not accepted.
-    pub fn from_entry(entry: &Entry) -> Result<Self> {
-        let mut options = Self::default();
-        entry.apply(OPTIONS, &mut options, Self::set)?;
-        Ok(options)
-    }
-
-    fn set(&mut self, _: &str, value: Value<'_>) -> Result<(), BadValue> {
-        self.block = value.size()?;
-        match (1 << 10..=block::MAX_BLOCK as u64).contains(&self.block.bytes()) {
-            true => Ok(()),
-            false => Err(BadValue),
-        }
-    }
-}
-
-impl FromStr for VerifyOptions {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::from_entry(&Entry::new(LAYER)?.with_options(text)?)
-    }
-}
-
-impl fmt::Display for VerifyOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let block = (*self != Self::default()).then_some(self.block);
-        OptionText::new().add("block", block).fmt(f)
+xio_core::options! {
+    /// Size of the blocks.
+    #[derive(Copy)]
+    pub struct VerifyOptions for "verify" [impl Verify] {
+        /// Most bytes of a block.
+        block: ByteSize = ByteSize::new(64 << 10), "block",
+            Setting::new()
+                .takes("bytes, 1K to 1M", &["1K", "1M"])
+                .only(|size| (1 << 10..=block::MAX_BLOCK as u64).contains(&size.bytes()));
     }
 }
 
@@ -145,19 +97,16 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// A layer that cuts as the options say.
+    /// The driver with the default options.
     #[must_use]
-    pub const fn new(options: VerifyOptions) -> Self {
-        Self { options }
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
 impl fmt::Debug for Verify {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.options.to_string().as_str() {
-            "" => f.write_str(LAYER),
-            options => write!(f, "{LAYER}:{options}"),
-        }
+        xio_core::write_driver(f, LAYER, &self.options)
     }
 }
 
@@ -287,12 +236,7 @@ pub fn driver() -> Driver {
     Driver::layer(
         LAYER,
         "checksums and a digest of what passes",
-        OPTIONS,
-        |entry| {
-            Ok(DynLayer::new(Verify::new(VerifyOptions::from_entry(
-                entry,
-            )?)))
-        },
+        |options: VerifyOptions, _| Ok(DynLayer::new(Verify::new().with_options(options))),
     )
 }
 

@@ -148,7 +148,7 @@ async fn an_announced_length_costs_nothing_before_it_comes() {
 #[tokio::test]
 async fn blocks_of_any_size_arrive() {
     for (block, len) in [("1K", 100_000), ("64K", 3_000_000), ("1M", 3_000_000)] {
-        let stack = Verify::new(format!("block={block}").parse().unwrap());
+        let stack = Verify::new().with_options(format!("block={block}").parse().unwrap());
         let (near, far) = Mem::new().chunks(70_000).seed(8).pair();
         let (mut near, mut far) = (
             stack.respond(near).await.unwrap(),

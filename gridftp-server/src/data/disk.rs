@@ -12,7 +12,9 @@ use gridftp_data::Chunks;
 use gridftp_dsi::{Error as StorageError, ErrorKind, Finish, Sink, Source, Stat, WriteModel};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::Mutex;
-use xio::{BoxStream, Driver, DynStack, Info, Plan, Registry, Result, Stream, Target, Transport};
+use xio::{
+    BoxStream, Driver, DynStack, Info, NoOptions, Plan, Registry, Result, Stream, Target, Transport,
+};
 
 /// Bytes that one read or write of the storage moves.
 const BLOCK: usize = 32 << 10;
@@ -50,11 +52,7 @@ impl DiskStack {
         registry.register(Driver::base(
             "file",
             "the file that is transferred",
-            &[],
-            move |entry| {
-                entry.apply(&[], &mut (), |(), _, _| Ok(()))?;
-                Ok(DynStack::active(Once(Arc::clone(&file)), "file"))
-            },
+            move |_: NoOptions, _| Ok(DynStack::active(Once(Arc::clone(&file)), "file")),
         ));
         registry.build(&self.plan)
     }

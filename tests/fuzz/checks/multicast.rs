@@ -3,7 +3,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_core::{Incoming, Listener, Passive, Transport};
-use xio_multicast::{Multicast, MulticastOptions};
+use xio_multicast::Multicast;
 use xio_testkit::{Mem, MemHandle};
 
 async fn say(mut rogue: MemHandle, data: &[u8]) {
@@ -17,7 +17,7 @@ async fn say(mut rogue: MemHandle, data: &[u8]) {
 async fn receive(data: &[u8]) {
     let net = Mem::new();
     let at = "host:1".parse().unwrap();
-    let stack = Multicast::new(net.clone(), MulticastOptions::default());
+    let stack = Multicast::over(net.clone());
     let mut listener = stack.listen(&at).await.unwrap();
     let rogue = net.connect(&at).await.unwrap();
     let receiving = async {
@@ -36,10 +36,7 @@ async fn send(data: &[u8]) {
     let net = Mem::new();
     let at = "host:1".parse().unwrap();
     let mut listener = net.listen(&at).await.unwrap();
-    let mut near = Multicast::new(net, MulticastOptions::default())
-        .connect(&at)
-        .await
-        .unwrap();
+    let mut near = Multicast::over(net).connect(&at).await.unwrap();
     let rogue = listener.accept().await.unwrap().open().await.unwrap();
     let sending = async {
         let mut read = Vec::new();

@@ -5,7 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll};
 
 use super::*;
-use crate::{Bind, Datagram, Info, Received, Target, Transmit, Transport};
+use crate::{Bind, Datagram, Info, Received, Setting, Target, Transmit, Transport};
 
 /// A socket that nothing ever comes out of.
 struct Silent;
@@ -39,6 +39,32 @@ impl Bind for Udp {
     }
 }
 
+/// Options of every key and value.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Anything;
+
+impl Options for Anything {
+    const OPTIONS: &'static [Opt] = &[];
+
+    fn from_entry(_: &Entry) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl std::str::FromStr for Anything {
+    type Err = Error;
+
+    fn from_str(_: &str) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl fmt::Display for Anything {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
 /// A transport whose errors name it, for stacks that are only built.
 struct Named(&'static str);
 
@@ -58,17 +84,21 @@ impl Transport for Named {
 fn registry() -> Registry {
     let mut registry = Registry::new();
     registry
-        .register(Driver::base("tcp", "", &[], |entry| {
+        .register(Driver::base("tcp", "", |_: Anything, entry| {
             Ok(DynStack::active(Named("tcp"), &entry.to_string()))
         }))
-        .register(Driver::socket("udp", "", &[], |entry| {
+        .register(Driver::socket("udp", "", |_: Anything, entry| {
             Ok(DynBind::new(Udp, &entry.to_string()))
         }))
-        .register(Driver::over_socket("udt", "", &[], |entry, below| {
-            let text = format!("{},{entry}", below.text());
-            Ok(DynStack::active(Named("udt"), &text))
-        }))
-        .register(Driver::over("mode_e", "", &[], |entry, below| {
+        .register(Driver::over_socket(
+            "udt",
+            "",
+            |_: Anything, entry, below| {
+                let text = format!("{},{entry}", below.text());
+                Ok(DynStack::active(Named("udt"), &text))
+            },
+        ))
+        .register(Driver::over("mode_e", "", |_: Anything, entry, below| {
             let text = format!("{},{entry}", below.text());
             Ok(DynStack::active(Named("mode_e"), &text))
         }));
@@ -79,7 +109,7 @@ fn registry() -> Registry {
 fn a_driver_that_brings_its_socket_may_stand_at_the_bottom() {
     let mut registry = registry();
     let udp = registry.get("udp").unwrap().clone();
-    let udt = Driver::over_socket("udt", "", &[], |entry, below| {
+    let udt = Driver::over_socket("udt", "", |_: Anything, entry, below| {
         Ok(DynStack::active(Named("udt"), &below.under(entry)))
     });
     assert!(!udt.is_base());
@@ -159,12 +189,17 @@ fn an_erased_socket_is_the_socket() {
 
 #[test]
 fn what_is_local_to_a_machine_is_no_business_of_peers() {
-    const OPTIONS: &[Opt] = &[
-        Opt::new("port", "a port", "").local(),
-        Opt::new("size", "bytes", ""),
-    ];
+    crate::options! {
+        /// Options of which one names a port of this machine.
+        struct Ported for "tcp" {
+            /// Port to listen at.
+            port: u16 = 0, "port", Setting::new().local();
+            /// Size of something.
+            size: u32 = 0, "size";
+        }
+    }
     let mut registry = Registry::new();
-    registry.register(Driver::base("tcp", "", OPTIONS, |entry| {
+    registry.register(Driver::base("tcp", "", |_: Ported, entry| {
         Ok(DynStack::active(Named("tcp"), &entry.to_string()))
     }));
     let text = "tcp:port=5;size=7";
@@ -193,7 +228,7 @@ fn options_that_are_fixed_go_with_every_stack_and_cannot_be_changed() {
 #[test]
 fn a_socket_that_is_brought_along_has_the_fixed_options_too() {
     let mut registry = registry();
-    let udp = Driver::socket("udp", "", &[], |entry| {
+    let udp = Driver::socket("udp", "", |_: Anything, entry| {
         Err(Error::new(
             ErrorKind::Io,
             "udp",

@@ -12,7 +12,7 @@ use xio_testkit::{Mem, MemHandle};
 use crate::{Http, HttpHandle};
 
 pub(super) fn http(options: &str) -> Http {
-    Http::new(options.parse().unwrap())
+    Http::new().with_options(options.parse().unwrap())
 }
 
 pub(super) fn target(path: &str) -> Target {
