@@ -1,4 +1,4 @@
-//! Matches names against the wildcards of a URL's last component: `*`, `?`, `[set]` and `[!set]`.
+//! Reads the last component of a URL as a pattern of [`ftp_wire::glob`].
 
 /// Reads the last component of a URL's path as a pattern; `None` when it has no wildcards.
 ///
@@ -14,7 +14,8 @@ pub(crate) fn pattern(component: &str) -> Option<Vec<u8>> {
             .then(|| u8::from_str_radix(rest.get(1..3)?, 16).ok())
             .flatten();
         match encoded {
-            Some(byte @ (b'*' | b'?' | b'[')) => out.extend([b'[', byte, b']']),
+            Some(byte @ (b'*' | b'?' | b'[' | b'\\')) => out.extend([b'[', byte, b']']),
+            None if byte == b'\\' => out.extend(b"[\\]"),
             Some(byte) => out.push(byte),
             None => out.push(byte),
         }
@@ -32,91 +33,12 @@ pub(crate) fn pattern(component: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Says whether `name` matches; as in a shell, a dot at the beginning must be written.
-///
-/// Takes at most the product of both lengths, whatever they are.
-pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
-        return false;
-    }
-    let (mut pattern, mut name) = (pattern, name);
-    // Where to go on when what follows the last star does not match.
-    let mut again: Option<(&[u8], &[u8])> = None;
-    loop {
-        if let [b'*', rest @ ..] = pattern {
-            pattern = rest;
-            again = Some((rest, name));
-            continue;
-        }
-        if pattern.is_empty() && name.is_empty() {
-            return true;
-        }
-        if let Some((next, left)) = one(pattern, name) {
-            (pattern, name) = (next, left);
-            continue;
-        }
-        match again {
-            Some((after_star, [_, left @ ..])) => {
-                (pattern, name) = (after_star, left);
-                again = Some((after_star, left));
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// Matches one character; what is left of both.
-fn one<'p, 'n>(pattern: &'p [u8], name: &'n [u8]) -> Option<(&'p [u8], &'n [u8])> {
-    let (byte, left) = name.split_first()?;
-    match pattern {
-        [b'?', rest @ ..] => {
-            // All of a UTF-8 character counts as one.
-            let more = left.iter().take_while(|b| **b & 0xc0 == 0x80).count();
-            let more = if *byte >= 0xc0 { more } else { 0 };
-            Some((rest, left.get(more..)?))
-        }
-        [b'[', rest @ ..] => match set(rest, *byte) {
-            Some((true, rest)) => Some((rest, left)),
-            Some((false, _)) => None,
-            // A bracket that nothing closes is a bracket.
-            None => (*byte == b'[').then_some((rest, left)),
-        },
-        [first, rest @ ..] => (first == byte).then_some((rest, left)),
-        [] => None,
-    }
-}
-
-/// Reads a set behind its `[`: whether the byte is in it, and what follows the `]`.
-fn set(text: &[u8], byte: u8) -> Option<(bool, &[u8])> {
-    let (negated, mut rest) = match text {
-        [b'!' | b'^', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
-    let mut found = false;
-    let mut first = true;
-    loop {
-        match rest {
-            [b']', after @ ..] if !first => return Some((found != negated, after)),
-            [low, b'-', high, after @ ..] if *high != b']' => {
-                found |= (*low..=*high).contains(&byte);
-                rest = after;
-            }
-            [one, after @ ..] => {
-                found |= *one == byte;
-                rest = after;
-            }
-            [] => return None,
-        }
-        first = false;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn hits(url: &str, name: &str) -> bool {
-        matches(&pattern(url).unwrap(), name.as_bytes())
+        ftp_wire::glob::matches(&pattern(url).unwrap(), name.as_bytes())
     }
 
     #[test]
@@ -134,6 +56,8 @@ mod tests {
             ("%2A*", "*x"),
             ("%61*%20b", "a b"),
             ("ü*", "üx"),
+            ("\\*", "\\x"),
+            ("%5C*", "\\x"),
         ] {
             assert!(hits(url, name), "{url} {name}");
         }

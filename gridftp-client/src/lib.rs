@@ -23,7 +23,7 @@
 //! | [`url`] | what may be named, and how its text is read |
 //! | [`options`] | what a caller may choose |
 //! | [`client`] | one session: login, features, names |
-//! | [`list`], [`glob`] | listings, and wildcards matched against them |
+//! | [`list`] | listings |
 //! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
 //! | [`progress`] | events and counts |
@@ -122,7 +122,7 @@ mod control;
 pub mod copy;
 pub mod error;
 pub mod file;
-pub mod glob;
+mod glob;
 pub mod list;
 pub mod local;
 mod login;

@@ -43,7 +43,6 @@ pub mod config;
 mod control;
 mod data;
 mod error;
-mod glob;
 mod listing;
 pub mod log;
 mod log_queue;

@@ -10,7 +10,6 @@ use ftp_wire::facts::{Entry, EntryKind, Fact, TimeVal, wire_name};
 use gridftp_data::Chunks;
 use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Kind, Listing, Result, Stat, User};
 
-use crate::glob;
 use crate::owners::Owners;
 
 /// Bytes of lines that are made at a time, and one line more: they wait for a slow client.
@@ -131,7 +130,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
     /// Whether a path that does not exist is taken for a pattern; machine listings take none.
     fn is_matching(&self, path: &DsiPath) -> bool {
         matches!(self.form, ListForm::Long | ListForm::Names { .. })
-            && glob::is_pattern(path.name())
+            && ftp_wire::glob::is_pattern(path.name())
     }
 
     /// Opens the directory asked for, and prints its own line and its parent's where the form has
@@ -389,7 +388,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         if self
             .pattern
             .as_ref()
-            .is_some_and(|pattern| !glob::matches(pattern, &stat.name))
+            .is_some_and(|pattern| !ftp_wire::glob::matches(pattern, &stat.name))
         {
             return;
         }

@@ -119,7 +119,7 @@ macro_rules! plain_values {
 plain_values! {
     bool: "yes or no", ["yes", "no", "1", "0"], Value::bool, |on| if *on { "yes" } else { "no" }.to_owned();
     ByteSize: "bytes, as 4M", ["4M", "1500", "64k"], Value::size_above_zero, ToString::to_string;
-    Duration: "seconds, as 2.5", ["2.5", "30", "0.001"], Value::seconds, |time| seconds(*time);
+    Duration: "seconds, as 2.5, or 10m", ["2.5", "30", "0.001", "10m"], Value::duration, |time| seconds(*time);
     IpAddr: "an IP address", ["127.0.0.1", "::1"], Value::ip, ToString::to_string;
     String: "a word", ["word", "a b"], Value::word, Clone::clone;
     Vec<String>: "a list whose first character is its delimiter, as #a#b", ["#a#b", "|#|;"], Value::words, |list| print_list(list);
@@ -136,6 +136,14 @@ impl<T: OptionValue> OptionValue for Option<T> {
     fn print(&self) -> Option<String> {
         self.as_ref().and_then(T::print)
     }
+}
+
+/// Reads a value outside a stack string: of a flag, or of a configuration file.
+///
+/// # Errors
+/// Names the values that are accepted.
+pub fn read_value<T: OptionValue>(text: &str) -> std::result::Result<T, String> {
+    T::read(Value::new(text)).map_err(|BadValue| format!("it takes {}", T::TAKES))
 }
 
 /// Prints a list as [`Value::list`] reads it, with a delimiter that no item contains.

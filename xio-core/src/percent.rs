@@ -1,61 +1,47 @@
-//! `%HH`: decoding, and encoding what a grammar gives a meaning to.
+//! `%HH`: decoding, and encoding characters that a grammar gives a meaning to.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// All but the unreserved characters of RFC 3986 §2.3.
+const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// Slashes stay, so that a path can be read.
+const PATH: &AsciiSet = &COMPONENT.remove(b'/');
+const OPTION: &AsciiSet = &PATH
+    .remove(b'+')
+    .remove(b'@')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'#')
+    .remove(b' ');
 
 /// Decodes `%HH` and `%%`; `None` when a `%` stands alone or the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let high = rest.next()?;
-        if high == b'%' {
-            bytes.push(b'%');
-            continue;
-        }
-        let digit = |b: u8| {
-            char::from(b)
-                .to_digit(16)
-                .and_then(|d| u8::try_from(d).ok())
-        };
-        bytes.push(digit(high)? << 4 | digit(rest.next()?)?);
+    let text = text.replace("%%", "%25");
+    let hex = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(hex) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
-}
-
-fn encode(text: &str, keep: impl Fn(u8) -> bool) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if keep(byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
-fn unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+    Some(percent_decode_str(&text).decode_utf8().ok()?.into_owned())
 }
 
 /// Encodes one part of a contact string.
 pub(crate) fn component(text: &str) -> String {
-    encode(text, unreserved)
+    utf8_percent_encode(text, COMPONENT).to_string()
 }
 
-/// Encodes a path; slashes stay, so that it can be read.
+/// Encodes a path.
 pub(crate) fn path(text: &str) -> String {
-    encode(text, |b| unreserved(b) || b == b'/')
+    utf8_percent_encode(text, PATH).to_string()
 }
 
 /// Encodes the value of an option of a stack string.
 pub(crate) fn option(text: &str) -> String {
-    encode(text, |b| {
-        unreserved(b) || matches!(b, b'/' | b'+' | b'@' | b'[' | b']' | b'#' | b' ')
-    })
+    utf8_percent_encode(text, OPTION).to_string()
 }

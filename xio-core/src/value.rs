@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// A number of bytes, written `4M` or, in bits, `32Mbit`.
 ///
-/// `K`, `M`, `G` and `T`, in either case, multiply by powers of 1024; with `bit` behind them they
-/// count bits, so `8Kbit` is 1024 bytes.
+/// `K`, `M`, `G` and `T`, in either case and with `iB` behind them or not, multiply by powers of
+/// 1024. With `bit` behind it the number counts bits, so `8Kbit` is 1024 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
@@ -39,7 +39,7 @@ impl FromStr for ByteSize {
     fn from_str(text: &str) -> Result<Self, BadValue> {
         let (text, bits) = match text.strip_suffix("bit") {
             Some(text) => (text, true),
-            None => (text, false),
+            None => (text.strip_suffix("iB").unwrap_or(text), false),
         };
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let factor: u64 = match text.get(digits.len()..).unwrap_or_default() {
@@ -73,7 +73,8 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Ports from a low to a high one, both included; written `50000-51000` or `50000,51000`.
+/// Ports from a low to a high one, both included; written `50000-51000`, `50000,51000` or, for one
+/// port, `50000`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRange {
     low: u16,
@@ -137,7 +138,7 @@ impl FromStr for PortRange {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let (low, high) = text.split_once(['-', ',']).ok_or(BadValue)?;
+        let (low, high) = text.split_once(['-', ',']).unwrap_or((text, text));
         let port = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
             true => text.parse().map_err(|_| BadValue),
             false => Err(BadValue),
@@ -231,19 +232,12 @@ impl<'a> Value<'a> {
         inner.unwrap_or(self.0).parse().map_err(|_| BadValue)
     }
 
-    /// A time in seconds, above 0 and below a million, with at most three decimals (`2.5`).
+    /// A time above 0; see [`parse_duration`].
     ///
     /// # Errors
     /// [`BadValue`] when it is not one.
-    pub fn seconds(self) -> Result<Duration, BadValue> {
-        let (whole, part) = self.0.split_once('.').unwrap_or((self.0, "0"));
-        let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
-        if !digits(whole) || !digits(part) || part.len() > 3 || whole.len() > 6 {
-            return Err(BadValue);
-        }
-        let seconds: u64 = whole.parse().map_err(|_| BadValue)?;
-        let millis: u64 = format!("{part:0<3}").parse().map_err(|_| BadValue)?;
-        match Duration::from_millis(seconds * 1000 + millis) {
+    pub fn duration(self) -> Result<Duration, BadValue> {
+        match parse_duration(self.0)? {
             Duration::ZERO => Err(BadValue),
             time => Ok(time),
         }
@@ -293,7 +287,34 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Prints a time as [`Value::seconds`] reads it.
+/// Reads a time: a number of at most nine digits with at most three decimals (`2.5`), in seconds or in
+/// the unit behind it: `ms`, `s`, `m`, `h` or `d`.
+///
+/// # Errors
+/// [`BadValue`] when it is not one.
+pub fn parse_duration(text: &str) -> Result<Duration, BadValue> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let millis: u64 = match text.get(number.len()..).unwrap_or_default() {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(BadValue),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 3 || whole.len() > 9 {
+        return Err(BadValue);
+    }
+    let whole: u64 = whole.parse().map_err(|_| BadValue)?;
+    let thousandths: u64 = format!("{part:0<3}").parse().map_err(|_| BadValue)?;
+    Ok(Duration::from_millis(
+        whole * millis + thousandths * millis / 1000,
+    ))
+}
+
+/// Prints a time in seconds, as [`parse_duration`] reads it.
 #[must_use]
 pub fn seconds(time: Duration) -> String {
     match time.subsec_millis() {
@@ -323,6 +344,7 @@ mod tests {
             ("1mbit", 131_072),
             ("10gbit", 10 * (1 << 30) / 8),
             ("1T", 1 << 40),
+            ("64KiB", 65536),
         ] {
             assert_eq!(text.parse(), Ok(ByteSize::new(bytes)), "{text}");
         }
@@ -361,7 +383,8 @@ mod tests {
     fn ranges_are_ordered_and_walked_once() {
         assert_eq!("5-7".parse(), Ok(PortRange { low: 5, high: 7 }));
         assert_eq!("5,5".parse(), Ok(PortRange { low: 5, high: 5 }));
-        for text in ["7-5", "0-5", "5", "5-", "5-70000", "+5-7"] {
+        assert_eq!("5".parse(), Ok(PortRange { low: 5, high: 5 }));
+        for text in ["7-5", "0-5", "0", "", "5-", "5-70000", "+5-7"] {
             assert_eq!(text.parse::<PortRange>(), Err(BadValue), "{text}");
         }
         let range = PortRange { low: 5, high: 8 };
@@ -393,11 +416,37 @@ mod tests {
 
     #[test]
     fn times_and_lists() {
-        assert_eq!(Value("2.5").seconds(), Ok(Duration::from_millis(2500)));
-        assert_eq!(Value("30").seconds(), Ok(Duration::from_secs(30)));
-        for text in ["0", "0.0", "-1", "1.2345", "1000000", "", ".5", "1e3"] {
-            assert_eq!(Value(text).seconds(), Err(BadValue), "{text}");
+        assert_eq!(Value("2.5").duration(), Ok(Duration::from_millis(2500)));
+        assert_eq!(Value("30").duration(), Ok(Duration::from_secs(30)));
+        for text in [
+            "0",
+            "0.0",
+            "-1",
+            "1.2345",
+            "1000000000",
+            "",
+            ".5",
+            "1e3",
+            "s",
+            "5M",
+            "1 s",
+        ] {
+            assert_eq!(Value(text).duration(), Err(BadValue), "{text}");
         }
+        for (text, millis) in [
+            ("5ms", 5),
+            ("5s", 5000),
+            ("1.5m", 90_000),
+            ("2h", 7_200_000),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(604_800)));
         assert_eq!(seconds(Duration::from_millis(2500)), "2.5");
         assert_eq!(Value("#/bin/cat#a b").list(), Ok(vec!["/bin/cat", "a b"]));
     }

@@ -37,6 +37,7 @@ pub mod command;
 pub mod error;
 pub mod facts;
 pub mod feat;
+pub mod glob;
 pub mod line;
 mod listing;
 pub mod marker;

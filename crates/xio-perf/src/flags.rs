@@ -128,11 +128,5 @@ pub(crate) enum Data {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| "takes seconds, as 0.5 or 10".to_owned())?;
-    Duration::try_from_secs_f64(value)
-        .ok()
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| "takes more than 0 seconds".to_owned())
+    xio::read_value(text)
 }

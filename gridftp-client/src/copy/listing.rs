@@ -16,7 +16,6 @@ use super::rest::{Keeping, Line, Rest};
 use super::same::within;
 use super::shared::Shared;
 use crate::error::TransferError;
-use crate::glob;
 use crate::names;
 use crate::url::show;
 
@@ -184,7 +183,7 @@ impl<'a> Sorter<'a> {
             return;
         }
         if let Some(pattern) = &self.dir.pattern
-            && !glob::matches(pattern, &entry.name)
+            && !ftp_wire::glob::matches(pattern, &entry.name)
         {
             return;
         }

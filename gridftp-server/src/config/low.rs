@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::values::{PortRange, Size};
+use xio::{ByteSize, PortRange, read_value};
+
+use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
 ///
@@ -24,7 +26,8 @@ pub struct Options {
     pub port: Option<u16>,
 
     /// Ports for data connections, for example 50000-51000 [default: any free port].
-    #[arg(long, value_name = "LO-HI", help_heading = "Network")]
+    #[arg(long, value_name = "LO-HI", value_parser = read_value::<PortRange>, help_heading = "Network")]
+    #[serde(default, deserialize_with = "in_file")]
     pub data_ports: Option<PortRange>,
 
     /// Address that clients are told to connect to for data, when this host is behind address
@@ -88,8 +91,9 @@ pub struct Options {
     pub partial_index: Option<PathBuf>,
 
     /// Bytes moved at once, for example 1M, at most 8M [default: 256K].
-    #[arg(long, value_name = "SIZE", help_heading = "Storage")]
-    pub block_size: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_parser = read_value::<ByteSize>, help_heading = "Storage")]
+    #[serde(default, deserialize_with = "in_file")]
+    pub block_size: Option<ByteSize>,
 
     /// Lets anybody in as `anonymous` or `ftp`, to read (`ro`) or to read and write (`rw`).
     #[arg(long, value_name = "ACCESS", help_heading = "Access")]
@@ -99,16 +103,18 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub users: Option<PathBuf>,
 
-    /// Seconds before a refused login is answered [default: 1].
-    #[arg(long, value_name = "S", help_heading = "Access")]
+    /// Time before a refused login is answered [default: 1].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_delay: Option<u32>,
 
     /// Refused logins in a row after which a user is locked out from that network, 0 for never [default: 5].
     #[arg(long, value_name = "N", help_heading = "Access")]
     pub login_attempts: Option<u32>,
 
-    /// Seconds that a lockout lasts [default: 300].
-    #[arg(long, value_name = "S", help_heading = "Access")]
+    /// Time that a lockout lasts [default: 300].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub lockout: Option<u32>,
 
     /// Sessions at a time that are logged in; while there are as many, new connections are told to come back
@@ -131,25 +137,30 @@ pub struct Options {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Seconds that a client may take to log in; the time that its password waits and is looked at does not count
+    /// Time that a client may take to log in; the time that its password waits and is looked at does not count
     /// [default: 30].
-    #[arg(long, value_name = "S", help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_timeout: Option<u32>,
 
-    /// Seconds without a command after which a session ends [default: 600].
-    #[arg(long, value_name = "S", help_heading = "Limits")]
+    /// Time without a command after which a session ends [default: 600].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub idle_timeout: Option<u32>,
 
-    /// Seconds to wait for a data connection [default: 60].
-    #[arg(long, value_name = "S", help_heading = "Limits")]
+    /// Time to wait for a data connection [default: 60].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub connect_timeout: Option<u32>,
 
-    /// Seconds without a byte after which a transfer fails [default: 300].
-    #[arg(long, value_name = "S", help_heading = "Limits")]
+    /// Time without a byte after which a transfer fails [default: 300].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub stall_timeout: Option<u32>,
 
-    /// Seconds that running transfers get to end after a request to stop [default: 30].
-    #[arg(long, value_name = "S", help_heading = "Limits")]
+    /// Time that running transfers get to end after a request to stop [default: 30].
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
+    #[serde(default, deserialize_with = "seconds_in_file")]
     pub drain_timeout: Option<u32>,
 
     /// Form of the log on stderr: `text` or `json` [default: text].

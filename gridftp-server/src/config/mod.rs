@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::low::{Access, Backend, LogFormat, LogLevel, Options, ThirdParty};
-pub use self::values::{PortRange, Size};
-use xio::Entry;
+use xio::{ByteSize, Entry, PortRange};
 
 use crate::auth::Users;
 
@@ -169,7 +168,7 @@ impl Config {
                 SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
             ],
         };
-        let block_size = options.block_size.map_or(256 << 10, Size::get);
+        let block_size = options.block_size.map_or(256 << 10, ByteSize::bytes);
         // Eight of the largest fill what all sessions share.
         if !(4096..=8 << 20).contains(&block_size) {
             return Err(range("block-size", "between 4K and 8M"));
@@ -350,9 +349,9 @@ mod tests {
         refuse(|o| o.max_sessions = Some(0), "max-sessions");
         refuse(|o| o.max_per_address = Some(0), "max-per-address");
         refuse(|o| o.idle_timeout = Some(0), "idle-timeout");
-        refuse(|o| o.block_size = Some(Size::bytes(1)), "block-size");
+        refuse(|o| o.block_size = Some(ByteSize::new(1)), "block-size");
         refuse(
-            |o| o.block_size = Some(Size::bytes(64 << 20)),
+            |o| o.block_size = Some(ByteSize::new(64 << 20)),
             "between 4K and 8M",
         );
         refuse(

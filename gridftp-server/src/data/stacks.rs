@@ -1,10 +1,10 @@
 //! `Stacks`: which stacks data connections and files are built with, and what clients may choose.
 
-use xio::{ByteSize, DynStack, Entry, Registry, SocketHints};
+use xio::{ByteSize, DynStack, Entry, PortRange, Registry, SocketHints};
 
 use super::Buffers;
 use super::disk::DiskStack;
-use crate::config::{Config, PortRange};
+use crate::config::Config;
 use crate::error::Error;
 
 /// Data connections unless the client chose another stack.
@@ -56,9 +56,7 @@ impl Stacks {
     pub(super) fn hints(&self, buffers: Buffers) -> SocketHints {
         let size = |bytes| (bytes > 0).then(|| ByteSize::new(bytes));
         let mut hints = SocketHints::new().buffers(size(buffers.send), size(buffers.receive));
-        hints.ports = self
-            .ports
-            .and_then(|ports| xio::PortRange::new(ports.low(), ports.high()));
+        hints.ports = self.ports;
         hints
     }
 }

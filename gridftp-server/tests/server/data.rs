@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Instant;
 
-use gridftp_server::config::{PortRange, Size, ThirdParty};
+use gridftp_server::config::ThirdParty;
+use xio::{ByteSize, PortRange};
 
 use crate::support::{Data, Ftp, PATIENCE, TestServer, bytes, host_port, pasv_address};
 
@@ -472,7 +473,7 @@ fn a_client_that_leaves_ends_its_transfer() {
 /// More downloads than there are blocks, each of a file that fits into one, to clients that take a few bytes.
 #[test]
 fn a_slow_reader_stops_nobody_else() {
-    let server = TestServer::with(|o| o.block_size = Some(Size::bytes(8 << 20)));
+    let server = TestServer::with(|o| o.block_size = Some(ByteSize::new(8 << 20)));
     let file = bytes(100_000);
     server.put("f", &file);
     let mut stuck = Vec::new();

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use ftp_wire::command::Mode;
 use gridftp_client::options::{ConnectOptions, CopyOptions, Verify};
 use gridftp_dsi::types::ChecksumAlgorithm;
+use xio_core::{ByteSize, parse_duration};
 
 use crate::exit;
 
@@ -227,35 +228,20 @@ impl Flags {
     }
 }
 
-const BYTES: &str = "write a number of bytes, such as 65536, 64K or 4M";
-
 /// Reads a number of bytes: `4M` is 4 MiB.
 fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match text
-        .get(digits.len()..)
-        .unwrap_or_default()
-        .to_ascii_uppercase()
-        .as_str()
-    {
-        "" | "B" => 1,
-        "K" | "KIB" => 1 << 10,
-        "M" | "MIB" => 1 << 20,
-        "G" | "GIB" => 1 << 30,
-        "T" | "TIB" => 1 << 40,
-        _ => return Err(BYTES.to_owned()),
-    };
-    let number: u64 = digits.parse().map_err(|_| BYTES.to_owned())?;
-    number
-        .checked_mul(unit)
-        .ok_or_else(|| "more bytes than can be counted".to_owned())
+    let size = text.parse::<ByteSize>();
+    let takes = "write a number of bytes, such as 65536, 64K or 4M";
+    size.map(ByteSize::bytes).map_err(|_| takes.to_owned())
 }
 
-/// Reads a number of seconds.
+/// Reads a time of whole seconds.
 fn seconds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(seconds @ 1..=86_400) => Ok(seconds),
-        _ => Err("write whole seconds from 1 to 86400, such as 60".to_owned()),
+    match parse_duration(text) {
+        Ok(time) if time.subsec_nanos() == 0 && (1..=86_400).contains(&time.as_secs()) => {
+            Ok(time.as_secs())
+        }
+        _ => Err("write seconds from 1 to 86400, such as 60, or minutes, such as 1m".to_owned()),
     }
 }
 

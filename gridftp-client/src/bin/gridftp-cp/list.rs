@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
 use gridftp_client::Client;
 use gridftp_client::error::TransferError;
+use gridftp_client::names;
 use gridftp_client::url::{Location, show};
-use gridftp_client::{glob, names};
 use serde_json::json;
 
 use crate::flags::Flags;
@@ -35,7 +35,7 @@ pub(crate) async fn run(
         Some(pattern) => {
             client
                 .list(names::parent(&remote.path), |entry, known| {
-                    if glob::matches(pattern, &entry.name) {
+                    if ftp_wire::glob::matches(pattern, &entry.name) {
                         line(&entry, known, report);
                     }
                 })

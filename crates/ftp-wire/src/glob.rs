@@ -1,14 +1,16 @@
-//! Shell patterns (`*`, `?`, `[a-z]`) against one name, in time that no pattern can blow up.
+//! Wildcards of a shell (`*`, `?`, `[a-z]`, `[!a-z]`, `\\*`), matched against one name.
 
-/// Says whether a name holds any character that means something in a pattern.
-pub(crate) fn is_pattern(name: &[u8]) -> bool {
+/// Says whether a name has a wildcard.
+#[must_use]
+pub fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-/// Says whether `name` matches `pattern`; a leading dot must be matched by a dot.
+/// Says whether `name` matches `pattern`; a dot at its start must be written, as in a shell.
 ///
-/// Only the last `*` is ever tried again, so the work is at most the product of both lengths.
-pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+/// Takes at most the product of both lengths, since only the last `*` is tried again.
+#[must_use]
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }
@@ -20,41 +22,40 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
             p = rest;
             continue;
         }
+        if p.is_empty() && n.is_empty() {
+            return true;
+        }
         match (step(p, n), retry) {
-            (Step::Matched(rest), _) => (p, n) = (rest, n.get(1..).unwrap_or(&[])),
-            (Step::End, _) => return true,
-            (Step::Failed, Some((after, [_, later @ ..]))) => {
+            (Some(rest), _) => (p, n) = rest,
+            (None, Some((after, [_, later @ ..]))) => {
                 retry = Some((after, later));
                 (p, n) = (after, later);
             }
-            (Step::Failed, _) => return false,
+            (None, _) => return false,
         }
     }
 }
 
-enum Step<'a> {
-    /// One byte of the name matched; this is the pattern's rest.
-    Matched(&'a [u8]),
-    /// Both are at their ends.
-    End,
-    Failed,
-}
-
-/// Matches one byte of the name with one element of the pattern, which is no `*`.
-fn step<'a>(pattern: &'a [u8], name: &[u8]) -> Step<'a> {
-    match (pattern, name) {
-        ([], []) => Step::End,
-        ([b'?', rest @ ..], [_, ..]) => Step::Matched(rest),
-        ([b'[', set @ ..], [byte, ..]) => match class(set, *byte) {
-            Some((true, rest)) => Step::Matched(rest),
-            Some((false, _)) => Step::Failed,
-            // Without its bracket it is an ordinary character.
-            None if *byte == b'[' => Step::Matched(set),
-            None => Step::Failed,
+/// Matches one character of the name with one element of the pattern other than `*`; returns the rest
+/// of both.
+fn step<'p, 'n>(pattern: &'p [u8], name: &'n [u8]) -> Option<(&'p [u8], &'n [u8])> {
+    let (byte, left) = name.split_first()?;
+    match pattern {
+        [b'?', rest @ ..] => {
+            // All bytes of a UTF-8 character count as one.
+            let more = left.iter().take_while(|b| **b & 0xc0 == 0x80).count();
+            let more = if *byte >= 0xc0 { more } else { 0 };
+            Some((rest, left.get(more..)?))
+        }
+        [b'[', set @ ..] => match class(set, *byte) {
+            Some((found, rest)) => found.then_some((rest, left)),
+            // Without its closing bracket it is an ordinary character.
+            None => (*byte == b'[').then_some((set, left)),
         },
-        ([b'\\', wanted, rest @ ..], [byte, ..]) if wanted == byte => Step::Matched(rest),
-        ([wanted, rest @ ..], [byte, ..]) if wanted == byte => Step::Matched(rest),
-        _ => Step::Failed,
+        [b'\\', wanted, rest @ ..] | [wanted, rest @ ..] => {
+            (wanted == byte).then_some((rest, left))
+        }
+        [] => None,
     }
 }
 
@@ -100,6 +101,10 @@ mod tests {
             ("\\*", "*"),
             (".*", ".hidden"),
             ("**", ""),
+            ("?.x", "ü.x"),
+            ("a*b*c", "aXbYbc"),
+            ("[\\]x", "\\x"),
+            ("a\\", "a\\"),
         ] {
             assert!(
                 matches(pattern.as_bytes(), name.as_bytes()),
