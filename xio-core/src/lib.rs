@@ -35,6 +35,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("xio needs Linux: its drivers use system calls that other platforms do not have");
+
 mod copy;
 mod datagram;
 mod end;

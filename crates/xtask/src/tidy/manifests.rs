@@ -108,9 +108,12 @@ fn check_name(package: &Package, folder: &str, findings: &mut Vec<String>) {
     }
 }
 
+/// Features of the facade that name other features.
+const GROUPS: [&str; 2] = ["default", "full"];
+
 /// Reports features of the facade that are not exactly its drivers, and features that do more than add.
 fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
-    if package.name != "xio" {
+    if package.name != "xio-stack" {
         return;
     }
     let drivers: BTreeSet<&str> = package
@@ -126,7 +129,7 @@ fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
         .features
         .keys()
         .map(String::as_str)
-        .filter(|f| *f != "default")
+        .filter(|feature| !GROUPS.contains(feature))
         .collect();
     for lonely in drivers.symmetric_difference(&features) {
         findings.push(format!(
@@ -136,7 +139,7 @@ fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
     for (feature, adds) in package
         .features
         .iter()
-        .filter(|(feature, _)| *feature != "default")
+        .filter(|(feature, _)| !GROUPS.contains(&feature.as_str()))
     {
         if *adds != [format!("dep:xio-{feature}")] {
             findings.push(format!(
