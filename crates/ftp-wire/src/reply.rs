@@ -73,12 +73,12 @@ pub struct Reply {
     code: Code,
     lines: Vec<Vec<u8>>,
     style: Style,
-    part: Part,
+    position: Position,
 }
 
-/// Which part of a reply its lines are, for one that is written as its lines are found.
+/// Part of a reply that its lines are, for a reply that is written as its lines are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Position {
     Whole,
     First,
     Inner,
@@ -102,7 +102,7 @@ impl Reply {
             code,
             lines: vec![safe(text.into())],
             style: Style::Coded,
-            part: Part::Whole,
+            position: Position::Whole,
         }
     }
 
@@ -121,7 +121,7 @@ impl Reply {
             code,
             lines,
             style: Style::Coded,
-            part: Part::Whole,
+            position: Position::Whole,
         }
     }
 
@@ -135,31 +135,31 @@ impl Reply {
         let mut lines = vec![safe(first.into())];
         lines.extend(inner.into_iter().map(|line| safe(line.into())));
         lines.push(safe(last.into()));
-        Self::lines_of(code, lines, Part::Whole)
+        Self::lines_of(code, lines, Position::Whole)
     }
 
     /// The beginning of an indented reply whose other lines are not known yet.
     pub fn opening(code: Code, first: impl Into<Vec<u8>>) -> Self {
-        Self::lines_of(code, vec![safe(first.into())], Part::First)
+        Self::lines_of(code, vec![safe(first.into())], Position::First)
     }
 
     /// More inner lines of a reply that [`opening`](Self::opening) began.
     pub fn inside<L: Into<Vec<u8>>>(code: Code, inner: impl IntoIterator<Item = L>) -> Self {
         let inner = inner.into_iter().map(|line| safe(line.into()));
-        Self::lines_of(code, inner.collect(), Part::Inner)
+        Self::lines_of(code, inner.collect(), Position::Inner)
     }
 
     /// The end of a reply that [`opening`](Self::opening) began.
     pub fn closing(code: Code, last: impl Into<Vec<u8>>) -> Self {
-        Self::lines_of(code, vec![safe(last.into())], Part::Last)
+        Self::lines_of(code, vec![safe(last.into())], Position::Last)
     }
 
-    fn lines_of(code: Code, lines: Vec<Vec<u8>>, part: Part) -> Self {
+    fn lines_of(code: Code, lines: Vec<Vec<u8>>, position: Position) -> Self {
         Self {
             code,
             lines,
             style: Style::Indented,
-            part,
+            position,
         }
     }
 
@@ -188,7 +188,7 @@ impl Reply {
             code,
             lines,
             style,
-            part: Part::Whole,
+            position: Position::Whole,
         }
     }
 
@@ -260,8 +260,8 @@ impl Reply {
         for (i, line) in self.lines.iter().enumerate() {
             // RFC 959 §4.2: an inner line that looks like the closing one must be told apart from
             // it. Both styles see to that for every line.
-            let opens = i == 0 && matches!(self.part, Part::Whole | Part::First);
-            let closes = i == last && matches!(self.part, Part::Whole | Part::Last);
+            let opens = i == 0 && matches!(self.position, Position::Whole | Position::First);
+            let closes = i == last && matches!(self.position, Position::Whole | Position::Last);
             let coded = opens || closes || self.style == Style::Coded;
             if coded {
                 out.extend_from_slice(code.as_bytes());

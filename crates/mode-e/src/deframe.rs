@@ -63,16 +63,16 @@ pub struct Deframer {
     begun: Begun,
     /// The tag of the transfer in hand, where it has one.
     wanted: Option<u64>,
-    part: Part,
+    owner: BlockOwner,
 }
 
 /// The transfer whose blocks come now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// None: the next header is the first of a transfer.
-    Between,
+enum BlockOwner {
+    /// No transfer: the next header is the first of one.
+    None,
     /// The one in hand.
-    Own,
+    Current,
     /// An earlier one, which nobody takes any more.
     Stale,
 }
@@ -113,7 +113,7 @@ impl Deframer {
             ended: false,
             begun: Begun::No,
             wanted: None,
-            part: Part::Between,
+            owner: BlockOwner::None,
         }
     }
 
@@ -122,8 +122,8 @@ impl Deframer {
     /// What is left on the connection of an earlier transfer is stale then.
     pub fn expect(&mut self, tag: Option<u64>) {
         self.wanted = tag;
-        if self.part == Part::Own {
-            self.part = Part::Stale;
+        if self.owner == BlockOwner::Current {
+            self.owner = BlockOwner::Stale;
         }
         self.ended = false;
         self.begun = Begun::No;
@@ -152,16 +152,16 @@ impl Deframer {
     }
 
     fn admit(&mut self, header: Header) -> Result<(), BadBlockKind> {
-        let first = self.part == Part::Between;
+        let first = self.owner == BlockOwner::None;
         if let (Some(tag), Some(wanted)) = (header.tag(), self.wanted) {
             if !first || tag > wanted {
                 return Err(BadBlockKind::OtherTag { tag, wanted });
             }
-            self.part = if tag == wanted {
+            self.owner = if tag == wanted {
                 self.begun = Begun::Just;
-                Part::Own
+                BlockOwner::Current
             } else {
-                Part::Stale
+                BlockOwner::Stale
             };
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Deframer {
             if let Some(wanted) = self.wanted {
                 return Err(BadBlockKind::Untagged { wanted });
             }
-            self.part = Part::Own;
+            self.owner = BlockOwner::Current;
             self.begun = Begun::Just;
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Deframer {
                         count,
                         offset,
                     } = header;
-                    let stale = self.part == Part::Stale;
+                    let stale = self.owner == BlockOwner::Stale;
                     if flags.has(Flags::EOF) {
                         self.state = State::AfterEof { flags };
                         if stale {
@@ -271,7 +271,7 @@ impl Deframer {
         self.state = State::Header;
         let close = flags.has(Flags::CLOSE);
         if flags.has(Flags::EOD) {
-            if std::mem::replace(&mut self.part, Part::Between) == Part::Own {
+            if std::mem::replace(&mut self.owner, BlockOwner::None) == BlockOwner::Current {
                 self.ended = true;
                 return Some(Step::Eod { close });
             }
@@ -327,7 +327,7 @@ impl Deframer {
     pub fn at_end(&self) -> Result<(), BadBlock> {
         let kind = match self.state {
             State::Failed(bad) => return Err(bad),
-            _ if self.part == Part::Stale => return Ok(()),
+            _ if self.owner == BlockOwner::Stale => return Ok(()),
             State::Header if self.filled > 0 => BadBlockKind::CutInHeader,
             State::Header if self.ended || !self.has_begun() => return Ok(()),
             State::Block { header, done } if done < header.count => BadBlockKind::CutInPayload {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::control::{Sample, packets, real, whole};
 
-/// Trains that are remembered to measure by.
+/// Bursts that are remembered to measure by.
 const MOST_MARKS: usize = 1 << 15;
 
-/// A train as it was sent.
+/// A burst as it was sent.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     end: u64,
@@ -130,7 +130,7 @@ impl Delivery {
         (takes <= longest && self.missing() > 0).then(|| self.highest_at + takes)
     }
 
-    /// What the last train tells of those that have arrived by now.
+    /// What the last burst tells of those that have arrived by now.
     pub(crate) fn sample(&mut self, now: Instant) -> Option<Sample> {
         let mut newest = None;
         while self.marks.front().is_some_and(|m| m.end <= self.highest) {

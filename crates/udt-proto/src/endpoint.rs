@@ -10,8 +10,8 @@ use siphasher::sip::SipHasher24;
 
 use crate::Connection;
 use crate::cookie::Cookies;
-use crate::greeting::{Role, is_usable};
 use crate::handshake::{Handshake, Request, VERSION, address_words, service_word};
+use crate::handshake_state::{Role, is_usable};
 use crate::options::Options;
 use crate::packet::{Control, Packet, destination, write_control};
 
@@ -168,7 +168,7 @@ impl Endpoint {
             self.rendezvous.insert(peer, id);
         }
         self.connections.insert(id, entry);
-        Connection::greet(now, id, peer, options, role, ours)
+        Connection::start(now, id, peer, options, role, ours)
     }
 
     /// Says who the first of these datagrams of `stride` bytes are for, and how many bytes of them:

@@ -85,8 +85,8 @@ mod expiry;
 #[doc(hidden)]
 #[expect(clippy::indexing_slicing, reason = "there are two ends")]
 pub mod fuzzing;
-mod greeting;
 mod handshake;
+mod handshake_state;
 mod head;
 mod loss;
 mod options;

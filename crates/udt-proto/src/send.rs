@@ -12,12 +12,12 @@ use crate::expiry::Expiry;
 use crate::head::Head;
 use crate::packet::{Ack, Control, LossReport};
 use crate::rtt::{RoundTrip, micros};
-use crate::send_buffer::{SendBuffer, Train};
+use crate::send_buffer::{Burst, SendBuffer};
 use crate::seq::Numbering;
 
-/// How late trains may be and still be made up for.
+/// How late bursts may be and still be made up for.
 const SLACK: Duration = Duration::from_millis(4);
-/// A train is as long as what passes in this time.
+/// A burst is as long as what passes in this time.
 const TRAIN_TIME: Duration = Duration::from_millis(1);
 /// Packets that are sent again into silence, each time that it has lasted for too long.
 const BLIND: u64 = 64;
@@ -42,7 +42,7 @@ pub(crate) struct Sender {
     delivery: Delivery,
     /// How long a hole is there before what is sent again fills it.
     longest_stall: Duration,
-    /// When the next train may go.
+    /// When the next burst may go.
     due: Instant,
     /// Fastest rate that the user allows, in packets per second.
     most_rate: f64,
@@ -318,7 +318,7 @@ impl Sender {
     }
 
     /// Reacts on silence: the last packet goes out once more, or some of what is not acknowledged.
-    pub(crate) fn on_silence(&mut self, now: Instant, rtt: RoundTrip) -> Option<Train> {
+    pub(crate) fn on_silence(&mut self, now: Instant, rtt: RoundTrip) -> Option<Burst> {
         self.silences += 1;
         self.progress_at = now;
         let (acked, next) = (self.buffer.acked(), self.buffer.next());
@@ -330,7 +330,7 @@ impl Sender {
             self.controller.on_timeout(&progress);
         }
         let last = next.checked_sub(1).filter(|last| *last >= acked)?;
-        Some(Train {
+        Some(Burst {
             first: last,
             packets: 1,
             is_resent: true,
@@ -364,15 +364,15 @@ impl Sender {
     }
 
     /// What may be sent now, if anything; `segments` packets at most.
-    pub(crate) fn plan(&self, now: Instant, segments: usize) -> Option<Train> {
+    pub(crate) fn plan(&self, now: Instant, segments: usize) -> Option<Burst> {
         if self.due > now {
             return None;
         }
         let most = self.train_length().min(segments);
         if let Some(lost) = self.loss.first().filter(|_| self.blind != Some(0)) {
-            let packets = self.buffer.train(lost.start(), lost.end(), most);
+            let packets = self.buffer.burst(lost.start(), lost.end(), most);
             let first = lost.start();
-            return (packets > 0).then_some(Train {
+            return (packets > 0).then_some(Burst {
                 first,
                 packets,
                 is_resent: true,
@@ -381,18 +381,18 @@ impl Sender {
         }
         let first = self.buffer.next();
         let end = self.may_send_until(now);
-        let packets = self.buffer.train(first, end, most);
+        let packets = self.buffer.burst(first, end, most);
         if packets == 0 {
             return None;
         }
         // The packet after every sixteenth follows it at once: the receiver measures the path by the pair.
         let sequence = self.numbers.sequence(first + packets as u64 - 1);
         let packets = if sequence & 15 == 0 && packets < segments {
-            self.buffer.train(first, end, packets + 1)
+            self.buffer.burst(first, end, packets + 1)
         } else {
             packets
         };
-        Some(Train {
+        Some(Burst {
             first,
             packets,
             is_resent: false,
@@ -430,11 +430,11 @@ impl Sender {
         usize::try_from(packets).unwrap_or(usize::MAX)
     }
 
-    /// The bytes of a train, with the time in them.
-    pub(crate) fn contents(&mut self, now: Instant, train: Train) -> Option<&[u8]> {
+    /// The bytes of a burst, with the time in them.
+    pub(crate) fn contents(&mut self, now: Instant, burst: Burst) -> Option<&[u8]> {
         let micros = self.micros(now);
-        self.buffer.stamp(train.first, train.packets, micros);
-        self.buffer.contents(train.first, train.packets)
+        self.buffer.stamp(burst.first, burst.packets, micros);
+        self.buffer.contents(burst.first, burst.packets)
     }
 
     fn micros(&self, now: Instant) -> u32 {
@@ -445,23 +445,23 @@ impl Sender {
         ))
     }
 
-    /// Says that a train is gone.
-    pub(crate) fn on_sent(&mut self, now: Instant, train: Train) {
-        let end = train.first + train.packets as u64;
-        self.sent += train.packets as u64;
-        if !train.is_probe {
+    /// Says that a burst is gone.
+    pub(crate) fn on_sent(&mut self, now: Instant, burst: Burst) {
+        let end = burst.first + burst.packets as u64;
+        self.sent += burst.packets as u64;
+        if !burst.is_probe {
             let start = self.due.max(now.checked_sub(SLACK).unwrap_or(now));
-            self.due = start + Duration::from_secs_f64(real(train.packets as u64) / self.rate());
+            self.due = start + Duration::from_secs_f64(real(burst.packets as u64) / self.rate());
         }
-        if train.first <= self.buffer.acked() && self.buffer.acked() < end {
+        if burst.first <= self.buffer.acked() && self.buffer.acked() < end {
             self.head.on_sent(now);
         }
-        if train.is_resent {
-            self.retransmitted += train.packets as u64;
+        if burst.is_resent {
+            self.retransmitted += burst.packets as u64;
             self.blind = self
                 .blind
-                .map(|left| left.saturating_sub(train.packets as u64));
-            if let Some(range) = Range64::new(train.first, end) {
+                .map(|left| left.saturating_sub(burst.packets as u64));
+            if let Some(range) = Range64::new(burst.first, end) {
                 self.loss.remove(range);
             }
             return;

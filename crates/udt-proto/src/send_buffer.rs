@@ -1,4 +1,4 @@
-//! `SendBuffer`: packets in the form in which they go out, laid one after another so that a train of them is one slice.
+//! `SendBuffer`: packets in the form in which they go out, laid one after another so that a burst of them is one slice.
 //!
 //! Memory is taken in blocks of as many packets as the kernel takes in one call. Payload is copied
 //! into its place once, when it is written; what is sent again is the same packet at the same place.
@@ -10,16 +10,16 @@ use crate::options::HEADER;
 use crate::packet::{Message, timestamp, write_data_header, write_timestamp};
 use crate::seq::{Numbering, next_message};
 
-/// Most bytes of a train: what a datagram socket takes in one call, over IPv6 too.
-const LONGEST_TRAIN: usize = 65_487;
-/// Most packets of a train, and bits of a block's map.
+/// Most bytes of a burst: what a datagram socket takes in one call, over IPv6 too.
+const MAX_BURST_BYTES: usize = 65_487;
+/// Most packets of a burst, and bits of a block's map.
 const MOST_SEGMENTS: usize = 64;
 /// Emptied blocks that are kept for the next write.
 const SPARE_BLOCKS: usize = 4;
 
 /// Packets that go out as one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Train {
+pub(crate) struct Burst {
     pub(crate) first: u64,
     pub(crate) packets: usize,
     pub(crate) is_resent: bool,
@@ -71,7 +71,7 @@ impl SendBuffer {
             numbers,
             to,
             payload,
-            per_block: (LONGEST_TRAIN / (payload + HEADER)).clamp(1, MOST_SEGMENTS),
+            per_block: (MAX_BURST_BYTES / (payload + HEADER)).clamp(1, MOST_SEGMENTS),
             blocks: VecDeque::new(),
             spare: Vec::new(),
             base: 0,
@@ -255,8 +255,8 @@ impl SendBuffer {
             .map_or(0, |len| usize::from(*len))
     }
 
-    /// How many packets from `first` on, at most `most` and before `end`, are one train: only the last may be short.
-    pub(crate) fn train(&self, first: u64, end: u64, most: usize) -> usize {
+    /// How many packets from `first` on, at most `most` and before `end`, are one burst: only the last may be short.
+    pub(crate) fn burst(&self, first: u64, end: u64, most: usize) -> usize {
         let Some((block, slot)) = self.block(first).zip(self.slot(first)) else {
             return 0;
         };
@@ -272,7 +272,7 @@ impl SendBuffer {
         packets
     }
 
-    /// The bytes of a train.
+    /// The bytes of a burst.
     pub(crate) fn contents(&self, first: u64, packets: usize) -> Option<&[u8]> {
         let stride = self.payload + HEADER;
         let (block, slot) = self.block(first).zip(self.slot(first))?;
@@ -281,7 +281,7 @@ impl SendBuffer {
         block.bytes.get(slot * stride..end)
     }
 
-    /// Writes the time into the packets of a train.
+    /// Writes the time into the packets of a burst.
     pub(crate) fn stamp(&mut self, first: u64, packets: usize, micros: u32) {
         let stride = self.payload + HEADER;
         let Some(slot) = self.slot(first) else { return };

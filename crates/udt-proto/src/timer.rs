@@ -5,16 +5,16 @@ use std::time::Instant;
 /// What is to be done at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// Repeat a handshake packet.
-    Greet,
-    /// Nothing has come for long.
-    Expiry,
-    /// Give up what is going on: the handshake, the close.
-    GiveUp,
-    /// Close without the peer's word that it knows what we have.
-    Part,
-    /// Repeat the shutdown.
-    Farewell,
+    /// Repeats a handshake packet.
+    Handshake,
+    /// Silence of the peer (EXP in UDT).
+    Exp,
+    /// Ends a handshake or a close that takes too long.
+    Deadline,
+    /// Ends the wait of an abort for the last acknowledgements.
+    Abort,
+    /// Repeats the shutdown packet.
+    Shutdown,
 }
 
 const COUNT: usize = 5;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use xio::{BoxIncoming, BoxStream, Incoming, Listener, Passive, Stream, Transport};
 
 use crate::flags::{Run, Serve, Shape};
-use crate::flow::{Part, Work};
+use crate::flow::{Activity, Work};
 use crate::goal::Goal;
 use crate::payload::Payload;
 use crate::report::{self, Report};
@@ -41,10 +41,10 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
         opened.push(opening.await.context("connecting took over 30 s")??);
     }
     let part = match (shape.reverse, shape.both, shape.ping) {
-        (true, ..) => Part::Receive,
-        (_, true, _) => Part::Both,
-        (.., true) => Part::Ping,
-        _ => Part::Send,
+        (true, ..) => Activity::Receive,
+        (_, true, _) => Activity::Both,
+        (.., true) => Activity::Ping,
+        _ => Activity::Send,
     };
     let unlimited = shape.bytes.is_none() && shape.file.is_none();
     let time = shape.time.or_else(|| unlimited.then_some(DEFAULT_TIME));
@@ -99,10 +99,10 @@ where
     L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
 {
     let part = match (shape.reverse, shape.both, shape.ping) {
-        (true, ..) => Part::Send,
-        (_, true, _) => Part::Both,
-        (.., true) => Part::Echo,
-        _ => Part::Receive,
+        (true, ..) => Activity::Send,
+        (_, true, _) => Activity::Both,
+        (.., true) => Activity::Echo,
+        _ => Activity::Receive,
     };
     let first = listener.accept().await?;
     let files = turned(shape.reverse, (None, shape.file.clone()));
@@ -216,13 +216,13 @@ fn payload(shape: &Shape) -> Payload {
 
 fn work(
     shape: &Shape,
-    part: Part,
+    activity: Activity,
     (source, sink): Files,
     time: Option<Duration>,
     payload: Payload,
 ) -> Work {
     Work {
-        part,
+        activity,
         block: block(shape),
         payload,
         source,

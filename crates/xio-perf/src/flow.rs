@@ -27,7 +27,7 @@ const FILE_TURN: usize = 1 << 20;
 
 /// What this end does on each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Activity {
     Send,
     Receive,
     Both,
@@ -38,7 +38,7 @@ pub(crate) enum Part {
 /// What all connections of a session have in common.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) part: Part,
+    pub(crate) activity: Activity,
     pub(crate) block: usize,
     /// What is sent when there is no file.
     pub(crate) payload: Payload,
@@ -57,10 +57,10 @@ impl Work {
     /// Those of the stream and of the files, and a peer that plays another part than it should.
     pub(crate) async fn play(&self, mut stream: BoxStream) -> io::Result<()> {
         self.tally.add_stream();
-        let outcome = match self.part {
-            Part::Send => self.send(&mut stream).await,
-            Part::Receive => self.receive(&mut stream).await,
-            Part::Both => {
+        let outcome = match self.activity {
+            Activity::Send => self.send(&mut stream).await,
+            Activity::Receive => self.receive(&mut stream).await,
+            Activity::Both => {
                 let ends_together = stream.info().ends_together;
                 let (mut reader, mut writer) = tokio::io::split(stream);
                 let outcome = if ends_together {
@@ -71,8 +71,8 @@ impl Work {
                 stream = reader.unsplit(writer);
                 outcome
             }
-            Part::Ping => self.ping(&mut stream).await,
-            Part::Echo => self.echo(&mut stream).await,
+            Activity::Ping => self.ping(&mut stream).await,
+            Activity::Echo => self.echo(&mut stream).await,
         };
         self.tally.add_path(&stream.info());
         outcome
@@ -99,7 +99,7 @@ impl Work {
     /// When peers ended before.
     pub(crate) fn complete(&self) -> anyhow::Result<()> {
         let missing = self.goal.missing();
-        if self.part == Part::Receive && missing > 0 {
+        if self.activity == Activity::Receive && missing > 0 {
             let received = self.tally.received();
             let asked = received + missing;
             bail!("the peer ended after {received} of {asked} bytes");

@@ -86,12 +86,12 @@
 
 mod auto;
 pub mod codec;
+mod codec_cache;
 pub mod frame;
 mod options;
 mod outgoing;
 mod parallel;
 mod read;
-mod shop;
 mod stream;
 mod write;
 

@@ -1,4 +1,4 @@
-//! `Line`: work on several blocks at once, done in any order and handed on in the order it came.
+//! `WorkQueue`: work on several blocks at once, done in any order and handed on in the order it came.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,7 +19,7 @@ const WORTH_A_THREAD: Duration = Duration::from_micros(40);
 ///
 /// Dropping it lets what runs come to its end, a block or so later, and forgets it.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct WorkQueue<T> {
     jobs: VecDeque<Job<T>>,
     width: usize,
 }
@@ -31,7 +31,7 @@ enum Job<T> {
     Running(JoinHandle<T>),
 }
 
-impl<T: Send + 'static> Line<T> {
+impl<T: Send + 'static> WorkQueue<T> {
     /// At most `width` pieces of work at once.
     pub(crate) const fn new(width: usize) -> Self {
         Self {
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn order_is_that_of_arrival() {
-        let mut line = Line::new(3);
+        let mut line = WorkQueue::new(3);
         let (go, wait) = mpsc::channel::<()>();
         line.push(LONG * 2, move || {
             wait.recv().unwrap();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn without_a_runtime_work_is_done_on_the_spot() {
-        let mut line = Line::new(1);
+        let mut line = WorkQueue::new(1);
         line.push(LONG * 2, || std::thread::current().id());
         let Some(Job::Done(Some(id))) = line.jobs.pop_front() else {
             panic!("it waits for a thread that nobody has")
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_is_an_error() {
-        let mut line: Line<()> = Line::new(1);
+        let mut line: WorkQueue<()> = WorkQueue::new(1);
         line.push(LONG * 2, || panic!("as this test wants"));
         poll_fn(|cx| line.poll_next(cx)).await.unwrap_err();
         assert!(line.has_room());

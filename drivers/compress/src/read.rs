@@ -9,9 +9,9 @@ use xio_core::{Error, ErrorKind, Operation, poll_end};
 
 use crate::LAYER;
 use crate::codec::Algorithm;
+use crate::codec_cache::{CodecCache, unpacking_time};
 use crate::frame::{BadFrame, Frame, Header, MAX_HEADER, PREAMBLE_LEN, Preamble};
-use crate::parallel::Line;
-use crate::shop::{Shop, unpacking_time};
+use crate::parallel::WorkQueue;
 use crate::write::Moved;
 
 /// Least room in bytes to read into, so that many small blocks come with one call.
@@ -22,22 +22,22 @@ const PASSED: usize = 4 << 10;
 /// The receiving half.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    shop: Shop,
+    codecs: CodecCache,
     inbox: Inbox,
     stage: Stage,
     /// Most bytes of a block, as the preamble announced it.
     announced: usize,
-    line: Line<Result<Vec<u8>, Broken>>,
+    line: WorkQueue<Result<Vec<u8>, Broken>>,
     /// An unpacked block and how much of it was handed out.
     block: Vec<u8>,
     taken: usize,
-    place: Place,
+    place: StreamOffset,
     original: u64,
 }
 
 /// Where in the stream something is.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct StreamOffset {
     /// Blocks before it.
     number: u64,
     /// Bytes before it.
@@ -46,7 +46,7 @@ struct Place {
 
 #[derive(Debug, Clone, Copy)]
 struct Broken {
-    place: Place,
+    place: StreamOffset,
     why: BadFrame,
 }
 
@@ -68,16 +68,16 @@ enum Stage {
 }
 
 impl Reader {
-    pub(crate) fn new(shop: Shop, threads: usize) -> Self {
+    pub(crate) fn new(codecs: CodecCache, threads: usize) -> Self {
         Self {
-            shop,
+            codecs,
             inbox: Inbox::default(),
             stage: Stage::Preamble,
             announced: 0,
-            line: Line::new(threads),
+            line: WorkQueue::new(threads),
             block: Vec::new(),
             taken: 0,
-            place: Place::default(),
+            place: StreamOffset::default(),
             original: 0,
         }
     }
@@ -110,7 +110,7 @@ impl Reader {
                     continue;
                 }
                 Poll::Ready(Ok(Some(Err(broken)))) => {
-                    self.line = Line::new(1);
+                    self.line = WorkQueue::new(1);
                     self.stage = Stage::Broken(broken);
                 }
                 Poll::Ready(Ok(None)) => {}
@@ -165,7 +165,7 @@ impl Reader {
                 },
             },
             Stage::Header => {
-                let Place { number, .. } = self.place;
+                let StreamOffset { number, .. } = self.place;
                 match Frame::parse(self.inbox.bytes(), number, self.announced) {
                     Ok(None) => {
                         ready!(self.poll_fill(cx, below, INBOX))?;
@@ -210,14 +210,14 @@ impl Reader {
             }
             Stage::Ended => return Poll::Ready(Ok(false)),
             Stage::Broken(Broken {
-                place: Place { number, offset },
+                place: StreamOffset { number, offset },
                 why,
             }) => {
                 let fact = format!("block {number} at byte {offset}: {why}");
                 return Poll::Ready(Err(error(ErrorKind::Protocol, fact)));
             }
             Stage::Truncated => {
-                let Place { number, offset } = self.place;
+                let StreamOffset { number, offset } = self.place;
                 let fact = format!(
                     "the stream below ended in block {number} at byte {offset}, before the end mark"
                 );
@@ -287,12 +287,13 @@ impl Reader {
         let packed = self.inbox.bytes().get(..header.packed).unwrap_or_default();
         let broken = move |why| Broken { place, why };
         if self.line.does_at_once(time) {
-            let done = self.shop.unpack(header, place.number, packed, memory);
+            let done = self.codecs.unpack(header, place.number, packed, memory);
             self.line.add(done.map_err(broken));
         } else {
-            let (shop, packed) = (self.shop.clone(), packed.to_vec());
+            let (codecs, packed) = (self.codecs.clone(), packed.to_vec());
             self.line.push(time, move || {
-                shop.unpack(header, place.number, &packed, memory)
+                codecs
+                    .unpack(header, place.number, &packed, memory)
                     .map_err(broken)
             });
         }

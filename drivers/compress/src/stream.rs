@@ -11,16 +11,16 @@ use xio_core::{Info, Result, Stream, Transform};
 use crate::LAYER;
 use crate::auto::Auto;
 use crate::codec::Algorithm;
+use crate::codec_cache::{Choice, CodecCache};
 use crate::options::{CompressOptions, Strategy};
 use crate::read::Reader;
-use crate::shop::{Choice, Shop};
 use crate::write::{Chooser, Writer};
 
 /// The layer; its streams share the tables of the codecs.
 #[derive(Clone, Default)]
 pub struct Compress {
     pub(crate) options: CompressOptions,
-    shop: Shop,
+    codecs: CodecCache,
 }
 
 impl Compress {
@@ -87,8 +87,8 @@ impl<S: Stream> Transform<S> for Compress {
         let threads = options.width();
         let (rules, block) = (options.rules(), options.block_len());
         Ok(CompressHandle {
-            writer: Writer::new(self.shop.clone(), rules, block, threads, self.chooser()),
-            reader: Reader::new(self.shop.clone(), threads),
+            writer: Writer::new(self.codecs.clone(), rules, block, threads, self.chooser()),
+            reader: Reader::new(self.codecs.clone(), threads),
             inner,
         })
     }

@@ -11,11 +11,11 @@ use xio_core::{Error, ErrorKind, Operation};
 use crate::LAYER;
 use crate::auto::{Auto, Next};
 use crate::codec::{Algorithm, is_fill};
+use crate::codec_cache::{Choice, CodecCache, Packed};
 use crate::frame::{Head, Preamble};
 use crate::options::Rules;
 use crate::outgoing::{Outgoing, SMALL};
-use crate::parallel::Line;
-use crate::shop::{Choice, Packed, Shop};
+use crate::parallel::WorkQueue;
 
 /// One call takes no more blocks when it has taken so many bytes.
 const AT_ONCE: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) struct Moved {
 /// The sending half.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    shop: Shop,
+    codecs: CodecCache,
     rules: Rules,
     block: usize,
     chooser: Chooser,
@@ -47,7 +47,7 @@ pub(crate) struct Writer {
     next: Option<Vec<Choice>>,
     /// The block that is being collected.
     fill: Vec<u8>,
-    line: Line<Packed>,
+    line: WorkQueue<Packed>,
     /// Whether someone waits for the oldest block of the line to be packed.
     waited: bool,
     out: Outgoing,
@@ -71,20 +71,20 @@ enum Stage {
 
 impl Writer {
     pub(crate) fn new(
-        shop: Shop,
+        codecs: CodecCache,
         rules: Rules,
         block: usize,
         threads: usize,
         chooser: Chooser,
     ) -> Self {
         Self {
-            shop,
+            codecs,
             rules,
             block,
             chooser,
             next: None,
             fill: Vec::new(),
-            line: Line::new(threads),
+            line: WorkQueue::new(threads),
             waited: false,
             out: Outgoing::default(),
             spare: Vec::new(),
@@ -301,11 +301,11 @@ impl Writer {
         let choices = self.choose(&block);
         self.next = None;
         let room = self.spare.pop().unwrap_or_default();
-        let (shop, rules, number) = (self.shop.clone(), self.rules, self.number);
+        let (codecs, rules, number) = (self.codecs.clone(), self.rules, self.number);
         self.number += 1;
         let time = choices.iter().map(|choice| choice.time(block.len())).sum();
         self.line.push(time, move || {
-            shop.pack(&choices, rules, number, block, room)
+            codecs.pack(&choices, rules, number, block, room)
         });
         Poll::Ready(Ok(()))
     }
@@ -328,7 +328,7 @@ impl Writer {
             let from = block.len().saturating_sub(SAMPLE) / 2;
             let sample = block.get(from..).unwrap_or_default();
             let sample = sample.get(..SAMPLE).unwrap_or(sample);
-            next = auto.sampled(self.shop.sample(choice, sample));
+            next = auto.sampled(self.codecs.sample(choice, sample));
         }
         let choices = match next {
             Next::Pack(Choice::STORED) | Next::Sample(_) => Vec::new(),

@@ -87,7 +87,7 @@ impl fmt::Debug for File {
 }
 
 /// What a target means to this driver.
-enum Place {
+enum FileTarget {
     Path(String),
     Standard(Stdio),
 }
@@ -98,7 +98,7 @@ enum Stdio {
     Err,
 }
 
-impl Place {
+impl FileTarget {
     fn of(to: &Target) -> Result<Self> {
         let bad = |fact: String| Error::new(ErrorKind::BadTarget, "file", Operation::Connect, fact);
         match to.scheme.as_deref() {
@@ -165,7 +165,7 @@ impl Transport for File {
     /// # Cancel safety
     /// A file that was asked to be made may be there, empty, when the future was dropped.
     async fn connect(&self, to: &Target) -> Result<FileHandle> {
-        let place = Place::of(to)?;
+        let place = FileTarget::of(to)?;
         let options = self.options;
         // Opening waits where the file system does, or where a FIFO has no other end.
         let opened = tokio::task::spawn_blocking(move || {

@@ -18,14 +18,14 @@ use crate::LAYER;
 use crate::options::GridftpOptions;
 
 /// Where the file is and how it is opened.
-pub(crate) struct Place {
+pub(crate) struct RemoteFile {
     pub(crate) site: Site,
     pub(crate) path: Vec<u8>,
     pub(crate) connect: Arc<ConnectOptions>,
     pub(crate) options: GridftpOptions,
 }
 
-impl Place {
+impl RemoteFile {
     pub(crate) async fn session(&self) -> Result<Client, ConnectError> {
         Client::connect(&self.site, Arc::clone(&self.connect)).await
     }
@@ -33,7 +33,7 @@ impl Place {
 
 /// An open remote file.
 pub struct GridftpHandle {
-    place: Arc<Place>,
+    remote: Arc<RemoteFile>,
     state: State,
     position: u64,
     /// Whether the file is still to begin anew.
@@ -77,11 +77,11 @@ impl From<Client> for Turned {
 }
 
 impl GridftpHandle {
-    pub(crate) fn new(place: Arc<Place>, client: Client) -> Self {
-        let flags = place.options.access();
+    pub(crate) fn new(remote: Arc<RemoteFile>, client: Client) -> Self {
+        let flags = remote.options.access();
         Self {
-            position: place.options.offset,
-            place,
+            position: remote.options.offset,
+            remote,
             state: State::idle(client),
             fresh: matches!(flags, Flags::Write | Flags::Rewrite),
             unsettled: false,
@@ -99,11 +99,11 @@ impl GridftpHandle {
     }
 
     fn reads(&self) -> bool {
-        !matches!(self.place.options.access(), Flags::Write | Flags::Append)
+        !matches!(self.remote.options.access(), Flags::Write | Flags::Append)
     }
 
     fn writes(&self) -> bool {
-        self.place.options.access() != Flags::Read
+        self.remote.options.access() != Flags::Read
     }
 
     fn turn(&mut self, future: impl Future<Output = io::Result<Turned>> + Send + 'static) {
@@ -116,15 +116,15 @@ impl GridftpHandle {
             match std::mem::replace(&mut self.state, State::Idle(None)) {
                 State::Idle(Some(client)) => return Poll::Ready(Ok(*client)),
                 State::Idle(None) => {
-                    let place = Arc::clone(&self.place);
-                    self.turn(async move { again(&place).await });
+                    let remote = Arc::clone(&self.remote);
+                    self.turn(async move { again(&remote).await });
                 }
                 State::Reading(reader) => {
-                    let place = Arc::clone(&self.place);
+                    let remote = Arc::clone(&self.remote);
                     self.turn(async move {
                         match reader.stop().await {
                             Some(client) => Ok(client.into()),
-                            None => again(&place).await,
+                            None => again(&remote).await,
                         }
                     });
                 }
@@ -151,11 +151,11 @@ impl GridftpHandle {
     }
 
     /// Begins to write; `client` is idle.
-    fn write_from(&mut self, client: Client, place: file::Place) {
+    fn write_from(&mut self, client: Client, at: file::Place) {
         let mut options = WriteOptions::default();
-        options.place = place;
-        options.streams = self.place.options.streams;
-        let writer = client.into_writer(self.place.path.clone(), options);
+        options.place = at;
+        options.streams = self.remote.options.streams;
+        let writer = client.into_writer(self.remote.path.clone(), options);
         self.state = State::Writing(writer, self.position);
         self.fresh = false;
         self.unsettled = true;
@@ -163,7 +163,7 @@ impl GridftpHandle {
 
     /// Makes the file begin anew with nothing in it.
     fn empty(&mut self, client: Client) {
-        let writer = client.into_writer(self.place.path.clone(), WriteOptions::default());
+        let writer = client.into_writer(self.remote.path.clone(), WriteOptions::default());
         self.turn(async move { writer.finish().await.map(Turned::from) });
         self.fresh = false;
         self.unsettled = true;
@@ -178,8 +178,8 @@ impl GridftpHandle {
                 self.position = reader.position();
                 if read.is_err() {
                     // The next read asks for the rest.
-                    let place = Arc::clone(&self.place);
-                    self.turn(async move { again(&place).await });
+                    let remote = Arc::clone(&self.remote);
+                    self.turn(async move { again(&remote).await });
                 }
                 return Poll::Ready(read);
             }
@@ -190,9 +190,9 @@ impl GridftpHandle {
             }
             let mut options = ReadOptions::default();
             options.offset = self.position;
-            options.module.clone_from(&self.place.options.eret);
-            options.streams = self.place.options.streams;
-            self.state = State::Reading(client.into_reader(self.place.path.clone(), options));
+            options.module.clone_from(&self.remote.options.eret);
+            options.streams = self.remote.options.streams;
+            self.state = State::Reading(client.into_reader(self.remote.path.clone(), options));
         }
     }
 
@@ -214,7 +214,7 @@ impl GridftpHandle {
             if self.broken {
                 return Poll::Ready(Err(lost(BROKEN, Operation::Write)));
             }
-            let append = self.place.options.access() == Flags::Append;
+            let append = self.remote.options.access() == Flags::Append;
             if let State::Writing(writer, from) = &mut self.state
                 && (append || *from + writer.written() == self.position)
             {
@@ -226,7 +226,7 @@ impl GridftpHandle {
                 return Poll::Ready(wrote);
             }
             let client = ready!(self.poll_session(cx))?;
-            let place = match &self.place.options.esto {
+            let remote = match &self.remote.options.esto {
                 Some(module) => file::Place::Module(module.clone()),
                 None if append => file::Place::End,
                 None if self.fresh && self.position > 0 => {
@@ -236,7 +236,7 @@ impl GridftpHandle {
                 None if self.fresh => file::Place::Anew,
                 None => file::Place::At(self.position),
             };
-            self.write_from(client, place);
+            self.write_from(client, remote);
         }
     }
 
@@ -274,9 +274,9 @@ impl GridftpHandle {
                     self.empty(client);
                     continue;
                 }
-                let place = Arc::clone(&self.place);
+                let remote = Arc::clone(&self.remote);
                 self.turn(async move {
-                    let found = client.stat(&place.path).await;
+                    let found = client.stat(&remote.path).await;
                     let (entry, _) = found.map_err(TransferError::from)?;
                     let size = Some(entry.size);
                     Ok(Turned { client, size })
@@ -303,9 +303,9 @@ fn lost(fact: &str, op: Operation) -> io::Error {
     Error::new(ErrorKind::Reset, LAYER, op, fact).into()
 }
 
-/// A new session in the place of one that was lost.
-async fn again(place: &Place) -> io::Result<Turned> {
-    let client = place.session().await.map_err(TransferError::from)?;
+/// A new session in place of one that was lost.
+async fn again(remote: &RemoteFile) -> io::Result<Turned> {
+    let client = remote.session().await.map_err(TransferError::from)?;
     Ok(client.into())
 }
 

@@ -97,7 +97,7 @@ use xio::file::Flags;
 use xio::{Driver, DynStack, Error, ErrorKind, Operation, Result, Target, Transport};
 
 pub use handle::GridftpHandle;
-use handle::Place;
+use handle::RemoteFile;
 pub use options::GridftpOptions;
 
 const LAYER: &str = "gridftp";
@@ -169,15 +169,15 @@ impl Transport for Gridftp {
     /// Dropping the future closes the session; no file has been touched.
     async fn connect(&self, to: &Target) -> Result<GridftpHandle> {
         let Remote { site, path, .. } = self.remote(to)?;
-        let place = Arc::new(Place {
+        let remote = Arc::new(RemoteFile {
             site,
             path,
             connect: Arc::new(self.options.connect_options()),
             options: self.options.clone(),
         });
-        let client = place.session().await.map_err(failed)?;
+        let client = remote.session().await.map_err(failed)?;
         if matches!(self.options.access(), Flags::Read | Flags::Update) {
-            let found = client.stat(&place.path).await;
+            let found = client.stat(&remote.path).await;
             let (entry, _) = found.map_err(|error| failed(TransferError::from(error)))?;
             if matches!(
                 entry.kind,
@@ -192,7 +192,7 @@ impl Transport for Gridftp {
                 ));
             }
         }
-        Ok(GridftpHandle::new(place, client))
+        Ok(GridftpHandle::new(remote, client))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
 use xio_core::{Info, Operation, Stream};
 
-use crate::line::Hold;
+use crate::connection::ConnectionRef;
 use crate::task::UNSENT;
 
 /// An open UDT connection that carries bytes.
@@ -19,7 +19,7 @@ use crate::task::UNSENT;
 /// cannot send any more, and reading what has not arrived by then fails. Dropping the handle
 /// without `shutdown` gives the connection up, which a peer of this kind sees as a reset.
 pub struct UdtHandle {
-    pub(crate) hold: Hold,
+    pub(crate) connection: ConnectionRef,
 }
 
 impl AsyncRead for UdtHandle {
@@ -34,7 +34,7 @@ impl AsyncRead for UdtHandle {
         let budget = ready!(poll_proceed(cx));
         let room = buf.initialize_unfilled();
         let read = self
-            .hold
+            .connection
             .0
             .with(|state, now| match state.machine.read(now, room) {
                 Poll::Ready(done) => {
@@ -53,7 +53,7 @@ impl UdtHandle {
     fn poll_writing(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let budget = ready!(poll_proceed(cx));
         let op = Operation::Write;
-        let wrote = self.hold.0.with(|state, now| {
+        let wrote = self.connection.0.with(|state, now| {
             if let Some(lost) = state.check(op) {
                 return Poll::Ready(Err(lost));
             }
@@ -108,13 +108,13 @@ impl AsyncWrite for UdtHandle {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.hold.0.poll_close(cx).map_err(Into::into)
+        self.connection.0.poll_close(cx).map_err(Into::into)
     }
 }
 
 impl Stream for UdtHandle {
     fn describe(&self, info: &mut Info) {
-        self.hold.0.describe(info);
+        self.connection.0.describe(info);
     }
 }
 

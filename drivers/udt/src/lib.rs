@@ -103,9 +103,9 @@
 
 #![forbid(unsafe_code)]
 
+mod connection;
 mod error;
 mod handle;
-mod line;
 mod listener;
 mod messages;
 mod options;
@@ -128,8 +128,8 @@ use xio_core::{
     Target, Transport, resolve,
 };
 
+use connection::{Order, TaskQueue};
 pub use handle::UdtHandle;
-use line::{Bell, Order};
 pub use listener::{Carrier, Held, UdtIncoming, UdtListener};
 pub use messages::UdtMessages;
 pub use options::UdtOptions;
@@ -139,7 +139,7 @@ impl Carrier for UdtHandle {
     const SERVICE: Service = Service::Stream;
 
     fn carry(held: Held) -> Self {
-        Self { hold: held.0 }
+        Self { connection: held.0 }
     }
 }
 
@@ -147,7 +147,7 @@ impl Carrier for UdtMessages {
     const SERVICE: Service = Service::Message;
 
     fn carry(held: Held) -> Self {
-        Self { hold: held.0 }
+        Self { connection: held.0 }
     }
 }
 
@@ -159,7 +159,7 @@ pub struct Udt<B, H = UdtHandle> {
     below: B,
     options: UdtOptions,
     /// The task of the socket that connections share.
-    shared: Mutex<Weak<Bell>>,
+    shared: Mutex<Weak<TaskQueue>>,
     first_sequence: Option<u32>,
     kind: PhantomData<fn() -> H>,
 }
@@ -209,22 +209,22 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         peer: Option<SocketAddr>,
         hints: Option<&SocketHints>,
         order: Order,
-    ) -> Result<Arc<Bell>> {
+    ) -> Result<Arc<TaskQueue>> {
         let mut wishes = self.options.socket(hints);
         wishes.peer = peer;
         let mut at = Target::default().with(wishes);
         at.port = self.options.port;
         let socket = self.below.bind(&at).await?;
         let below = Arc::new(socket.info());
-        let bell = Task::spawn(socket, below, None)?;
+        let to_task = Task::spawn(socket, below, None)?;
         // The task has not been asked to do anything yet, so it takes this.
-        let _ = bell.order(order);
-        Ok(bell)
+        let _ = to_task.order(order);
+        Ok(to_task)
     }
 
     async fn connect_to(&self, peer: SocketAddr, hints: Option<&SocketHints>) -> Result<H> {
         let rendezvous = self.options.rendezvous;
-        let (reply, hold) = oneshot::channel();
+        let (reply, connection) = oneshot::channel();
         let order = Order::Connect {
             peer,
             options: Box::new(self.machine(hints)),
@@ -234,7 +234,7 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         if self.options.reuse && !rendezvous {
             let mut shared = self.shared.lock().await;
             let refused = match shared.upgrade() {
-                Some(bell) => bell.order(order).err(),
+                Some(to_task) => to_task.order(order).err(),
                 None => Some(order),
             };
             if let Some(order) = refused {
@@ -247,9 +247,9 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
             let fact = "the socket's task has ended";
             Error::new(ErrorKind::Io, "udt", Operation::Connect, fact)
         };
-        let hold = hold.await.map_err(|_| ended())?;
-        poll_fn(|cx| hold.0.poll_connected(cx, Operation::Connect)).await?;
-        Ok(H::carry(Held(hold)))
+        let connection = connection.await.map_err(|_| ended())?;
+        poll_fn(|cx| connection.0.poll_connected(cx, Operation::Connect)).await?;
+        Ok(H::carry(Held(connection)))
     }
 }
 
@@ -295,7 +295,7 @@ impl<B: Bind, H: Carrier> Passive for Udt<B, H> {
             queue,
         };
         Ok(UdtListener {
-            bell: Task::spawn(socket, Arc::clone(&below), Some(listening))?,
+            to_task: Task::spawn(socket, Arc::clone(&below), Some(listening))?,
             queue: taken,
             below,
             kind: PhantomData,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use xio_core::{Error, ErrorKind, Incoming, Info, Listener, Operation, Result};
 
-use crate::line::{Bell, Hold, Order};
+use crate::connection::{ConnectionRef, Order, TaskQueue};
 
 /// What a connection is in the hands of its user: a byte stream, or one of messages.
 pub trait Carrier: Send + Sized + 'static {
@@ -15,14 +15,14 @@ pub trait Carrier: Send + Sized + 'static {
     const SERVICE: udt_proto::Service;
 
     #[doc(hidden)]
-    fn carry(hold: Held) -> Self;
+    fn carry(connection: Held) -> Self;
 }
 
 /// A connection on its way to its user.
 #[derive(Debug)]
-pub struct Held(pub(crate) Hold);
+pub struct Held(pub(crate) ConnectionRef);
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for ConnectionRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut info = Info::default();
         self.0.describe(&mut info);
@@ -32,9 +32,9 @@ impl fmt::Debug for Hold {
 
 /// A socket that waits for peers.
 pub struct UdtListener<H> {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) to_task: Arc<TaskQueue>,
     /// At most as many as the backlog, which the machine keeps to: those that are over count as well.
-    pub(crate) queue: UnboundedReceiver<Hold>,
+    pub(crate) queue: UnboundedReceiver<ConnectionRef>,
     pub(crate) below: Arc<Info>,
     pub(crate) kind: std::marker::PhantomData<fn() -> H>,
 }
@@ -44,14 +44,14 @@ impl<H: Carrier> Listener for UdtListener<H> {
     type Incoming = UdtIncoming<H>;
 
     async fn accept(&mut self) -> Result<UdtIncoming<H>> {
-        let Some(hold) = self.queue.recv().await else {
+        let Some(connection) = self.queue.recv().await else {
             let fact = "the socket can receive no more";
             return Err(Error::new(ErrorKind::Io, "udt", Operation::Accept, fact));
         };
         // A task that is over has no backlog.
-        let _ = self.bell.order(Order::Taken(hold.0.id));
+        let _ = self.to_task.order(Order::Taken(connection.0.id));
         Ok(UdtIncoming {
-            hold,
+            connection,
             kind: std::marker::PhantomData,
         })
     }
@@ -68,7 +68,7 @@ impl<H: Carrier> Listener for UdtListener<H> {
 
 impl<H> Drop for UdtListener<H> {
     fn drop(&mut self) {
-        let _ = self.bell.order(Order::StopListening);
+        let _ = self.to_task.order(Order::StopListening);
     }
 }
 
@@ -80,7 +80,7 @@ impl<H: Carrier> fmt::Debug for UdtListener<H> {
 
 /// A peer that was accepted; dropping it gives the connection up.
 pub struct UdtIncoming<H> {
-    hold: Hold,
+    connection: ConnectionRef,
     kind: std::marker::PhantomData<fn() -> H>,
 }
 
@@ -88,12 +88,12 @@ impl<H: Carrier> Incoming for UdtIncoming<H> {
     type Handle = H;
 
     fn describe(&self, info: &mut Info) {
-        self.hold.0.describe(info);
+        self.connection.0.describe(info);
     }
 
     async fn open(self) -> Result<H> {
-        poll_fn(|cx| self.hold.0.poll_connected(cx, Operation::Open)).await?;
-        Ok(H::carry(Held(self.hold)))
+        poll_fn(|cx| self.connection.0.poll_connected(cx, Operation::Open)).await?;
+        Ok(H::carry(Held(self.connection)))
     }
 }
 

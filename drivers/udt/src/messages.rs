@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 use udt_proto::MessageOptions;
 use xio_core::{Info, Operation, Result};
 
-use crate::line::Hold;
+use crate::connection::ConnectionRef;
 
 /// An open UDT connection that carries messages.
 ///
 /// Each arrives whole, once, or not at all; in order where that was asked for, else as it comes.
 /// Ending it is as with [`UdtHandle`](crate::UdtHandle).
 pub struct UdtMessages {
-    pub(crate) hold: Hold,
+    pub(crate) connection: ConnectionRef,
 }
 
 impl UdtMessages {
@@ -40,7 +40,7 @@ impl UdtMessages {
         options: MessageOptions,
     ) -> Poll<Result<()>> {
         let op = Operation::Write;
-        self.hold.0.with(|state, now| match state.check(op) {
+        self.connection.0.with(|state, now| match state.check(op) {
             Some(lost) => Poll::Ready(Err(lost)),
             None => match state.machine.send_message(now, message, options) {
                 Poll::Ready(done) => Poll::Ready(done.map_err(|why| state.error(why, op))),
@@ -71,7 +71,7 @@ impl UdtMessages {
         cx: &mut Context<'_>,
         into: &mut [u8],
     ) -> Poll<Result<Option<usize>>> {
-        self.hold.0.with(
+        self.connection.0.with(
             |state, now| match state.machine.receive_message(now, into) {
                 Poll::Ready(done) => {
                     Poll::Ready(done.map_err(|why| state.error(why, Operation::Read)))
@@ -89,14 +89,14 @@ impl UdtMessages {
     /// # Cancel safety
     /// The end has begun and goes on; call it again to wait for it.
     pub async fn shutdown(&mut self) -> Result<()> {
-        poll_fn(|cx| self.hold.0.poll_close(cx)).await
+        poll_fn(|cx| self.connection.0.poll_close(cx)).await
     }
 
     /// What this connection says about itself.
     #[must_use]
     pub fn info(&self) -> Info {
         let mut info = Info::default();
-        self.hold.0.describe(&mut info);
+        self.connection.0.describe(&mut info);
         info
     }
 }

@@ -16,13 +16,13 @@ use tokio::time::Sleep;
 use udt_proto::{Connection, ConnectionId, Endpoint, Event, Options, Routed};
 use xio_core::{Datagram, Error, ErrorKind, Info, Operation, Received, Result, Transmit};
 
-use crate::line::{Bell, Hold, Line, Lost, Order, now};
+use crate::connection::{ConnectionInner, ConnectionRef, Lost, Order, TaskQueue, now};
 
 /// Buffers that one call fills, and bytes of each: what the kernel joins at most.
 const BUFFERS: usize = 8;
 const BUFFER: usize = 1 << 16;
-/// Trains that a connection sends before the next has its turn.
-const TRAINS: usize = 8;
+/// Bursts that a connection sends before the next has its turn.
+const BURSTS: usize = 8;
 /// Rounds before other tasks of the thread have theirs.
 const ROUNDS: usize = 32;
 /// Failures to receive, one after another, that make a socket useless.
@@ -45,7 +45,7 @@ thread_local! {
 pub(crate) struct Listening {
     pub(crate) options: Options,
     pub(crate) backlog: usize,
-    pub(crate) queue: UnboundedSender<Hold>,
+    pub(crate) queue: UnboundedSender<ConnectionRef>,
 }
 
 /// Everything that happens at one socket.
@@ -55,13 +55,13 @@ pub(crate) struct Task<D: Datagram> {
     /// Whether the socket has several addresses, so that each answer names the one it leaves from.
     has_many_addresses: bool,
     endpoint: Endpoint,
-    queue: Option<UnboundedSender<Hold>>,
-    lines: HashMap<ConnectionId, Arc<Line>>,
-    /// Whose turn it is; `is_rung` is set in each.
-    due: Vec<Arc<Line>>,
+    queue: Option<UnboundedSender<ConnectionRef>>,
+    connections: HashMap<ConnectionId, Arc<ConnectionInner>>,
+    /// Whose turn it is; `is_scheduled` is set in each.
+    due: Vec<Arc<ConnectionInner>>,
     timers: BTreeSet<(Instant, ConnectionId)>,
     sleep: Pin<Box<Sleep>>,
-    bell: Arc<Bell>,
+    to_task: Arc<TaskQueue>,
     /// Failures to receive since something was, or nothing was there.
     failures: usize,
     /// Whether the network said to who was sending that nobody is there.
@@ -77,12 +77,12 @@ impl<D: Datagram> Task<D> {
         socket: D,
         below: Arc<Info>,
         listening: Option<Listening>,
-    ) -> Result<Arc<Bell>> {
+    ) -> Result<Arc<TaskQueue>> {
         let op = match listening {
             Some(_) => Operation::Listen,
             None => Operation::Connect,
         };
-        let bell = Arc::new(Bell::default());
+        let to_task = Arc::new(TaskQueue::default());
         let mut endpoint = Endpoint::new(now(), seed(op)?);
         let queue = listening.map(|listening| {
             endpoint.listen(listening.options, listening.backlog);
@@ -95,22 +95,22 @@ impl<D: Datagram> Task<D> {
             has_many_addresses: many,
             endpoint,
             queue,
-            lines: HashMap::new(),
+            connections: HashMap::new(),
             due: Vec::new(),
             timers: BTreeSet::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            bell: Arc::clone(&bell),
+            to_task: Arc::clone(&to_task),
             failures: 0,
             is_refused: false,
         };
         tokio::spawn(task);
-        Ok(bell)
+        Ok(to_task)
     }
 
     /// Does what it was called for.
     fn take_calls(&mut self, cx: &Context<'_>, now: Instant) {
-        let bell = Arc::clone(&self.bell);
-        for order in bell.answer(cx, &mut self.due) {
+        let to_task = Arc::clone(&self.to_task);
+        for order in to_task.take(cx, &mut self.due) {
             match order {
                 Order::Connect {
                     peer,
@@ -122,9 +122,9 @@ impl<D: Datagram> Task<D> {
                         true => self.endpoint.rendezvous(now, peer, *options),
                         false => self.endpoint.connect(now, peer, *options),
                     };
-                    let line = self.add(machine, None);
+                    let conn = self.add(machine, None);
                     // Whoever does not wait any more drops it, which gives it up.
-                    let _ = reply.send(Hold(line));
+                    let _ = reply.send(ConnectionRef(conn));
                 }
                 Order::Taken(id) => self.endpoint.taken(id),
                 Order::StopListening => {
@@ -135,12 +135,12 @@ impl<D: Datagram> Task<D> {
         }
     }
 
-    fn add(&mut self, machine: Connection, local: Option<IpAddr>) -> Arc<Line> {
-        let bell = Arc::clone(&self.bell);
-        let line = Line::new(machine, local, bell, Arc::clone(&self.below));
-        self.lines.insert(line.id, Arc::clone(&line));
-        self.due.push(Arc::clone(&line));
-        line
+    fn add(&mut self, machine: Connection, local: Option<IpAddr>) -> Arc<ConnectionInner> {
+        let to_task = Arc::clone(&self.to_task);
+        let conn = ConnectionInner::new(machine, local, to_task, Arc::clone(&self.below));
+        self.connections.insert(conn.id, Arc::clone(&conn));
+        self.due.push(Arc::clone(&conn));
+        conn
     }
 
     /// Takes in what has arrived, one call's worth; pending when there is nothing.
@@ -173,16 +173,16 @@ impl<D: Datagram> Task<D> {
             rest = after;
             match routed {
                 Routed::Connection(id) => {
-                    let Some(line) = self.lines.get(&id) else {
+                    let Some(conn) = self.connections.get(&id) else {
                         continue;
                     };
-                    let mut state = line.lock();
+                    let mut state = conn.lock();
                     state.local = local.or(state.local);
                     state.refused_since = None;
                     state.machine.handle_datagrams(now, these, met.segment);
-                    if !std::mem::replace(&mut state.is_rung, true) {
+                    if !std::mem::replace(&mut state.is_scheduled, true) {
                         drop(state);
-                        self.due.push(Arc::clone(line));
+                        self.due.push(Arc::clone(conn));
                     }
                 }
                 Routed::Reply(answer) => {
@@ -192,9 +192,9 @@ impl<D: Datagram> Task<D> {
                     let _ = self.socket.poll_send(cx, &message);
                 }
                 Routed::Incoming(machine) => {
-                    let line = self.add(*machine, local);
+                    let conn = self.add(*machine, local);
                     if let Some(queue) = &self.queue {
-                        let _ = queue.send(Hold(line));
+                        let _ = queue.send(ConnectionRef(conn));
                     }
                 }
                 _ => {}
@@ -203,21 +203,21 @@ impl<D: Datagram> Task<D> {
     }
 
     /// Lets a connection send, and tells those who wait; whether it has had its turn for now.
-    fn serve(&mut self, cx: &mut Context<'_>, now: Instant, line: &Arc<Line>) -> Turn {
+    fn serve(&mut self, cx: &mut Context<'_>, now: Instant, conn: &Arc<ConnectionInner>) -> Turn {
         let segments = self.socket.max_batch();
         let mut turn = Turn::Again;
-        let mut state = line.lock();
+        let mut state = conn.lock();
         if state.machine.poll_timeout().is_some_and(|at| at <= now) {
             state.machine.handle_timeout(now);
         }
         let (peer, local) = (state.machine.peer(), state.local);
-        for _ in 0..TRAINS {
-            let Some(train) = state.machine.poll_transmit(now, segments) else {
+        for _ in 0..BURSTS {
+            let Some(burst) = state.machine.poll_transmit(now, segments) else {
                 turn = Turn::Over;
                 break;
             };
-            let mut message = Transmit::new(train.contents).to(peer);
-            message.segment = train.segment_size;
+            let mut message = Transmit::new(burst.contents).to(peer);
+            message.segment = burst.segment_size;
             message.from = local;
             match self.socket.poll_send(cx, &message) {
                 // What the socket fails to send is lost, as on any link, and as if it had been sent.
@@ -259,14 +259,14 @@ impl<D: Datagram> Task<D> {
         };
         if due != state.looks_at {
             if let Some(at) = std::mem::replace(&mut state.looks_at, due) {
-                self.timers.remove(&(at, line.id));
+                self.timers.remove(&(at, conn.id));
             }
-            self.timers.extend(due.map(|at| (at, line.id)));
+            self.timers.extend(due.map(|at| (at, conn.id)));
         }
-        state.is_rung = turn != Turn::Over;
+        state.is_scheduled = turn != Turn::Over;
         if state.machine.is_over() {
-            self.endpoint.forget(line.id);
-            self.lines.remove(&line.id);
+            self.endpoint.forget(conn.id);
+            self.connections.remove(&conn.id);
         }
         drop(state);
         wakes.into_iter().flatten().for_each(Waker::wake);
@@ -280,23 +280,23 @@ impl<D: Datagram> Task<D> {
                 break;
             }
             self.timers.pop_first();
-            if let Some(line) = self.lines.get(&id) {
-                let mut state = line.lock();
+            if let Some(conn) = self.connections.get(&id) {
+                let mut state = conn.lock();
                 state.looks_at = None;
-                if !std::mem::replace(&mut state.is_rung, true) {
-                    self.due.push(Arc::clone(line));
+                if !std::mem::replace(&mut state.is_scheduled, true) {
+                    self.due.push(Arc::clone(conn));
                 }
             }
         }
         let mut again = false;
-        for line in std::mem::take(&mut self.due) {
-            match self.serve(cx, now, &line) {
+        for conn in std::mem::take(&mut self.due) {
+            match self.serve(cx, now, &conn) {
                 Turn::Over => {}
                 Turn::Again => {
                     again = true;
-                    self.due.push(line);
+                    self.due.push(conn);
                 }
-                Turn::Blocked => self.due.push(line),
+                Turn::Blocked => self.due.push(conn),
             }
         }
         again
@@ -304,21 +304,21 @@ impl<D: Datagram> Task<D> {
 
     /// The network says that nobody has the port that something was sent to.
     fn on_refusal(&mut self, now: Instant) {
-        for line in self.lines.values() {
-            let mut state = line.lock();
+        for conn in self.connections.values() {
+            let mut state = conn.lock();
             if !state.is_connected {
                 state.machine.on_unreachable();
             } else if now - *state.refused_since.get_or_insert(now) >= REFUSALS {
                 state.lose(now, Lost::Gone);
             }
-            if !std::mem::replace(&mut state.is_rung, true) {
-                self.due.push(Arc::clone(line));
+            if !std::mem::replace(&mut state.is_scheduled, true) {
+                self.due.push(Arc::clone(conn));
             }
         }
     }
 
     fn is_needed(&self) -> bool {
-        !self.lines.is_empty() || self.queue.is_some()
+        !self.connections.is_empty() || self.queue.is_some()
     }
 }
 
@@ -370,7 +370,7 @@ impl<D: Datagram> Future for Task<D> {
             if again {
                 continue;
             }
-            if !this.is_needed() && this.bell.rest() {
+            if !this.is_needed() && this.to_task.close_if_idle() {
                 return Poll::Ready(());
             }
             let Some((at, _)) = this.timers.first() else {
@@ -391,11 +391,11 @@ impl<D: Datagram> Future for Task<D> {
 /// take three quarters of a minute to notice, and a failure for the end of one that has just been closed.
 impl<D: Datagram> Drop for Task<D> {
     fn drop(&mut self) {
-        self.bell.silence();
+        self.to_task.close();
         let now = now();
         let mut cx = Context::from_waker(Waker::noop());
-        for line in self.lines.values() {
-            let mut state = line.lock();
+        for conn in self.connections.values() {
+            let mut state = conn.lock();
             state.lost.get_or_insert(Lost::Abandoned);
             let (peer, local) = (state.machine.peer(), state.local);
             // Where the machine itself has failed, it is not to be asked again.

@@ -74,7 +74,7 @@ use xio_core::{
 };
 
 pub use options::UnixOptions;
-use socket::Place;
+use socket::SocketName;
 
 const LAYER: &str = "unix";
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Unix {
 }
 
 /// Says which socket it was.
-fn blame(error: io::Error, op: Operation, place: &Place) -> Error {
+fn blame(error: io::Error, op: Operation, place: &SocketName) -> Error {
     Error::from_io(error, LAYER, op).about(format!("`{}`", place.contact()))
 }
 
@@ -107,7 +107,7 @@ impl Transport for Unix {
     type Handle = UnixHandle;
 
     async fn connect(&self, to: &Target) -> Result<UnixHandle> {
-        let place = Place::of(to, Operation::Connect)?;
+        let place = SocketName::of(to, Operation::Connect)?;
         match socket::connect(&place).await {
             Ok(socket) => Ok(UnixHandle {
                 socket,
@@ -122,7 +122,7 @@ impl Passive for Unix {
     type Listener = UnixPassive;
 
     async fn listen(&self, at: &Target) -> Result<UnixPassive> {
-        let place = Place::of(at, Operation::Listen)?;
+        let place = SocketName::of(at, Operation::Listen)?;
         match socket::listen(&place, self.options) {
             Ok((socket, held)) => Ok(UnixPassive { socket, held }),
             Err(error) => Err(blame(error, Operation::Listen, &place)),

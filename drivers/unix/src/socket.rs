@@ -23,7 +23,7 @@ const BACKLOG: i32 = 1024;
 
 /// Where a socket is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SocketName {
     Path(PathBuf),
     /// In no file system.
     Abstract(Vec<u8>),
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     Free,
 }
 
-impl Place {
+impl SocketName {
     pub(crate) fn of(target: &Target, op: Operation) -> Result<Self> {
         let bad = |fact: &str| {
             let fact = format!("`{target:?}` {fact}; write a path, `@name` or unix:////path");
@@ -71,14 +71,14 @@ impl Place {
     }
 }
 
-pub(crate) async fn connect(place: &Place) -> io::Result<UnixStream> {
+pub(crate) async fn connect(place: &SocketName) -> io::Result<UnixStream> {
     let connected = match place {
-        Place::Path(path) => UnixStream::connect(path).await,
-        Place::Abstract(name) => {
+        SocketName::Path(path) => UnixStream::connect(path).await,
+        SocketName::Abstract(name) => {
             let zero = [&[0], name.as_slice()].concat();
             UnixStream::connect(OsStr::from_bytes(&zero)).await
         }
-        Place::Free => Err(io::ErrorKind::InvalidInput.into()),
+        SocketName::Free => Err(io::ErrorKind::InvalidInput.into()),
     };
     match connected {
         // A connection is made at once or not at all: the listener's queue is full.
@@ -95,15 +95,15 @@ pub(crate) async fn connect(place: &Place) -> io::Result<UnixStream> {
     }
 }
 
-pub(crate) fn listen(place: &Place, options: UnixOptions) -> io::Result<(UnixListener, Held)> {
-    if let Place::Path(path) = place {
+pub(crate) fn listen(place: &SocketName, options: UnixOptions) -> io::Result<(UnixListener, Held)> {
+    if let SocketName::Path(path) = place {
         make_way(path)?;
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     bind(&socket, &place.address()?)?;
     let held = Held::new(place, &socket)?;
-    if let (Place::Path(path), Some(mode)) = (place, options.mode) {
+    if let (SocketName::Path(path), Some(mode)) = (place, options.mode) {
         // Nobody can connect before the call below, so nobody comes in by the wider mode.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
@@ -132,30 +132,30 @@ fn make_way(path: &Path) -> io::Result<()> {
 /// The name that a listener holds; dropping it takes a path away that is still its own.
 #[derive(Debug)]
 pub(crate) struct Held {
-    place: Place,
+    place: SocketName,
     /// Device and inode, to know the path again.
     file: Option<(u64, u64)>,
 }
 
 impl Held {
-    fn new(place: &Place, socket: &OwnedFd) -> io::Result<Self> {
+    fn new(place: &SocketName, socket: &OwnedFd) -> io::Result<Self> {
         Ok(match place {
-            Place::Path(path) => Self {
+            SocketName::Path(path) => Self {
                 place: place.clone(),
                 file: Some(identity(path)?),
             },
-            Place::Abstract(_) | Place::Free => {
+            SocketName::Abstract(_) | SocketName::Free => {
                 let bound: SocketAddrUnix = getsockname(socket)?.try_into()?;
                 let name = bound.abstract_name().unwrap_or_default();
                 Self {
-                    place: Place::Abstract(name.to_vec()),
+                    place: SocketName::Abstract(name.to_vec()),
                     file: None,
                 }
             }
         })
     }
 
-    pub(crate) const fn place(&self) -> &Place {
+    pub(crate) const fn place(&self) -> &SocketName {
         &self.place
     }
 }
@@ -167,7 +167,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Place::Path(path) = &self.place
+        if let SocketName::Path(path) = &self.place
             && identity(path).ok() == self.file
         {
             // If it cannot be removed, the next listener finds that nobody listens there.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Event, Farewell, Halves, Offer, Phase, Transmit, most_bytes};
+use super::{Connection, Event, Halves, Offer, Phase, Shutdown, Transmit, most_bytes};
 use crate::ConnectionError;
-use crate::greeting::{REPEAT, Role};
+use crate::handshake_state::{REPEAT, Role};
 use crate::packet::{Control, write_control};
 use crate::timer::Timer;
 
@@ -37,7 +37,9 @@ impl Connection {
             return None;
         }
         let mut earliest = self.timers.earliest();
-        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &self.halves) {
+        if let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
+            (&self.phase, &self.halves)
+        {
             let sender = &halves.sender;
             let others = [
                 sender.ready_at(),
@@ -47,7 +49,7 @@ impl Connection {
             ];
             earliest = others.into_iter().flatten().chain(earliest).min();
         }
-        if let (Phase::Leaving { .. }, Some(halves)) = (&self.phase, &self.halves) {
+        if let (Phase::Aborting { .. }, Some(halves)) = (&self.phase, &self.halves) {
             earliest = halves.receiver.due().into_iter().chain(earliest).min();
         }
         earliest
@@ -58,29 +60,30 @@ impl Connection {
         if matches!(self.offer, Offer::Data(_)) {
             self.offer = Offer::Nothing;
         }
-        if self.timers.take_due(Timer::Greet, now) {
-            if let Phase::Greeting(greeting) = &mut self.phase {
-                greeting.on_repeat(now);
+        if self.timers.take_due(Timer::Handshake, now) {
+            if let Phase::Handshake(handshake) = &mut self.phase {
+                handshake.on_repeat(now);
             }
             self.handshake_due = true;
         }
-        if self.timers.take_due(Timer::GiveUp, now) {
+        if self.timers.take_due(Timer::Deadline, now) {
             match self.phase {
-                Phase::Greeting(_) => self.fail(ConnectionError::TimedOut),
+                Phase::Handshake(_) => self.fail(ConnectionError::TimedOut),
                 Phase::Lingering { .. } => self.give_up(ConnectionError::LingerExpired),
-                Phase::Open | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
+                Phase::Established | Phase::Aborting { .. } | Phase::Closing(_) | Phase::Closed => {
+                }
             }
         }
-        if self.timers.take_due(Timer::Part, now) {
+        if self.timers.take_due(Timer::Abort, now) {
             self.try_part();
         }
-        if self.timers.take_due(Timer::Farewell, now) {
+        if self.timers.take_due(Timer::Shutdown, now) {
             self.on_farewell_timer();
         }
-        if self.timers.take_due(Timer::Expiry, now) {
+        if self.timers.take_due(Timer::Exp, now) {
             self.on_expiry(now);
         }
-        if let (Phase::Open | Phase::Lingering { .. }, Some(halves)) =
+        if let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
             (&self.phase, &mut self.halves)
         {
             let overdue = halves.sender.overdue(self.rtt);
@@ -101,7 +104,8 @@ impl Connection {
     }
 
     fn on_expiry(&mut self, now: Instant) {
-        let (Phase::Open | Phase::Lingering { .. }, Some(halves)) = (&self.phase, &mut self.halves)
+        let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
+            (&self.phase, &mut self.halves)
         else {
             return;
         };
@@ -109,7 +113,7 @@ impl Connection {
         // Heard in the meantime: the timer is set once, not with every packet.
         let at = self.expiry();
         if at > now {
-            self.timers.set(Timer::Expiry, Some(at));
+            self.timers.set(Timer::Exp, Some(at));
             return;
         }
         let is_quiet = now.saturating_duration_since(self.heard_at) > LATELY;
@@ -129,7 +133,7 @@ impl Connection {
         }
         self.expiries += 1;
         self.expiry_from = now;
-        self.timers.set(Timer::Expiry, Some(self.expiry()));
+        self.timers.set(Timer::Exp, Some(self.expiry()));
     }
 
     /// What is to be sent now: at most `segments` datagrams and 64 KiB.
@@ -151,16 +155,16 @@ impl Connection {
         let size = most_bytes(self.mss);
         let probe = self.probe.take();
         let sender = &mut self.halves.as_mut()?.sender;
-        let probe = probe.filter(|train| train.first >= sender.buffer.acked());
-        let train = match probe {
+        let probe = probe.filter(|burst| burst.first >= sender.buffer.acked());
+        let burst = match probe {
             Some(probe) => probe,
             None => sender.plan(now, segments.max(1))?,
         };
-        self.offer = Offer::Data(train);
-        let contents = sender.contents(now, train)?;
+        self.offer = Offer::Data(burst);
+        let contents = sender.contents(now, burst)?;
         Some(Transmit {
             contents,
-            segment_size: (train.packets > 1).then_some(size),
+            segment_size: (burst.packets > 1).then_some(size),
         })
     }
 
@@ -169,9 +173,9 @@ impl Connection {
         match std::mem::replace(&mut self.offer, Offer::Nothing) {
             Offer::Nothing => {}
             Offer::Control => self.is_out_full = false,
-            Offer::Data(train) => {
+            Offer::Data(burst) => {
                 if let Some(halves) = &mut self.halves {
-                    halves.sender.on_sent(now, train);
+                    halves.sender.on_sent(now, burst);
                 }
             }
         }
@@ -181,9 +185,9 @@ impl Connection {
     fn write_next_control(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.handshake_due) {
             let (handshake, to) = self.handshake();
-            if let Phase::Greeting(greeting) = &mut self.phase {
-                greeting.on_sent(now);
-                self.timers.set(Timer::Greet, Some(now + REPEAT));
+            if let Phase::Handshake(handshake) = &mut self.phase {
+                handshake.on_sent(now);
+                self.timers.set(Timer::Handshake, Some(now + REPEAT));
             }
             write_control(&mut self.out, &Control::Handshake(handshake), to);
             return true;
@@ -197,29 +201,29 @@ impl Connection {
             receiver,
             ..
         } = &mut **halves;
-        if self.farewell_due {
-            let Phase::Farewell(farewell) = &mut self.phase else {
+        if self.shutdown_due {
+            let Phase::Closing(shutdown) = &mut self.phase else {
                 return false;
             };
-            if std::mem::take(&mut farewell.word_due)
+            if std::mem::take(&mut shutdown.word_due)
                 && let Some(ack) = receiver.ack_again(now, self.rtt)
             {
                 write_control(&mut self.out, &Control::Ack(ack), *to);
                 return true;
             }
-            self.farewell_due = false;
-            farewell.told = Some(now);
-            farewell.word_due = farewell.owes_word;
-            let reason = farewell.reason;
-            if self.timers.get(Timer::Farewell).is_none() {
-                self.timers.set(Timer::Farewell, Some(now + farewell.pause));
+            self.shutdown_due = false;
+            shutdown.told = Some(now);
+            shutdown.word_due = shutdown.owes_word;
+            let reason = shutdown.reason;
+            if self.timers.get(Timer::Shutdown).is_none() {
+                self.timers.set(Timer::Shutdown, Some(now + shutdown.pause));
             }
             write_control(&mut self.out, &Control::Shutdown { reason }, *to);
             return true;
         }
         if matches!(
             self.phase,
-            Phase::Greeting(_) | Phase::Farewell(_) | Phase::Over
+            Phase::Handshake(_) | Phase::Closing(_) | Phase::Closed
         ) {
             return false;
         }
@@ -252,25 +256,28 @@ impl Connection {
     /// Ends it well: what was written goes out and is acknowledged, then the peer is told.
     pub fn close(&mut self, now: Instant) {
         match self.phase {
-            Phase::Greeting(_) => self.give_up_greeting(now),
-            Phase::Open => {
+            Phase::Handshake(_) => self.give_up_handshake(now),
+            Phase::Established => {
                 let halves = self.halves.as_mut();
                 let owed = halves.map_or(0, |halves| halves.receiver.hurry(now));
                 self.phase = Phase::Lingering { owed };
                 self.ends.end_write(ConnectionError::Closed);
                 let linger = self.options.linger;
-                self.timers.set(Timer::GiveUp, now.checked_add(linger));
+                self.timers.set(Timer::Deadline, now.checked_add(linger));
                 self.be_patient(now);
                 self.try_part();
             }
-            Phase::Lingering { .. } | Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
+            Phase::Lingering { .. }
+            | Phase::Aborting { .. }
+            | Phase::Closing(_)
+            | Phase::Closed => {}
         }
     }
 
     /// Notes that the socket says that nobody is at the peer's address; ignored once the peer was heard.
     pub fn on_unreachable(&mut self) {
         // Who is to be met may not have come yet.
-        if matches!(self.phase, Phase::Greeting(_)) && self.role == Role::Initiator {
+        if matches!(self.phase, Phase::Handshake(_)) && self.role == Role::Initiator {
             self.fail(ConnectionError::Unreachable);
         }
     }
@@ -278,35 +285,35 @@ impl Connection {
     /// Gives it up at once; the peer is told that what it has is not all.
     pub fn abort(&mut self, now: Instant) {
         match self.phase {
-            Phase::Greeting(_) => self.give_up_greeting(now),
-            Phase::Open | Phase::Lingering { .. } => self.leave(now),
-            Phase::Leaving { .. } | Phase::Farewell(_) | Phase::Over => {}
+            Phase::Handshake(_) => self.give_up_handshake(now),
+            Phase::Established | Phase::Lingering { .. } => self.leave(now),
+            Phase::Aborting { .. } | Phase::Closing(_) | Phase::Closed => {}
         }
     }
 
     /// Has the end told once more, and gives up what has not ended: for when nobody will drive it any longer.
     pub fn last_words(&mut self) {
         match self.phase {
-            Phase::Greeting(_) => self.fail(ConnectionError::Closed),
-            Phase::Open | Phase::Lingering { .. } | Phase::Leaving { .. } => {
+            Phase::Handshake(_) => self.fail(ConnectionError::Closed),
+            Phase::Established | Phase::Lingering { .. } | Phase::Aborting { .. } => {
                 self.give_up(ConnectionError::Closed);
             }
-            Phase::Farewell(_) => self.farewell_due = true,
-            Phase::Over => {}
+            Phase::Closing(_) => self.shutdown_due = true,
+            Phase::Closed => {}
         }
     }
 
     /// Stops asking for the connection. Where one may stand at the peer already, its answer is still
     /// waited for, so that it hears of the end and does not wait for us.
-    fn give_up_greeting(&mut self, now: Instant) {
-        let Phase::Greeting(greeting) = &mut self.phase else {
+    fn give_up_handshake(&mut self, now: Instant) {
+        let Phase::Handshake(handshake) = &mut self.phase else {
             return;
         };
-        if !greeting.may_stand() {
+        if !handshake.may_stand() {
             self.fail(ConnectionError::Closed);
             return;
         }
-        if std::mem::replace(&mut greeting.is_given_up, true) {
+        if std::mem::replace(&mut handshake.is_given_up, true) {
             return;
         }
         let closed = ConnectionError::Closed;
@@ -315,7 +322,7 @@ impl Connection {
         self.handshake_due = false;
         self.timers.clear();
         self.timers
-            .set(Timer::GiveUp, now.checked_add(LEAST_PATIENCE));
+            .set(Timer::Deadline, now.checked_add(LEAST_PATIENCE));
     }
 
     /// Gives up, but lets a peer whose last words were read have that in writing: it may be closing.
@@ -334,17 +341,18 @@ impl Connection {
         let closed = ConnectionError::Closed;
         self.ends.end(Err(closed), closed);
         self.ends.close(Some(closed));
-        self.phase = Phase::Leaving { owed };
+        self.phase = Phase::Aborting { owed };
         self.probe = None;
         self.timers.clear();
         let patience = (self.rtt.late() * 8).min(LEAST_PATIENCE);
-        self.timers.set(Timer::Part, now.checked_add(patience));
+        self.timers.set(Timer::Abort, now.checked_add(patience));
     }
 
     /// Goes on with a close now that everything is acknowledged. A peer that was out of reach until now
     /// has some time to hear what has come here.
     pub(super) fn on_drained(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Lingering { .. }) && self.timers.get(Timer::Part).is_none() {
+        if matches!(self.phase, Phase::Lingering { .. }) && self.timers.get(Timer::Abort).is_none()
+        {
             if let Some(halves) = &mut self.halves {
                 halves.receiver.sooner(now);
             }
@@ -357,19 +365,19 @@ impl Connection {
     pub(super) fn be_patient(&mut self, now: Instant) {
         let patience = LEAST_PATIENCE.max(self.rtt.late() * 8);
         let patience = patience.min(self.options.linger);
-        self.timers.set(Timer::Part, now.checked_add(patience));
+        self.timers.set(Timer::Abort, now.checked_add(patience));
     }
 
     /// Goes on with a close once everything is acknowledged, and the peer knows what we have.
     pub(super) fn try_part(&mut self) {
-        let (Phase::Lingering { owed } | Phase::Leaving { owed }) = self.phase else {
+        let (Phase::Lingering { owed } | Phase::Aborting { owed }) = self.phase else {
             return;
         };
         let halves = self.halves.as_ref();
         let is_known = halves.is_none_or(|halves| halves.receiver.confirmed() >= owed);
-        let is_patient = self.timers.get(Timer::Part).is_some();
+        let is_patient = self.timers.get(Timer::Abort).is_some();
         let is_done = is_known || !is_patient;
-        if is_done && matches!(self.phase, Phase::Leaving { .. }) {
+        if is_done && matches!(self.phase, Phase::Aborting { .. }) {
             self.say_farewell(GIVEN_UP, false, !is_known);
         } else if is_done && self.is_drained() {
             let closed = ConnectionError::Closed;
@@ -387,7 +395,7 @@ impl Connection {
     }
 
     pub(super) fn say_farewell(&mut self, reason: u32, is_answer: bool, owes_word: bool) {
-        self.phase = Phase::Farewell(Farewell {
+        self.phase = Phase::Closing(Shutdown {
             reason,
             left: if is_answer { 0 } else { FAREWELLS },
             pause: (self.rtt.duration() / 2).clamp(Duration::from_millis(10), LONGEST_PAUSE),
@@ -398,23 +406,23 @@ impl Connection {
         });
         self.timers.clear();
         self.probe = None;
-        self.farewell_due = true;
+        self.shutdown_due = true;
         if let Some(halves) = &mut self.halves {
             halves.sender.shrink(true);
         }
     }
 
     fn on_farewell_timer(&mut self) {
-        let Phase::Farewell(farewell) = &mut self.phase else {
+        let Phase::Closing(shutdown) = &mut self.phase else {
             return;
         };
-        if farewell.left == 0 {
+        if shutdown.left == 0 {
             self.finish();
             return;
         }
-        farewell.left -= 1;
-        farewell.pause = (farewell.pause * 2).min(LONGEST_PAUSE);
-        self.farewell_due = true;
+        shutdown.left -= 1;
+        shutdown.pause = (shutdown.pause * 2).min(LONGEST_PAUSE);
+        self.shutdown_due = true;
     }
 
     /// Ends it without a word.
@@ -425,9 +433,9 @@ impl Connection {
     }
 
     pub(super) fn finish(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = Phase::Closed;
         self.timers.clear();
         self.handshake_due = false;
-        self.farewell_due = false;
+        self.shutdown_due = false;
     }
 }

@@ -16,13 +16,13 @@ pub use self::ends::Event;
 use self::inquiry::Inquiry;
 pub use self::stats::Stats;
 use crate::control;
-use crate::greeting::{Greeting, Role};
 use crate::handshake::{Handshake, Request};
+use crate::handshake_state::{HandshakeState, Role};
 use crate::options::{HEADER, IP_UDP, Options, Service};
 use crate::recv::Receiver;
 use crate::rtt::RoundTrip;
 use crate::send::Sender;
-use crate::send_buffer::{SendBuffer, Train};
+use crate::send_buffer::{Burst, SendBuffer};
 use crate::seq::Numbering;
 use crate::timer::{Timer, Timers};
 use crate::{ConnectionError, ConnectionId};
@@ -63,26 +63,27 @@ impl MessageOptions {
     }
 }
 
-/// What a connection is at.
+/// State of a connection.
 #[derive(Debug)]
 enum Phase {
-    /// The handshake.
-    Greeting(Box<Greeting>),
-    /// Data.
-    Open,
-    /// Waiting for the last acknowledgements, and for the peer to know that so much has come here.
+    /// The handshake is in progress.
+    Handshake(Box<HandshakeState>),
+    /// Data flows.
+    Established,
+    /// This end has closed: it waits for the acknowledgement of its data, and until the peer knows that
+    /// `owed` packets have arrived here.
     Lingering { owed: u64 },
-    /// Given up by an end that has read so much: the peer is to know that before it hears of the end.
-    Leaving { owed: u64 },
-    /// Telling the peer that it is over.
-    Farewell(Farewell),
-    /// Nothing more.
-    Over,
+    /// This end has aborted after it read `owed` packets, which it acknowledges before the shutdown.
+    Aborting { owed: u64 },
+    /// Shutdown packets are sent.
+    Closing(Shutdown),
+    /// The peer has been told, or has gone.
+    Closed,
 }
 
-/// How often the peer was told, and is to be told still.
+/// The shutdown packets that were sent and are to be sent.
 #[derive(Debug, Clone, Copy)]
-struct Farewell {
+struct Shutdown {
     reason: u32,
     left: u32,
     pause: Duration,
@@ -111,7 +112,7 @@ struct Halves {
 enum Offer {
     Nothing,
     Control,
-    Data(Train),
+    Data(Burst),
 }
 
 /// One end of a conversation.
@@ -144,15 +145,15 @@ pub struct Connection {
     offer: Offer,
     handshake_due: bool,
     keep_alive_due: bool,
-    farewell_due: bool,
+    shutdown_due: bool,
     confirmations: VecDeque<u32>,
-    probe: Option<Train>,
+    probe: Option<Burst>,
     ends: Ends,
 }
 
 impl Connection {
     /// Begins one that greets.
-    pub(crate) fn greet(
+    pub(crate) fn start(
         now: Instant,
         id: ConnectionId,
         peer: SocketAddr,
@@ -161,7 +162,7 @@ impl Connection {
         ours: Handshake,
     ) -> Self {
         let mut connection = Self::bare(now, id, peer, options, role, ours);
-        connection.phase = Phase::Greeting(Box::new(Greeting::new(role, ours)));
+        connection.phase = Phase::Handshake(Box::new(HandshakeState::new(role, ours)));
         connection.handshake_due = true;
         let patience = match role {
             Role::Rendezvous => connection.options.rendezvous_timeout,
@@ -169,7 +170,7 @@ impl Connection {
         };
         connection
             .timers
-            .set(Timer::GiveUp, now.checked_add(patience));
+            .set(Timer::Deadline, now.checked_add(patience));
         connection
     }
 
@@ -205,7 +206,7 @@ impl Connection {
             options,
             role,
             opened: now,
-            phase: Phase::Open,
+            phase: Phase::Established,
             ours,
             halves: None,
             rtt: RoundTrip::UNKNOWN,
@@ -219,7 +220,7 @@ impl Connection {
             offer: Offer::Nothing,
             handshake_due: false,
             keep_alive_due: false,
-            farewell_due: false,
+            shutdown_due: false,
             confirmations: VecDeque::new(),
             probe: None,
             ends: Ends::default(),
@@ -228,7 +229,8 @@ impl Connection {
 
     /// Begins to carry data, now that the peer is known, unless nobody waits for that any more.
     fn open(&mut self, now: Instant, theirs: Handshake) {
-        let is_given_up = matches!(&self.phase, Phase::Greeting(greeting) if greeting.is_given_up);
+        let is_given_up =
+            matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_given_up);
         self.mss = self.mss.min(theirs.mss);
         let payload = Options::payload(self.mss);
         let numbers = Numbering::new(self.ours.initial);
@@ -257,14 +259,14 @@ impl Connection {
                 self.options.service,
             ),
         }));
-        self.phase = Phase::Open;
+        self.phase = Phase::Established;
         self.timers.clear();
         self.on_heard(now);
         if is_given_up {
             self.give_up(ConnectionError::Closed);
             return;
         }
-        self.timers.set(Timer::Expiry, Some(self.expiry()));
+        self.timers.set(Timer::Exp, Some(self.expiry()));
         self.ends.on_connected();
     }
 
@@ -285,7 +287,7 @@ impl Connection {
 
     /// Whether data can be carried: the handshake is over, and no end was made.
     pub fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Lingering { .. })
+        matches!(self.phase, Phase::Established | Phase::Lingering { .. })
     }
 
     /// Whether the peer has acknowledged all that was written.
@@ -297,7 +299,7 @@ impl Connection {
 
     /// Whether nothing will be sent or received any more: forget it, once all is read.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Over)
+        matches!(self.phase, Phase::Closed)
     }
 
     /// Takes as many bytes as there is room for; pending when there is none.
@@ -410,7 +412,7 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn greeting_cookie(&self) -> Option<u32> {
         match &self.phase {
-            Phase::Greeting(greeting) => Some(greeting.ours.cookie),
+            Phase::Handshake(handshake) => Some(handshake.ours.cookie),
             _ => None,
         }
     }
@@ -439,7 +441,7 @@ impl Connection {
     /// What a handshake packet from us says now.
     fn handshake(&self) -> (Handshake, u32) {
         match &self.phase {
-            Phase::Greeting(greeting) => (greeting.ours, greeting.to()),
+            Phase::Handshake(handshake) => (handshake.ours, handshake.to()),
             _ => {
                 let request = match self.role {
                     Role::Rendezvous => Request::Met,

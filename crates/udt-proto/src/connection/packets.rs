@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Farewell, Halves, Inquiry, Offer, Phase};
+use super::{Connection, Halves, Inquiry, Offer, Phase, Shutdown};
 use crate::ConnectionError;
 use crate::error::PeerMisbehaved;
-use crate::greeting::{Role, Step};
 use crate::handshake::{Handshake, Request};
+use crate::handshake_state::{Role, Step};
 use crate::packet::{Control, Packet};
 use crate::rtt::RoundTrip;
 
@@ -37,17 +37,17 @@ impl Connection {
             self.on_handshake(now, theirs);
             return;
         }
-        if let Phase::Greeting(greeting) = &self.phase {
-            if let Step::Connect { peer, .. } = greeting.on_other() {
+        if let Phase::Handshake(handshake) = &self.phase {
+            if let Step::Connect { peer, .. } = handshake.on_other() {
                 self.open(now, peer);
             } else {
                 return;
             }
         }
         match &mut self.phase {
-            Phase::Open | Phase::Lingering { .. } => {}
+            Phase::Established | Phase::Lingering { .. } => {}
             // Nobody will read what comes now, so it must not be acknowledged.
-            Phase::Leaving { .. } => {
+            Phase::Aborting { .. } => {
                 let is_of_use = |control: &Control<'_>| {
                     matches!(control, Control::Ack2 { .. } | Control::Shutdown { .. })
                 };
@@ -55,13 +55,13 @@ impl Connection {
                     return;
                 }
             }
-            Phase::Farewell(farewell) => {
+            Phase::Closing(shutdown) => {
                 let is_end = matches!(packet, Packet::Control(Control::Shutdown { .. }));
-                let farewell = *farewell;
-                self.on_packet_in_farewell(now, farewell, is_end);
+                let shutdown = *shutdown;
+                self.on_packet_while_closing(now, shutdown, is_end);
                 return;
             }
-            Phase::Greeting(_) | Phase::Over => return,
+            Phase::Handshake(_) | Phase::Closed => return,
         }
         self.on_heard(now);
         if let Err(how) = self.on_open_packet(now, packet) {
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     fn on_handshake(&mut self, now: Instant, theirs: Handshake) {
-        let Phase::Greeting(greeting) = &mut self.phase else {
+        let Phase::Handshake(handshake) = &mut self.phase else {
             // The peer has not heard that the connection stands, or stood: the end is for it to hear as well.
             self.handshake_due |= !self.is_over()
                 && match self.role {
@@ -147,11 +147,11 @@ impl Connection {
             }
             return;
         };
-        match greeting.on_handshake(theirs) {
+        match handshake.on_handshake(theirs) {
             Step::Wait => {}
-            Step::Send => self.handshake_due = !greeting.is_given_up,
+            Step::Send => self.handshake_due = !handshake.is_given_up,
             Step::Connect { peer, send } => {
-                if let Some(took) = greeting.took(now) {
+                if let Some(took) = handshake.took(now) {
                     self.rtt = RoundTrip::measured(took);
                 }
                 self.handshake_due = send;
@@ -192,14 +192,14 @@ impl Connection {
         self.say_farewell(0, true, false);
     }
 
-    fn on_packet_in_farewell(&mut self, now: Instant, farewell: Farewell, is_end: bool) {
-        if is_end && !farewell.is_answer {
+    fn on_packet_while_closing(&mut self, now: Instant, shutdown: Shutdown, is_end: bool) {
+        if is_end && !shutdown.is_answer {
             self.finish();
             return;
         }
         let is_soon = |told| now.saturating_duration_since(told) < TELL_AGAIN;
-        if !farewell.told.is_some_and(is_soon) {
-            self.farewell_due = true;
+        if !shutdown.told.is_some_and(is_soon) {
+            self.shutdown_due = true;
         }
     }
 }

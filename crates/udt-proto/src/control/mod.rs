@@ -32,7 +32,7 @@ pub(crate) struct Progress {
     pub(crate) in_flight: u64,
     /// Packets reported as lost, ever.
     pub(crate) lost: u64,
-    /// What a train of packets tells that is known to have arrived.
+    /// What a burst of packets tells that is known to have arrived.
     pub(crate) sample: Option<Sample>,
     pub(crate) rtt: RoundTrip,
     /// Packets per second as the receiver sees them come, and could see them come; 0 where not known.
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
     pub(crate) capacity: f64,
 }
 
-/// What a train of packets tells that has arrived.
+/// What a burst of packets tells that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
     /// Packets per second, between its being sent and its being known to have arrived.

@@ -29,7 +29,7 @@ const PROBE_TIME: Duration = Duration::from_millis(200);
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// Packets that the receiver acknowledges together, and some.
 const LUMP: f64 = 128.0;
-/// So many trains in a row do not find a queue by chance.
+/// So many bursts in a row do not find a queue by chance.
 const QUEUED: u32 = 8;
 /// A larger part of the packets is not lost by chance.
 const LOSSY: f64 = 0.02;
@@ -82,7 +82,7 @@ pub(crate) struct Model {
     /// The rate that startup must beat, and the rounds in which it did not.
     plateau: f64,
     flat_rounds: u32,
-    /// Trains in a row that found a queue.
+    /// Bursts in a row that found a queue.
     queued: u32,
     /// Rounds for which it keeps no queue.
     caution: u32,
@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// Notes whether a train found a queue; acknowledgements alone are late by what they wait for each other.
+    /// Notes whether a burst found a queue; acknowledgements alone are late by what they wait for each other.
     fn on_queue(&mut self, now: Instant, rtt: Duration) {
         let lump = Duration::from_secs_f64(LUMP / self.carried()).min(SYN * 3 / 2);
         let is_queueing = rtt > self.min_rtt + self.min_rtt / 8 + lump;

@@ -70,7 +70,7 @@ impl Native {
         }
     }
 
-    /// Notes what a train tells of the rate of delivery.
+    /// Notes what a burst tells of the rate of delivery.
     fn on_sample(&mut self, progress: &Progress) {
         if let Some(sample) = progress.sample {
             // Falls slowly: a pause of ours is no lack of room.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::codec::Algorithm;
-use crate::shop::{Choice, Outcome};
+use crate::codec_cache::{Choice, Outcome};
 
 /// How long a cap holds, at first and at most.
 pub(super) const CAP: Duration = Duration::from_secs(2);

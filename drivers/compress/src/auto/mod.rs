@@ -28,7 +28,7 @@ mod candidate;
 use std::time::{Duration, Instant};
 
 use self::candidate::{Candidate, FIELD, LONGEST_CAP, Measure, SAMPLER, amount, seconds};
-use crate::shop::{Choice, Outcome};
+use crate::codec_cache::{Choice, Outcome};
 
 /// Shortest time between two moments of a full link that gives a rate.
 const SPAN: Duration = Duration::from_millis(20);

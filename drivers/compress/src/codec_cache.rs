@@ -1,4 +1,4 @@
-//! `Shop`: the codecs that all streams of a layer share, so that a stream which waits holds no tables.
+//! `CodecCache`: the codecs that all streams of a layer share, so that a stream which waits holds no tables.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,16 +53,16 @@ pub(crate) fn unpacking_time(algorithm: Algorithm, len: usize) -> Duration {
 }
 
 /// A codec and how it was made.
-struct Tool {
+struct CachedCodec {
     choice: Choice,
     codec: Box<dyn Codec>,
 }
 
 /// The codecs of one worker, made when they are first needed.
 #[derive(Default)]
-struct Bench(Vec<Tool>);
+struct CodecSet(Vec<CachedCodec>);
 
-impl Bench {
+impl CodecSet {
     fn codec(&mut self, choice: Choice) -> &mut dyn Codec {
         let at = self
             .0
@@ -70,7 +70,7 @@ impl Bench {
             .position(|tool| tool.choice == choice)
             .unwrap_or_else(|| {
                 let codec = codec::make(choice.algorithm, choice.level);
-                self.0.push(Tool { choice, codec });
+                self.0.push(CachedCodec { choice, codec });
                 self.0.len() - 1
             });
         &mut *self
@@ -83,11 +83,11 @@ impl Bench {
 
 /// Where workers get their codecs. Clones share the stock.
 #[derive(Clone, Default)]
-pub(crate) struct Shop(Arc<Mutex<Vec<Bench>>>);
+pub(crate) struct CodecCache(Arc<Mutex<Vec<CodecSet>>>);
 
-impl fmt::Debug for Shop {
+impl fmt::Debug for CodecCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("shop")
+        f.write_str("codec cache")
     }
 }
 
@@ -116,8 +116,8 @@ pub(crate) struct Outcome {
     pub(crate) time: Duration,
 }
 
-impl Shop {
-    fn stock(&self) -> MutexGuard<'_, Vec<Bench>> {
+impl CodecCache {
+    fn stock(&self) -> MutexGuard<'_, Vec<CodecSet>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! `Greeting`: how an end that begins a connection gets an answer, from a listener or in a rendezvous.
+//! `HandshakeState`: how an end that begins a connection gets an answer, from a listener or in a rendezvous.
 
 use std::time::{Duration, Instant};
 
@@ -35,9 +35,9 @@ pub(crate) enum Step {
     Fail(ConnectionError),
 }
 
-/// The conversation before the connection.
+/// State of a handshake.
 #[derive(Debug, Clone)]
-pub(crate) struct Greeting {
+pub(crate) struct HandshakeState {
     role: Role,
     /// What we send, as it stands.
     pub(crate) ours: Handshake,
@@ -51,7 +51,7 @@ pub(crate) struct Greeting {
     pub(crate) is_given_up: bool,
 }
 
-impl Greeting {
+impl HandshakeState {
     pub(crate) fn new(role: Role, ours: Handshake) -> Self {
         Self {
             role,

@@ -1,4 +1,4 @@
-//! `Line`: one connection, shared by its handle and the task of its socket; and `Bell`, which calls the task.
+//! `ConnectionInner`: a connection, shared by its handle and the task of its socket; `TaskQueue`: work for that task.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,101 +12,105 @@ use xio_core::{Error, ErrorKind, Info, Operation, PathStats};
 
 use crate::error::error;
 
-/// The time, as the runtime sees it.
+/// The time by the clock of the runtime.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What the task of a socket is asked to do.
+/// A request to the task of a socket.
 pub(crate) enum Order {
     /// Begin a connection.
     Connect {
         peer: std::net::SocketAddr,
         options: Box<Options>,
         rendezvous: bool,
-        reply: oneshot::Sender<Hold>,
+        reply: oneshot::Sender<ConnectionRef>,
     },
     /// A connection waits in the backlog no longer.
     Taken(ConnectionId),
-    /// Nobody waits for peers any more.
+    /// The listener is gone.
     StopListening,
 }
 
-/// Calls the task of a socket.
+/// Queued the task of a socket.
 #[derive(Default)]
-pub(crate) struct Bell(Mutex<Calls>);
+pub(crate) struct TaskQueue(Mutex<Queued>);
 
 #[derive(Default)]
-struct Calls {
-    lines: Vec<Arc<Line>>,
+struct Queued {
+    connections: Vec<Arc<ConnectionInner>>,
     orders: VecDeque<Order>,
     task: Option<Waker>,
-    /// Whether anything was ever asked of the task.
-    was_asked: bool,
-    is_over: bool,
+    /// Whether an order was ever queued.
+    was_used: bool,
+    is_closed: bool,
 }
 
-impl Bell {
-    fn lock(&self) -> MutexGuard<'_, Calls> {
+impl TaskQueue {
+    fn lock(&self) -> MutexGuard<'_, Queued> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an order, unless the task is over.
+    /// Queues an order; returns it when the task has ended.
     pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
-        let mut calls = self.lock();
-        if calls.is_over {
+        let mut queued = self.lock();
+        if queued.is_closed {
             return Err(order);
         }
-        calls.orders.push_back(order);
-        calls.was_asked = true;
-        let task = calls.task.take();
-        drop(calls);
+        queued.orders.push_back(order);
+        queued.was_used = true;
+        let task = queued.task.take();
+        drop(queued);
         task.into_iter().for_each(Waker::wake);
         Ok(())
     }
 
-    fn ring(&self, line: Arc<Line>) {
-        let mut calls = self.lock();
-        if calls.is_over {
+    fn schedule(&self, conn: Arc<ConnectionInner>) {
+        let mut queued = self.lock();
+        if queued.is_closed {
             return;
         }
-        calls.lines.push(line);
-        let task = calls.task.take();
-        drop(calls);
+        queued.connections.push(conn);
+        let task = queued.task.take();
+        drop(queued);
         task.into_iter().for_each(Waker::wake);
     }
 
-    /// What the task was called for; it is called again from now on.
-    pub(crate) fn answer(&self, cx: &Context<'_>, lines: &mut Vec<Arc<Line>>) -> VecDeque<Order> {
-        let mut calls = self.lock();
-        lines.append(&mut calls.lines);
-        if !calls
+    /// Takes the queued work, and registers the task to be woken for more.
+    pub(crate) fn take(
+        &self,
+        cx: &Context<'_>,
+        connections: &mut Vec<Arc<ConnectionInner>>,
+    ) -> VecDeque<Order> {
+        let mut queued = self.lock();
+        connections.append(&mut queued.connections);
+        if !queued
             .task
             .as_ref()
             .is_some_and(|task| task.will_wake(cx.waker()))
         {
-            calls.task = Some(cx.waker().clone());
+            queued.task = Some(cx.waker().clone());
         }
-        std::mem::take(&mut calls.orders)
+        std::mem::take(&mut queued.orders)
     }
 
-    /// Whether the task may end: nobody has called it, and from now on nobody can.
-    pub(crate) fn rest(&self) -> bool {
-        let mut calls = self.lock();
-        let is_idle = calls.orders.is_empty() && calls.lines.is_empty();
-        calls.is_over |= is_idle && calls.was_asked;
-        calls.is_over
+    /// Closes the queue if it is empty and was used; says whether it is closed.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        let mut queued = self.lock();
+        let is_idle = queued.orders.is_empty() && queued.connections.is_empty();
+        queued.is_closed |= is_idle && queued.was_used;
+        queued.is_closed
     }
 
-    /// Says that the task is over, whatever is left to do.
-    pub(crate) fn silence(&self) {
-        let mut calls = self.lock();
-        calls.is_over = true;
+    /// Closes the queue and drops the work in it.
+    pub(crate) fn close(&self) {
+        let mut queued = self.lock();
+        queued.is_closed = true;
         let left = (
-            std::mem::take(&mut calls.orders),
-            std::mem::take(&mut calls.lines),
+            std::mem::take(&mut queued.orders),
+            std::mem::take(&mut queued.connections),
         );
-        drop(calls);
+        drop(queued);
         drop(left);
     }
 }
@@ -132,15 +136,15 @@ impl Lost {
 }
 
 /// One connection.
-pub(crate) struct Line {
+pub(crate) struct ConnectionInner {
     pub(crate) id: ConnectionId,
     state: Mutex<State>,
-    bell: Arc<Bell>,
+    to_task: Arc<TaskQueue>,
     /// What the socket says of itself.
     below: Arc<Info>,
 }
 
-/// A connection, and who waits for what.
+/// State of a connection, with the wakers of its handle.
 pub(crate) struct State {
     pub(crate) machine: Connection,
     /// Our address, as the peer knows it.
@@ -158,12 +162,12 @@ pub(crate) struct State {
     pub(crate) refused_since: Option<Instant>,
     /// When the task looks at it next by itself.
     pub(crate) looks_at: Option<Instant>,
-    /// Whether the task is called already.
-    pub(crate) is_rung: bool,
+    /// Whether the connection is in the queue of the task.
+    pub(crate) is_scheduled: bool,
     is_closing: bool,
 }
 
-/// Remembers whom to wake.
+/// Registers the waker of `cx`.
 fn wait(place: &mut Option<Waker>, cx: &Context<'_>) {
     match place {
         Some(waker) if waker.will_wake(cx.waker()) => {}
@@ -209,12 +213,12 @@ impl State {
     }
 }
 
-impl Line {
-    /// A line that the task knows of already.
+impl ConnectionInner {
+    /// A conn that the task knows of already.
     pub(crate) fn new(
         machine: Connection,
         local: Option<IpAddr>,
-        bell: Arc<Bell>,
+        to_task: Arc<TaskQueue>,
         below: Arc<Info>,
     ) -> Arc<Self> {
         let state = State {
@@ -227,14 +231,14 @@ impl Line {
             lost: None,
             refused_since: None,
             looks_at: None,
-            is_rung: true,
+            is_scheduled: true,
             is_closing: false,
             machine,
         };
         Arc::new(Self {
             id: state.machine.id(),
             state: Mutex::new(state),
-            bell,
+            to_task,
             below,
         })
     }
@@ -243,7 +247,7 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the connection, and calls the task where that leaves it something to do.
+    /// Does something with the connection, and queued the task where that leaves it something to do.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = now();
         let mut state = self.lock();
@@ -255,11 +259,11 @@ impl Line {
     }
 
     fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>, is_needed: bool) {
-        let rings = is_needed && !state.is_rung;
-        state.is_rung |= rings;
+        let schedules = is_needed && !state.is_scheduled;
+        state.is_scheduled |= schedules;
         drop(state);
-        if rings {
-            self.bell.ring(Arc::clone(self));
+        if schedules {
+            self.to_task.schedule(Arc::clone(self));
         }
     }
 
@@ -324,10 +328,10 @@ impl Line {
     }
 }
 
-/// A connection in somebody's hands: dropping it unfinished gives it up, and the peer is told so.
-pub(crate) struct Hold(pub(crate) Arc<Line>);
+/// Owner of a connection: dropped before the end, it aborts the connection.
+pub(crate) struct ConnectionRef(pub(crate) Arc<ConnectionInner>);
 
-impl Drop for Hold {
+impl Drop for ConnectionRef {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         // One that ended in good order has nothing left to give up.
