@@ -119,7 +119,7 @@ macro_rules! plain_values {
 plain_values! {
     bool: "yes or no", ["yes", "no", "1", "0"], Value::bool, |on| if *on { "yes" } else { "no" }.to_owned();
     ByteSize: "bytes, as 4M", ["4M", "1500", "64k"], Value::size_above_zero, ToString::to_string;
-    Duration: "seconds, as 2.5, or 10m", ["2.5", "30", "0.001", "10m"], Value::duration, |time| seconds(*time);
+    Duration: "a time above 0, as 2.5 (seconds) or 10m", ["2.5", "30", "0.001", "10m"], Value::duration, |time| seconds(*time);
     IpAddr: "an IP address", ["127.0.0.1", "::1"], Value::ip, ToString::to_string;
     String: "a word", ["word", "a b"], Value::word, Clone::clone;
     Vec<String>: "a list whose first character is its delimiter, as #a#b", ["#a#b", "|#|;"], Value::words, |list| print_list(list);

@@ -249,7 +249,7 @@ fn failures_say_why_and_have_a_status() {
         (
             vec!["run", "--connect", &closed, "--time", "0"],
             2,
-            "more than 0",
+            "above 0",
         ),
         (
             vec![
