@@ -13,6 +13,5 @@ pub mod picture;
 pub mod ratio;
 pub mod session;
 pub mod shape;
-pub mod timing;
 pub mod usage;
 pub mod way;

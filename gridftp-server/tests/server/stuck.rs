@@ -13,7 +13,8 @@ use gridftp_dsi::{
     Memory, Meta, Progress, Result, Sink, Source, Stat, User,
 };
 use gridftp_server::Server;
-use gridftp_server::config::{Access, Config, Options, Size};
+use gridftp_server::config::{Access, Config, Options};
+use xio::ByteSize;
 
 use tokio::sync::Semaphore;
 
@@ -260,7 +261,7 @@ fn with_trouble(trouble: &Trouble, test: impl FnOnce(&mut Ftp, SocketAddr)) {
     options.stall_timeout = Some(if trouble.at == At::Next { 1 } else { 300 });
     if matches!(trouble.what, What::Stop) {
         // Eight blocks for all.
-        options.block_size = Some(Size::bytes(8 << 20));
+        options.block_size = Some(ByteSize::new(8 << 20));
     }
     let config = Config::check(&options).unwrap();
     // One thread, so that whatever keeps it keeps everybody.
