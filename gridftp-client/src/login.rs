@@ -174,6 +174,27 @@ mod tests {
         assert!(told.contains("greeting: no reply in time"), "{told}");
     }
 
+    /// Each is a reply in time, and none of them is the greeting (RFC 959 §5.4).
+    #[tokio::test(start_paused = true)]
+    async fn a_greeting_that_is_put_off_for_ever_ends_with_its_limit() {
+        let (_control, mut banner, mut far) = played::connect(limited());
+        let server = async {
+            for _ in 0..1000 {
+                tokio::time::sleep(LIMIT * 9 / 10).await;
+                if far.write_all(b"120 ready in a minute\r\n").await.is_err() {
+                    break;
+                }
+            }
+        };
+        let begun = tokio::time::Instant::now();
+        let told = tokio::select! {
+            ended = last(&mut banner) => ended.unwrap_err().to_string(),
+            () = server => panic!("it waits for longer than its limit"),
+        };
+        assert!(told.contains("greeting: no reply in time"), "{told}");
+        assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_login_that_is_lost_in_time_is_told_as_lost() {
         let (control, mut banner, far) = played::connect(limited());

@@ -26,7 +26,7 @@ const MAX_UNSOLICITED: u32 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Time for the greeting.
+    /// Time for the greeting, including replies `120` that put it off.
     pub greet_within: Duration,
     /// Time for the reply to an ordinary command.
     pub reply_within: Duration,
@@ -351,12 +351,15 @@ impl ClientSession {
     }
 
     fn on_reply(&mut self, now: Instant, reply: Reply) {
-        self.quiet_since = now;
         let Some(oldest) = self.in_flight.front_mut() else {
             return self.on_unsolicited(reply);
         };
-        let ticket = oldest.ticket;
-        if reply.code().is_preliminary() {
+        let (ticket, preliminary) = (oldest.ticket, reply.code().is_preliminary());
+        // A server may put the greeting off by 120 any number of times, so its limit is for the whole.
+        if !(preliminary && ticket == Ticket::BANNER) {
+            self.quiet_since = now;
+        }
+        if preliminary {
             oldest.under_way = true;
             self.out.push_back(Output::Preliminary(ticket, reply));
             return;
