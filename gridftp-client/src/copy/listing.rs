@@ -138,10 +138,13 @@ impl<'a> Sorter<'a> {
     }
 
     /// Gives what the listing brought; `whole` says that it came to its end.
-    pub(crate) fn end(mut self, whole: bool) -> Listed {
+    ///
+    /// # Cancel safety
+    /// As [`Keeping::end`].
+    pub(crate) async fn end(mut self, whole: bool) -> Listed {
         let mut rest = None;
         if let (Some(keeping), true) = (self.keeping.take(), whole) {
-            match keeping.end(self.above.clone()) {
+            match keeping.end(self.above.clone()).await {
                 Ok(lines) => rest = Some(lines),
                 Err(error) => self.failed = Some(error),
             }
@@ -397,7 +400,7 @@ mod tests {
         for n in 0..count {
             sorter.line(format!("type=file;size=1; {n} ").as_bytes());
         }
-        let listed = sorter.end(true);
+        let listed = sorter.end(true).await;
         assert!(listed.error.is_none());
         let mut most = shared.queue.waiting();
         dir.rest = listed.rest;
@@ -443,7 +446,7 @@ mod tests {
             line(n, 5 * ENOUGH);
             line(n, n);
         }
-        dir.rest = sorter.end(true).rest;
+        dir.rest = sorter.end(true).await.rest;
         shared.queue.push(Item::Dir(Box::new(dir)));
         let mut files = 0;
         while let Some(taken) = shared.queue.next(|_| true).await {
@@ -455,8 +458,8 @@ mod tests {
         assert_eq!((files, counts.files_failed), (4 * ENOUGH, 3));
     }
 
-    #[test]
-    fn names_are_taken_as_they_are() {
+    #[tokio::test]
+    async fn names_are_taken_as_they_are() {
         let shared = Shared::plain();
         let dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
         let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
@@ -470,7 +473,7 @@ mod tests {
         ] {
             sorter.line(line);
         }
-        let listed = sorter.end(true);
+        let listed = sorter.end(true).await;
         assert_eq!(listed.seen.len(), 3);
         let counts = shared.totals.counts();
         assert_eq!((counts.files_found, counts.files_failed), (5, 2));

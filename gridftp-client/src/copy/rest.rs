@@ -1,38 +1,45 @@
 //! `Rest`: the lines of a listing that wait in a file without a name until there is room for them.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{
-    BufRead as _, BufReader, BufWriter, Error, ErrorKind, Read as _, Seek as _, Write as _,
-};
+use std::io::{BufRead as _, BufReader, BufWriter, Error, Seek as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 
 use super::job::Above;
 
 /// Bytes read or written at once.
 const PIECE: usize = 64 * 1024;
 
-/// Names that are compared at once.
-const COMPARED: u64 = 1 << 16;
 /// Names that may come again in one listing.
 const MOST_AGAIN: usize = 1 << 16;
+
+/// Partitions of the names, by the first byte of their hash.
+const PARTITIONS: usize = 256;
+/// Records in one block of a partition.
+const RECORDS: usize = 170;
+/// Bytes of a block: the number of the block before it, and its records.
+const BLOCK: usize = (1 + 3 * RECORDS) * size_of::<u64>();
+
+/// The hash of a name, the number of its line, the hash of its object.
+type Record = [u64; 3];
 
 /// The lines of a listing that still comes.
 #[derive(Debug)]
 pub(super) struct Keeping {
     lines: BufWriter<File>,
-    /// The hashes of the name and of the object of each line.
-    hashes: BufWriter<File>,
+    hashes: Hashes,
     count: u64,
 }
 
 impl Keeping {
     pub(super) fn new() -> std::io::Result<Self> {
-        let file = || Ok::<_, Error>(BufWriter::with_capacity(PIECE, tempfile::tempfile()?));
         Ok(Self {
-            lines: file()?,
-            hashes: file()?,
+            lines: BufWriter::with_capacity(PIECE, tempfile::tempfile()?),
+            hashes: Hashes::new(tempfile::tempfile()?),
             count: 0,
         })
     }
@@ -47,18 +54,38 @@ impl Keeping {
     ) -> std::io::Result<()> {
         // Objects of which nothing is known are each another one.
         let object = object.unwrap_or(self.count);
+        self.hashes.add([name, self.count, object])?;
         self.count += 1;
-        self.hashes.write_all(&name.to_le_bytes())?;
-        self.hashes.write_all(&object.to_le_bytes())?;
         self.lines.write_all(line)?;
         self.lines.write_all(b"\n")
     }
 
     /// Ends the listing of a directory; `above` is the chain for what is in it.
-    pub(super) fn end(self, above: Option<Arc<Above>>) -> std::io::Result<Rest> {
-        let again = again(&mut read(self.hashes)?, self.count.div_ceil(COMPARED))?;
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the work within a partition.
+    pub(super) async fn end(self, above: Option<Arc<Above>>) -> std::io::Result<Rest> {
+        let (to, rest) = oneshot::channel();
+        spawn_blocking(move || {
+            let rest = self.rest(above, || to.is_closed());
+            // Best effort: the listing may have been given up meanwhile.
+            drop(to.send(rest));
+        });
+        let stopped = |_| Err(Error::other("the runtime stops"));
+        rest.await.unwrap_or_else(stopped)
+    }
+
+    fn rest(
+        self,
+        above: Option<Arc<Above>>,
+        is_cancelled: impl Fn() -> bool,
+    ) -> std::io::Result<Rest> {
+        let again = self.hashes.again(is_cancelled)?;
+        let lines = self.lines.into_inner();
+        let mut lines = lines.map_err(|error| error.into_error())?;
+        lines.rewind()?;
         Ok(Rest {
-            lines: read(self.lines)?,
+            lines: BufReader::with_capacity(PIECE, lines),
             again,
             at: 0,
             above,
@@ -66,42 +93,98 @@ impl Keeping {
     }
 }
 
-/// Reads a file that was written, from its start.
-fn read(written: BufWriter<File>) -> std::io::Result<BufReader<File>> {
-    let mut file = written.into_inner().map_err(|error| error.into_error())?;
-    file.rewind()?;
-    Ok(BufReader::with_capacity(PIECE, file))
+/// Records in a file, partitioned as they come, so that equal names are found by reading it once and
+/// in the memory of one partition.
+#[derive(Debug)]
+struct Hashes {
+    file: File,
+    /// Blocks in the file.
+    blocks: u64,
+    partitions: Vec<Partition>,
 }
 
-/// Finds the lines whose names came before, in their order: the number of each, and whether it names the
-/// same object. So that memory does not grow with the listing, only a share of the names is compared in
-/// each of the `passes`.
-fn again(hashes: &mut BufReader<File>, passes: u64) -> std::io::Result<VecDeque<(u64, bool)>> {
-    let mut found = Vec::new();
-    for pass in 0..passes {
-        hashes.rewind()?;
-        let mut objects = HashMap::new();
-        let (mut name, mut object) = ([0; 8], [0; 8]);
-        for at in 0.. {
-            match hashes.read_exact(&mut name) {
-                Ok(()) => hashes.read_exact(&mut object)?,
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-                Err(error) => return Err(error),
-            }
-            if u64::from_le_bytes(name) % passes != pass {
-                continue;
-            }
-            match objects.entry(name) {
-                Entry::Vacant(first) => drop(first.insert(object)),
-                Entry::Occupied(first) => found.push((at, *first.get() == object)),
-            }
-            if found.len() > MOST_AGAIN {
-                return Err(Error::other("the listing names too many of them again"));
-            }
+#[derive(Debug, Clone, Default)]
+struct Partition {
+    /// The last of its blocks in the file, counted from 1; each leads to the one before it, the first to 0.
+    last: u64,
+    /// Records for the next block.
+    records: Vec<Record>,
+}
+
+impl Hashes {
+    fn new(file: File) -> Self {
+        Self {
+            file,
+            blocks: 0,
+            partitions: vec![Partition::default(); PARTITIONS],
         }
     }
-    found.sort_unstable();
-    Ok(found.into())
+
+    fn add(&mut self, record: Record) -> std::io::Result<()> {
+        let [first, ..] = record.map(|word| word.to_be_bytes()[0]);
+        let Some(partition) = self.partitions.get_mut(usize::from(first)) else {
+            unreachable!("there is a partition for each byte");
+        };
+        partition.records.push(record);
+        if partition.records.len() == RECORDS {
+            let mut block = Vec::with_capacity(BLOCK);
+            block.extend(partition.last.to_le_bytes());
+            let words = partition.records.drain(..).flatten();
+            block.extend(words.flat_map(u64::to_le_bytes));
+            self.file.write_all(&block)?;
+            self.blocks += 1;
+            partition.last = self.blocks;
+        }
+        Ok(())
+    }
+
+    /// Finds the lines whose names came before, in their order: the number of each, and whether it
+    /// names the same object.
+    fn again(self, is_cancelled: impl Fn() -> bool) -> std::io::Result<VecDeque<(u64, bool)>> {
+        let mut found = Vec::new();
+        for partition in self.partitions {
+            if is_cancelled() {
+                return Err(Error::other("the listing was given up"));
+            }
+            let mut records = partition.read(&self.file)?;
+            records.sort_unstable();
+            let mut first = None;
+            for [name, at, object] in records {
+                match first {
+                    Some((known, of)) if known == name => found.push((at, of == object)),
+                    _ => first = Some((name, object)),
+                }
+                if found.len() > MOST_AGAIN {
+                    return Err(Error::other("the listing names too many of them again"));
+                }
+            }
+        }
+        found.sort_unstable();
+        Ok(found.into())
+    }
+}
+
+impl Partition {
+    /// Gives all records, in any order.
+    fn read(self, file: &File) -> std::io::Result<Vec<Record>> {
+        let Self {
+            mut last,
+            mut records,
+        } = self;
+        let mut block = vec![0; BLOCK];
+        while last > 0 {
+            file.read_exact_at(&mut block, (last - 1) * BLOCK as u64)?;
+            let words = block.chunks_exact(size_of::<u64>());
+            let mut words = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+            last = words.next().unwrap_or(0);
+            while let (Some(name), Some(at), Some(object)) =
+                (words.next(), words.next(), words.next())
+            {
+                records.push([name, at, object]);
+            }
+        }
+        Ok(records)
+    }
 }
 
 /// The lines of a listing that are not taken yet.
@@ -150,23 +233,76 @@ impl Rest {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
-    #[test]
-    fn names_that_come_again_are_found_in_any_number_of_passes() {
-        for passes in [1, 2, 7] {
-            let mut keeping = Keeping::new().unwrap();
-            for (name, object) in [
-                (3, Some(1)),
-                (4, None),
-                (3, Some(1)),
-                (4, None),
-                (3, Some(2)),
-            ] {
-                keeping.add(b"line", name, object).unwrap();
-            }
-            let found = again(&mut read(keeping.hashes).unwrap(), passes).unwrap();
-            assert_eq!(found, [(2, true), (3, false), (4, false)], "{passes}");
+    /// Bytes that this thread has read.
+    fn bytes_read() -> u64 {
+        let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        line.unwrap().parse().unwrap()
+    }
+
+    /// Keeps so many lines, each with a name of its own.
+    fn keep(count: u64) -> Keeping {
+        let mut keeping = Keeping::new().unwrap();
+        for n in 0..count {
+            keeping.add(b"", n << 50 | n, None).unwrap();
         }
+        keeping
+    }
+
+    #[test]
+    fn the_names_of_a_listing_are_read_once_however_many_there_are() {
+        let count = 10 * (1 << 16);
+        let keeping = keep(count);
+        let before = bytes_read();
+        let rest = keeping.rest(None, || false).unwrap();
+        let read = bytes_read() - before;
+        assert!(read < 2 * 24 * count, "{read} bytes for {count} names");
+        assert!(rest.again.is_empty());
+    }
+
+    #[test]
+    fn names_that_come_again_are_found_however_far_apart() {
+        for between in [0, 1, 1000 * PARTITIONS as u64] {
+            let mut keeping = Keeping::new().unwrap();
+            let mut want = Vec::new();
+            for (name, object, again) in [
+                (3, Some(1), None),
+                (4, None, None),
+                (3, Some(1), Some(true)),
+                (4, None, Some(false)),
+                (3, Some(2), Some(false)),
+            ] {
+                want.extend(again.map(|same| (keeping.count, same)));
+                keeping.add(b"line", name, object).unwrap();
+                for n in 0..between {
+                    let other = 5 + keeping.count;
+                    keeping.add(b"line", n << 56 | other, None).unwrap();
+                }
+            }
+            let rest = keeping.rest(None, || false).unwrap();
+            assert_eq!(rest.again, want, "{between}");
+        }
+    }
+
+    #[test]
+    fn a_listing_that_is_given_up_is_read_no_further() {
+        let keeping = keep(100_000);
+        let before = bytes_read();
+        keeping.rest(None, || true).unwrap_err();
+        assert!(bytes_read() - before < BLOCK as u64);
+    }
+
+    /// Other tasks run on this one thread only while the listing waits for another.
+    #[tokio::test]
+    async fn names_are_compared_on_a_thread_for_blocking_work() {
+        let ran = Arc::new(AtomicBool::new(false));
+        let other = Arc::clone(&ran);
+        tokio::spawn(async move { other.store(true, Ordering::Relaxed) });
+        keep(10).end(None).await.unwrap();
+        assert!(ran.load(Ordering::Relaxed));
     }
 }

@@ -85,7 +85,9 @@ impl Mover<'_> {
             }
         }
         let Item::File(job) = asked.taken.item_mut() else {
-            return self.list(asked, Mode::Extended).await.map(|()| None);
+            return Box::pin(self.list(asked, Mode::Extended))
+                .await
+                .map(|()| None);
         };
         // It was opened before the file was asked for, unless the server does not go on with it.
         let sink = match open_sink(self.shared, job).await {
@@ -160,7 +162,8 @@ impl Mover<'_> {
             lines.finish();
         }
         let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
-        let listed = sorter.end(matches!((&moved.data, &end), (Some(Ok(_)), Ok(()))));
+        let whole = matches!((&moved.data, &end), (Some(Ok(_)), Ok(())));
+        let listed = sorter.end(whole).await;
         if let Item::Dir(job) = asked.taken.item_mut() {
             job.facts = listed.own.unwrap_or(job.facts);
             job.seen = listed.seen;
