@@ -47,20 +47,31 @@ impl<'a> Beside<'a> {
     }
 }
 
-impl Size for Beside<'_> {
-    async fn size(&mut self) -> Result<u64, TransferError> {
-        let client = match (&mut self.client, &self.shared.destination) {
-            (Some(client), _) => client,
-            (none, Some(site)) => {
-                let options = Arc::new(self.shared.options.connect.clone());
-                let client = Client::connect_with(site, options, Arc::new(Silent)).await?;
-                none.insert(Box::new(client))
-            }
-            (None, None) => return pending().await,
-        };
+impl Beside<'_> {
+    async fn ask(&self, client: &Client) -> Result<u64, TransferError> {
         let mut asked = client.control.send(Command::Size(self.path.clone()));
         let reply = asked.finish().await?;
         Ok(number(&reply).ok_or_else(|| asked.misbehaved("no size in the reply"))?)
+    }
+}
+
+impl Size for Beside<'_> {
+    async fn size(&mut self) -> Result<u64, TransferError> {
+        let Some(site) = &self.shared.destination else {
+            return pending().await;
+        };
+        if let Some(client) = self.client.take()
+            && let Ok(size) = self.ask(&client).await
+        {
+            self.client = Some(client);
+            return Ok(size);
+        }
+        // The server may have ended the session of the look before.
+        let options = Arc::new(self.shared.options.connect.clone());
+        let client = Client::connect_with(site, options, Arc::new(Silent)).await?;
+        let size = self.ask(&client).await?;
+        self.client = Some(Box::new(client));
+        Ok(size)
     }
 }
 
@@ -73,7 +84,7 @@ impl Pair<'_> {
         first: u64,
         mut copy: impl Size,
     ) -> Infallible {
-        let mut before = 0;
+        let (mut before, mut noted) = (0, false);
         loop {
             tokio::time::sleep(LOOK).await;
             let now = told.load(Ordering::Relaxed);
@@ -84,10 +95,12 @@ impl Pair<'_> {
             let now = match copy.size().await {
                 Ok(now) => now.saturating_sub(first),
                 Err(error) => {
-                    let end = "a copy of which neither server tells anything ends after 600 s or \
-                               --timeout";
-                    self.shared.note(&format!("{error}; {end}"));
-                    return pending().await;
+                    let again = "the size of the copy is asked again every 120 s; a copy of which nothing \
+                                 is known for 600 s or --timeout is given up";
+                    if !std::mem::replace(&mut noted, true) {
+                        self.shared.note(&format!("{error}; {again}"));
+                    }
+                    continue;
                 }
             };
             if now > before {

@@ -75,18 +75,32 @@ async fn asked(servers: &mut [&mut DuplexStream; 2]) {
     }
 }
 
-/// A copy that grows so many times by one byte.
-struct Grows(u64, u64);
+/// A copy that grows by one byte with each look, and only with the first so many.
+struct Grows {
+    size: u64,
+    times: u64,
+    /// Looks that fail before each one that does not.
+    failures: u32,
+    failed: u32,
+}
 
 impl Size for Grows {
     async fn size(&mut self) -> Result<u64, TransferError> {
-        self.0 = self.1.min(self.0 + 1);
-        Ok(self.0)
+        self.size = self.times.min(self.size + 1);
+        if self.failed < self.failures {
+            self.failed += 1;
+            let what = "busy".to_owned();
+            let path = "/copy".to_owned();
+            return Err(TransferError::Source { path, what });
+        }
+        self.failed = 0;
+        Ok(self.size)
     }
 }
 
-/// A copy that both servers say nothing of but at the end; it grows so many times.
-async fn silent(times: u64) -> (Result<(), ControlError>, u64) {
+/// A copy that both servers say nothing of but at the end; it grows so many times, and so many looks
+/// fail before each that does not.
+async fn silent(times: u64, failures: u32) -> (Result<(), ControlError>, u64) {
     let mut bed = Bed::new().await;
     let shared = Arc::clone(&bed.shared);
     let (pair, mut far) = bed.pair();
@@ -103,12 +117,18 @@ async fn silent(times: u64) -> (Result<(), ControlError>, u64) {
         }
     };
     let told = AtomicU64::new(0);
+    let copy = Grows {
+        size: 0,
+        times,
+        failures,
+        failed: 0,
+    };
     let ended = tokio::select! {
         ended = async {
             let (sent, stored) = tokio::join!(retrieve.ended(), store.ended());
             sent.and(stored)
         } => ended,
-        never = pair.watch(&told, 0, Grows(0, times)) => match never {},
+        never = pair.watch(&told, 0, copy) => match never {},
         () = servers => unreachable!("the client waits for no longer than the copy takes"),
     };
     (ended, shared.totals.counts().bytes_moved)
@@ -116,55 +136,94 @@ async fn silent(times: u64) -> (Result<(), ControlError>, u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_nobody_tells_of_goes_on_while_it_grows() {
-    let (ended, moved) = silent(u64::MAX).await;
+    let (ended, moved) = silent(u64::MAX, 0).await;
     ended.unwrap();
     assert!(moved >= LONG.as_secs() / LOOK.as_secs() - 1, "{moved}");
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_whose_size_cannot_be_asked_at_times_goes_on_while_it_grows() {
+    let (ended, moved) = silent(u64::MAX, 3).await;
+    ended.unwrap();
+    assert!(moved >= LONG.as_secs() / LOOK.as_secs() - 4, "{moved}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_grows_no_more_is_given_up() {
-    let told = silent(10).await.0.unwrap_err().to_string();
+    let told = silent(10, 0).await.0.unwrap_err().to_string();
     assert!(told.contains("no reply in time"), "{told}");
 }
 
-#[tokio::test]
-async fn the_size_of_a_copy_is_asked_over_a_session_of_its_own() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let server = tokio::spawn(async move {
-        let (mut control, _) = listener.accept().await.unwrap();
-        let (far, mut replies) = control.split();
-        let mut lines = BufReader::new(far).lines();
-        replies.write_all(b"220 ready\r\n").await.unwrap();
-        let mut sizes = Vec::new();
-        while let Ok(Some(line)) = lines.next_line().await {
-            let reply = match line.get(..4) {
-                Some("SIZE") => {
-                    sizes.push(line);
-                    format!("213 {}\r\n", 7 * sizes.len())
-                }
-                Some("USER") => "230 in\r\n".to_owned(),
-                _ => "200 well\r\n".to_owned(),
-            };
-            replies.write_all(reply.as_bytes()).await.unwrap();
+/// Serves one session and gives the `SIZE` commands of it; ends it after so many.
+async fn serve(listener: &TcpListener, greeting: &str, size: &str, looks: usize) -> Vec<String> {
+    let (mut control, _) = listener.accept().await.unwrap();
+    let (far, mut replies) = control.split();
+    let mut lines = BufReader::new(far).lines();
+    replies.write_all(greeting.as_bytes()).await.unwrap();
+    let mut sizes = Vec::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let reply = match line.get(..4) {
+            Some("SIZE") => {
+                sizes.push(line);
+                size
+            }
+            Some("USER") => "230 in\r\n",
+            _ => "200 well\r\n",
+        };
+        replies.write_all(reply.as_bytes()).await.unwrap();
+        if sizes.len() == looks {
+            break;
         }
-        sizes
-    });
+    }
+    sizes
+}
+
+/// A copy to `/to`, hidden under another name, and where its size is asked.
+async fn hidden_copy() -> (Shared, FileJob, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut shared = Shared::plain();
     shared.destination = Some(Site {
         host: "127.0.0.1".to_owned(),
-        port,
+        port: listener.local_addr().unwrap().port(),
         user: None,
         password: None,
     });
     let mut job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
     job.hidden = FtpPath::new(b"/.to.gridftp-part".to_vec());
+    (shared, job, listener)
+}
+
+#[tokio::test]
+async fn the_size_of_a_copy_is_asked_over_a_session_of_its_own() {
+    let (shared, job, listener) = hidden_copy().await;
+    let server =
+        tokio::spawn(async move { serve(&listener, "220 ready\r\n", "213 7\r\n", 3).await });
     let mut beside = Beside::of(&shared, &job).unwrap();
-    for size in [7, 14] {
-        assert_eq!(beside.size().await.unwrap(), size);
+    for _ in 0..2 {
+        assert_eq!(beside.size().await.unwrap(), 7);
     }
     drop(beside);
     assert_eq!(server.await.unwrap(), ["SIZE /.to.gridftp-part"; 2]);
+}
+
+/// Servers end sessions that say nothing for less than the time between two looks.
+#[tokio::test]
+async fn the_size_of_a_copy_is_asked_anew_where_the_session_for_it_failed_or_ended() {
+    let (shared, job, listener) = hidden_copy().await;
+    let (greeting, size) = ("220 ready\r\n", "213 7\r\n");
+    let server = tokio::spawn(async move {
+        serve(&listener, "421 too many\r\n", size, 1).await;
+        serve(&listener, greeting, "550 no such file\r\n", 1).await;
+        for _ in 0..2 {
+            assert_eq!(serve(&listener, greeting, size, 1).await.len(), 1);
+        }
+    });
+    let mut beside = Beside::of(&shared, &job).unwrap();
+    for known in [false, false, true, true] {
+        let size = beside.size().await;
+        assert_eq!(size.ok(), known.then_some(7));
+    }
+    server.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
