@@ -310,6 +310,15 @@ impl From<ControlError> for TransferError {
 }
 
 impl TransferError {
+    /// The failure of wildcards that match no name; `pattern` is the URL with them.
+    pub fn no_match(pattern: String) -> Self {
+        Self::Source {
+            path: pattern,
+            what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
+                .to_owned(),
+        }
+    }
+
     /// Makes an error of the local file system.
     pub(crate) fn local(op: &'static str, path: impl AsRef<[u8]>, cause: impl Into<Cause>) -> Self {
         Self::Local {

@@ -221,11 +221,12 @@ fn lists_directories_and_files() -> Result<()> {
     );
     let said = bed.cp(&["--list", &bed.url("dir/a b")])?.ok()?.stdout;
     ensure!(said.contains("1234") && said.lines().count() == 1, "{said}");
-    fails(
-        &bed.cp(&["--list", &bed.url("missing")])?,
-        1,
-        &["check the path"],
-    )
+    let matching = |pattern: &str| bed.cp(&["--list", &format!("{}{pattern}", bed.url("dir/"))]);
+    let said = matching("a*")?.ok()?.stdout;
+    ensure!(said.contains("1234") && said.lines().count() == 1, "{said}");
+    fails(&matching("x*")?, 1, &["dir/x*: no name there matches"])?;
+    let missing = bed.cp(&["--list", &bed.url("missing")])?;
+    fails(&missing, 1, &["check the path"])
 }
 
 #[test]

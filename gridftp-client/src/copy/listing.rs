@@ -152,11 +152,10 @@ impl<'a> Sorter<'a> {
         let nothing = self.before.is_empty() && self.seen.is_empty() && !self.refused.get();
         let error = match (self.failed, &self.dir.pattern) {
             (Some(error), _) => Some(TransferError::local(KEEP, &self.dir.from, error)),
-            (None, Some(pattern)) if nothing && whole => Some(TransferError::Source {
-                path: self.shared.describe_pattern(&self.dir.from, pattern),
-                what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
-                    .to_owned(),
-            }),
+            (None, Some(pattern)) if nothing && whole => {
+                let pattern = self.shared.describe_pattern(&self.dir.from, pattern);
+                Some(TransferError::no_match(pattern))
+            }
             _ => None,
         };
         let mut seen = self.before;

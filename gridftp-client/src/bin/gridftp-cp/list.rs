@@ -33,13 +33,18 @@ pub(crate) async fn run(
                 .await?;
         }
         Some(pattern) => {
+            let mut found = false;
             client
                 .list(names::parent(&remote.path), |entry, known| {
                     if ftp_wire::glob::matches(pattern, &entry.name) {
+                        found = true;
                         line(&entry, known, report);
                     }
                 })
                 .await?;
+            if !found {
+                return Err(TransferError::no_match(remote.to_string()));
+            }
         }
     }
     client.close().await;
