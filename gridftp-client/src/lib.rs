@@ -74,14 +74,15 @@
 //! # Uploads under a hidden name
 //!
 //! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode and
-//! from wherever it comes, is written under a hidden name (`.NAME.gridftp-part`), compared, and renamed:
-//! what was there before stays until then. A copy that is given up removes the hidden file, over another
-//! session where its own has ended; one that is killed, or whose server is gone, leaves it to be
-//! overwritten by the next. A file is written under its
-//! own name
+//! from wherever it comes, is written under a hidden name of the run (`.NAME.gridftp-0a1b2c3d`), and
+//! renamed when the server has taken all of it and digests agree where any are compared: what was there
+//! before stays until then. The new file has the owner and permissions of a new file. A copy that is
+//! given up removes the hidden file, over another session where its own has ended; one that is killed, or
+//! whose server is gone, leaves it. A file is written under its own name
 //!
 //! - where the server refuses the hidden one or does not rename,
-//! - where something other than a file has the name, or the hidden name would exceed 255 bytes,
+//! - where the server tells that the name belongs to something other than a file (a symbolic link that it
+//!   takes for a file, or tells nothing of, is replaced), and where the hidden name would exceed 255 bytes,
 //! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is written
 //!   into what is there, and a copy that breaks off leaves it half changed,
 //! - through a [disk stack](ConnectOptions::disk_stack), and by a [`Writer`](file::Writer).

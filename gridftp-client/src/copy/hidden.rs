@@ -1,32 +1,32 @@
 //! `Hidden`: the name that an upload to a server of others has until it is whole and takes its own.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
-use ftp_wire::facts::EntryKind;
+use ftp_wire::facts::{EntryKind, Fact};
 use ftp_wire::path::FtpPath;
 
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
-use crate::copy::look::told_by;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::url::show;
 
-/// The end of a hidden name; its beginning is a dot.
-const END: &[u8] = b".gridftp-part";
 /// Bytes that a name may have on most systems.
 const LONGEST: usize = 255;
 
 /// What the uploads of a copy know of hidden names at their server.
 #[derive(Debug, Default)]
 pub(crate) struct Hiding {
+    /// Tells the hidden names of this run from those of others, which may write to the same name.
+    run: RandomState,
     /// Whether the server was asked if it renames.
     asked: AtomicBool,
     /// Whether it does not.
@@ -36,14 +36,10 @@ pub(crate) struct Hiding {
 }
 
 impl Hiding {
-    /// Notes that an upload was given up.
-    pub(crate) fn leave(&self, item: &Item) {
-        if let Item::File(job) = item
-            && let Some(hidden) = &job.hidden
-        {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            left.push(hidden.clone());
-        }
+    /// Notes a hidden file that nobody goes on with, to be removed.
+    pub(crate) fn leave(&self, hidden: FtpPath) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.push(hidden);
     }
 
     /// Says whether uploads were given up that left something.
@@ -52,45 +48,35 @@ impl Hiding {
         !left.is_empty()
     }
 
-    /// Removes what uploads left that were given up.
+    /// Removes the hidden files that nobody goes on with; those of which a session that ends says nothing
+    /// stay noted.
     pub(crate) async fn clean(&self, control: &Control) {
-        let left = {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *left)
-        };
+        let left = self
+            .left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         for path in left {
-            // A server that kept nothing of it says so; one that is gone is asked again.
             let told = control.send(Command::Dele(path.clone())).finish().await;
-            if let Err(ControlError::Lost { .. }) = told {
+            if !matches!(told, Err(ControlError::Lost { .. })) {
                 let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-                left.push(path);
+                left.retain(|other| *other != path);
             }
         }
     }
 
     /// The hidden name of an upload; `None` where it is written under its own name.
-    async fn name(
-        &self,
-        control: &Control,
-        job: &FileJob,
-    ) -> Result<Option<FtpPath>, TransferError> {
+    async fn name(&self, control: &Control, job: &FileJob) -> Option<FtpPath> {
         if job.straight || self.off.load(Ordering::Relaxed) {
-            return Ok(None);
+            return None;
         }
-        let name = names::last(&job.to);
-        if name.starts_with(b".") && name.ends_with(END) {
-            return Err(TransferError::BadName {
-                name: show(&job.to),
-                why: "another upload may have it until it is whole",
-            });
-        }
-        let hidden = [b".", name, END].concat();
+        let run = self.run.hash_one(()) >> 32;
+        let end = format!(".gridftp-{run:08x}");
+        let hidden = [b".", names::last(&job.to), end.as_bytes()].concat();
         if hidden.len() > LONGEST {
-            return Ok(None);
+            return None;
         }
-        let Some(at) = control.path(&names::join(names::parent(&job.to), &hidden)) else {
-            return Ok(None);
-        };
+        let at = control.path(&names::join(names::parent(&job.to), &hidden))?;
         if !self.asked.swap(true, Ordering::Relaxed) {
             // One that lets nobody rename says so of a file that is not there, too.
             let mut from = control.send(Command::Rnfr(at.clone()));
@@ -99,10 +85,10 @@ impl Hiding {
             let kind = from.finish().await.err().and_then(|error| error.kind());
             if let Some(FailureKind::Denied | FailureKind::Unsupported) = kind {
                 self.off.store(true, Ordering::Relaxed);
-                return Ok(None);
+                return None;
             }
         }
-        Ok(Some(at))
+        Some(at)
     }
 }
 
@@ -114,12 +100,30 @@ impl Shared {
         &self,
         control: &Control,
         abilities: &Abilities,
-        job: &FileJob,
-    ) -> Result<Option<FtpPath>, TransferError> {
+        job: &mut FileJob,
+    ) -> Option<FtpPath> {
         if abilities.held || self.is_partial() || self.through_layers() {
-            return Ok(None);
+            return None;
         }
-        self.hiding.name(control, job).await
+        let name = self.hiding.name(control, job).await;
+        if let Some(before) = job.hidden.take_if(|before| Some(&*before) != name.as_ref()) {
+            // What the server holds, it holds under the other name.
+            self.hiding.leave(before);
+            job.forget();
+        }
+        name
+    }
+
+    /// Gives a file back to be written under its own name.
+    pub(crate) fn go_straight(&self, mut taken: Taken) {
+        if let Item::File(job) = taken.item_mut() {
+            job.straight = true;
+            job.forget();
+            job.hidden
+                .take()
+                .into_iter()
+                .for_each(|at| self.hiding.leave(at));
+        }
     }
 }
 
@@ -145,6 +149,17 @@ enum There {
     Line(Replies),
 }
 
+/// What is under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Old {
+    Nothing,
+    File,
+    /// The server has no command to tell.
+    Unknown,
+    /// Something that a rename must not replace, or of which the server does not tell what it is.
+    Other,
+}
+
 impl Hidden {
     /// Asks what the file is to replace.
     pub(crate) fn ask(control: &Control, mlst: bool, at: FtpPath, to: FtpPath) -> Self {
@@ -157,14 +172,28 @@ impl Hidden {
 
     /// Says whether there is something that a rename must not replace.
     pub(crate) async fn bars_rename(self) -> Result<bool, ControlError> {
-        self.there.bars_rename().await
+        Ok(self.there.old(&self.to).await? == Old::Other)
     }
 
     /// Sends for the file's own name, unless what is there bars that.
-    pub(crate) async fn rename(self, control: &Control) -> Result<Renaming, ControlError> {
+    ///
+    /// # Errors
+    /// Where `keeps` says that nothing is to be overwritten, and something has appeared.
+    pub(crate) async fn rename(
+        self,
+        control: &Control,
+        keeps: bool,
+    ) -> Result<Renaming, TransferError> {
         let Self { at, to, there } = self;
-        let bars = there.bars_rename().await?;
-        let sent = (!bars).then(|| rename(control, &at, &to));
+        let old = there.old(&to).await?;
+        if keeps && matches!(old, Old::File | Old::Other) {
+            return Err(TransferError::Source {
+                path: show(to.as_bytes()),
+                what: "it appeared at the destination during the copy, and is left alone"
+                    .to_owned(),
+            });
+        }
+        let sent = (old != Old::Other).then(|| rename(control, &at, &to));
         Ok(Renaming { at, to, sent })
     }
 
@@ -176,10 +205,10 @@ impl Hidden {
         shared: &Shared,
         taken: Taken,
     ) -> Option<Taken> {
-        match self.rename(control).await {
+        match self.rename(control, shared.options.no_clobber).await {
             Ok(renaming) => renaming.publish(control, shared, taken).await,
             Err(error) => {
-                shared.fail(taken, &error.into());
+                shared.fail(taken, &error);
                 None
             }
         }
@@ -192,17 +221,19 @@ impl Renaming {
         self,
         control: &Control,
         shared: &Shared,
-        taken: Taken,
+        mut taken: Taken,
     ) -> Option<Taken> {
-        let at = self.at.clone();
         match self.done(control, &shared.hiding).await {
             Ok(true) => Some(taken),
             Ok(false) => {
-                let _told = control.send(Command::Dele(at)).finish().await;
-                go_straight(taken);
+                shared.go_straight(taken);
                 None
             }
             Err(error) => {
+                // It may have its name, so that there is nothing to go on with.
+                if let Item::File(job) = taken.item_mut() {
+                    job.forget();
+                }
                 shared.fail(taken, &error.into());
                 None
             }
@@ -219,21 +250,40 @@ impl Renaming {
         let Some(sent) = sent else {
             return Ok(false);
         };
-        match renamed(sent).await? {
-            (true, done @ true) => return Ok(done),
-            (true, false) => {}
-            (false, _) => {
-                hiding.off.store(true, Ordering::Relaxed);
-                return Ok(false);
+        match renamed(sent).await {
+            (Ok(()), Ok(())) => Ok(true),
+            (Ok(()), Err(refusal)) if refusal.kind() == Some(FailureKind::Exists) => {
+                replace(control, &at, &to).await
             }
+            (Ok(()), Err(refusal)) if is_final(&refusal) => Ok(false),
+            (Err(refusal), _) if is_final(&refusal) && !refusal.is_not_found() => {
+                hiding.off.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
         }
-        // It may refuse to replace a file.
-        let mut removed = control.send(Command::Dele(to.clone()));
-        if told_by(&mut removed).await?.is_none() {
-            return Ok(false);
-        }
-        Ok(renamed(rename(control, &at, &to)).await? == (true, true))
     }
+}
+
+/// Has the file take the place of one that the server does not replace: the old one is moved aside, and
+/// back where the new one does not get its name.
+async fn replace(control: &Control, at: &FtpPath, to: &FtpPath) -> Result<bool, ControlError> {
+    let Some(aside) = FtpPath::new([at.as_bytes(), b".old"].concat()) else {
+        return Ok(false);
+    };
+    if !succeeded(rename(control, to, &aside)).await? {
+        return Ok(false);
+    }
+    let done = succeeded(rename(control, at, to)).await?;
+    let last = match done {
+        true => [
+            control.send(Command::Dele(aside)),
+            control.send(Command::Noop),
+        ],
+        false => rename(control, &aside, to),
+    };
+    succeeded(last).await?;
+    Ok(done)
 }
 
 /// Sends a rename; nothing may come between its two commands (RFC 959 §4.1.3).
@@ -242,51 +292,77 @@ fn rename(control: &Control, at: &FtpPath, to: &FtpPath) -> [Replies; 2] {
     [from, control.send(Command::Rnto(to.clone()))]
 }
 
-/// Says whether both commands of a rename were accepted.
-async fn renamed([mut from, mut into]: [Replies; 2]) -> Result<(bool, bool), ControlError> {
-    let from = told_by(&mut from).await?;
-    Ok((from.is_some(), told_by(&mut into).await?.is_some()))
+/// Reads the replies to both commands of a rename.
+async fn renamed(
+    [mut from, mut into]: [Replies; 2],
+) -> (Result<(), ControlError>, Result<(), ControlError>) {
+    (from.ended().await, into.ended().await)
+}
+
+/// Says whether both commands were accepted.
+async fn succeeded(sent: [Replies; 2]) -> Result<bool, ControlError> {
+    match renamed(sent).await {
+        (Ok(()), Ok(())) => Ok(true),
+        (Err(error @ ControlError::Lost { .. }), _)
+        | (_, Err(error @ ControlError::Lost { .. })) => Err(error),
+        _ => Ok(false),
+    }
+}
+
+/// Says whether the server refuses and will go on doing so.
+fn is_final(refusal: &ControlError) -> bool {
+    refusal.kind().is_some() && !refusal.is_transient()
 }
 
 /// Says whether a store under a hidden name may have been refused for that name alone.
 pub(crate) fn may_be_for_name(refusal: &ControlError) -> bool {
-    let kind = refusal.kind();
-    kind.is_some_and(|kind| kind != FailureKind::NoSpace && !kind.is_transient())
-        && !refusal.is_transient()
+    is_final(refusal) && refusal.kind() != Some(FailureKind::NoSpace)
 }
 
 impl There {
-    /// Whether there is something that is no regular file.
-    async fn bars_rename(self) -> Result<bool, ControlError> {
-        match self {
-            Self::Facts(mut facts) => {
-                let told = told_by(&mut facts).await?;
-                let known = told.as_ref().and_then(parse_mlst);
-                Ok(known.is_some_and(|(entry, _)| entry.kind != EntryKind::File))
-            }
-            Self::Line(mut line) => {
-                let told = told_by(&mut line).await?;
-                Ok(told.is_some_and(|told| told.inner().iter().any(|line| is_special(line))))
-            }
+    /// What is under the name `to`.
+    async fn old(self, to: &FtpPath) -> Result<Old, ControlError> {
+        let (mut replies, is_facts) = match self {
+            Self::Facts(replies) => (replies, true),
+            Self::Line(replies) => (replies, false),
+        };
+        match replies.finish().await {
+            Ok(told) if is_facts => Ok(match parse_mlst(&told) {
+                Some((entry, known))
+                    if entry.kind == EntryKind::File && !known.contains(Fact::UnixSlink) =>
+                {
+                    Old::File
+                }
+                _ => Old::Other,
+            }),
+            Ok(told) => Ok(by_lines(told.inner(), names::last(to.as_bytes()))),
+            Err(error) if error.kind() == Some(FailureKind::Unsupported) => Ok(Old::Unknown),
+            Err(ControlError::Refused { .. }) => Ok(Old::Nothing),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Whether a line of a listing is that of a pipe, a socket or a device.
-fn is_special(line: &[u8]) -> bool {
-    let line = line.trim_ascii_start();
-    let kind = line.first().is_some_and(|kind| b"psbc".contains(kind));
-    let access = line.get(1..10).unwrap_or_default();
-    kind && access.len() == 9 && access.iter().all(|bit| b"rwxsStT-".contains(bit))
+/// Reads what `STAT` tells of a name. Of a directory, also of one behind a symbolic link, it tells what
+/// is in there.
+fn by_lines(lines: &[Vec<u8>], name: &[u8]) -> Old {
+    let mut lines = lines
+        .iter()
+        .map(|line| line.trim_ascii())
+        .filter(|line| !line.is_empty());
+    match (lines.next(), lines.next()) {
+        (None, _) => Old::Nothing,
+        (Some(line), None) if is_file(line) && line.ends_with(name) => Old::File,
+        _ => Old::Other,
+    }
 }
 
-/// Gives a file back to be written under its own name.
-pub(crate) fn go_straight(mut taken: Taken) {
-    if let Item::File(job) = taken.item_mut() {
-        job.straight = true;
-        job.hidden = None;
-        job.forget();
-    }
+/// Whether a line of a listing is that of a regular file.
+fn is_file(line: &[u8]) -> bool {
+    let access = line.get(1..10).unwrap_or_default();
+    line.starts_with(b"-")
+        && access.len() == 9
+        && access.iter().all(|bit| b"rwxsStT-".contains(bit))
 }
 
 #[cfg(test)]
@@ -298,19 +374,36 @@ mod tests {
     use crate::played;
 
     #[test]
-    fn pipes_and_devices_are_known_by_their_lines() {
-        assert!(is_special(
-            b"crw-rw-rw-    1 0  0   1,   3 Jan 01 00:00 null"
-        ));
-        assert!(is_special(b" prw-r--r--    1 0  0   0 Jan 01 00:00 pipe"));
-        assert!(!is_special(b"-rw-r--r--    1 0  0   0 Jan 01 00:00 file"));
-        assert!(!is_special(b"public notice"));
+    fn only_a_file_of_the_name_is_replaced() {
+        let told = |lines: &[&str]| {
+            let lines: Vec<_> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
+            by_lines(&lines, b"name")
+        };
+        assert_eq!(told(&[]), Old::Nothing);
+        assert_eq!(
+            told(&[" -rw-r--r--    1 0  0   0 Jan 01 00:00 name"]),
+            Old::File
+        );
+        for other in [
+            &["crw-rw-rw-    1 0  0   1,   3 Jan 01 00:00 name"][..],
+            &["prw-r--r--    1 0  0   0 Jan 01 00:00 name"],
+            &["lrwxrwxrwx    1 0  0   4 Jan 01 00:00 name -> file"],
+            // What is in a directory.
+            &["-rw-r--r--    1 0  0   0 Jan 01 00:00 another"],
+            &[
+                "-rw-r--r--    1 0  0   0 Jan 01 00:00 a",
+                "-rw-r--r-- 1 0 0 0 Jan 01 00:00 name",
+            ],
+            &["01-01-26  10:00AM    7 name"],
+        ] {
+            assert_eq!(told(other), Old::Other, "{other:?}");
+        }
     }
 
     /// Renames with a server that gives these replies; says what was sent.
     async fn published(replies: &[&str]) -> (bool, Vec<String>) {
         let (control, mut banner, far) = played::connect(Settings::default());
-        let [at, to] = ["/.f.gridftp-part", "/f"].map(|name| FtpPath::new(name).unwrap());
+        let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
         let hiding = Hiding::default();
         let (far, mut back) = tokio::io::split(far);
         let mut lines = BufReader::new(far).lines();
@@ -327,7 +420,10 @@ mod tests {
             sent
         };
         let hidden = Hidden::ask(&control, true, at, to);
-        let renamed = async { hidden.rename(&control).await?.done(&control, &hiding).await };
+        let renamed = async {
+            let renaming = hidden.rename(&control, false).await.unwrap();
+            renaming.done(&control, &hiding).await
+        };
         let (done, sent) = tokio::join!(renamed, server);
         (done.unwrap(), sent)
     }
@@ -337,27 +433,66 @@ mod tests {
         let (control, _banner, far) = played::connect(Settings::default());
         drop(far);
         let hiding = Hiding::default();
-        let mut job = FileJob::new(b"f".to_vec(), b"/f".to_vec());
-        job.hidden = FtpPath::new("/.f.gridftp-part");
-        hiding.leave(&Item::File(Box::new(job)));
+        hiding.leave(FtpPath::new("/.f.gridftp-00000000").unwrap());
         hiding.clean(&control).await;
         assert!(hiding.has_left());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_replaces_nothing_is_asked_to_remove_the_old_file() {
-        let (done, sent) = published(&[
+    async fn an_old_file_that_the_server_does_not_replace_is_moved_aside() {
+        let begin = [
             "550 nothing there",
             "350 well",
-            "553 it exists",
-            "250 gone",
+            "553 it already exists",
             "350 well",
-            "250 done",
-        ])
-        .await;
+            "250 aside",
+        ];
+        let end = ["350 well", "250 done", "250 gone", "200 well"];
+        let (done, sent) = published(&[&begin[..], &end].concat()).await;
         assert!(done);
-        let verbs: Vec<&str> = sent.iter().filter_map(|line| line.get(..4)).collect();
-        assert_eq!(verbs, ["MLST", "RNFR", "RNTO", "DELE", "RNFR", "RNTO"]);
+        assert_eq!(sent[3..5], ["RNFR /f", "RNTO /.f.gridftp-1.old"]);
+        assert_eq!(sent[7], "DELE /.f.gridftp-1.old");
+        // It comes back where the new one does not get its name.
+        let end = ["350 well", "550 no", "350 well", "250 back"];
+        let (done, sent) = published(&[&begin[..], &end].concat()).await;
+        assert!(!done);
+        assert_eq!(sent[7..], ["RNFR /.f.gridftp-1.old", "RNTO /f"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_appeared_is_not_overwritten_where_none_may_be() {
+        let (control, mut banner, far) = played::connect(Settings::default());
+        let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
+        let (far, mut back) = tokio::io::split(far);
+        let mut lines = BufReader::new(far).lines();
+        back.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let hidden = Hidden::ask(&control, true, at, to);
+        assert_eq!(lines.next_line().await.unwrap().unwrap(), "MLST /f");
+        let facts = b"250-Listing\r\n type=file;size=3; /f\r\n250 End\r\n";
+        back.write_all(facts).await.unwrap();
+        let error = hidden.rename(&control, true).await.err().unwrap();
+        assert!(error.to_string().contains("left alone"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_changes_its_hidden_name_begins_anew() {
+        let (control, _banner, _far) = played::connect(Settings::default());
+        let shared = Shared::plain();
+        let mut job = FileJob::new(b"f".to_vec(), b"/f".to_vec());
+        job.hidden = FtpPath::new("/.f.gridftp-1");
+        job.hold(&byte_ranges::RangeSet::up_to(1000));
+        shared.hiding.off.store(true, Ordering::Relaxed);
+        let name = shared.hide(&control, &Abilities::default(), &mut job).await;
+        assert!(name.is_none() && job.hidden.is_none() && job.held.is_empty());
+        assert!(shared.hiding.has_left(), "the part is not removed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_name_costs_no_old_file() {
+        let (done, sent) = published(&["550 nothing there", "350 well", "550 no"]).await;
+        assert!(!done);
+        assert_eq!(sent, ["MLST /f", "RNFR /.f.gridftp-1", "RNTO /f"]);
     }
 
     #[tokio::test(start_paused = true)]

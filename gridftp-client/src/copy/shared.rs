@@ -313,7 +313,12 @@ impl Shared {
             return;
         }
         taken.done(|item| {
-            self.hiding.leave(&item);
+            if let Item::File(job) = &item {
+                job.hidden
+                    .iter()
+                    .cloned()
+                    .for_each(|at| self.hiding.leave(at));
+            }
             self.give_up_item(&item, error);
         });
     }

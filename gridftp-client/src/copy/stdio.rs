@@ -296,11 +296,11 @@ async fn put(
     let pipe = Pipe::new(input, algorithm, length);
     let path = client.path(&remote.path)?;
     make_parents(client, &path);
-    let job = FileJob::new(Vec::new(), remote.path.clone());
+    let mut job = FileJob::new(Vec::new(), remote.path.clone());
     let mlst = client.abilities.mlst;
     let mut hidden = shared
-        .hide(&client.control, &client.abilities, &job)
-        .await?;
+        .hide(&client.control, &client.abilities, &mut job)
+        .await;
     if let Some(at) = hidden.take() {
         // The data comes only once, so it is settled before where it can go.
         let there = Hidden::ask(&client.control, mlst, at.clone(), path.clone());
@@ -322,12 +322,20 @@ async fn put(
     };
     if stored.is_err() {
         client.drop_channel();
-        let mut removed = client.control.send(Command::Dele(at));
-        let _told = tokio::time::timeout(ACCOUNT, removed.ended()).await;
+        shared.hiding.leave(at);
+        let _told = tokio::time::timeout(ACCOUNT, shared.hiding.clean(&client.control)).await;
+        if shared.hiding.has_left()
+            && let Ok(again) = Client::connect(&remote.site, Arc::clone(&client.options)).await
+        {
+            shared.hiding.clean(&again.control).await;
+            again.close().await;
+        }
         return stored;
     }
     let named = Hidden::ask(&client.control, mlst, at.clone(), path);
-    let renaming = named.rename(&client.control).await?;
+    let renaming = named
+        .rename(&client.control, shared.options.no_clobber)
+        .await?;
     if renaming.done(&client.control, &shared.hiding).await? {
         return stored;
     }

@@ -80,13 +80,7 @@ impl Asker<'_> {
             shared.plan(taken);
             return None;
         }
-        let hidden = match shared.hide(control, self.abilities, job).await {
-            Ok(hidden) => hidden,
-            Err(error) => {
-                shared.fail(taken, &error);
-                return None;
-            }
-        };
+        let hidden = shared.hide(control, self.abilities, job).await;
         let to = hidden.clone().unwrap_or(to);
         let source = match FileSource::open(local(&job.from)).await {
             Ok(source) => source,

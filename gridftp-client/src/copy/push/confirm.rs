@@ -260,9 +260,9 @@ pub(super) async fn settle_following(
         }
     }
     let renaming = match hidden {
-        Some(hidden) => match hidden.rename(control).await {
+        Some(hidden) => match hidden.rename(control, shared.options.no_clobber).await {
             Ok(renaming) => Some(renaming),
-            Err(error) => return fail(taken, &error.into()),
+            Err(error) => return fail(taken, &error),
         },
         None => None,
     };

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::alarm::Alarm;
-use crate::copy::hidden::{Hidden, Renaming, go_straight, may_be_for_name};
+use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::queue::Taken;
@@ -254,7 +254,7 @@ async fn extended(
                     Err(error @ ControlError::Refused { .. }) => {
                         let of_data = error.kind() == Some(FailureKind::DataChannel);
                         if request.is_refused_for_name(&error) {
-                            go_straight(request.taken);
+                            shared.go_straight(request.taken);
                             continue;
                         }
                         let error = refused(shared, &request, error);

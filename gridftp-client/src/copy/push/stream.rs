@@ -7,7 +7,6 @@ use gridftp_data::{SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::client::Client;
-use crate::copy::hidden::go_straight;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
@@ -81,7 +80,7 @@ pub(super) async fn stream(
         Err(error) => {
             let lost = matches!(error, ControlError::Lost { .. });
             if asked.is_refused_for_name(&error) {
-                go_straight(asked.taken);
+                shared.go_straight(asked.taken);
                 return Err(Stop::Channel);
             }
             let error = refused(shared, &asked, error);

@@ -9,7 +9,7 @@ use xio_core::{Target, Transport as _};
 
 use super::{Moving, Pair};
 use crate::control::{Replies, Step};
-use crate::copy::hidden::{go_straight, may_be_for_name};
+use crate::copy::hidden::may_be_for_name;
 use crate::copy::job::Item;
 use crate::copy::{ACCOUNT, Stop};
 use crate::error::{ControlError, TransferError};
@@ -89,7 +89,7 @@ impl Pair<'_> {
         if anew {
             self.shared.fail_midway(file.taken, &error);
         } else if for_name && hidden {
-            go_straight(file.taken);
+            self.shared.go_straight(file.taken);
         } else {
             self.shared.fail(file.taken, &error);
         }

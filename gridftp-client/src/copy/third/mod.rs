@@ -280,13 +280,7 @@ impl Pair<'_> {
             shared.plan(taken);
             return None;
         }
-        let hidden = match shared.hide(self.destination, self.abilities.1, job).await {
-            Ok(hidden) => hidden,
-            Err(error) => {
-                shared.fail(taken, &error);
-                return None;
-            }
-        };
+        let hidden = shared.hide(self.destination, self.abilities.1, job).await;
         let to = hidden.clone().unwrap_or(to);
         let mut same = true;
         if job.begun {
