@@ -237,12 +237,13 @@ impl Client {
         let name = crate::names::last(path.as_bytes()).to_vec();
         match size.finish().await {
             Ok(reply) => {
-                let bytes =
-                    number(&reply).ok_or_else(|| size.misbehaved("no size in the reply"))?;
+                let bytes = reply
+                    .size()
+                    .ok_or_else(|| size.misbehaved("no size in the reply"))?;
                 let mut entry = Entry::new(EntryKind::File, name);
                 entry.size = bytes;
                 let mut known = FactSet::NONE.with(Fact::Type).with(Fact::Size);
-                if let Some(at) = modified.finish().await.ok().as_ref().and_then(time) {
+                if let Some(at) = modified.finish().await.ok().and_then(|reply| reply.time()) {
                     entry.modified = at;
                     known = known.with(Fact::Modify);
                 }
@@ -312,7 +313,8 @@ impl Client {
         offset: u64,
         length: Option<u64>,
     ) -> Result<String, ControlError> {
-        digest(&mut self.send_checksum(path, algorithm, offset, length)?).await
+        let mut asked = self.send_checksum(path, algorithm, offset, length)?;
+        asked.digest().await
     }
 
     pub(crate) fn send_checksum(
@@ -357,39 +359,6 @@ impl Client {
 pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
     SocketHints::new().buffers(bytes, bytes)
-}
-
-/// The digest in the reply to `CKSM`.
-pub(crate) async fn digest(replies: &mut Replies) -> Result<String, ControlError> {
-    let reply = replies.finish().await?;
-    let text = reply.lines().last().map(|l| {
-        String::from_utf8_lossy(after_code(l))
-            .trim()
-            .to_ascii_lowercase()
-    });
-    match text {
-        Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(text),
-        _ => Err(replies.misbehaved("no digest in the reply")),
-    }
-}
-
-/// The number in the reply to `SIZE`.
-pub(crate) fn number(reply: &Reply) -> Option<u64> {
-    std::str::from_utf8(after_code(reply.lines().last()?))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-}
-
-/// The time in the reply to `MDTM`.
-pub(crate) fn time(reply: &Reply) -> Option<TimeVal> {
-    TimeVal::parse(after_code(reply.lines().last()?))
-}
-
-/// The text of a line; replies hold their lines without codes.
-fn after_code(line: &[u8]) -> &[u8] {
-    line.trim_ascii()
 }
 
 pub(crate) fn parse_mlst(reply: &Reply) -> Option<(Entry, FactSet)> {

@@ -44,3 +44,25 @@ impl Control {
         }
     }
 }
+
+impl Replies {
+    /// The final reply; `None` for a refusal.
+    pub(crate) async fn told(&mut self) -> Result<Option<Reply>, ControlError> {
+        match self.finish().await {
+            Ok(reply) => Ok(Some(reply)),
+            Err(ControlError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The size in the reply to `SIZE`; `None` where the server does not tell.
+    pub(crate) async fn size(&mut self) -> Result<Option<u64>, ControlError> {
+        Ok(self.told().await?.and_then(|reply| reply.size()))
+    }
+
+    /// The digest in the reply to `CKSM`.
+    pub(crate) async fn digest(&mut self) -> Result<String, ControlError> {
+        let digest = self.finish().await?.digest();
+        digest.ok_or_else(|| self.misbehaved("no digest in the reply"))
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -41,6 +42,28 @@ pub(crate) fn ask(
         length,
         path,
     })
+}
+
+/// Reads the size of a stored file and checks that it is in `expected`: in MODE S a connection that
+/// was cut off looks to the server like the end of the file.
+///
+/// A server that does not tell is believed. One that is gone may have been cut off with the data.
+///
+/// # Errors
+/// When the file has another size, or the session is gone.
+pub(crate) async fn stored(
+    size: &mut Replies,
+    expected: RangeInclusive<u64>,
+    path: impl FnOnce() -> String,
+) -> Result<(), TransferError> {
+    match size.size().await? {
+        Some(got) if !expected.contains(&got) => Err(TransferError::Size {
+            path: path(),
+            expected: *expected.start(),
+            got,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Hashes a part of a local file, to its end when `length` is `None`; lower-case hexadecimal.
@@ -167,7 +190,7 @@ mod tests {
                 .await
                 .unwrap();
         };
-        let (digest, ()) = tokio::join!(crate::client::digest(&mut replies), server);
+        let (digest, ()) = tokio::join!(replies.digest(), server);
         assert_eq!(digest.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
     }
 

@@ -335,6 +335,34 @@ pub enum Spot {
     End,
 }
 
+impl Command {
+    /// The retrieval of a file or, where `region` gives one, of that many bytes from that offset on.
+    ///
+    /// `tag` is for a server that tags data. A region without a length ends at the largest offset:
+    /// a length of −1 ends a session of the Globus server.
+    pub fn retrieve(path: FtpPath, region: Option<(u64, Option<u64>)>, tag: Option<u64>) -> Self {
+        let bounded = |(offset, length): (u64, Option<u64>)| {
+            let most = (u64::MAX >> 1).saturating_sub(offset);
+            (offset, Some(length.unwrap_or(most)))
+        };
+        match (tag, region.map(bounded)) {
+            (Some(tag), region) => Self::Eret(Eret::Tagged { tag, region }, path),
+            (None, None) => Self::Retr(path),
+            (None, Some((offset, length))) => Self::Eret(Eret::Partial { offset, length }, path),
+        }
+    }
+
+    /// The store of a file, where `spot` says; `tag` is for a server that tags data.
+    pub fn store(path: FtpPath, spot: Spot, tag: Option<u64>) -> Self {
+        match (tag, spot) {
+            (Some(tag), spot) => Self::Esto(Esto::Tagged { tag, spot }, path),
+            (None, Spot::Whole | Spot::Sized(_)) => Self::Stor(path),
+            (None, Spot::At(offset)) => Self::Esto(Esto::Adjusted { offset }, path),
+            (None, Spot::End) => Self::Appe(path),
+        }
+    }
+}
+
 /// The argument of `REST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

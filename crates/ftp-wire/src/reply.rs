@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::facts::TimeVal;
+
 /// A three-digit reply code (RFC 959 §4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(u16);
@@ -251,6 +253,27 @@ impl Reply {
             .split_ascii_whitespace()
             .find_map(|w| w.strip_prefix("c="))
             .map(str::to_owned)
+    }
+
+    /// The number in a reply to `SIZE`, in bytes.
+    pub fn size(&self) -> Option<u64> {
+        std::str::from_utf8(self.last_line())
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+
+    /// The time in a reply to `MDTM`.
+    pub fn time(&self) -> Option<TimeVal> {
+        TimeVal::parse(self.last_line().trim_ascii())
+    }
+
+    /// The digest in a reply to `CKSM`, in lower-case hexadecimal.
+    pub fn digest(&self) -> Option<String> {
+        let text = std::str::from_utf8(self.last_line()).ok()?.trim();
+        let is_digest = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+        is_digest.then(|| text.to_ascii_lowercase())
     }
 
     /// Appends the wire form, line ends included.

@@ -76,6 +76,18 @@ fn codes_know_their_class() {
     assert!(Code::of::<127>().is_preliminary() && Code::of::<350>().is_intermediate());
 }
 
+#[test]
+fn answers_are_read_from_the_last_line() {
+    assert_eq!(Reply::of::<213>(" 42 ").size(), Some(42));
+    assert_eq!(Reply::of::<213>("-1").size(), None);
+    let digest = Reply::coded(Code::of::<213>(), ["marker", "00FFab "]).digest();
+    assert_eq!(digest.as_deref(), Some("00ffab"));
+    assert_eq!(Reply::of::<213>("").digest(), None);
+    assert_eq!(Reply::of::<213>("no digest").digest(), None);
+    let time = Reply::of::<213>("19700101000001").time().unwrap();
+    assert_eq!(time.seconds, 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

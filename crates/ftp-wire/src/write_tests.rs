@@ -1,7 +1,7 @@
 //! What goes over the wire, what a log shows, and text that tries to carry a second command.
 
 use super::*;
-use crate::command::Secret;
+use crate::command::{Secret, Spot};
 
 fn wire(command: &Command) -> Vec<u8> {
     let mut out = Vec::new();
@@ -91,4 +91,28 @@ fn the_telnet_byte_is_doubled_and_comes_back_single() {
 fn an_ipv6_address_shows_in_port_rather_than_vanishing() {
     let port = Command::Port("[2001:db8::1]:5".parse().unwrap());
     assert_eq!(port.to_string(), "PORT |2|2001:db8::1|5|");
+}
+
+#[test]
+fn transfers_are_written_with_their_region_spot_and_tag() {
+    let path = || path("/f");
+    let get = |region, tag| Command::retrieve(path(), region, tag).to_string();
+    assert_eq!(get(None, None), "RETR /f");
+    assert_eq!(get(Some((3, Some(4))), None), "ERET P 3 4 /f");
+    // A length of -1 ends a session of the Globus server.
+    let most = u64::MAX / 2 - 3;
+    assert_eq!(get(Some((3, None)), None), format!("ERET P 3 {most} /f"));
+    let put = |spot, tag| Command::store(path(), spot, tag).to_string();
+    assert_eq!(put(Spot::Whole, None), "STOR /f");
+    assert_eq!(put(Spot::Sized(9), None), "STOR /f");
+    assert_eq!(put(Spot::At(3), None), "ESTO A 3 /f");
+    assert_eq!(put(Spot::End, None), "APPE /f");
+    for command in [
+        Command::retrieve(path(), Some((3, Some(4))), Some(5)),
+        Command::store(path(), Spot::Sized(9), Some(5)),
+    ] {
+        let wire = wire(&command);
+        let line = wire.strip_suffix(b"\r\n").unwrap();
+        assert_eq!(Command::parse(line), Ok(command));
+    }
 }

@@ -20,7 +20,6 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::Abilities;
-use crate::client::{digest, number};
 use crate::control::{Control, Replies};
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
@@ -119,7 +118,7 @@ impl Copy<'_> {
             });
         }
         let mut size = self.control.send(Command::Size(self.path.clone()));
-        let size = number(&size.finish().await.ok()?)?;
+        let size = size.size().await.ok()??;
         let bytes = size.saturating_sub(offset);
         // A longer file is not cut by a store that goes on with it.
         if bytes == 0 || (self.whole && bytes > length) {
@@ -172,8 +171,8 @@ async fn checksum(
     length: Option<u64>,
     path: &FtpPath,
 ) -> Option<String> {
-    let mut replies = verify::ask(control, algorithm, offset, length, path.clone());
-    digest(&mut replies).await.ok()
+    let mut asked = verify::ask(control, algorithm, offset, length, path.clone());
+    asked.digest().await.ok()
 }
 
 /// A digest that was announced for the next stored file, and what the server says to that.
@@ -238,8 +237,8 @@ impl Found {
             Ok(true) => {}
             Err(error) => return Self::Unknown(error),
         }
-        let told = control.send(Command::Size(path.clone())).finish().await;
-        Self::File(told.ok().as_ref().and_then(number))
+        let size = control.send(Command::Size(path.clone())).size().await;
+        Self::File(size.ok().flatten())
     }
 
     /// Leaves the file out; one whose copy is shorter has failed.

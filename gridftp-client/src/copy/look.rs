@@ -5,7 +5,7 @@ use ftp_wire::path::FtpPath;
 
 use super::job::Facts;
 use crate::abilities::Abilities;
-use crate::client::{number, parse_mlst, time};
+use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::error::ControlError;
 
@@ -33,31 +33,20 @@ impl Look {
 
     /// Reads what the file is; `None` when the server does not tell.
     pub(crate) async fn facts(mut self) -> Result<Option<Facts>, ControlError> {
-        let told = told_by(&mut self.facts).await?;
+        let told = self.facts.told().await?;
         if let Some((entry, known)) = told.as_ref().and_then(parse_mlst) {
             return Ok(Some(Facts::of_entry(&entry, known)));
         }
         let Some((mut size, mut modified)) = self.parts else {
             return Ok(None);
         };
-        let size = told_by(&mut size).await?.as_ref().and_then(number);
-        let modified = told_by(&mut modified).await?.as_ref().and_then(time);
+        let size = size.size().await?;
+        let modified = modified.told().await?.and_then(|reply| reply.time());
         Ok(size.map(|size| Facts {
             size: Some(size),
             modified: modified.map(|time| (time.seconds, time.nanos)),
             mode: None,
         }))
-    }
-}
-
-/// Reads a reply; `None` for a refusal.
-pub(crate) async fn told_by(
-    replies: &mut Replies,
-) -> Result<Option<ftp_wire::reply::Reply>, ControlError> {
-    match replies.finish().await {
-        Ok(reply) => Ok(Some(reply)),
-        Err(ControlError::Refused { .. }) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

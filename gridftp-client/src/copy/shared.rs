@@ -166,6 +166,14 @@ impl Shared {
         self.options.offset.is_some() || self.options.length.is_some()
     }
 
+    /// The part of a file that is copied, where it is not all of it: its offset and its length.
+    pub(crate) fn region(&self, job: &FileJob) -> Option<(u64, Option<u64>)> {
+        self.is_partial().then(|| {
+            let length = self.expected(job).or(self.options.length);
+            (self.options.offset.unwrap_or(0), length)
+        })
+    }
+
     /// Says whether copies get the times and modes of their sources; a part of a file has none.
     pub(crate) fn preserves(&self) -> bool {
         self.options.preserve && !self.is_partial()

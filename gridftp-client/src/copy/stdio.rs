@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Type};
+use ftp_wire::command::{BufferSide, Command, Mode, Spot, Type};
 use ftp_wire::facts::Fact;
 use ftp_wire::path::FtpPath;
 use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
@@ -19,9 +19,9 @@ use super::hidden::{Hidden, may_be_for_name};
 use super::job::{Facts, FileJob};
 use super::resolve::{connect, is_dir};
 use super::shared::{Shared, beyond};
-use crate::client::{Client, digest, number};
+use crate::client::Client;
 use crate::control::Replies;
-use crate::error::{Class, ControlError, TransferError};
+use crate::error::{Class, TransferError};
 use crate::moving::{ACCOUNT, accepted, settle, settle_final, settle_stored, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
@@ -239,17 +239,7 @@ async fn get(
     let out = out.map_err(|error| TransferError::local("write", "-", error))?;
     let mut pipe = Pipe::new(out.into(), algorithm, u64::MAX);
     client.set_up_stream(BufferSide::Send).await?;
-    let command = match (offset, length) {
-        (None, None) => Command::Retr(path),
-        (offset, _) => Command::Eret(
-            Eret::Partial {
-                offset: offset.unwrap_or(0),
-                // A length of −1 would end a GCT session.
-                length: Some(expected.or(length).unwrap_or(u64::MAX >> 1)),
-            },
-            path,
-        ),
-    };
+    let command = Command::retrieve(path, shared.region(&job), None);
     let mut replies = client.control.send(command);
     let watch = Watch::new();
     let Client {
@@ -351,10 +341,9 @@ type Begun = (Replies, gridftp_data::Result<()>);
 /// Asks for a store and waits until the server takes it; nothing is read before.
 async fn begin(client: &mut Client, shared: &Shared, at: &FtpPath) -> Result<Begun, TransferError> {
     client.set_up_stream(BufferSide::Receive).await?;
-    let mut replies = client.control.send(match shared.options.offset {
-        Some(offset) => Command::Esto(Esto::Adjusted { offset }, at.clone()),
-        None => Command::Stor(at.clone()),
-    });
+    let spot = shared.options.offset.map_or(Spot::Whole, Spot::At);
+    let command = Command::store(at.clone(), spot, None);
+    let mut replies = client.control.send(command);
     let within = client.options.reply_within;
     let open = client.channel.get().open(Mode::Stream, 1);
     let opened = accepted(&mut replies, within, open).await?;
@@ -388,23 +377,9 @@ async fn store(
     };
     let end = settle_stored(&mut replies, sent.is_ok()).await;
     let sent = settle(sent, end, control.site(), &remote.path, ("read", &from))?;
-    // In MODE S a connection that was cut off looks to the server like the end of the file.
     if offset.is_none() {
-        let got = match client.ask(Command::Size(at.clone())).await {
-            Ok(reply) => number(&reply),
-            // A server that does not tell is believed, one that is gone may have been cut off with the data.
-            Err(ControlError::Refused { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
-        if let Some(got) = got
-            && got != sent.bytes
-        {
-            return Err(TransferError::Size {
-                path: remote.to_string(),
-                expected: sent.bytes,
-                got,
-            });
-        }
+        let mut size = client.control.send(Command::Size(at.clone()));
+        verify::stored(&mut size, sent.bytes..=sent.bytes, || remote.to_string()).await?;
     }
     let length = offset.map(|_| sent.bytes);
     let digest = compare(client, remote, at, (offset, length), pipe).await?;
@@ -472,7 +447,7 @@ async fn compare(
     };
     let offset = offset.unwrap_or(0);
     let mut asked = verify::ask(&client.control, algorithm, offset, length, at.clone());
-    let there = digest(&mut asked).await?;
+    let there = asked.digest().await?;
     if there == here {
         return Ok(Some(here));
     }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::{Done, failed_before, module};
-use crate::client::{Client, number};
+use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
 use crate::moving::{settle, settle_final, unless_refused};
@@ -232,11 +232,7 @@ async fn ask(
         None
     };
     let size = match size {
-        Some(mut replies) => match replies.finish().await {
-            Ok(reply) => number(&reply),
-            Err(ControlError::Refused { .. }) => None,
-            Err(error) => return Err(error.into()),
-        },
+        Some(mut size) => size.size().await?,
         None => None,
     };
     if size.is_some_and(|size| offset > 0 && offset >= size) {
@@ -251,17 +247,12 @@ async fn ask(
     let mut rest = None;
     let command = match (module, length) {
         (Some(module), _) => Command::Eret(Eret::Module(module), wire),
-        (None, None) if offset == 0 => Command::Retr(wire),
-        (None, None) if mode == Mode::Stream => {
-            rest = Some(client.control.send(Command::Rest(Restart::Offset(offset))));
-            Command::Retr(wire)
+        (None, None) if offset == 0 || mode == Mode::Stream => {
+            let skip = (offset > 0).then_some(Command::Rest(Restart::Offset(offset)));
+            rest = skip.map(|skip| client.control.send(skip));
+            Command::retrieve(wire, None, None)
         }
-        (None, length) => {
-            // A length of -1 would end a session of the Globus server.
-            let most = (u64::MAX >> 1).saturating_sub(offset);
-            let length = Some(expected.or(length).unwrap_or(most));
-            Command::Eret(Eret::Partial { offset, length }, wire)
-        }
+        (None, length) => Command::retrieve(wire, Some((offset, expected.or(length))), None),
     };
     let replies = client.control.send(command);
     if let Some(ahead) = ahead {

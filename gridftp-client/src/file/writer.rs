@@ -9,18 +9,19 @@ use std::task::{Context, Poll, ready};
 
 use byte_ranges::RangeSet;
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{BufferSide, Command, Esto, Mode, Type};
+use ftp_wire::command::{BufferSide, Command, Esto, Mode, Spot, Type};
 use gridftp_data::{Chunks, SendPlan, Watch};
 use gridftp_dsi::{Error as StorageError, ErrorKind};
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
 
 use super::{Done, PIECE, failed_before, module};
-use crate::client::{Client, number};
+use crate::client::Client;
 use crate::control::{Replies, Step};
-use crate::error::{ControlError, TransferError};
+use crate::error::TransferError;
 use crate::moving::{EARLY_END, accepted, settle, settle_stored, unless_refused};
 use crate::url::show;
+use crate::verify;
 
 /// Where in a file to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -297,9 +298,9 @@ async fn ask(
 ) -> Result<Replies, TransferError> {
     let wire = client.path(path)?;
     let command = match &options.place {
-        Place::Anew => Command::Stor(wire),
-        Place::At(offset) => Command::Esto(Esto::Adjusted { offset: *offset }, wire),
-        Place::End => Command::Appe(wire),
+        Place::Anew => Command::store(wire, Spot::Whole, None),
+        Place::At(offset) => Command::store(wire, Spot::At(*offset), None),
+        Place::End => Command::store(wire, Spot::End, None),
         Place::Module(text) => Command::Esto(Esto::Module(module(text)?), wire),
     };
     if is_extended(client) {
@@ -362,7 +363,7 @@ async fn send(
     Ok(sent.bytes)
 }
 
-/// In MODE S a connection that was cut off looks to the server like the end of the file.
+/// Checks that the server has all that was sent.
 async fn check(
     client: &Client,
     path: &[u8],
@@ -370,25 +371,13 @@ async fn check(
     sent: u64,
 ) -> Result<(), TransferError> {
     let expected = match options.place {
-        Place::Anew => sent,
-        Place::At(offset) => offset.saturating_add(sent),
+        Place::Anew => sent..=sent,
+        Place::At(offset) => offset.saturating_add(sent)..=u64::MAX,
         Place::End | Place::Module(_) => return Ok(()),
     };
     if is_extended(client) || client.options.disk_stack.is_some() {
         return Ok(());
     }
-    let got = match client.ask(Command::Size(client.path(path)?)).await {
-        Ok(reply) => number(&reply),
-        Err(ControlError::Refused { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let longer = matches!(options.place, Place::At(_));
-    match got {
-        Some(got) if got < expected || (got > expected && !longer) => Err(TransferError::Size {
-            path: show(path),
-            expected,
-            got,
-        }),
-        _ => Ok(()),
-    }
+    let mut size = client.control.send(Command::Size(client.path(path)?));
+    verify::stored(&mut size, expected, || show(path)).await
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ftp_wire::command::{Command, Eret, Mode, Restart};
+use ftp_wire::command::{Command, Mode, Restart};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
@@ -157,15 +157,9 @@ impl Asker<'_> {
     fn command(&self, job: &FileJob, tag: Option<u64>, from: &FtpPath) -> Command {
         let region = match self.cut(job) {
             Some(_) => None,
-            None => self.region(job),
+            None => self.shared.region(job),
         };
-        match (tag, region) {
-            (Some(tag), region) => Command::Eret(Eret::Tagged { tag, region }, from.clone()),
-            (None, None) => Command::Retr(from.clone()),
-            (None, Some((offset, length))) => {
-                Command::Eret(Eret::Partial { offset, length }, from.clone())
-            }
-        }
+        Command::retrieve(from.clone(), region, tag)
     }
 
     /// The part of the file that is wanted, where the server knows no command for parts.
@@ -173,27 +167,11 @@ impl Asker<'_> {
         if self.mode == Mode::Extended || self.abilities.eret {
             return None;
         }
-        let (offset, length) = self.region(job)?;
+        let (offset, length) = self.shared.region(job)?;
         Some(Cut {
             offset,
-            length: length?,
+            length: length.unwrap_or(u64::MAX >> 1),
         })
-    }
-
-    /// The part of the file that is wanted, where it is not all of it.
-    fn region(&self, job: &FileJob) -> Option<(u64, Option<u64>)> {
-        let options = &self.shared.options;
-        if options.offset.is_none() && options.length.is_none() {
-            return None;
-        }
-        let offset = options.offset.unwrap_or(0);
-        // A length of −1 would end a GCT session.
-        let size = job.facts.size.unwrap_or(u64::MAX >> 1);
-        let rest = size.saturating_sub(offset);
-        Some((
-            offset,
-            Some(options.length.map_or(rest, |length| length.min(rest))),
-        ))
     }
 }
 

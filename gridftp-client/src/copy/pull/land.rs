@@ -10,7 +10,6 @@ use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 use tokio::sync::mpsc;
 
-use crate::client::digest;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::shared::{Shared, Success};
 use crate::error::TransferError;
@@ -110,7 +109,7 @@ pub(super) async fn publish(
         return;
     };
     let digest = match checksum {
-        Some(mut replies) => match digest(&mut replies).await {
+        Some(mut replies) => match replies.digest().await {
             Ok(digest) => Some(digest),
             Err(error) => return shared.fail(taken, &error.into()),
         },

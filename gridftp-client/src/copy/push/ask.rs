@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Esto, Mode, Restart, Spot};
+use ftp_wire::command::{Command, Mode, Restart, Spot};
 use ftp_wire::facts::EntryKind;
-use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -169,13 +168,12 @@ impl Asker<'_> {
         job.begun = true;
         job.hidden.clone_from(&hidden);
         let tag = self.tags.map(Tags::next);
-        let replies = control.send(match (tag, whole, how.append) {
-            (Some(tag), true, _) => tagged(tag, Spot::Sized(length), to),
-            (Some(tag), false, _) => tagged(tag, Spot::At(offset), to),
-            (None, true, false) => Command::Stor(to),
-            (None, true, true) => Command::Appe(to),
-            (None, false, _) => Command::Esto(Esto::Adjusted { offset }, to),
-        });
+        let spot = match whole {
+            _ if how.append => Spot::End,
+            true => Spot::Sized(length),
+            false => Spot::At(offset),
+        };
+        let replies = control.send(Command::store(to, spot, tag));
         let under_way = self.window.enter(length);
         Some(Asked {
             taken,
@@ -220,10 +218,6 @@ impl Asker<'_> {
             append,
         }
     }
-}
-
-fn tagged(tag: u64, spot: Spot, to: FtpPath) -> Command {
-    Command::Esto(Esto::Tagged { tag, spot }, to)
 }
 
 /// How a store goes on with what the server has.

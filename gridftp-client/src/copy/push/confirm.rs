@@ -9,7 +9,6 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 
 use crate::abilities::Abilities;
-use crate::client::{digest, number};
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::alarm::Alarm;
@@ -221,23 +220,9 @@ pub(super) async fn settle_following(
         meta,
     } = next;
     if let Some(mut replies) = stored {
-        match replies.finish().await.as_ref().map(number) {
-            Ok(Some(got)) if got != size => {
-                let path = shared.name_destination(file(&taken));
-                let expected = size;
-                let error = TransferError::Size {
-                    path,
-                    expected,
-                    got,
-                };
-                return fail(taken, &error);
-            }
-            // A session that ended instead of an answer may have been cut off with the data.
-            Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
-                return fail(taken, &error.clone().into());
-            }
-            // A server that does not tell is believed.
-            _ => {}
+        let copy = || shared.name_destination(file(&taken));
+        if let Err(error) = verify::stored(&mut replies, size..=size, copy).await {
+            return fail(taken, &error);
         }
     }
     if let Some((algorithm, mut replies)) = checksum {
@@ -245,7 +230,7 @@ pub(super) async fn settle_following(
         let offset = shared.options.offset.unwrap_or(0);
         let length = shared.is_partial().then_some(size);
         let (remote, local) = tokio::join!(
-            digest(&mut replies),
+            replies.digest(),
             verify::local(local(&job.from), algorithm, offset, length)
         );
         match (remote, local) {

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use super::growth::Beside;
 use super::{Moving, Pair};
-use crate::client::digest;
 use crate::control::{Replies, Step};
 use crate::copy::alarm::Alarm;
 use crate::copy::hidden::Hidden;
@@ -234,7 +233,7 @@ impl Pair<'_> {
             let ask = |control, path| verify::ask(control, algorithm, offset, length, path);
             let (mut at_source, mut at_copy) =
                 (ask(self.source, from), ask(self.destination, to.clone()));
-            let (source, copy) = tokio::try_join!(digest(&mut at_source), digest(&mut at_copy))?;
+            let (source, copy) = tokio::try_join!(at_source.digest(), at_copy.digest())?;
             if source != copy {
                 return Err(verify::mismatch(
                     shared.name_destination(job),
@@ -245,27 +244,8 @@ impl Pair<'_> {
             }
             verified = Some((algorithm, source));
         } else if let (Some(expected), false) = (job.facts.size, shared.is_partial()) {
-            let told = self
-                .destination
-                .send(Command::Size(to.clone()))
-                .finish()
-                .await;
-            let got = match told {
-                Ok(reply) => crate::client::number(&reply),
-                // A server that does not tell is believed, but one that is gone may have been cut
-                // off with the data.
-                Err(ControlError::Refused { .. }) => None,
-                Err(error) => return Err(error.into()),
-            };
-            if let Some(got) = got
-                && got != expected
-            {
-                return Err(TransferError::Size {
-                    path: shared.name_source(job),
-                    expected,
-                    got,
-                });
-            }
+            let mut size = self.destination.send(Command::Size(to.clone()));
+            verify::stored(&mut size, expected..=expected, || shared.name_source(job)).await?;
         }
         if let Some(again) = again
             && let Some(now) = again.facts().await?

@@ -10,7 +10,7 @@ use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 
 use super::Pair;
-use crate::client::{Client, number};
+use crate::client::Client;
 use crate::copy::job::FileJob;
 use crate::copy::shared::Shared;
 use crate::error::TransferError;
@@ -50,8 +50,8 @@ impl<'a> Beside<'a> {
 impl Beside<'_> {
     async fn ask(&self, client: &Client) -> Result<u64, TransferError> {
         let mut asked = client.control.send(Command::Size(self.path.clone()));
-        let reply = asked.finish().await?;
-        Ok(number(&reply).ok_or_else(|| asked.misbehaved("no size in the reply"))?)
+        let size = asked.finish().await?.size();
+        Ok(size.ok_or_else(|| asked.misbehaved("no size in the reply"))?)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{BufferSide, Command, Eret, Esto, Mode, Spot};
+use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
@@ -300,10 +300,9 @@ impl Pair<'_> {
         }
         if shared.through_layers() {
             job.facts.size = None;
-        } else if job.facts.size.is_none()
-            && let Ok(reply) = self.source.send(Command::Size(from.clone())).finish().await
-        {
-            job.facts.size = crate::client::number(&reply);
+        } else if job.facts.size.is_none() {
+            let mut size = self.source.send(Command::Size(from.clone()));
+            job.facts.size = size.size().await.ok().flatten();
         }
         let mut kept = None;
         if same && job.begun && !job.anew {
@@ -317,16 +316,8 @@ impl Pair<'_> {
         let look = (shared.preserves() && !job.begun)
             .then(|| Look::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
-        let region = shared.is_partial().then(|| {
-            let length = shared.expected(job).unwrap_or(u64::MAX >> 1);
-            (shared.options.offset.unwrap_or(0), Some(length))
-        });
         let tag = self.tags.map(Tags::next);
-        let command = match (tag, region) {
-            (Some(tag), region) => Command::Eret(Eret::Tagged { tag, region }, from),
-            (None, None) => Command::Retr(from),
-            (None, Some((offset, length))) => Command::Eret(Eret::Partial { offset, length }, from),
-        };
+        let command = Command::retrieve(from, shared.region(job), tag);
         let bytes = job.facts.size.unwrap_or(1 << 20);
         let retrieve = match self.mode {
             Mode::Stream => Retrieve::Later(command),
@@ -426,21 +417,13 @@ impl Pair<'_> {
         job.begun = true;
         job.hidden.clone_from(&asked.hidden);
         let to = asked.hidden.unwrap_or(to);
-        let offset = shared.options.offset.unwrap_or(0);
-        let store = self.destination.send(match asked.tag {
-            Some(tag) => {
-                let partial = shared.is_partial();
-                let spot = if partial {
-                    Spot::At(offset)
-                } else {
-                    Spot::Whole
-                };
-                Command::Esto(Esto::Tagged { tag, spot }, to)
-            }
-            None if append => Command::Appe(to),
-            None if shared.is_partial() => Command::Esto(Esto::Adjusted { offset }, to),
-            None => Command::Stor(to),
-        });
+        let spot = match shared.options.offset {
+            _ if append => Spot::End,
+            offset if shared.is_partial() => Spot::At(offset.unwrap_or(0)),
+            _ => Spot::Whole,
+        };
+        let store = Command::store(to, spot, asked.tag);
+        let store = self.destination.send(store);
         let retrieve = match asked.retrieve {
             Retrieve::Sent(retrieve) => retrieve,
             Retrieve::Later(command) => {
