@@ -100,9 +100,11 @@ fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Runs the client through a slow link, stops it by `signal` in the middle, and returns how it ended.
+/// Runs the client through a link that stalls in the middle, stops it there by `signal`, and returns how it
+/// ended.
 fn stopped(bed: &Bed, args: impl FnOnce(String) -> Vec<String>, signal: Signal) -> Result<Output> {
-    let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
+    const MIDDLE: u64 = 1_000_000;
+    let relay = Relay::start(bed.server.addr(), Break::Stall { after: MIDDLE })?;
     let args = args(bed.server.url_at(relay.addr(), "file"));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let child = command(&bed.here, &args)?
@@ -110,7 +112,7 @@ fn stopped(bed: &Bed, args: impl FnOnce(String) -> Vec<String>, signal: Signal) 
         .stderr(Stdio::piped())
         .spawn()?;
     let begun = Instant::now();
-    while relay.passed() < 1_000_000 {
+    while relay.passed() < MIDDLE {
         ensure!(begun.elapsed() < crate::LIMIT, "nothing moved");
         std::thread::yield_now();
     }

@@ -31,6 +31,11 @@ pub enum Break {
         /// Bytes passed before it.
         after: u64,
     },
+    /// No more data passes, and every connection stays.
+    Stall {
+        /// Bytes passed before it.
+        after: u64,
+    },
     /// Nothing breaks.
     Never,
 }
@@ -121,8 +126,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.release();
         self.0.stopped.store(true, Ordering::SeqCst);
+        self.release();
         for addr in lock(&self.0.listeners).drain(..) {
             // Wakes the thread that waits in accept.
             let _ = TcpStream::connect_timeout(&addr, Duration::from_secs(1));
@@ -225,6 +230,13 @@ impl Shared {
     fn bytes(&self, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
         let mut block = vec![0; 16 << 10];
         loop {
+            if let Break::Stall { after } = self.plan
+                && self.passed.load(Ordering::SeqCst) >= after
+            {
+                let goes_on = |_: &mut bool| !self.stopped.load(Ordering::SeqCst);
+                drop(self.released.wait_while(lock(&self.holds), goes_on));
+                return Ok(());
+            }
             let n = from.read(&mut block)?;
             if n == 0 {
                 return Ok(());
