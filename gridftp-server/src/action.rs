@@ -29,7 +29,7 @@ const EVENTS: usize = 4;
 
 /// Descriptors of a file that is moved: its own, that of its directory and that of its note in the
 /// index.
-const FILE: usize = 3;
+pub(crate) const FILE: usize = 3;
 
 /// What an action needs of its session.
 pub(crate) struct Desk<D: Dsi> {
@@ -311,8 +311,9 @@ async fn move_bytes<D: Dsi>(
 ) -> Result<u64, Error> {
     let how = &transfer.channel;
     let dsi = &shared.dsi;
-    let _file = shared
-        .descriptors
+    let _file = side
+        .channel
+        .descriptors()
         .take(FILE)
         .map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))?;
     match transfer.what {

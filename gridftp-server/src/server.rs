@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
 use xio::Pool;
 
-use crate::action::Desk;
+use crate::action::{Desk, FILE};
 use crate::admission::{Admission, Places};
 use crate::auth::Gate;
 use crate::config::{Config, Policy, ThirdParty};
@@ -33,8 +33,12 @@ const BACKLOG: u32 = 1024;
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
 
-/// The part of the blocks that one session may hold: one in so many.
+/// The part of the blocks, and of the descriptors for data, that one session may hold: one in so many.
 const SHARE: usize = 8;
+
+/// Descriptors that one session may hold whatever its share: a port, a file, and four connections with
+/// their pipes.
+const LEAST: usize = 1 + FILE + 4 * 3;
 
 /// Bytes of an upload that may wait for those in front of them, where it is written in order.
 const AHEAD: usize = 16 << 10;
@@ -315,7 +319,7 @@ impl<D: Dsi> Shared<D> {
             Arc::clone(&self.stacks),
             options,
             self.pool.share(share),
-            self.descriptors.clone(),
+            self.descriptors.share(SHARE, LEAST),
         )
     }
 

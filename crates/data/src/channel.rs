@@ -8,11 +8,11 @@ use mode_e::Gather;
 use tokio::task::JoinSet;
 use xio_core::{DynStack, Listener as _, Passive as _, Pool, Target};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Draining};
 use crate::descriptors::Descriptors;
-use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::head::Head;
+use crate::listener::DataListener;
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
 use crate::receive::{self, Consumer, InOrder, Job, Payload, TextInto, Way};
@@ -38,10 +38,9 @@ pub struct DataChannel {
     descriptors: Descriptors,
     setup: Setup,
     idle: Idle,
-    /// Looks after the door in `setup`, or is on its way out.
-    doors: JoinSet<()>,
-    /// Takes the rest of a file that could not be stored off its connection.
-    draining: JoinSet<()>,
+    /// The task that attends the listener in `setup`, or one that is ending.
+    attending: JoinSet<()>,
+    draining: Draining,
 }
 
 impl DataChannel {
@@ -53,8 +52,8 @@ impl DataChannel {
             descriptors: Descriptors::default(),
             setup: Setup::None,
             idle: Idle::default(),
-            doors: JoinSet::new(),
-            draining: JoinSet::new(),
+            attending: JoinSet::new(),
+            draining: Draining::default(),
         }
     }
 
@@ -63,6 +62,11 @@ impl DataChannel {
     pub fn with_descriptors(mut self, descriptors: Descriptors) -> Self {
         self.descriptors = descriptors;
         self
+    }
+
+    /// The descriptors that are left to this channel, and to the files that it moves.
+    pub const fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// What the connections may take; a change holds from the next transfer on.
@@ -85,7 +89,7 @@ impl DataChannel {
     ) -> Result<SocketAddr> {
         self.reset();
         // The port that was given up may be the only one there is.
-        self.doors.shutdown().await;
+        self.attending.shutdown().await;
         let port = self.descriptors.take(1)?;
         let fail = |e| Error::open("listen", "no data port could be opened", e);
         let listener = stack.listen(at).await.map_err(fail)?;
@@ -96,8 +100,9 @@ impl DataChannel {
                 "the stack has no address that a peer could be told",
             )
         })?;
-        let door = Door::new((listener, port), peers, &self.options, &mut self.doors);
-        self.setup = Setup::Passive(door);
+        let tasks = &mut self.attending;
+        let listener = DataListener::new((listener, port), peers, &self.options, tasks);
+        self.setup = Setup::Passive(listener);
         Ok(local)
     }
 
@@ -354,11 +359,12 @@ impl DataChannel {
             let reused = used.idle.served.is_some();
             let conns = std::mem::take(&mut used.idle.conns);
             let conns = conns.into_iter().map(|conn| (conn, reused)).collect();
-            let door = match &mut used.setup {
-                Setup::Passive(door) => Some(door),
+            let listener = match &mut used.setup {
+                Setup::Passive(listener) => Some(listener),
                 _ => None,
             };
-            let (conns, done) = receive::extended(conns, door, job, plan.tag, &self.options).await;
+            let (conns, done) =
+                receive::extended(conns, listener, job, plan.tag, &self.options).await;
             if let Err(error) = done {
                 // The next transfer can tell the rest of this one from its own data.
                 if plan.tag.is_some() && error.kind() == ErrorKind::Storage {
@@ -375,9 +381,7 @@ impl DataChannel {
             if let Err((error, conn)) = received {
                 let within = self.options.draining;
                 if error.kind() == ErrorKind::Storage && !within.is_zero() {
-                    // One at a time: a peer whose files fail one after the other holds no more than that.
-                    self.draining.abort_all();
-                    self.draining.spawn(conn.drain(within));
+                    self.draining.replace(conn, within);
                 }
                 return Err(error);
             }
@@ -435,7 +439,10 @@ impl DataChannel {
                 let fact = "the kept data connections do not fit this transfer, a PASV or PORT has to come first";
                 Err(Error::new(ErrorKind::NoChannel, "open", fact))
             }
-            _ => Ok(std::mem::take(&mut self.idle)),
+            _ => {
+                self.setup.forget_failures();
+                Ok(std::mem::take(&mut self.idle))
+            }
         }
     }
 

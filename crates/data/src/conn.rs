@@ -7,10 +7,11 @@ use std::time::Duration;
 use mode_e::{Deframer, Limits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use xio_core::BoxStream;
 
-use crate::descriptors::Taken;
+use crate::descriptors::Permit;
 use crate::error::{Error, Result};
 
 /// Longest time in which a connection that is no longer needed may end in good order.
@@ -19,8 +20,8 @@ const RETIRING: Duration = Duration::from_secs(60);
 /// Bytes thrown away at a time.
 const DRAIN_BLOCK: usize = 16 << 10;
 
-/// A stream that was just opened, with its descriptor.
-pub(crate) type Opened = (BoxStream, Taken);
+/// A stream that was just opened, with the permit for its descriptor.
+pub(crate) type Opened = (BoxStream, Permit);
 
 /// A data connection. Dropping it aborts; [`retire`](Self::retire) ends it in good order.
 #[derive(Debug)]
@@ -28,16 +29,16 @@ pub(crate) struct Conn {
     pub(crate) stream: BoxStream,
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
-    /// Its descriptor.
-    pub(crate) taken: Taken,
+    /// For its descriptor.
+    pub(crate) permit: Permit,
 }
 
 impl Conn {
-    pub(crate) fn new((stream, taken): Opened, limits: Limits) -> Self {
+    pub(crate) fn new((stream, permit): Opened, limits: Limits) -> Self {
         Self {
             stream,
             deframer: Deframer::new(limits),
-            taken,
+            permit,
         }
     }
 
@@ -112,6 +113,20 @@ impl Conn {
     }
 }
 
+/// The connection of the last file that could not be stored, while the peer still sends on it.
+#[derive(Debug, Default)]
+pub(crate) struct Draining(JoinSet<()>);
+
+impl Draining {
+    /// Drains `conn`, at most so long, in the place of the one before: a peer whose files fail one
+    /// after the other holds no more than that.
+    pub(crate) fn replace(&mut self, conn: Conn, within: Duration) {
+        self.0.abort_all();
+        while self.0.try_join_next().is_some() {}
+        self.0.spawn(conn.drain(within));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -168,14 +183,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn connections_that_were_drained_leave_nothing_behind() {
+        let mut draining = Draining::default();
+        for _ in 0..100 {
+            let stream = Full {
+                tries: 0,
+                ended: Arc::default(),
+            };
+            let permit = Descriptors::default().take(1).unwrap();
+            let conn = Conn::new((Box::new(stream), permit), Limits::default());
+            draining.replace(conn, RETIRING);
+            tokio::task::yield_now().await;
+            assert!(draining.0.len() <= 2, "{} tasks", draining.0.len());
+        }
+    }
+
+    #[tokio::test]
     async fn what_was_sent_last_is_not_taken_back_when_the_way_is_full() {
         let ended = Arc::new(AtomicBool::new(false));
         let stream = Full {
             tries: 0,
             ended: Arc::clone(&ended),
         };
-        let taken = Descriptors::default().take(1).unwrap();
-        Conn::new((Box::new(stream), taken), Limits::default()).retire();
+        let permit = Descriptors::default().take(1).unwrap();
+        Conn::new((Box::new(stream), permit), Limits::default()).retire();
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

@@ -22,9 +22,9 @@
 mod channel;
 mod conn;
 mod descriptors;
-mod door;
 mod error;
 mod head;
+mod listener;
 mod options;
 mod plan;
 mod receive;
@@ -37,7 +37,7 @@ mod wait;
 mod watch;
 
 pub use channel::DataChannel;
-pub use descriptors::{Descriptors, Taken};
+pub use descriptors::{Descriptors, Permit};
 pub use error::{Error, ErrorKind, Result, Wait};
 pub use options::{Options, Peers};
 pub use plan::{ReceivePlan, Received, SendPlan, Sent};

@@ -9,8 +9,8 @@ use xio_core::{DynStack, Target, Transport as _};
 
 use crate::conn::{Conn, Opened};
 use crate::descriptors::Descriptors;
-use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait;
 
@@ -20,7 +20,7 @@ pub(crate) enum Setup {
     #[default]
     None,
     /// The peer connects to us.
-    Passive(Door),
+    Passive(DataListener),
     /// We connect to these addresses, one a stripe.
     Active(DynStack, Vec<SocketAddr>),
 }
@@ -63,10 +63,10 @@ impl Setup {
                 let fact = "no data connection is set up, a PASV or PORT has to come first";
                 return Err(Error::new(ErrorKind::NoChannel, "open", fact));
             }
-            Self::Passive(door) => {
-                let came = timeout(options.open_within, door.next()).await;
+            Self::Passive(listener) => {
+                let next = timeout(options.open_within, listener.next()).await;
                 let stream =
-                    came.map_err(|_| Error::timeout(Wait::Accept, options.open_within))??;
+                    next.map_err(|_| Error::timeout(Wait::Accept, options.open_within))??;
                 (vec![stream], 1)
             }
             Self::Active(stack, to) => {
@@ -87,6 +87,15 @@ impl Setup {
             each,
             served: None,
         })
+    }
+}
+
+impl Setup {
+    /// Forgets connections that could not be accepted while no transfer waited for them.
+    pub(crate) fn forget_failures(&mut self) {
+        if let Self::Passive(listener) = self {
+            listener.forget_failures();
+        }
     }
 }
 
@@ -119,10 +128,10 @@ async fn connect(
     options: &Options,
     descriptors: &Descriptors,
 ) -> Result<Opened> {
-    let taken = descriptors.take(1)?;
+    let permit = descriptors.take(1)?;
     let target = Target::from(to).with(options.socket);
     match timeout(options.open_within, stack.connect(&target)).await {
-        Ok(Ok(stream)) => Ok((stream, taken)),
+        Ok(Ok(stream)) => Ok((stream, permit)),
         Ok(Err(e)) => Err(Error::open(
             "connect",
             "the peer's data port did not take us",

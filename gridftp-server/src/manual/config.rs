@@ -76,3 +76,7 @@
 //! and the log says to what. A port or a connection for which there is none is refused with `425`, a file with `450`; both may
 //! be tried again when other transfers have ended. So no transfer takes the descriptors of a login. When there is none left
 //! all the same, a new connection is told `421`.
+//!
+//! A session gets an eighth of those for transfers, and at least 16, so that a few sessions with many connections leave the
+//! others theirs; half of that share is never spent on pipes. With `ulimit -Hn 1024` and the defaults this is 66, enough for
+//! 40 connections; a session that asks for more connections than its share carries is refused with `425`.

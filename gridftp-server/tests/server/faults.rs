@@ -118,6 +118,27 @@ fn transfers_beyond_the_descriptors_are_refused_and_take_none_of_others() {
     }
 }
 
+#[test]
+fn a_session_takes_no_more_than_its_share_of_the_descriptors() {
+    let root = tempfile::tempdir().unwrap();
+    let daemon = Daemon::limited("-n 256", root.path(), &["--anonymous", "rw"]);
+    let (mut greedy, mut other) = (daemon.login(), daemon.login());
+    greedy.ok("MODE E", 200);
+    let address = greedy.pasv();
+    let _data: Vec<TcpStream> = (0..30)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    greedy.ok("STOR f", 150);
+    let reply = greedy.outcome();
+    assert_eq!(reply.code, 425, "{reply:?}");
+    assert!(reply.text().contains("fewer data connections"), "{reply:?}");
+    let block = bytes(300_000);
+    for ftp in [&mut other, &mut greedy] {
+        let data = begin(ftp, "f").unwrap();
+        assert_eq!(end(ftp, data, &block).code, 226);
+    }
+}
+
 /// A client may open any number of connections to one port.
 #[test]
 fn connections_of_a_transfer_take_no_descriptor_of_a_login() {

@@ -23,8 +23,8 @@ pub(crate) use order::{InOrder, TextInto};
 use pump::{End, Pump};
 
 use crate::conn::{Conn, Opened};
-use crate::door::Door;
 use crate::error::{Error, ErrorKind, Result, Wait};
+use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait::{Look, Stall};
 
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// Takes extended blocks from `conns` and from all connections that come through `door`, until
+/// Takes extended blocks from `conns` and from all connections that `listener` accepts, until
 /// as many end-of-data marks came as were announced. Gives the connections that stay open; after a
 /// failure all that are left, wherever each stands.
 ///
@@ -127,7 +127,7 @@ where
 /// Dropping the future resets the connections.
 pub(crate) async fn extended<W, F>(
     conns: Vec<(Conn, bool)>,
-    door: Option<&mut Door>,
+    listener: Option<&mut DataListener>,
     job: Job<'_, W>,
     tag: Option<u64>,
     options: &Options,
@@ -146,7 +146,7 @@ where
     };
     let way = job.way;
     let gathered = tokio::select! {
-        gathered = gather(&mut pumps, conns, door, job, options) => gathered,
+        gathered = gather(&mut pumps, conns, listener, job, options) => gathered,
         error = way.failed() => Err(error),
     };
     match gathered {
@@ -158,7 +158,7 @@ where
 async fn gather<W, F>(
     pumps: &mut Pumps<F>,
     conns: Vec<(Conn, bool)>,
-    mut door: Option<&mut Door>,
+    mut listener: Option<&mut DataListener>,
     mut job: Job<'_, W>,
     options: &Options,
 ) -> Result<()>
@@ -179,11 +179,11 @@ where
         let room = pumps.active.len() + pumps.done.len() < most;
         if let Some(short) = pumps.short.take() {
             let late = *late.get_or_insert_with(|| Instant::now() + LATE);
-            let came = match &mut door {
-                Some(door) if room => timeout_at(late, door.next()).await,
+            let next = match &mut listener {
+                Some(listener) if room => timeout_at(late, listener.next()).await,
                 _ => return Err(short),
             };
-            let Ok(Ok(stream)) = came else {
+            let Ok(Ok(stream)) = next else {
                 return Err(short);
             };
             watch.connected(1);
@@ -201,12 +201,12 @@ where
                     seen.note(job.read, pumps.is_writing());
                     done
                 }) => done.map(|whole| if whole { Step::Complete } else { Step::Lonely }),
-                came = async {
-                    match &mut door {
-                        Some(door) => door.next().await,
+                next = async {
+                    match &mut listener {
+                        Some(listener) => listener.next().await,
                         None => std::future::pending().await,
                     }
-                }, if room => Ok(Step::Came(came)),
+                }, if room => Ok(Step::Accepted(next)),
             }
         };
         let look = || {
@@ -226,16 +226,16 @@ where
                 .into());
             }
             Step::Lonely => {}
-            Step::Came(Ok(stream)) => {
+            Step::Accepted(Ok(stream)) => {
                 watch.connected(1);
                 pumps.add(Conn::new(stream, options.limits()), false, &job)?;
             }
             // A connection of this transfer was turned away, so some of its data does not come.
-            Step::Came(Err(error)) if error.kind() == ErrorKind::Full => return Err(error),
-            Step::Came(Err(error)) => {
+            Step::Accepted(Err(error)) if error.kind() == ErrorKind::Full => return Err(error),
+            Step::Accepted(Err(error)) => {
                 // What is there can still make it; a listener that fails once may fail for ever.
                 debug!(%error, "no more data connections are taken for this transfer");
-                door = None;
+                listener = None;
             }
         }
     }
@@ -257,7 +257,7 @@ enum Step {
     /// No connection is left that may bring something.
     Lonely,
     /// A connection came, or will come no more.
-    Came(Result<Opened>),
+    Accepted(Result<Opened>),
 }
 
 /// What the stall deadline looks at, written by the work it watches.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use crate::descriptors::Taken;
+use crate::descriptors::Permit;
 
 /// Payload that has to be on its way before a pipe pays, in bytes.
 pub(crate) const WORTH: u64 = 256 << 10;
@@ -21,19 +21,19 @@ pub(crate) struct Pipe {
     /// Shared with the write that empties it, which may outlive the transfer.
     from: Arc<OwnedFd>,
     into: OwnedFd,
-    _taken: Taken,
+    permit: Permit,
 }
 
 impl Pipe {
     /// Makes one for a connection; `None` where its descriptors are too many or the kernel gives none that is worth it.
-    pub(crate) fn new(of: &Taken) -> Option<Self> {
-        let taken = of.more(2).ok()?;
+    pub(crate) fn new(of: &Permit) -> Option<Self> {
+        let permit = of.more_to_spare(2).ok()?;
         let (from, into) = pipe_with(PipeFlags::CLOEXEC).ok()?;
         let size = fcntl_setpipe_size(&into, SIZE).or_else(|_| fcntl_setpipe_size(&into, LEAST));
         (size.ok()? >= LEAST).then(|| Self {
             from: Arc::new(from),
             into,
-            _taken: taken,
+            permit,
         })
     }
 
@@ -45,5 +45,12 @@ impl Pipe {
     /// The end that a file empties.
     pub(crate) fn from(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.from)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // A write that blocks goes on after its transfer.
+        self.permit.linger(&self.from);
     }
 }

@@ -273,7 +273,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             Framing::Extended => len >= WORTH,
         };
         if worth {
-            self.pipe = Pipe::new(&self.conn.taken);
+            self.pipe = Pipe::new(&self.conn.permit);
             // Where one is refused, the next would be refused as well.
             job.pipes = self.pipe.as_ref().map_or(0, |_| job.pipes - 1);
         }

@@ -2,9 +2,9 @@
 #![expect(clippy::cast_possible_truncation, reason = "test files are small")]
 
 mod account;
-mod doors;
 mod extended;
 mod hostile;
+mod listeners;
 mod listing;
 mod splice;
 mod stream;

@@ -9,7 +9,7 @@ use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
 
 use super::*;
-use crate::{ErrorKind, Wait};
+use crate::{Descriptors, ErrorKind, Wait};
 
 /// A file that takes pipes, up to a size.
 struct Piped {
@@ -21,6 +21,8 @@ struct Piped {
     slow: u32,
     /// Never ends with a pipe.
     hangs: bool,
+    /// The pipe that it does not end with, as work on another thread keeps it.
+    held: Mutex<Option<Arc<OwnedFd>>>,
 }
 
 impl Piped {
@@ -31,6 +33,7 @@ impl Piped {
             piped: AtomicU64::new(0),
             slow: 0,
             hangs: false,
+            held: Mutex::default(),
         }
     }
 
@@ -76,7 +79,8 @@ impl Sink for Piped {
             tokio::task::yield_now().await;
         }
         if self.hangs {
-            std::future::pending::<()>().await;
+            *self.held.lock().unwrap() = Some(pipe);
+            return std::future::pending().await;
         }
         let waiting = rustix::io::ioctl_fionread(&pipe).unwrap();
         assert_eq!(waiting, len as u64, "the pipe holds something else");
@@ -216,4 +220,35 @@ async fn one_thread_is_enough() {
     .unwrap();
     assert!(sink.content() == content);
     assert!(sink.piped.load(Ordering::Relaxed) > SIZE as u64 / 2);
+}
+
+/// The write of a dropped transfer still keeps the pipe open.
+#[tokio::test]
+async fn a_pipe_counts_as_long_as_storage_keeps_it() {
+    let (mut from, to) = pair().await;
+    let all = Descriptors::new(100);
+    let mut to = to.with_descriptors(all.clone());
+    let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    let source = Disk::new(&bytes(SIZE));
+    let sink = Piped {
+        hangs: true,
+        ..Piped::new()
+    };
+    let (plan, taken) = (whole(Mode::Stream, SIZE as u64), incoming(Mode::Stream));
+    let (sending, receiving) = (Watch::new(), Watch::new());
+    tokio::select! {
+        _ = from.send(&source, &plan, &sending) => panic!("it is not received"),
+        _ = to.receive(&sink, &taken, &receiving) => panic!("it is not written"),
+        () = async {
+            while sink.held.lock().unwrap().is_none() {
+                tokio::task::yield_now().await;
+            }
+        } => {}
+    }
+    drop(to);
+    assert_eq!(all.take(99).unwrap_err().kind(), ErrorKind::Full);
+    all.take(98).unwrap();
+    sink.held.lock().unwrap().take();
+    all.take(100).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Doors that are attended: those of stacks with layers.
+//! Data listeners that are attended: those of stacks with layers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use xio_core::{
 use xio_tcp::{Tcp, TcpHandle, TcpIncoming};
 
 use super::{Kept, Memory, bytes, channel, here, incoming, move_file, tcp, whole};
-use crate::{ErrorKind as DataErrorKind, Peers, Watch};
+use crate::{Descriptors, ErrorKind as DataErrorKind, Peers, Watch};
 
 /// A layer that leaves the bytes alone.
 struct Nothing;
@@ -120,5 +120,21 @@ async fn a_listener_that_fails_is_asked_again_by_who_has_heard_of_it() {
         let (sink, watch, plan) = (Kept::default(), Watch::new(), incoming(Mode::Stream));
         let error = to.receive(&sink, &plan, &watch).await.unwrap_err();
         assert_eq!(error.kind(), DataErrorKind::Open);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_refused_after_its_transfer_is_no_failure_of_the_next() {
+    let (mut from, mut to) = (channel(), channel().with_descriptors(Descriptors::new(2)));
+    let address = to.listen(&layered(), &here(), Peers::Any).await.unwrap();
+    from.connect_to(tcp(), vec![address]);
+    let (file, plan) = (Memory(bytes(70_000)), whole(Mode::Extended, 70_000));
+    for _ in 0..2 {
+        let sink = Kept::default();
+        move_file(&mut from, &mut to, &file, &plan, &sink).await;
+        assert_eq!(sink.data(), bytes(70_000));
+        let mut late = TcpStream::connect(address).await.unwrap();
+        let end = tokio::io::AsyncReadExt::read(&mut late, &mut [0]).await;
+        assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
     }
 }

@@ -1,5 +1,6 @@
-//! `Door`: takes connections off a listener, keeps strangers out, and lets no slow handshake hold up the next peer.
+//! `DataListener`: takes connections off a listener, keeps strangers out, and lets no slow handshake hold up the next peer.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,7 +13,7 @@ use tracing::debug;
 use xio_core::{BoxIncoming, BoxListener, Incoming, Listener};
 
 use crate::conn::Opened;
-use crate::descriptors::Taken;
+use crate::descriptors::Permit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Peers};
 
@@ -22,27 +23,31 @@ const OPENING: usize = 32;
 /// A peer's handshakes; they give nothing when they failed.
 type Opening = Pin<Box<dyn Future<Output = Option<Opened>> + Send>>;
 
-/// Where the peer's connections come in.
+/// The listener of a channel, which the peer's connections come in by.
 #[derive(Debug)]
-pub(crate) enum Door {
-    /// Peers stay in the queue until a transfer asks for them.
-    Plain(Entrance),
-    /// A task takes them in at once: the handshake of a layer needs both ends, and a peer that says
+pub(crate) enum DataListener {
+    /// Peers stay in the backlog until a transfer asks for them.
+    Plain(Acceptor),
+    /// A task accepts them at once: the handshake of a layer needs both ends, and a peer that says
     /// it is ready only after that would wait for us, who wait for its word.
-    Attended(mpsc::Receiver<Result<Opened>>),
+    Attended {
+        accepted: mpsc::Receiver<Result<Opened>>,
+        /// Connections that were accepted before failures that are forgotten.
+        earlier: VecDeque<Opened>,
+    },
 }
 
-impl Door {
-    /// Opens the door of a channel. What looks after it is one of `tasks`, and ends soon after the
-    /// door is dropped; only then is the port free.
+impl DataListener {
+    /// Accepts the connections of a channel from `listener`. The task that attends it is one of
+    /// `tasks`, and ends soon after this is dropped; only then is the port free.
     pub(crate) fn new(
-        (listener, port): (BoxListener, Taken),
+        (listener, port): (BoxListener, Permit),
         peers: Peers,
         options: &Options,
         tasks: &mut JoinSet<()>,
     ) -> Self {
         let layered = listener.info().chain.len() > 1;
-        let mut entrance = Entrance {
+        let mut acceptor = Acceptor {
             listener,
             port,
             peers,
@@ -50,73 +55,88 @@ impl Door {
             opening: Vec::new(),
         };
         if !layered {
-            return Self::Plain(entrance);
+            return Self::Plain(acceptor);
         }
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
-        let (to, came) = mpsc::channel(most.clamp(1, Semaphore::MAX_PERMITS));
+        let (to, accepted) = mpsc::channel(most.clamp(1, Semaphore::MAX_PERMITS));
         tasks.spawn(async move {
             tokio::select! {
                 () = to.closed() => {}
-                () = attend(&mut entrance, &to) => {}
+                () = attend(&mut acceptor, &to) => {}
             }
         });
-        Self::Attended(came)
+        Self::Attended {
+            accepted,
+            earlier: VecDeque::new(),
+        }
     }
 
     /// Waits for the next connection that may be served.
     ///
     /// # Cancel safety
-    /// Nothing is lost: peers stay in the queue, handshakes go on with the next call.
+    /// Nothing is lost: peers stay in the backlog, handshakes go on with the next call.
     pub(crate) async fn next(&mut self) -> Result<Opened> {
         match self {
-            Self::Plain(entrance) => entrance.next().await,
-            Self::Attended(came) => came.recv().await.unwrap_or_else(|| {
-                let fact = "nobody looks after the data port any more";
-                Err(Error::new(ErrorKind::Open, "accept", fact))
-            }),
+            Self::Plain(acceptor) => acceptor.next().await,
+            Self::Attended { accepted, earlier } => match earlier.pop_front() {
+                Some(opened) => Ok(opened),
+                None => accepted.recv().await.unwrap_or_else(|| {
+                    let fact = "nobody looks after the data port any more";
+                    Err(Error::new(ErrorKind::Open, "accept", fact))
+                }),
+            },
+        }
+    }
+
+    /// Forgets failures that nobody waited for: connections that an earlier transfer did without.
+    pub(crate) fn forget_failures(&mut self) {
+        if let Self::Attended { accepted, earlier } = self {
+            while let Ok(next) = accepted.try_recv() {
+                earlier.extend(next);
+            }
         }
     }
 }
 
-/// Takes peers in until nobody wants them any more.
-async fn attend(entrance: &mut Entrance, to: &mpsc::Sender<Result<Opened>>) {
+/// Accepts peers until nobody wants them any more.
+async fn attend(acceptor: &mut Acceptor, to: &mpsc::Sender<Result<Opened>>) {
     loop {
-        let came = entrance.next().await;
-        let failed = came.is_err();
-        if to.send(came).await.is_err() {
+        let next = acceptor.next().await;
+        let failed = next.is_err();
+        if to.send(next).await.is_err() {
             return;
         }
-        // A listener that fails may do so at once again; the next try is for who has heard of this one.
+        // A listener that fails may do so at once again, so it is tried again once this failure is known.
         if failed && to.reserve_many(to.max_capacity()).await.is_err() {
             return;
         }
     }
 }
 
-/// A listener and the peers that are on their way in.
-pub(crate) struct Entrance {
+/// A listener and the peers whose handshakes run.
+pub(crate) struct Acceptor {
     listener: BoxListener,
     /// Its descriptor; those of connections are taken where it was.
-    port: Taken,
+    port: Permit,
     peers: Peers,
     /// Longest time for one peer's handshakes.
     within: Duration,
     opening: Vec<Opening>,
 }
 
-impl fmt::Debug for Entrance {
+impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, {} opening", self.listener, self.opening.len())
     }
 }
 
 enum Step {
-    Came(BoxIncoming),
+    Accepted(BoxIncoming),
     Opened(Opened),
 }
 
-impl Entrance {
-    /// As [`Door::next`].
+impl Acceptor {
+    /// As [`DataListener::next`].
     async fn next(&mut self) -> Result<Opened> {
         loop {
             let step = {
@@ -131,14 +151,14 @@ impl Entrance {
                     if opening.len() >= OPENING {
                         return Poll::Pending;
                     }
-                    accept.as_mut().poll(cx).map_ok(Step::Came)
+                    accept.as_mut().poll(cx).map_ok(Step::Accepted)
                 })
                 .await
                 .map_err(|e| Error::open("accept", "the data port failed", e))?
             };
             match step {
                 Step::Opened(stream) => return Ok(stream),
-                Step::Came(incoming) => self.admit(incoming)?,
+                Step::Accepted(incoming) => self.admit(incoming)?,
             }
         }
     }
@@ -153,11 +173,11 @@ impl Entrance {
             debug!(peer = ?info.peer, local = ?info.local, "stranger on a data port turned away");
             return Ok(());
         }
-        let taken = self.port.more(1)?;
+        let permit = self.port.more(1)?;
         let within = self.within;
         self.opening.push(Box::pin(async move {
             match tokio::time::timeout(within, incoming.open()).await {
-                Ok(Ok(stream)) => Some((stream, taken)),
+                Ok(Ok(stream)) => Some((stream, permit)),
                 Ok(Err(error)) => {
                     debug!(peer = ?info.peer, %error, "data connection failed while it was opened");
                     None
