@@ -328,6 +328,14 @@ impl TransferError {
         }
     }
 
+    /// The error of a name that no command to a server can carry.
+    pub(crate) fn unsendable(name: &[u8]) -> Self {
+        Self::BadName {
+            name: show(name),
+            why: "no command to this server can carry it",
+        }
+    }
+
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {

@@ -13,6 +13,7 @@ use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::Found;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
@@ -124,6 +125,51 @@ impl Shared {
                 .into_iter()
                 .for_each(|at| self.hiding.leave(at));
         }
+    }
+}
+
+/// Where a store writes.
+pub(crate) struct Goal {
+    /// The path of the command.
+    pub(crate) path: FtpPath,
+    /// The same, where it is not the file's own.
+    pub(crate) hidden: Option<FtpPath>,
+}
+
+impl Shared {
+    /// Decides whether a file is stored, and under which name; ends its job or gives it back
+    /// otherwise.
+    pub(crate) async fn admit(
+        &self,
+        mut taken: Taken,
+        (control, abilities): (&Control, &Abilities),
+    ) -> Option<(Taken, Goal)> {
+        let Item::File(job) = taken.item_mut() else {
+            return None;
+        };
+        if !self.options.dry_run {
+            self.start(job);
+        }
+        let Some(path) = control.path(&job.to) else {
+            let error = TransferError::unsendable(&job.to);
+            self.fail(taken, &error);
+            return None;
+        };
+        // What an earlier attempt began is no file to be left alone.
+        if self.options.no_clobber && !job.begun {
+            let there = Found::at(control, abilities, &path).await;
+            if !matches!(there, Found::Nothing) {
+                there.leave(self, taken);
+                return None;
+            }
+        }
+        if self.options.dry_run {
+            self.plan(taken);
+            return None;
+        }
+        let hidden = self.hide(control, abilities, job).await;
+        let path = hidden.clone().unwrap_or(path);
+        Some((taken, Goal { path, hidden }))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Copies: many files over several connections, each pipelined, retried and checked.
 
-mod alarm;
 mod algorithm;
 mod dirs;
 mod engine;
@@ -10,6 +9,7 @@ mod kept;
 mod known;
 mod listing;
 mod look;
+mod pipeline;
 mod pull;
 mod push;
 mod queue;

@@ -8,18 +8,17 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
-use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::listing::go_on;
 use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
-use crate::url::show;
 use crate::verify;
 
 use super::land::{make_dir, open_sink};
-use super::{After, Asked, Cut, local};
+use super::{After, Asked, Cut, Sent, local};
 
 /// Asks for transfers on one connection.
 pub(super) struct Asker<'a> {
@@ -37,65 +36,65 @@ impl Asker<'_> {
     /// Asks for a transfer; `None` when there is nothing to ask. What cannot be stored here is not
     /// asked for.
     pub(super) async fn ask(&self, taken: Taken) -> Option<Asked> {
-        let (control, shared) = (self.control, self.shared);
-        let mut taken = go_on(shared, taken)?;
-        let job = match taken.item_mut() {
-            Item::Dir(job) => {
-                let Some(from) = control.path(&job.from) else {
-                    let error = bad_name(&job.from);
-                    shared.fail(taken, &error);
-                    return None;
-                };
-                // A pattern need not match anything.
-                if job.pattern.is_none()
-                    && let Err(error) = make_dir(shared, &job.to).await
-                {
-                    shared.fail(taken, &error);
+        let mut taken = go_on(self.shared, taken)?;
+        let asked = match taken.item_mut() {
+            Item::Dir(job) => self.ask_dir(job).await,
+            Item::File(job) => {
+                if self.shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
+                    self.shared.skip(taken, "it exists");
                     return None;
                 }
-                job.form = job.form.at(self.abilities);
-                let command = job.form.command(from);
-                return Some(Asked {
-                    taken,
-                    again: None,
-                    rest: None,
-                    cut: None,
-                    replies: control.send(command),
-                    tag: None,
-                    checksum: None,
-                    after: None,
-                    _under_way: self.window.enter(0),
-                });
+                if self.shared.options.dry_run {
+                    self.shared.plan(taken);
+                    return None;
+                }
+                self.ask_file(job).await
             }
-            Item::File(job) => job,
         };
-        if shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
-            shared.skip(taken, "it exists");
-            return None;
+        match asked {
+            Ok(sent) => Some(Asked { taken, sent }),
+            Err(error) => {
+                self.shared.fail(taken, &error);
+                None
+            }
         }
-        if shared.options.dry_run {
-            shared.plan(taken);
-            return None;
+    }
+
+    /// Asks for a listing.
+    async fn ask_dir(&self, job: &mut DirJob) -> Result<Sent, TransferError> {
+        let from = self.control.path(&job.from);
+        let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
+        // A pattern need not match anything.
+        if job.pattern.is_none() {
+            make_dir(self.shared, &job.to).await?;
         }
+        job.form = job.form.at(self.abilities);
+        let command = job.form.command(from);
+        Ok(Sent {
+            again: None,
+            rest: None,
+            cut: None,
+            replies: self.control.send(command),
+            tag: None,
+            checksum: None,
+            after: None,
+            _under_way: self.window.enter(0),
+        })
+    }
+
+    /// Asks for a file.
+    async fn ask_file(&self, job: &mut FileJob) -> Result<Sent, TransferError> {
+        let (control, shared) = (self.control, self.shared);
         shared.start(job);
-        let Some(from) = control.path(&job.from) else {
-            let error = bad_name(&job.from);
-            shared.fail(taken, &error);
-            return None;
-        };
+        let from = control.path(&job.from);
+        let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
         let layers = shared.through_layers();
         // What came is worth something only in the file that it was written to, and only while it can
         // be seen that the source is still the same.
         if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
             job.forget();
         }
-        match open_sink(shared, job).await {
-            Ok(sink) => job.sink = Some(sink),
-            Err(error) => {
-                shared.fail(taken, &error);
-                return None;
-            }
-        }
+        job.sink = Some(open_sink(shared, job).await?);
         let look = || Look::send(control, self.abilities, from.clone());
         // What was listed may be long ago, and what is carried over is to be what was read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
@@ -113,14 +112,8 @@ impl Asker<'_> {
         let tag = self.tags.map(Tags::next);
         let replies = control.send(self.command(job, tag, &from));
         let checksum = self.algorithm.map(|algorithm| {
-            let offset = shared.options.offset.unwrap_or(0);
-            verify::ask(
-                control,
-                algorithm,
-                offset,
-                shared.options.length,
-                from.clone(),
-            )
+            let (offset, length) = (shared.options.offset.unwrap_or(0), shared.options.length);
+            verify::ask(control, algorithm, offset, length, from.clone())
         });
         let lasts = !layers && job.facts.lasts();
         // The server may have no word left for what is behind a connection that was closed on it.
@@ -128,9 +121,7 @@ impl Asker<'_> {
             look: look(),
             needed,
         });
-        let under_way = self.window.enter(job.facts.size.unwrap_or(1 << 20));
-        Some(Asked {
-            taken,
+        Ok(Sent {
             again,
             rest,
             cut,
@@ -138,7 +129,7 @@ impl Asker<'_> {
             tag,
             checksum,
             after,
-            _under_way: under_way,
+            _under_way: self.window.enter(job.facts.size.unwrap_or(1 << 20)),
         })
     }
 
@@ -172,13 +163,6 @@ impl Asker<'_> {
             offset,
             length: length.unwrap_or(u64::MAX >> 1),
         })
-    }
-}
-
-fn bad_name(name: &[u8]) -> TransferError {
-    TransferError::BadName {
-        name: show(name),
-        why: "no command to this server can carry it",
     }
 }
 

@@ -8,7 +8,6 @@ use gridftp_data::ReceivePlan;
 use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
-use tokio::sync::mpsc;
 
 use crate::copy::job::{FileJob, Item};
 use crate::copy::shared::{Shared, Success};
@@ -82,17 +81,7 @@ pub(super) async fn open_sink(
         .map_err(|error| TransferError::local("create", &job.to, error))
 }
 
-/// Checks and publishes files whose data is here.
-pub(super) async fn land(
-    shared: &Arc<Shared>,
-    mut landing: mpsc::Receiver<Landed>,
-    algorithm: Option<ChecksumAlgorithm>,
-) {
-    while let Some(file) = landing.recv().await {
-        publish(shared, file, algorithm).await;
-    }
-}
-
+/// Checks and publishes a file whose data is here.
 pub(super) async fn publish(
     shared: &Arc<Shared>,
     landed: Landed,
@@ -104,6 +93,7 @@ pub(super) async fn publish(
         size,
         checksum,
         after,
+        ..
     } = landed;
     let Item::File(job) = taken.item() else {
         return;
@@ -149,19 +139,8 @@ pub(super) async fn publish(
             return shared.fail(taken, &error);
         }
     }
-    if shared.is_partial()
-        && let Some((algorithm, digest)) = &verified
-    {
-        let offset = shared.options.offset.unwrap_or(0);
-        let path = local(&job.to);
-        match verify::local(path, *algorithm, offset, Some(size)).await {
-            Ok(copy) if copy == *digest => {}
-            Ok(copy) => {
-                let error = verify::mismatch(shared.name_source(job), *algorithm, digest, &copy);
-                return shared.fail(taken, &error);
-            }
-            Err(error) => return shared.fail(taken, &error),
-        }
+    if let Err(error) = compare_part(shared, job, size, verified.as_ref()).await {
+        return shared.fail(taken, &error);
     }
     shared.succeed(
         taken,
@@ -170,6 +149,25 @@ pub(super) async fn publish(
             verified,
         },
     );
+}
+
+/// Compares a part that lies in the file with the digest of the source.
+async fn compare_part(
+    shared: &Shared,
+    job: &FileJob,
+    size: u64,
+    verified: Option<&(ChecksumAlgorithm, String)>,
+) -> Result<(), TransferError> {
+    let Some((algorithm, digest)) = verified.filter(|_| shared.is_partial()) else {
+        return Ok(());
+    };
+    let offset = shared.options.offset.unwrap_or(0);
+    let copy = verify::local(local(&job.to), *algorithm, offset, Some(size)).await?;
+    if copy == *digest {
+        return Ok(());
+    }
+    let path = shared.name_source(job);
+    Err(verify::mismatch(path, *algorithm, digest, &copy))
 }
 
 /// The error of a file that is not what was announced, and is gone.

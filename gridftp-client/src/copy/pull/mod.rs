@@ -5,34 +5,35 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ftp_wire::command::Mode;
+use ftp_wire::command::{BufferSide, Mode};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSink;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::control::Replies;
 use crate::copy::Stop;
-use crate::copy::job::Item;
 use crate::copy::look::Look;
-use crate::copy::queue::Taken;
+use crate::copy::pipeline::{Depth, Pipeline, Route};
+use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
-use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::error::TransferError;
+use crate::copy::window::{UnderWay, Window};
+use crate::error::{ControlError, TransferError};
+use crate::setup::Ahead;
 
 mod ask;
 mod land;
+mod list;
 mod mover;
 mod probe;
-mod stream;
 #[cfg(test)]
 mod tests;
 
 use self::ask::Asker;
-use self::land::land;
+use self::land::publish;
 use self::mover::Mover;
 use self::probe::{patience, settle_reach};
-use self::stream::stream;
 
 /// Files whose data is here and whose checking and renaming is under way.
 const LANDING: usize = 64;
@@ -40,6 +41,11 @@ const LANDING: usize = 64;
 /// A transfer that was asked for.
 struct Asked {
     taken: Taken,
+    sent: Sent,
+}
+
+/// What was sent for a transfer.
+struct Sent {
     /// The object's facts, asked again after a failure.
     again: Option<Look>,
     rest: Option<Replies>,
@@ -67,6 +73,8 @@ struct Landed {
     size: u64,
     checksum: Option<Replies>,
     after: Option<After>,
+    /// Whether the session is of no use behind it.
+    is_last: bool,
 }
 
 /// The question what the source is once it has been read.
@@ -83,10 +91,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     while let Some(first) = shared.queue.next(|_| true).await {
         let settled = settle_reach(client, shared).await;
         go_on(client, shared, settled)?;
-        let ended = match shared.mode(client) {
-            Mode::Extended => extended(client, shared, first, algorithm).await,
-            _ => stream(client, shared, first, algorithm).await,
-        };
+        let ended = transfer(client, shared, first, algorithm, Depth::Window).await;
         go_on(client, shared, ended)?;
     }
     Ok(())
@@ -119,20 +124,41 @@ pub(crate) fn go_on(
     }
 }
 
-/// Copies over one MODE E channel as long as the next item fits its number of streams.
-async fn extended(
+/// Copies over one data channel: `first`, and from the queue as deep as the mode allows.
+async fn transfer(
     client: &mut Client,
     shared: &Arc<Shared>,
     first: Taken,
     algorithm: Option<ChecksumAlgorithm>,
+    depth: Depth,
 ) -> Result<(), Stop> {
+    let mode = shared.mode(client);
     let streams = shared.streams(first.item(), client.round_trip());
-    let fresh = client.state.ready.is_none();
-    let ahead = client.set_up_pull(streams).await.map_err(Stop::Lost)?;
-    let round_trip = client.round_trip();
+    let fresh = mode == Mode::Extended && client.state.ready.is_none();
+    let ahead = match mode {
+        Mode::Extended => client.set_up_pull(streams).await.map_err(Stop::Lost)?,
+        _ => match client.set_up_stream(BufferSide::Send).await {
+            Ok(()) => Ahead::default(),
+            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
+                shared.fail(first, &error);
+                return Ok(());
+            }
+            Err(error) => return Err(Stop::Lost(error)),
+        },
+    };
     let window = Window::of_files(shared.connections());
-    let (asked, mut asking) = mpsc::channel(COMMANDS);
-    let (landed, landing) = mpsc::channel(LANDING.min(window.most()));
+    let pipeline = Pipeline {
+        shared,
+        window: &window,
+        depth: match mode {
+            Mode::Extended => depth,
+            _ => Depth::One,
+        },
+        kind: Kind::Any,
+        streams,
+        round_trip: client.round_trip(),
+        backlog: LANDING.min(window.most()),
+    };
     let Client {
         control,
         channel,
@@ -141,71 +167,58 @@ async fn extended(
         state,
         ..
     } = client;
-    let channel = channel.get();
     let control = &*control;
-    let asker = Asker {
+    let route = Asker {
         control,
         abilities,
-        tags: abilities.tags.then_some(&state.tags),
+        tags: (abilities.tags && mode == Mode::Extended).then_some(&state.tags),
         shared,
         algorithm,
-        mode: Mode::Extended,
+        mode,
         window: &window,
     };
-    let feed = async {
-        let mut next = Some(first);
-        loop {
-            window.room().await;
-            let Ok(slot) = asked.reserve().await else {
-                return;
-            };
-            let taken = match next.take() {
-                Some(taken) => taken,
-                None => {
-                    let fits = |item: &Item| shared.fits(item, streams, round_trip);
-                    let Some(taken) = shared.queue.next(fits).await else {
-                        break;
-                    };
-                    taken
-                }
-            };
-            if let Some(request) = asker.ask(taken).await {
-                slot.send(request);
-            }
-        }
-        drop(asked);
+    let mut mover = Mover {
+        control,
+        channel: channel.get(),
+        shared,
+        patience: fresh.then(|| patience(options)),
     };
-    let take = async {
-        ahead.settle().await.map_err(Stop::of_set_up)?;
-        let mut mover = Mover {
-            control,
-            channel,
-            shared,
-            patience: fresh.then(|| patience(options)),
-        };
-        while let Some(request) = asking.recv().await {
-            if let Some(file) = mover.take(request).await? {
-                // The other end is gone only when this whole future is.
-                let _gone = landed.send(file).await;
-            }
+    let ready = async { ahead.settle().await.map_err(Stop::of_set_up) };
+    let states = (&mut (), &mut mover);
+    Box::pin(pipeline.run(&route, states, ready, first)).await
+}
+
+impl<'a> Route for Asker<'a> {
+    type Asked = Asked;
+    type Passed = Landed;
+    type Asking = ();
+    type Passing = Mover<'a>;
+
+    async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
+        Ok(Asker::ask(self, taken).await)
+    }
+
+    async fn pass(&self, mover: &mut Mover<'a>, asked: Asked) -> Result<Option<Landed>, Stop> {
+        match self.mode {
+            Mode::Extended => mover.take(asked).await,
+            _ => mover.take_alone(self, asked).await,
         }
-        drop(landed);
-        Ok(())
-    };
-    let moved = async {
-        tokio::pin!(feed, take);
-        let mut feeding = true;
-        loop {
-            tokio::select! {
-                ended = &mut take => return ended,
-                () = &mut feed, if feeding => feeding = false,
+    }
+
+    async fn confirm(
+        &self,
+        mut landed: mpsc::Receiver<Landed>,
+        _broken: &CancellationToken,
+    ) -> Result<(), Stop> {
+        let mut ended = Ok(());
+        while let Some(file) = landed.recv().await {
+            if file.is_last {
+                ended = Err(Stop::Replace);
             }
+            publish(self.shared, file, self.algorithm).await;
         }
-    };
-    let landed_all = land(shared, landing, algorithm);
-    // `moved` owns the sending end, so that the landing ends after it.
-    let (ended, ()) = tokio::join!(moved, landed_all);
-    ended
+        ended
+    }
 }
 
 /// Lists one directory, and makes jobs of what is in it.
@@ -215,44 +228,7 @@ pub(crate) async fn list_one(
     taken: Taken,
 ) -> Result<(), Stop> {
     settle_reach(client, shared).await?;
-    match shared.mode(client) {
-        Mode::Extended => {
-            let fresh = client.state.ready.is_none();
-            let ahead = client.set_up_pull(1).await.map_err(Stop::Lost)?;
-            let Client {
-                control,
-                channel,
-                options,
-                abilities,
-                ..
-            } = client;
-            let channel = channel.get();
-            let asker = Asker {
-                control,
-                abilities,
-                tags: None,
-                shared,
-                algorithm: None,
-                mode: Mode::Extended,
-                window: &Window::default(),
-            };
-            let Some(asked) = asker.ask(taken).await else {
-                return Ok(());
-            };
-            ahead.settle().await.map_err(Stop::of_set_up)?;
-            let patience = fresh.then(|| patience(options));
-            Mover {
-                control,
-                channel,
-                shared,
-                patience,
-            }
-            .take(asked)
-            .await
-            .map(drop)
-        }
-        _ => stream(client, shared, taken, None).await,
-    }
+    transfer(client, shared, taken, None, Depth::One).await
 }
 
 pub(super) fn local(path: &[u8]) -> &Path {

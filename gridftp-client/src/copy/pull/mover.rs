@@ -1,28 +1,27 @@
-//! `Mover`: takes the data of one retrieval or listing after the other, and judges what came.
+//! `Mover`: takes the data of one retrieval after the other, and judges what came.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Mode, Type};
+use ftp_wire::command::Mode;
 use gridftp_data::{ErrorKind as DataErrorKind, ReceivePlan, Received, Watch};
 use gridftp_dsi_posix::FileSink;
 
 use crate::control::{Control, Step};
 use crate::copy::job::Item;
-use crate::copy::listing::{Lines, Sorter};
 use crate::copy::queue::Taken;
 use crate::copy::reach::Reach;
-use crate::copy::rest::Rest;
 use crate::copy::shared::Shared;
 use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
-use crate::error::{ControlError, TransferError};
-use crate::ls::Form;
+use crate::error::{Chain, ControlError, TransferError};
+use crate::moving::{EARLY_END, QUIET};
 use crate::url::show;
 
+use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
-use super::{Asked, Landed};
+use super::list::lists_otherwise;
+use super::{Asked, Cut, Landed};
 
 /// Takes the data of one transfer after the other.
 pub(super) struct Mover<'a> {
@@ -35,59 +34,14 @@ pub(super) struct Mover<'a> {
 
 impl Mover<'_> {
     /// Takes one transfer in MODE E; gives the file when its data is here.
-    pub(super) async fn take(&mut self, mut asked: Asked) -> Result<Option<Landed>, Stop> {
-        Self::settle_before(self.shared, &mut asked).await?;
-        let first = match self.patience {
-            Some(patience) => match tokio::time::timeout(patience, asked.replies.next()).await {
-                Ok(first) => first,
-                Err(_) if self.shared.reach() == Reach::Trusted => asked.replies.next().await,
-                Err(_) => {
-                    self.shared.note_reach(Reach::Doubted);
-                    return Err(Stop::Replace);
-                }
-            },
-            None => asked.replies.next().await,
+    pub(super) async fn take(&mut self, asked: Asked) -> Result<Option<Landed>, Stop> {
+        let asked = Self::settle_before(self.shared, asked).await?;
+        let Some(mut asked) = self.begin(asked).await? else {
+            return Ok(None);
         };
-        match first {
-            Ok(Step::Preliminary(_)) => {
-                self.patience = None;
-                self.shared.note_reach(Reach::Trusted);
-            }
-            Ok(Step::Done(_)) => {
-                let error = asked
-                    .replies
-                    .misbehaved("the transfer ended before it began")
-                    .into();
-                self.shared.fail(asked.taken, &error);
-                return Err(Stop::Channel);
-            }
-            Err(error @ ControlError::Refused { .. }) => {
-                let of_data = error.kind() == Some(FailureKind::DataChannel);
-                // It may have had none left for a moment.
-                if of_data && self.patience.is_some() && self.shared.reach() != Reach::Trusted {
-                    self.shared.note_reach(Reach::Doubted);
-                    return Err(Stop::Channel);
-                }
-                if lists_otherwise(&mut asked.taken, &error) {
-                    return Ok(None);
-                }
-                self.shared.fail(asked.taken, &error.into());
-                return if of_data {
-                    Err(Stop::Channel)
-                } else {
-                    Ok(None)
-                };
-            }
-            Err(error) => {
-                let error = error.into();
-                self.shared.fail(asked.taken, &error);
-                return Err(Stop::Lost(error));
-            }
-        }
         let Item::File(job) = asked.taken.item_mut() else {
-            return Box::pin(self.list(asked, Mode::Extended))
-                .await
-                .map(|()| None);
+            let listed = Box::pin(self.list(asked, Mode::Extended));
+            return listed.await.map(|()| None);
         };
         // It was opened before the file was asked for, unless the server does not go on with it.
         let sink = match open_sink(self.shared, job).await {
@@ -97,130 +51,220 @@ impl Mover<'_> {
                 return Err(Stop::Replace);
             }
         };
-        let plan = plan(self.shared, Mode::Extended, 0).tag(asked.tag);
+        let plan = plan(self.shared, Mode::Extended, 0).tag(asked.sent.tag);
         let watch = Watch::new();
         let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
-        let work = move_data(&watch, ACCOUNT, work, asked.replies.ended());
+        let work = move_data(&watch, ACCOUNT, work, asked.sent.replies.ended());
         let moved = self.shared.watched(self.control, &watch, work).await;
-        match Self::end(self.control, self.shared, asked, sink, &watch, moved).await {
+        match Self::end((self.control, self.shared), asked, sink, &watch, moved).await {
             Ok(landed) => Ok(Some(landed)),
-            Err(None) => Ok(None),
-            Err(Some(stop)) => Err(stop),
+            Err(stop) => stop.map_or(Ok(None), Err),
         }
     }
 
+    /// Waits until the server begins; `None` where it refuses what was asked for alone.
+    async fn begin(&mut self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
+        let replies = &mut asked.sent.replies;
+        let first = match self.patience {
+            Some(patience) => match tokio::time::timeout(patience, replies.next()).await {
+                Ok(first) => first,
+                Err(_) if self.shared.reach() == Reach::Trusted => replies.next().await,
+                Err(_) => {
+                    self.shared.note_reach(Reach::Doubted);
+                    return Err(Stop::Replace);
+                }
+            },
+            None => replies.next().await,
+        };
+        let error = match first {
+            Ok(Step::Preliminary(_)) => {
+                self.patience = None;
+                self.shared.note_reach(Reach::Trusted);
+                return Ok(Some(asked));
+            }
+            Ok(Step::Done(_)) => replies.misbehaved(EARLY_END),
+            Err(error) => error,
+        };
+        let of_data = error.kind() == Some(FailureKind::DataChannel);
+        // It may have had none left for a moment.
+        if of_data && self.patience.is_some() && self.shared.reach() != Reach::Trusted {
+            self.shared.note_reach(Reach::Doubted);
+            return Err(Stop::Channel);
+        }
+        let refused = matches!(error, ControlError::Refused { .. });
+        if refused && lists_otherwise(&mut asked.taken, &error) {
+            return Ok(None);
+        }
+        let lost = matches!(error, ControlError::Lost { .. });
+        let error = error.into();
+        self.shared.fail(asked.taken, &error);
+        match (lost, refused && !of_data) {
+            (true, _) => Err(Stop::Lost(error)),
+            (false, true) => Ok(None),
+            (false, false) => Err(Stop::Channel),
+        }
+    }
+
+    /// Takes one transfer in MODE S, over a connection of its own.
+    pub(super) async fn take_alone(
+        &mut self,
+        asker: &Asker<'_>,
+        asked: Asked,
+    ) -> Result<Option<Landed>, Stop> {
+        let mut asked = Self::settle_before(self.shared, asked).await?;
+        let Item::File(job) = asked.taken.item_mut() else {
+            let listed = Box::pin(self.list(asked, Mode::Stream));
+            return listed.await.map(|()| None);
+        };
+        let start = job.held.first_hole();
+        let sink = match open_sink(self.shared, job).await {
+            Ok(sink) => sink,
+            Err(error) => {
+                self.shared.fail(asked.taken, &error);
+                // The server waits for a connection that will not come.
+                return Err(Stop::Replace);
+            }
+        };
+        let cut = asked.sent.cut.map(|cut| cut.length);
+        let plan = plan(self.shared, Mode::Stream, start).until(cut);
+        let watch = Watch::new();
+        let mut moved = match self.receive(&mut asked, &sink, &plan, &watch).await {
+            Ok(moved) => moved,
+            Err(error) => {
+                let lost = matches!(error, ControlError::Lost { .. });
+                let error = error.into();
+                keep(&mut asked.taken, sink);
+                self.shared.fail(asked.taken, &error);
+                return if lost {
+                    Err(Stop::Lost(error))
+                } else {
+                    Ok(None)
+                };
+            }
+        };
+        if let (Some(Err(cause)), None, false) = (&moved.data, &moved.end, watch.is_open()) {
+            let why = Chain(cause).to_string();
+            keep(&mut asked.taken, sink);
+            return Self::unconnected((self.control, self.shared), asked, &why).await;
+        }
+        let is_done = cut.is_some() && matches!(moved.data, Some(Ok(_)));
+        if is_done && moved.end.is_none() {
+            let told = tokio::time::timeout(QUIET, asked.sent.replies.ended()).await;
+            moved.end = told.ok();
+        }
+        // Some say nothing of a connection that was closed on them, and what they say next may be that.
+        let is_last = is_done && moved.end.is_none();
+        if is_last {
+            moved.end = Some(Ok(()));
+        }
+        match Self::end((self.control, self.shared), asked, sink, &watch, moved).await {
+            Ok(mut landed) => {
+                if cut.is_some() && !is_last {
+                    landed.after = asker.look_after(&landed.taken, start > 0);
+                }
+                landed.is_last = is_last;
+                Ok(Some(landed))
+            }
+            Err(_) if is_last => Err(Stop::Replace),
+            Err(stop) => stop.map_or(Ok(None), Err),
+        }
+    }
+
+    /// Receives over a connection that may be there before the server says that it begins.
+    async fn receive(
+        &mut self,
+        asked: &mut Asked,
+        sink: &FileSink,
+        plan: &ReceivePlan,
+        watch: &Watch,
+    ) -> Result<Moved<gridftp_data::Result<Received>>, ControlError> {
+        let replies = &mut asked.sent.replies;
+        let receive = Box::pin(self.channel.receive(sink, plan, watch));
+        let work = async {
+            tokio::pin!(receive);
+            tokio::select! {
+                received = &mut receive => Ok(Moved { data: Some(received), end: None }),
+                first = replies.next() => match first {
+                    Ok(Step::Preliminary(_)) => {
+                        Ok(move_data(watch, ACCOUNT, receive, replies.ended()).await)
+                    }
+                    Ok(Step::Done(_)) => Err(replies.misbehaved(EARLY_END)),
+                    Err(error) => Err(error),
+                },
+            }
+        };
+        self.shared.watched(self.control, watch, work).await
+    }
+
+    /// Ends an attempt without a connection: the server has nothing to reply to then, unless it took
+    /// one and broke it at once.
+    async fn unconnected(
+        (control, shared): (&Control, &Shared),
+        mut asked: Asked,
+        why: &str,
+    ) -> Result<Option<Landed>, Stop> {
+        let replies = &mut asked.sent.replies;
+        let told = tokio::time::timeout(QUIET, replies.ended()).await;
+        if let Ok(Err(error @ ControlError::Refused { .. })) = told {
+            let error = error.into();
+            match replies.has_begun() {
+                true => shared.fail_midway(asked.taken, &error),
+                false => shared.fail(asked.taken, &error),
+            }
+            return Ok(None);
+        }
+        let site = control.site();
+        shared.note(&format!("{site}: data connection: {why}"));
+        let error = replies.unanswered(why).into();
+        shared.fail_midway(asked.taken, &error);
+        Err(Stop::Replace)
+    }
+
     /// Reads the replies to what was sent before the transfer command.
-    pub(super) async fn settle_before(shared: &Shared, asked: &mut Asked) -> Result<(), Stop> {
-        if let Some(again) = asked.again.take() {
-            let now = match again.facts().await {
-                Ok(now) => now,
-                Err(error) => return Err(Stop::Lost(error.into())),
-            };
+    async fn settle_before(shared: &Shared, mut asked: Asked) -> Result<Asked, Stop> {
+        if let Some(again) = asked.sent.again.take() {
+            let now = again
+                .facts()
+                .await
+                .map_err(|error| Stop::Lost(error.into()))?;
             if let Item::File(job) = asked.taken.item_mut() {
                 let same = now.is_some_and(|now| now.is_same_as(&job.facts));
                 job.changed |= !job.held.is_empty() && !same;
                 shared.update(job, now);
             }
         }
-        if let Some(mut rest) = asked.rest.take() {
-            match rest.finish().await {
-                Ok(_) => {}
-                Err(ControlError::Refused { .. }) => {
-                    // All of it comes then.
-                    if let Item::File(job) = asked.taken.item_mut() {
-                        job.forget();
-                    }
+        let Some(mut rest) = asked.sent.rest.take() else {
+            return Ok(asked);
+        };
+        let Err(error) = rest.finish().await else {
+            return Ok(asked);
+        };
+        let refused = matches!(error, ControlError::Refused { .. });
+        match asked.sent.cut {
+            // The file from its start would not do.
+            Some(Cut { offset: 1.., .. }) => {
+                let error = error.into();
+                shared.fail(asked.taken, &error);
+                Err(if refused {
+                    Stop::Replace
+                } else {
+                    Stop::Lost(error)
+                })
+            }
+            _ if refused => {
+                // All of it comes then.
+                if let Item::File(job) = asked.taken.item_mut() {
+                    job.forget();
                 }
-                Err(error) => return Err(Stop::Lost(error.into())),
+                Ok(asked)
             }
+            _ => Err(Stop::Lost(error.into())),
         }
-        Ok(())
-    }
-
-    /// Takes a listing and makes jobs of it.
-    pub(super) async fn list(&mut self, mut asked: Asked, mode: Mode) -> Result<(), Stop> {
-        let Item::Dir(job) = asked.taken.item_mut() else {
-            return Ok(());
-        };
-        let seen = std::mem::take(&mut job.seen);
-        let job = &*job;
-        let path = show(&job.from);
-        let mut sorter = Sorter::new(self.shared, job, seen);
-        let form = job.form;
-        let each = |line: &[u8]| form.line(line, |line| sorter.line(line));
-        let mut lines = Lines::new(each);
-        let watch = Watch::new();
-        let plan = ReceivePlan::new(mode, Type::Image);
-        let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
-        let moved = move_data(&watch, ACCOUNT, work, asked.replies.ended()).await;
-        let end = match moved.end {
-            Some(end) => end,
-            None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
-        };
-        // Where it broke off, the last line may be a part of one: another name, other facts.
-        if matches!((&moved.data, &end), (Some(Ok(_)), Ok(()))) {
-            lines.finish();
-        }
-        let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
-        let whole = matches!((&moved.data, &end), (Some(Ok(_)), Ok(())));
-        let listed = sorter.end(whole).await;
-        if let Item::Dir(job) = asked.taken.item_mut() {
-            job.facts = listed.own.unwrap_or(job.facts);
-            job.seen = listed.seen;
-        }
-        let error = match (moved.data, end) {
-            (Some(Ok(_)), Ok(())) => {
-                let nothing = form != Form::Facts && watch.bytes() == 0;
-                let empty = match nothing {
-                    true => is_empty(self.control, &mut asked.taken).await,
-                    false => Ok(true),
-                };
-                match (empty, listed.error) {
-                    // It goes back.
-                    (Ok(false), _) => {}
-                    (Err(error), _) => self.shared.fail(asked.taken, &error.into()),
-                    (Ok(true), Some(error)) => self.shared.fail(asked.taken, &error),
-                    (Ok(true), None) => self.listed(asked.taken, listed.rest),
-                }
-                return Ok(());
-            }
-            (Some(Err(cause)), Ok(()) | Err(ControlError::Misbehaved { .. })) => {
-                let site = self.control.site().to_string();
-                TransferError::Data { site, path, cause }
-            }
-            (_, Err(error)) if lists_otherwise(&mut asked.taken, &error) => {
-                return Err(after_failure(answered));
-            }
-            (_, Err(error)) => error.into(),
-            (None, Ok(())) => asked.replies.misbehaved("the listing did not come").into(),
-        };
-        match asked.replies.has_begun() {
-            true => self.shared.fail_midway(asked.taken, &error),
-            false => self.shared.fail(asked.taken, &error),
-        }
-        Err(after_failure(answered))
-    }
-
-    /// Ends the listing of a directory, whose job goes back while names of it wait.
-    fn listed(&self, mut taken: Taken, rest: Option<Rest>) {
-        if let Item::Dir(job) = taken.item_mut() {
-            job.seen = HashSet::new();
-            job.rest = rest;
-            if job.rest.is_some() {
-                return;
-            }
-        }
-        taken.done(|item| {
-            if let Item::Dir(job) = item {
-                self.shared.note_dir(*job);
-            }
-        });
     }
 
     /// Judges what came of a file.
-    pub(super) async fn end(
-        control: &Control,
-        shared: &Arc<Shared>,
+    async fn end(
+        (control, shared): (&Control, &Shared),
         mut asked: Asked,
         sink: FileSink,
         watch: &Watch,
@@ -228,12 +272,12 @@ impl Mover<'_> {
     ) -> Result<Landed, Option<Stop>> {
         let end = match moved.end {
             Some(end) => end,
-            None => settle_final(&mut asked.replies, matches!(moved.data, Some(Ok(_)))).await,
+            None => settle_final(&mut asked.sent.replies, matches!(moved.data, Some(Ok(_)))).await,
         };
         let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
         let end = match (end, &moved.data) {
             // It could not send what follows the part.
-            (Err(ControlError::Refused { .. }), Some(Ok(_))) if asked.cut.is_some() => Ok(()),
+            (Err(ControlError::Refused { .. }), Some(Ok(_))) if asked.sent.cut.is_some() => Ok(()),
             (end, _) => end,
         };
         let Item::File(job) = asked.taken.item_mut() else {
@@ -265,8 +309,9 @@ impl Mover<'_> {
                 taken: asked.taken,
                 sink,
                 size,
-                checksum: asked.checksum,
-                after: asked.after,
+                checksum: asked.sent.checksum,
+                after: asked.sent.after,
+                is_last: false,
             });
         };
         // The same open file goes on at the next attempt.
@@ -277,28 +322,9 @@ impl Mover<'_> {
     }
 }
 
-/// Says whether a directory is to be listed in another form after this refusal; its job goes back then.
-fn lists_otherwise(taken: &mut Taken, refusal: &ControlError) -> bool {
-    let Item::Dir(job) = taken.item_mut() else {
-        return false;
-    };
-    let next = job.form.after(refusal);
-    job.form = next.unwrap_or(job.form);
-    next.is_some()
-}
-
-/// Says whether a directory of which nothing came is empty; otherwise it is listed in another form.
-async fn is_empty(control: &Control, taken: &mut Taken) -> Result<bool, ControlError> {
-    let Item::Dir(job) = taken.item_mut() else {
-        return Ok(true);
-    };
-    if job.form == Form::All {
-        job.form = Form::Plain;
-        return Ok(false);
+/// Leaves the file for the next attempt: what an earlier one brought is in it.
+fn keep(taken: &mut Taken, sink: FileSink) {
+    if let Item::File(job) = taken.item_mut() {
+        job.sink = Some(sink);
     }
-    // Some list nothing where they cannot; a relative path is one no more once it is entered.
-    if let (true, Some(path)) = (job.from.starts_with(b"/"), control.path(&job.from)) {
-        control.send(Command::Cwd(path)).finish().await?;
-    }
-    Ok(true)
 }

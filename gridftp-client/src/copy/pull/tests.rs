@@ -1,16 +1,21 @@
 //! Silence before a transfer, in paused time.
 
+use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
-use ftp_wire::command::Command;
+use ftp_wire::command::{Command, Mode, Restart};
 use gridftp_data::{DataChannel, Options};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use xio_core::Pool;
 
+use super::ask::Asker;
+use super::land::open_sink;
 use super::mover::Mover;
-use super::{Asked, Landed, Stop};
+use super::{Asked, Landed, Sent, Stop};
+use crate::abilities::Abilities;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
@@ -29,14 +34,16 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
     let from = control.path(b"/tape").unwrap();
     let asked = Asked {
         taken: shared.queue.next(|_| true).await.unwrap(),
-        again: None,
-        rest: None,
-        cut: None,
-        replies: control.send(Command::Retr(from)),
-        tag: None,
-        checksum: None,
-        after: None,
-        _under_way: Window::default().enter(0),
+        sent: Sent {
+            again: None,
+            rest: None,
+            cut: None,
+            replies: control.send(Command::Retr(from)),
+            tag: None,
+            checksum: None,
+            after: None,
+            _under_way: Window::default().enter(0),
+        },
     };
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut mover = Mover {
@@ -69,4 +76,72 @@ async fn silence_is_waited_out_where_connections_are_no_question() {
     shared.note_reach(Reach::Trusted);
     assert!(matches!(slowly_refused(&shared).await, Ok(None)));
     assert_eq!(shared.reach(), Reach::Trusted);
+}
+
+/// What came before is of no use when the file comes from its start.
+#[tokio::test(start_paused = true)]
+async fn a_refused_restart_in_mode_s_begins_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(Shared::plain());
+    let (control, mut banner, far) = played::connect(Settings::default());
+    let (far, mut replies) = tokio::io::split(far);
+    let mut lines = BufReader::new(far).lines();
+    replies.write_all(b"220 ready\r\n").await.unwrap();
+    banner.finish().await.unwrap();
+    let to = dir.path().join("file").into_os_string().into_vec();
+    let mut job = FileJob::new(b"/file".to_vec(), to);
+    job.sink = Some(open_sink(&shared, &mut job).await.unwrap());
+    job.held = RangeSet::up_to(3);
+    shared.queue.push(Item::File(Box::new(job)));
+    let from = control.path(b"/file").unwrap();
+    let asked = Asked {
+        taken: shared.queue.next(|_| true).await.unwrap(),
+        sent: Sent {
+            again: None,
+            rest: Some(control.send(Command::Rest(Restart::Offset(3)))),
+            cut: None,
+            replies: control.send(Command::Retr(from)),
+            tag: None,
+            checksum: None,
+            after: None,
+            _under_way: Window::default().enter(0),
+        },
+    };
+    let server = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.starts_with("REST") {
+                replies
+                    .write_all(b"502 from the start only\r\n")
+                    .await
+                    .unwrap();
+            }
+        }
+    };
+    let asker = Asker {
+        control: &control,
+        abilities: &Abilities::default(),
+        tags: None,
+        shared: &shared,
+        algorithm: None,
+        mode: Mode::Stream,
+        window: &Window::default(),
+    };
+    // No connection can be made, so that the attempt ends.
+    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+    let mut mover = Mover {
+        control: &control,
+        channel: &mut channel,
+        shared: &shared,
+        patience: None,
+    };
+    let taken = tokio::select! {
+        taken = mover.take_alone(&asker, asked) => taken,
+        () = server => panic!("the session stays open"),
+    };
+    assert!(matches!(taken, Err(Stop::Replace)));
+    let mut again = shared.queue.next(|_| true).await.unwrap();
+    let Item::File(job) = again.item_mut() else {
+        panic!("it is a file");
+    };
+    assert!(job.held.is_empty(), "{:?}", job.held);
 }

@@ -6,6 +6,7 @@ use byte_ranges::{Range64, RangeSet};
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Mode, Restart, Spot};
 use ftp_wire::facts::EntryKind;
+use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
@@ -14,15 +15,15 @@ use crate::abilities::{Abilities, Tags};
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::job::{Facts, Item};
-use crate::copy::kept::{Announced, Copy, Found, Kept, Original};
+use crate::copy::hidden::Goal;
+use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::copy::known::Known;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::names;
-use crate::url::show;
 use crate::verify;
 
 use super::{ANNOUNCED, Asked, local};
@@ -51,63 +52,50 @@ pub(super) struct Asker<'a> {
 
 impl Asker<'_> {
     /// Asks for a store; `None` when there is nothing to store.
-    pub(super) async fn ask(&self, mut taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
-        let (control, shared) = (self.control, self.shared);
+    pub(super) async fn ask(&self, taken: Taken, dirs: &mut Dirs) -> Option<Asked> {
+        let (mut taken, goal) = self
+            .shared
+            .admit(taken, (self.control, self.abilities))
+            .await?;
         let Item::File(job) = taken.item_mut() else {
             return None;
         };
-        if !shared.options.dry_run {
-            shared.start(job);
-        }
-        let Some(to) = control.path(&job.to) else {
-            let error = TransferError::BadName {
-                name: show(&job.to),
-                why: "no command to this server can carry it",
-            };
-            shared.fail(taken, &error);
-            return None;
-        };
-        // What an earlier attempt began is no file to be left alone.
-        if shared.options.no_clobber && !job.begun {
-            let there = Found::at(control, self.abilities, &to).await;
-            if !matches!(there, Found::Nothing) {
-                there.leave(shared, taken);
-                return None;
-            }
-        }
-        if shared.options.dry_run {
-            shared.plan(taken);
-            return None;
-        }
-        let hidden = shared.hide(control, self.abilities, job).await;
-        let to = hidden.clone().unwrap_or(to);
-        let source = match FileSource::open(local(&job.from)).await {
-            Ok(source) => source,
+        let prepared = match self.prepare(job, &goal.path, dirs).await {
+            Ok(prepared) => prepared,
             Err(error) => {
-                let error = TransferError::local("read", &job.from, error);
-                shared.fail(taken, &error);
+                self.shared.fail(taken, &error);
                 return None;
             }
         };
+        Some(self.store(taken, goal, prepared).await)
+    }
+
+    /// Opens a source and learns what the server has of it.
+    async fn prepare(
+        &self,
+        job: &mut FileJob,
+        to: &FtpPath,
+        dirs: &mut Dirs,
+    ) -> Result<Prepared, TransferError> {
+        let (control, shared) = (self.control, self.shared);
+        let path = local(&job.from);
+        let source = FileSource::open(path).await;
+        let source = source.map_err(|error| TransferError::local("read", &job.from, error))?;
         // What was found may be long ago, and what is carried over is to be what is read.
         let now = Facts::of_source(&source);
-        let error = match source.size() {
-            _ if job.has_shrunk(&now) => Some(shared.shrunk(job, &now)),
-            0 => crate::local::check_empty(local(&job.from)).await.err(),
-            _ => None,
-        };
-        if let Some(error) = error {
-            shared.fail(taken, &error);
-            return None;
+        match source.size() {
+            _ if job.has_shrunk(&now) => return Err(shared.shrunk(job, &now)),
+            0 => crate::local::check_empty(path).await?,
+            _ => {}
         }
         let same = now.is_same_as(&job.facts);
         job.facts = now;
         if !same || (job.begun && shared.through_layers()) {
             job.forget();
         }
-        let offset = shared.options.offset.unwrap_or(0).min(source.size());
-        let length = shared
-            .options
+        let options = &shared.options;
+        let offset = options.offset.unwrap_or(0).min(source.size());
+        let length = options
             .length
             .unwrap_or(u64::MAX)
             .min(source.size() - offset);
@@ -115,11 +103,12 @@ impl Asker<'_> {
         let copy = Copy {
             control,
             abilities: self.abilities,
-            path: &to,
+            path: to,
             part: (offset, length),
             whole,
         };
-        let original = Original::Here(local(&job.from));
+        let path = local(&job.from);
+        let original = Original::Here(path);
         let kept = if self.mode == Mode::Extended {
             copy.told(&job.held, &original).await
         } else if same && job.begun && !job.anew && !shared.through_layers() {
@@ -132,25 +121,33 @@ impl Asker<'_> {
         let proof = kept.as_ref().and_then(|kept| kept.announce.clone());
         let digest = match (proof, self.algorithm) {
             (None, Some(algorithm)) if whole && self.abilities.held => {
-                match verify::local(local(&job.from), algorithm, 0, None).await {
-                    Ok(digest) => Some((algorithm, digest)),
-                    Err(error) => {
-                        shared.fail(taken, &error);
-                        return None;
-                    }
-                }
+                Some((algorithm, verify::local(path, algorithm, 0, None).await?))
             }
             (proof, _) => proof,
         };
+        Ok(Prepared {
+            source,
+            part: (offset, length),
+            kept,
+            digest,
+        })
+    }
+
+    /// Sends for the store, with all that goes before it.
+    async fn store(&self, mut taken: Taken, goal: Goal, prepared: Prepared) -> Asked {
+        let (control, whole) = (self.control, !self.shared.is_partial());
+        let (offset, length) = prepared.part;
         // In MODE S a connection that is cut off looks like the end of the file. A tag tells the size along.
         let worth = length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held);
         if worth && (self.tags.is_none() || !whole) {
             // A server that sees no use in it says so, and the store goes on.
             drop(control.send(Command::Allo(length)));
         }
-        let mut announced = digest.map(|digest| Announced::send(control, digest));
+        let mut announced = prepared
+            .digest
+            .map(|digest| Announced::send(control, digest));
         // RFC 959 §4.1.3: nothing comes between REST and the store.
-        let how = match kept {
+        let how = match prepared.kept {
             None => How::default(),
             Some(kept) if self.mode == Mode::Extended => How {
                 rest: Some(control.send(Command::Rest(Restart::Ranges(kept.held.clone())))),
@@ -165,30 +162,31 @@ impl Asker<'_> {
         for range in &how.held.shift_up(offset).unwrap_or_default() {
             ranges.remove(range);
         }
-        job.begun = true;
-        job.hidden.clone_from(&hidden);
+        if let Item::File(job) = taken.item_mut() {
+            job.begun = true;
+            job.hidden.clone_from(&goal.hidden);
+        }
         let tag = self.tags.map(Tags::next);
         let spot = match whole {
             _ if how.append => Spot::End,
             true => Spot::Sized(length),
             false => Spot::At(offset),
         };
-        let replies = control.send(Command::store(to, spot, tag));
-        let under_way = self.window.enter(length);
-        Some(Asked {
+        let replies = control.send(Command::store(goal.path, spot, tag));
+        Asked {
             taken,
-            source,
+            source: prepared.source,
             ranges,
             base: offset,
             rest: how.rest,
             resumes: !how.held.is_empty(),
             after: how.after,
             announced,
-            hidden,
+            hidden: goal.hidden,
             replies,
             tag,
-            under_way,
-        })
+            under_way: self.window.enter(length),
+        }
     }
 
     /// Has the server go on in MODE S with what it kept, if it will.
@@ -218,6 +216,16 @@ impl Asker<'_> {
             append,
         }
     }
+}
+
+/// A source that is open, and what is known of its copy.
+struct Prepared {
+    source: FileSource,
+    /// Where the copied part begins, and its length.
+    part: (u64, u64),
+    kept: Option<Kept>,
+    /// Digest that is announced to the server.
+    digest: Option<Digest>,
 }
 
 /// How a store goes on with what the server has.
@@ -276,10 +284,7 @@ impl Making {
     /// was there from a file. Nothing need be sent for one that is known, or in a dry run.
     pub(crate) fn send(control: &Control, shared: &Shared, dir: &[u8], told: &mut Known) -> Self {
         let Some(path) = control.path(dir) else {
-            return Self(Err(TransferError::BadName {
-                name: show(dir),
-                why: "no command to this server can carry it",
-            }));
+            return Self(Err(TransferError::unsendable(dir)));
         };
         if shared.options.dry_run {
             return Self::nothing();

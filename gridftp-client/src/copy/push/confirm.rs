@@ -7,11 +7,11 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
-use crate::copy::alarm::Alarm;
 use crate::copy::kept::judge;
 use crate::copy::shared::{Shared, Success};
 use crate::copy::window::COMMANDS;
@@ -28,7 +28,7 @@ pub(super) async fn confirm(
     mut sent: mpsc::Receiver<Sending>,
     following: mpsc::Sender<Following>,
     algorithm: Option<ChecksumAlgorithm>,
-    alarm: &Alarm,
+    broken: &CancellationToken,
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(mut file) = sent.recv().await {
@@ -47,7 +47,7 @@ pub(super) async fn confirm(
             }
             Err(None) => {}
             Err(Some(stop)) => {
-                alarm.ring();
+                broken.cancel();
                 if !matches!(ended, Err(Stop::Lost(_))) {
                     ended = Err(stop);
                 }

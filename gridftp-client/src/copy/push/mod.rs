@@ -12,23 +12,24 @@ use ftp_wire::command::{Mode, Type};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
-use gridftp_data::{ErrorKind as DataErrorKind, SendPlan, Watch};
+use gridftp_data::{DataChannel, ErrorKind as DataErrorKind, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
-use crate::copy::alarm::Alarm;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest, judge};
-use crate::copy::queue::Taken;
+use crate::copy::pipeline::{Depth, Pipeline, Route};
+use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::{Shared, Success};
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
-use crate::moving::DRAIN;
+use crate::moving::{DRAIN, EARLY_END};
 use crate::url::show;
 
 mod ask;
@@ -147,7 +148,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     Ok(())
 }
 
-/// Copies over one MODE E channel as long as the next item fits its number of streams.
+/// Copies over one MODE E channel: `first`, and from the queue as long as the next item fits it.
 async fn extended(
     client: &mut Client,
     shared: &Arc<Shared>,
@@ -169,11 +170,24 @@ async fn extended(
         }
         Err(error) => return Err(Stop::Lost(error)),
     }
-    let round_trip = client.round_trip();
+    if !client.abilities.tags {
+        // No data may be on the way before its store is accepted, so the connections come first.
+        let opened = client.channel.get().open(Mode::Extended, streams).await;
+        if let Err(cause) = opened {
+            shared.fail(first, &client.data_error("data channel", cause));
+            return Err(Stop::Channel);
+        }
+    }
     let window = Window::of_files(shared.connections());
-    let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
-    let (sending, sent) = mpsc::channel(COMMANDS);
-    let (following, followed) = mpsc::channel(COMMANDS);
+    let pipeline = Pipeline {
+        shared,
+        window: &window,
+        depth: Depth::Window,
+        kind: Kind::Any,
+        streams,
+        round_trip: client.round_trip(),
+        backlog: COMMANDS,
+    };
     let Client {
         control,
         channel,
@@ -181,177 +195,163 @@ async fn extended(
         state,
         ..
     } = client;
-    let channel = channel.get();
-    let control = &*control;
-    let tags = abilities.tags.then_some(&state.tags);
     let asker = Asker {
         control,
         abilities,
         shared,
         algorithm,
         mode: Mode::Extended,
-        tags,
+        tags: abilities.tags.then_some(&state.tags),
         window: &window,
     };
-    if tags.is_none() {
-        // No data may be on the way before its store is accepted, so the connections come first.
-        if let Err(cause) = channel.open(Mode::Extended, streams).await {
-            let site = control.site().to_string();
-            let error = TransferError::Data {
-                site,
-                path: "data channel".to_owned(),
-                cause,
-            };
-            shared.fail(first, &error);
+    let route = Push { asker, streams };
+    let states = (dirs, channel.get());
+    Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
+}
+
+/// Uploads over one MODE E channel.
+struct Push<'a> {
+    asker: Asker<'a>,
+    streams: u32,
+}
+
+impl Route for Push<'_> {
+    type Asked = Asked;
+    type Passed = Sending;
+    type Asking = Dirs;
+    type Passing = DataChannel;
+
+    async fn ask(&self, dirs: &mut Dirs, taken: Taken) -> Result<Option<Asked>, Stop> {
+        let Asker {
+            control, shared, ..
+        } = self.asker;
+        if matches!(taken.item(), Item::File(_)) {
+            return Ok(self.asker.ask(taken, dirs).await);
+        }
+        if let Some(gone) = control.gone() {
+            return Err(Stop::Lost(gone.into()));
+        }
+        make_dir(control, shared, taken, dirs).await;
+        Ok(None)
+    }
+
+    async fn pass(
+        &self,
+        channel: &mut DataChannel,
+        mut asked: Asked,
+    ) -> Result<Option<Sending>, Stop> {
+        if let Some(refused) = settle_rest(&mut asked).await? {
+            fail(self.asker.shared, asked.taken, &refused.into(), true);
             return Err(Stop::Channel);
         }
+        let begun = match asked.tag {
+            None => self.begin(asked).await?,
+            Some(_) => Some(asked),
+        };
+        match begun {
+            Some(asked) => self.send(channel, asked).await.map(Some),
+            None => Ok(None),
+        }
     }
-    let alarm = Alarm::default();
-    let feed = async {
-        let mut next = Some(first);
-        loop {
-            window.room().await;
-            let Ok(slot) = asked.reserve().await else {
-                return;
-            };
-            let taken = match next.take() {
-                Some(taken) => taken,
-                None => {
-                    let fits = |item: &Item| shared.fits(item, streams, round_trip);
-                    let Some(taken) = shared.queue.next(fits).await else {
-                        break;
-                    };
-                    taken
-                }
-            };
-            if matches!(taken.item(), Item::Dir(_)) {
-                if control.gone().is_some() {
-                    break;
-                }
-                make_dir(control, shared, taken, dirs).await;
-            } else if let Some(request) = asker.ask(taken, dirs).await {
-                slot.send(request);
-            }
+
+    async fn confirm(
+        &self,
+        sent: mpsc::Receiver<Sending>,
+        broken: &CancellationToken,
+    ) -> Result<(), Stop> {
+        let Asker {
+            control,
+            abilities,
+            shared,
+            algorithm,
+            ..
+        } = self.asker;
+        let (following, followed) = mpsc::channel(COMMANDS);
+        let server = (control, abilities);
+        let confirmed = confirm(server, shared, sent, following, algorithm, broken);
+        let settled = Box::pin(follow(control, shared, followed));
+        tokio::join!(confirmed, settled).0
+    }
+}
+
+impl Push<'_> {
+    /// Waits until the server accepts a store; `None` where it refuses that one alone.
+    async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
+        let shared = self.asker.shared;
+        let error = match asked.replies.next().await {
+            Ok(Step::Preliminary(_)) => return Ok(Some(asked)),
+            Ok(Step::Done(_)) => asked.replies.misbehaved(EARLY_END),
+            Err(error) => error,
+        };
+        if asked.is_refused_for_name(&error) {
+            shared.go_straight(asked.taken);
+            return Ok(None);
         }
-        drop(asked);
-    };
-    let send = async {
-        while let Some(mut request) = asking.recv().await {
-            if let Some(refused) = settle_rest(&mut request).await? {
-                fail(shared, request.taken, &refused.into(), true);
-                return Err(Stop::Channel);
-            }
-            if request.tag.is_none() {
-                match request.replies.next().await {
-                    Ok(Step::Preliminary(_)) => {}
-                    Ok(Step::Done(_)) => {
-                        let error = request
-                            .replies
-                            .misbehaved("the transfer ended before it began");
-                        shared.fail(request.taken, &error.into());
-                        return Err(Stop::Channel);
-                    }
-                    Err(error @ ControlError::Refused { .. }) => {
-                        let of_data = error.kind() == Some(FailureKind::DataChannel);
-                        if request.is_refused_for_name(&error) {
-                            shared.go_straight(request.taken);
-                            continue;
-                        }
-                        let error = refused(shared, &request, error);
-                        shared.fail(request.taken, &error);
-                        if of_data {
-                            return Err(Stop::Channel);
-                        }
-                        continue;
-                    }
-                    Err(error) => {
-                        let error = error.into();
-                        shared.fail(request.taken, &error);
-                        return Err(Stop::Lost(error));
-                    }
-                }
-            }
-            let size = request.ranges.total();
-            let plan = SendPlan::new(Mode::Extended, Type::Image, request.ranges.clone())
-                .parallelism(streams)
-                .base(request.base)
-                .tag(request.tag);
-            let watch = Watch::new();
-            let work = Box::pin(channel.send(&request.source, &plan, &watch));
-            let work = move_data(
-                &watch,
-                DRAIN,
-                work,
-                markers(&mut request.taken, &mut request.replies),
-            );
-            let moved = shared.watched(control, &watch, work).await;
-            let mut answered = true;
-            let error = match (moved.data, &moved.end) {
-                (Some(Ok(_)), _) => None,
-                (Some(Err(cause)), None) => {
-                    let error = data_failed(control, &request.taken, cause);
-                    let (error, told) = refine(shared, &mut request, error, ACCOUNT).await;
-                    answered = told;
-                    Some(error)
-                }
-                (Some(Err(cause)), Some(Ok(_))) => {
-                    Some(data_failed(control, &request.taken, cause))
-                }
-                (_, Some(Err(error))) => Some(refused(shared, &request, error.clone())),
-                (None, _) => Some(request.replies.misbehaved("the data was not taken").into()),
-            };
-            if let Some(error) = error {
-                if request.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
-                    shared.fail_midway(request.taken, &error);
-                } else {
-                    shared.fail(request.taken, &error);
-                }
-                return Err(after_failure(answered));
-            }
-            let file = Sending {
-                taken: request.taken,
-                source: request.source,
-                base: request.base,
-                size,
-                resumes: request.resumes,
-                after: request.after,
-                announced: request.announced,
-                hidden: request.hidden,
-                replies: request.replies,
-                // What was there before may have been longer.
-                ask_size: request.resumes && !shared.is_partial(),
-                sent: watch.receipt(),
-                ended: moved.end,
-                _under_way: request.under_way,
-            };
-            // The other end is gone only when this whole future is.
-            let _gone = sending.send(file).await;
+        let is_refused = matches!(error, ControlError::Refused { .. });
+        let lost = matches!(error, ControlError::Lost { .. });
+        let of_data = error.kind() == Some(FailureKind::DataChannel);
+        let error = refused(shared, &asked, error);
+        shared.fail(asked.taken, &error);
+        match lost {
+            true => Err(Stop::Lost(error)),
+            false if is_refused && !of_data => Ok(None),
+            false => Err(Stop::Channel),
         }
-        drop(sending);
-        Ok(())
-    };
-    let moved = async {
-        tokio::pin!(feed, send);
-        let mut feeding = true;
-        loop {
-            tokio::select! {
-                ended = &mut send => return ended,
-                () = alarm.rung() => return Err(Stop::Channel),
-                () = &mut feed, if feeding => feeding = false,
+    }
+
+    /// Sends the data of a store.
+    async fn send(&self, channel: &mut DataChannel, mut asked: Asked) -> Result<Sending, Stop> {
+        let Asker {
+            control, shared, ..
+        } = self.asker;
+        let size = asked.ranges.total();
+        let plan = SendPlan::new(Mode::Extended, Type::Image, asked.ranges.clone())
+            .parallelism(self.streams)
+            .base(asked.base)
+            .tag(asked.tag);
+        let watch = Watch::new();
+        let work = Box::pin(channel.send(&asked.source, &plan, &watch));
+        let replies = markers(&mut asked.taken, &mut asked.replies);
+        let work = move_data(&watch, DRAIN, work, replies);
+        let moved = shared.watched(control, &watch, work).await;
+        let mut answered = true;
+        let error = match (moved.data, &moved.end) {
+            (Some(Ok(_)), _) => None,
+            (Some(Err(cause)), None) => {
+                let error = data_failed(control, &asked.taken, cause);
+                let (error, told) = refine(shared, &mut asked, error, ACCOUNT).await;
+                answered = told;
+                Some(error)
             }
+            (Some(Err(cause)), Some(Ok(_))) => Some(data_failed(control, &asked.taken, cause)),
+            (_, Some(Err(error))) => Some(refused(shared, &asked, error.clone())),
+            (None, _) => Some(asked.replies.misbehaved("the data was not taken").into()),
+        };
+        if let Some(error) = error {
+            if asked.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
+                shared.fail_midway(asked.taken, &error);
+            } else {
+                shared.fail(asked.taken, &error);
+            }
+            return Err(after_failure(answered));
         }
-    };
-    let confirmed = confirm(
-        (control, abilities),
-        shared,
-        sent,
-        following,
-        algorithm,
-        &alarm,
-    );
-    let settled = Box::pin(follow(control, shared, followed));
-    let (moved, confirmed, ()) = tokio::join!(moved, confirmed, settled);
-    moved.and(confirmed)
+        Ok(Sending {
+            taken: asked.taken,
+            source: asked.source,
+            base: asked.base,
+            size,
+            resumes: asked.resumes,
+            after: asked.after,
+            announced: asked.announced,
+            hidden: asked.hidden,
+            replies: asked.replies,
+            // What was there before may have been longer.
+            ask_size: asked.resumes && !shared.is_partial(),
+            sent: watch.receipt(),
+            ended: moved.end,
+            _under_way: asked.under_way,
+        })
+    }
 }
 
 /// Reads replies to the end; restart markers say what the server holds.

@@ -14,7 +14,6 @@ use tokio::time::timeout;
 use super::growth::Beside;
 use super::{Moving, Pair};
 use crate::control::{Replies, Step};
-use crate::copy::alarm::Alarm;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::judge;
@@ -27,11 +26,7 @@ use crate::verify;
 
 impl Pair<'_> {
     /// Waits for both servers' word on each file.
-    pub(super) async fn confirm(
-        &self,
-        mut moved: mpsc::Receiver<Moving>,
-        alarm: &Alarm,
-    ) -> Result<(), Stop> {
+    pub(super) async fn confirm_all(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
             if let Err((error, in_step)) = self.confirm_one(&mut file).await {
                 let lost = is_lost(&error);
@@ -51,7 +46,6 @@ impl Pair<'_> {
                 if in_step {
                     continue;
                 }
-                alarm.ring();
                 // Whatever follows on these connections cannot be told apart any more, not even by
                 // servers that call it well: it is copied again.
                 return Err(if lost {

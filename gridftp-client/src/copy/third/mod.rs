@@ -15,16 +15,18 @@ use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::abilities::{Abilities, Tags};
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
 use crate::copy::Stop;
-use crate::copy::alarm::Alarm;
-use crate::copy::job::Item;
-use crate::copy::kept::{Announced, Digest, Found};
+use crate::copy::hidden::Goal;
+use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::look::Look;
+use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::push::make_parents;
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
@@ -33,7 +35,6 @@ use crate::error::{ControlError, TransferError};
 use crate::moving::EARLY_END;
 use crate::names;
 use crate::setup::{Ahead, active};
-use crate::url::show;
 
 mod begin;
 mod confirm;
@@ -50,21 +51,26 @@ use self::resume::restart;
 /// A retrieval that was asked for at the source.
 struct Asked {
     taken: Taken,
+    request: Request,
+    /// The name it is written under until it is whole, where that is not its own.
+    hidden: Option<FtpPath>,
+    under_way: UnderWay,
+}
+
+/// What the source was asked.
+struct Request {
     /// What the destination has and the source leaves out, in wire offsets.
     held: RangeSet,
     /// The source's digest, where it has to stand for that.
     proof: Option<Digest>,
     /// Algorithm to compare the copy with where it goes on unproven.
     after: Option<ChecksumAlgorithm>,
-    /// The name it is written under until it is whole, where that is not its own.
-    hidden: Option<FtpPath>,
     /// The source's facts, where the copy is to have those of what is read.
     look: Option<Look>,
     rest: Option<Replies>,
     retrieve: Retrieve,
     /// Tag of the data, where both servers know such.
     tag: Option<u64>,
-    under_way: UnderWay,
 }
 
 /// A file on its way from server to server.
@@ -122,7 +128,22 @@ pub(crate) async fn run(
             tags: tagged.then_some(&source.state.tags),
             port,
         };
-        match pair.copy(first, streams, tagged, &mut told).await {
+        let window = Window::default();
+        let pipeline = Pipeline {
+            shared,
+            window: &window,
+            depth: match mode {
+                Mode::Extended if tagged => Depth::Window,
+                Mode::Extended => Depth::InStep,
+                _ => Depth::One,
+            },
+            kind: Kind::Files,
+            streams,
+            round_trip: source.round_trip().max(destination.round_trip()),
+            backlog: COMMANDS,
+        };
+        let states = (&mut window.clone(), &mut told);
+        match Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await {
             Ok(()) => {}
             Err(Stop::Channel) => {
                 source.state.ready = None;
@@ -178,119 +199,74 @@ struct Pair<'a> {
     port: SocketAddr,
 }
 
-impl Pair<'_> {
-    async fn copy(
-        &self,
-        first: Taken,
-        streams: u32,
-        pipelined: bool,
-        told: &mut Known,
-    ) -> Result<(), Stop> {
+impl Route for Pair<'_> {
+    type Asked = Asked;
+    type Passed = Moving;
+    type Asking = Window;
+    type Passing = Known;
+
+    async fn ask(&self, window: &mut Window, taken: Taken) -> Result<Option<Asked>, Stop> {
         let shared = self.shared;
-        let round_trip = self.source.round_trip().max(self.destination.round_trip());
-        let window = Window::default();
-        let alarm = Alarm::default();
-        let (asked, mut asking) = mpsc::channel::<Asked>(COMMANDS);
-        let (moving, moved) = mpsc::channel::<Moving>(COMMANDS);
-        // Where nothing is pipelined, the next file is asked for when the last one was accepted.
-        let accepted = tokio::sync::Semaphore::new(usize::from(!pipelined));
-        let feed = async {
-            let mut next = Some(first);
-            loop {
-                window.room().await;
-                if !pipelined && let Ok(permit) = accepted.acquire().await {
-                    permit.forget();
-                }
-                let Ok(slot) = asked.reserve().await else {
-                    return;
-                };
-                let taken = match next.take() {
-                    Some(taken) => taken,
-                    None if self.mode == Mode::Stream => break,
-                    None => {
-                        let fits = |item: &Item| shared.fits(item, streams, round_trip);
-                        let Some(taken) = shared.queue.next_of(Kind::Files, fits).await else {
-                            break;
-                        };
-                        taken
-                    }
-                };
-                match self.ask(taken, &window).await {
-                    Some(request) => slot.send(request),
-                    None => accepted.add_permits(usize::from(!pipelined)),
-                }
-            }
-            drop(asked);
+        let server = (self.destination, self.abilities.1);
+        let Some((mut taken, goal)) = shared.admit(taken, server).await else {
+            return Ok(None);
         };
-        let pass = async {
-            while let Some(request) = asking.recv().await {
-                if let Some(mut file) = self.pass(request, told).await? {
-                    if !pipelined {
-                        file = self.begin(file).await?;
-                    }
-                    let _gone = moving.send(file).await;
-                }
-                accepted.add_permits(usize::from(!pipelined));
-            }
-            drop(moving);
-            Ok(())
+        let Item::File(job) = taken.item_mut() else {
+            return Ok(None);
         };
-        let passed = async {
-            tokio::pin!(feed, pass);
-            let mut feeding = true;
-            loop {
-                tokio::select! {
-                    ended = &mut pass => return ended,
-                    () = alarm.rung() => return Err(Stop::Replace),
-                    () = &mut feed, if feeding => feeding = false,
-                }
+        match self.request(job, &goal).await {
+            Ok(request) => Ok(Some(Asked {
+                under_way: window.enter(job.facts.size.unwrap_or(1 << 20)),
+                hidden: goal.hidden,
+                request,
+                taken,
+            })),
+            Err(error) => {
+                shared.fail(taken, &error);
+                Ok(None)
             }
-        };
-        let (passed, confirmed) = tokio::join!(passed, self.confirm(moved, &alarm));
-        passed.and(confirmed)
+        }
     }
 
-    /// Asks the source for a file.
-    async fn ask(&self, mut taken: Taken, window: &Window) -> Option<Asked> {
+    async fn pass(&self, told: &mut Known, asked: Asked) -> Result<Option<Moving>, Stop> {
+        let Some(asked) = self.retrieved(asked).await? else {
+            return Ok(None);
+        };
+        let Some(file) = self.store(asked, told).await? else {
+            return Ok(None);
+        };
+        match self.tags {
+            Some(_) => Ok(Some(file)),
+            None => self.begin(file).await.map(Some),
+        }
+    }
+
+    async fn confirm(
+        &self,
+        moved: mpsc::Receiver<Moving>,
+        broken: &CancellationToken,
+    ) -> Result<(), Stop> {
+        let ended = self.confirm_all(moved).await;
+        if ended.is_err() {
+            broken.cancel();
+        }
+        ended
+    }
+}
+
+impl Pair<'_> {
+    /// Asks the source for a file, without what the destination has of it.
+    async fn request(&self, job: &mut FileJob, goal: &Goal) -> Result<Request, TransferError> {
         let shared = self.shared;
-        let Item::File(job) = taken.item_mut() else {
-            return None;
-        };
-        if !shared.options.dry_run {
-            shared.start(job);
-        }
-        let (Some(from), Some(to)) = (self.source.path(&job.from), self.destination.path(&job.to))
-        else {
-            let error = TransferError::BadName {
-                name: show(&job.from),
-                why: "no command to this server can carry it",
-            };
-            shared.fail(taken, &error);
-            return None;
-        };
-        // What an earlier attempt began is no file to be left alone.
-        if shared.options.no_clobber && !job.begun {
-            let there = Found::at(self.destination, self.abilities.1, &to).await;
-            if !matches!(there, Found::Nothing) {
-                there.leave(shared, taken);
-                return None;
-            }
-        }
-        if shared.options.dry_run {
-            shared.plan(taken);
-            return None;
-        }
-        let hidden = shared.hide(self.destination, self.abilities.1, job).await;
-        let to = hidden.clone().unwrap_or(to);
+        let from = self.source.path(&job.from);
+        let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
         let mut same = true;
         if job.begun {
             // What the destination holds is of no use when the source has been written to since.
             let look = Look::send(self.source, self.abilities.0, from.clone());
             let now = look.facts().await.ok().flatten();
             if let Some(now) = now.filter(|now| job.has_shrunk(now)) {
-                let error = shared.shrunk(job, &now);
-                shared.fail(taken, &error);
-                return None;
+                return Err(shared.shrunk(job, &now));
             }
             same = now.is_some_and(|now| now.is_same_as(&job.facts)) && !shared.through_layers();
             if !same {
@@ -306,7 +282,7 @@ impl Pair<'_> {
         }
         let mut kept = None;
         if same && job.begun && !job.anew {
-            kept = self.kept(job, &from, &to).await;
+            kept = self.kept(job, &from, &goal.path).await;
         }
         let (held, proof, after) = match kept {
             Some(kept) => (kept.held, kept.announce, kept.after),
@@ -318,66 +294,63 @@ impl Pair<'_> {
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
         let tag = self.tags.map(Tags::next);
         let command = Command::retrieve(from, shared.region(job), tag);
-        let bytes = job.facts.size.unwrap_or(1 << 20);
         let retrieve = match self.mode {
             Mode::Stream => Retrieve::Later(command),
             _ => Retrieve::Sent(self.source.send(command)),
         };
-        Some(Asked {
-            taken,
+        Ok(Request {
             held,
             proof,
             after,
-            hidden,
             look,
             rest,
             retrieve,
             tag,
-            under_way: window.enter(bytes),
         })
     }
 
-    /// Waits for the source's word that data comes, and asks the destination to store it.
-    async fn pass(&self, mut asked: Asked, told: &mut Known) -> Result<Option<Moving>, Stop> {
+    /// Waits for the source's word that data comes, where it goes first.
+    async fn retrieved(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let shared = self.shared;
-        if let Some(look) = asked.look.take()
+        let request = &mut asked.request;
+        let Item::File(job) = asked.taken.item_mut() else {
+            return Ok(None);
+        };
+        if let Some(look) = request.look.take()
             && let Ok(now) = look.facts().await
-            && let Item::File(job) = asked.taken.item_mut()
         {
             shared.update(job, now);
         }
-        if let Some(mut rest) = asked.rest.take()
+        if let Some(mut rest) = request.rest.take()
             && rest.finish().await.is_err()
-            && let Item::File(job) = asked.taken.item_mut()
         {
             // All of it comes then.
             job.forget();
-            asked.held = RangeSet::new();
+            request.held = RangeSet::new();
         }
-        if let Retrieve::Sent(retrieve) = &mut asked.retrieve {
-            match retrieve.next().await {
-                Ok(Step::Preliminary(_)) => {}
-                Ok(Step::Done(_)) => {
-                    let error = retrieve.misbehaved(EARLY_END);
-                    shared.fail(asked.taken, &error.into());
-                    return Err(Stop::Channel);
-                }
-                Err(error @ ControlError::Refused { .. }) => {
-                    let of_data = error.kind() == Some(FailureKind::DataChannel);
-                    shared.fail(asked.taken, &error.into());
-                    return if of_data {
-                        Err(Stop::Channel)
-                    } else {
-                        Ok(None)
-                    };
-                }
-                Err(error) => {
-                    let error = error.into();
-                    shared.fail(asked.taken, &error);
-                    return Err(Stop::Lost(error));
-                }
-            }
+        let Retrieve::Sent(retrieve) = &mut request.retrieve else {
+            return Ok(Some(asked));
+        };
+        let error = match retrieve.next().await {
+            Ok(Step::Preliminary(_)) => return Ok(Some(asked)),
+            Ok(Step::Done(_)) => retrieve.misbehaved(EARLY_END),
+            Err(error) => error,
+        };
+        let refused = matches!(error, ControlError::Refused { .. });
+        let lost = matches!(error, ControlError::Lost { .. });
+        let of_data = error.kind() == Some(FailureKind::DataChannel);
+        let error = error.into();
+        shared.fail(asked.taken, &error);
+        match lost {
+            true => Err(Stop::Lost(error)),
+            false if refused && !of_data => Ok(None),
+            false => Err(Stop::Channel),
         }
+    }
+
+    /// Asks the destination to store a file.
+    async fn store(&self, mut asked: Asked, told: &mut Known) -> Result<Option<Moving>, Stop> {
+        let (shared, request) = (self.shared, asked.request);
         let Item::File(job) = asked.taken.item_mut() else {
             return Ok(None);
         };
@@ -397,7 +370,7 @@ impl Pair<'_> {
             // A connection that is cut off looks like the end of the file.
             drop(self.destination.send(Command::Allo(length)));
         }
-        let (announced, append) = match self.go_on(&asked.held, asked.proof).await {
+        let (announced, append) = match self.go_on(&request.held, request.proof).await {
             Ok(how) => how,
             Err(error) => {
                 // The source leaves out what is held, so a destination that does not go on with it
@@ -422,9 +395,9 @@ impl Pair<'_> {
             offset if shared.is_partial() => Spot::At(offset.unwrap_or(0)),
             _ => Spot::Whole,
         };
-        let store = Command::store(to, spot, asked.tag);
+        let store = Command::store(to, spot, request.tag);
         let store = self.destination.send(store);
-        let retrieve = match asked.retrieve {
+        let retrieve = match request.retrieve {
             Retrieve::Sent(retrieve) => retrieve,
             Retrieve::Later(command) => {
                 self.destination.flush().await;
@@ -434,11 +407,11 @@ impl Pair<'_> {
         Ok(Some(Moving {
             taken: asked.taken,
             retrieve,
-            resumes: !asked.held.is_empty(),
-            after: asked.after.filter(|_| !asked.held.is_empty()),
+            resumes: !request.held.is_empty(),
+            after: request.after.filter(|_| !request.held.is_empty()),
             announced,
             store,
-            tagged: asked.tag.is_some(),
+            tagged: request.tag.is_some(),
             _under_way: asked.under_way,
         }))
     }

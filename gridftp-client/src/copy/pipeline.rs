@@ -1,0 +1,154 @@
+//! `Pipeline`: the transfers of one data channel, asked for ahead and moved in their order.
+
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Stop;
+use super::job::Item;
+use super::queue::{Kind, Taken};
+use super::shared::Shared;
+use super::window::{COMMANDS, Window};
+
+/// How far transfers are asked for ahead of the one that moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The channel serves one transfer, as in MODE S.
+    One,
+    /// The next is asked for when the last has been passed on.
+    InStep,
+    /// As far as the window has room.
+    Window,
+}
+
+/// A way of transfers over one data channel: from the queue to the end of their jobs.
+///
+/// `ask` and `pass` run beside each other and in order, so each has a state of its own; `confirm`
+/// runs behind them.
+pub(crate) trait Route: Sync {
+    /// A transfer that was asked for.
+    type Asked: Send;
+    /// A transfer whose data has been passed on.
+    type Passed: Send;
+    /// State of asking.
+    type Asking: Send;
+    /// State of passing.
+    type Passing: Send;
+
+    /// Asks for a transfer; `None` when its job has ended or goes back.
+    fn ask(
+        &self,
+        state: &mut Self::Asking,
+        taken: Taken,
+    ) -> impl Future<Output = Result<Option<Self::Asked>, Stop>> + Send;
+
+    /// Passes the data of a transfer on; `None` when its job has ended or goes back.
+    fn pass(
+        &self,
+        state: &mut Self::Passing,
+        asked: Self::Asked,
+    ) -> impl Future<Output = Result<Option<Self::Passed>, Stop>> + Send;
+
+    /// Ends the jobs of all transfers that were passed on; cancels `broken` as soon as no more can
+    /// be passed on, and returns the reason.
+    fn confirm(
+        &self,
+        passed: mpsc::Receiver<Self::Passed>,
+        broken: &CancellationToken,
+    ) -> impl Future<Output = Result<(), Stop>> + Send;
+}
+
+/// What the transfers of one data channel have in common.
+pub(crate) struct Pipeline<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) window: &'a Window,
+    pub(crate) depth: Depth,
+    /// Items to take.
+    pub(crate) kind: Kind,
+    /// Connections of the channel, which the items have to fit.
+    pub(crate) streams: u32,
+    pub(crate) round_trip: std::time::Duration,
+    /// Transfers at most that wait for their confirmation.
+    pub(crate) backlog: usize,
+}
+
+/// What passes from asking to passing on; the permit is free again behind it.
+type Step<'a, T> = (T, SemaphorePermit<'a>);
+
+impl Pipeline<'_> {
+    /// Copies `first` and then from the queue, as long as the next item fits the channel. Nothing is
+    /// passed on before the channel is `ready`.
+    pub(crate) async fn run<R: Route>(
+        &self,
+        route: &R,
+        (asking, passing): (&mut R::Asking, &mut R::Passing),
+        ready: impl Future<Output = Result<(), Stop>>,
+        first: Taken,
+    ) -> Result<(), Stop> {
+        let ahead = match self.depth {
+            Depth::One | Depth::InStep => 1,
+            Depth::Window => COMMANDS,
+        };
+        let permits = Semaphore::new(ahead);
+        let (asked, mut waiting) = mpsc::unbounded_channel::<Step<'_, R::Asked>>();
+        let (passed, confirming) = mpsc::channel(self.backlog);
+        let broken = CancellationToken::new();
+        let feed = self.feed(route, asking, (first, &permits), asked);
+        let pass = async {
+            ready.await?;
+            while let Some((request, permit)) = waiting.recv().await {
+                if let Some(next) = route.pass(passing, request).await? {
+                    // The other end is gone only when this whole future is.
+                    let _gone = passed.send(next).await;
+                }
+                drop(permit);
+            }
+            drop(passed);
+            Ok(())
+        };
+        let moved = async {
+            tokio::pin!(feed, pass);
+            let mut fed = None;
+            loop {
+                tokio::select! {
+                    ended = &mut pass => return ended.and(fed.unwrap_or(Ok(()))),
+                    // The confirmation has the reason.
+                    () = broken.cancelled() => return Ok(()),
+                    ended = &mut feed, if fed.is_none() => fed = Some(ended),
+                }
+            }
+        };
+        // `moved` owns the sending end, so that the confirmation ends after it.
+        let (moved, confirmed) = tokio::join!(moved, route.confirm(confirming, &broken));
+        moved.and(confirmed)
+    }
+
+    async fn feed<'p, R: Route>(
+        &self,
+        route: &R,
+        asking: &mut R::Asking,
+        (first, permits): (Taken, &'p Semaphore),
+        asked: mpsc::UnboundedSender<Step<'p, R::Asked>>,
+    ) -> Result<(), Stop> {
+        let mut next = Some(first);
+        loop {
+            self.window.room().await;
+            let Ok(permit) = permits.acquire().await else {
+                return Ok(());
+            };
+            let taken = match next.take() {
+                Some(taken) => taken,
+                None if self.depth == Depth::One => return Ok(()),
+                None => {
+                    let fits = |item: &Item| self.shared.fits(item, self.streams, self.round_trip);
+                    let Some(taken) = self.shared.queue.next_of(self.kind, fits).await else {
+                        return Ok(());
+                    };
+                    taken
+                }
+            };
+            if let Some(request) = route.ask(asking, taken).await? {
+                let _gone = asked.send((request, permit));
+            }
+        }
+    }
+}
