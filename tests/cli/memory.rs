@@ -8,8 +8,12 @@ use workspace_tests::{Played, Tree};
 
 use crate::command;
 
-/// What two runs may differ by, in KiB: a hundred bytes for each further name.
-const NOISE: u64 = 10 << 10;
+/// Names of the two directories, both more than may wait in memory.
+const FEW: usize = 50_000;
+const MANY: usize = 250_000;
+/// Growth of the peak for each further name that the noise of two runs stays below, in bytes; the shortest
+/// name that is kept takes more.
+const NOISE: usize = 40;
 
 /// The most resident memory of a process so far, in KiB.
 fn peak(child: &Child) -> Result<u64> {
@@ -44,11 +48,11 @@ fn found(files: usize) -> Result<u64> {
 
 #[test]
 fn memory_does_not_grow_with_the_names_of_a_directory() -> Result<()> {
-    // The few are more than may wait in memory.
-    let (few, many) = (found(50_000)?, found(150_000)?);
+    let (few, many) = (found(FEW)?, found(MANY)?);
+    let growth = many.saturating_sub(few) << 10;
     ensure!(
-        many < few + NOISE,
-        "{few} KiB for 50,000 names, {many} for 150,000"
+        growth < u64::try_from((MANY - FEW) * NOISE)?,
+        "{few} KiB for {FEW} names, {many} KiB for {MANY}"
     );
     Ok(())
 }
