@@ -60,6 +60,8 @@ pub(crate) struct ChannelState {
     pub(crate) tuned: (bool, bool),
     /// What the cached connections serve.
     pub(crate) ready: Option<Ready>,
+    /// The reply to `PASV` for the next transfer in MODE S, where that was sent ahead.
+    pub(crate) passive: Option<Replies>,
 }
 
 /// A data channel that is set up: to pull or to push, with so many connections.

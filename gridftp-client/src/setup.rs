@@ -47,6 +47,7 @@ impl Client {
         if self.state.mode != mode {
             self.state.mode = mode;
             self.state.ready = None;
+            self.state.passive = None;
             ahead.must(self.control.send(Command::Mode(mode)));
         }
     }
@@ -121,12 +122,22 @@ impl Client {
         if side == BufferSide::Receive {
             self.ask_for_markers();
         }
-        let passive = self.send_passive();
+        let ready = self.state.passive.take();
+        let passive = ready.unwrap_or_else(|| self.send_passive());
         ahead.settle().await?;
         let to = self.passive(passive).await?;
         self.channel.get().connect_to(self.stack.clone(), to);
         self.state.ready = None;
         Ok(())
+    }
+
+    /// Asks the server to listen for the next transfer in MODE S while this end is still busy with
+    /// the last. That must have its final reply: servers refuse `PASV` during a transfer, and do so
+    /// out of turn.
+    pub(crate) fn listen_ahead(&mut self) {
+        if self.state.passive.is_none() {
+            self.state.passive = Some(self.send_passive());
+        }
     }
 
     /// Asks a server that completes uploads after their end for signs of life meanwhile; only in MODE E
@@ -216,6 +227,7 @@ impl Client {
     pub(crate) fn drop_channel(&mut self) {
         self.channel.get().reset();
         self.state.ready = None;
+        self.state.passive = None;
     }
 
     pub(crate) fn data_error(&self, path: &str, cause: gridftp_data::Error) -> TransferError {

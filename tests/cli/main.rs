@@ -15,6 +15,7 @@ mod output;
 mod plain;
 mod rules;
 mod safety;
+mod small;
 mod stacks;
 mod tagged;
 mod third;

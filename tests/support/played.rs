@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Act {
     /// The server does what any server does.
     Usual,
+    /// The server does what any server does, and keeps its reply until the next one.
+    Later,
     /// The server says this and does nothing.
     Say(String),
     /// The server says this, unless it is empty, and hangs up.
@@ -163,6 +165,10 @@ struct Session<'a> {
     active: Option<SocketAddr>,
     offset: usize,
     from: String,
+    /// Replies that go out with the next.
+    kept: String,
+    /// Whether the next is kept, too.
+    keeps: bool,
 }
 
 impl<'a> Session<'a> {
@@ -174,6 +180,8 @@ impl<'a> Session<'a> {
             active: None,
             offset: 0,
             from: String::new(),
+            kept: String::new(),
+            keeps: false,
         })
     }
 
@@ -201,6 +209,10 @@ impl<'a> Session<'a> {
     ) -> io::Result<bool> {
         match (self.shared.script)(about) {
             Act::Usual => usual(self),
+            Act::Later => {
+                self.keeps = true;
+                usual(self)
+            }
             act => self.does(act),
         }
     }
@@ -208,7 +220,7 @@ impl<'a> Session<'a> {
     /// Does what a script says beside the usual.
     fn does(&mut self, act: Act) -> io::Result<bool> {
         match act {
-            Act::Usual => Ok(true),
+            Act::Usual | Act::Later => Ok(true),
             Act::Say(text) => self.say(&text).map(|()| true),
             Act::Leave(text) if text.is_empty() => Ok(false),
             Act::Leave(text) => self.say(&text).map(|()| false),
@@ -220,7 +232,12 @@ impl<'a> Session<'a> {
     }
 
     fn say(&mut self, text: &str) -> io::Result<()> {
-        self.control.write_all(format!("{text}\r\n").as_bytes())
+        self.kept += &format!("{text}\r\n");
+        if std::mem::take(&mut self.keeps) {
+            return Ok(());
+        }
+        let all = std::mem::take(&mut self.kept);
+        self.control.write_all(all.as_bytes())
     }
 
     fn usual(&mut self, line: &str) -> io::Result<bool> {

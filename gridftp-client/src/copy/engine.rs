@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use ftp_wire::command::Mode;
 use tokio::task::JoinSet;
 
 use super::job::Item;
@@ -23,6 +24,12 @@ const NEAR: Duration = Duration::from_millis(1);
 /// a time, twice. A new one needs six round trips and starts slowly, in which a distant one that is
 /// there moves hundreds of small files.
 const WAITING: usize = 2 * COMMANDS;
+/// As [`WAITING`], in MODE S, where a file has the connection for itself for four round trips or more.
+const WAITING_ALONE: usize = 4;
+/// Round trip for which one more connection is worth it in MODE S: they wait most of the time.
+const FOR_ONE_MORE: Duration = Duration::from_micros(1500);
+/// Connections at most in MODE S when the caller does not say; servers count those of an address.
+const MOST: u32 = 32;
 
 /// The sessions that one connection's worth of work needs.
 #[derive(Debug)]
@@ -36,17 +43,33 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// Returns how many connections are worth it, all in all.
-    fn worth(&self) -> u32 {
+    /// Returns how many connections are worth it, all in all, where the caller does not say, and how
+    /// many files are to wait for each of them before there is one more.
+    fn worth(&self, shared: &Shared) -> (u32, usize) {
+        let most = shared.connections();
         match self {
-            Self::Pull(client) | Self::Push(client) if client.round_trip() <= NEAR => {
-                let processors = available_parallelism().map_or(2, NonZero::get);
-                u32::try_from(processors).unwrap_or(u32::MAX).max(2)
+            Self::Pull(client) | Self::Push(client) => {
+                worth(shared.mode(client), client.round_trip(), most)
             }
             // Those of others do the work, or wait for it.
-            _ => u32::MAX,
+            Self::Third(..) => (most, WAITING),
         }
     }
+}
+
+/// As [`Session::worth`], of a server at this distance.
+fn worth(mode: Mode, round_trip: Duration, most: u32) -> (u32, usize) {
+    if mode != Mode::Extended {
+        let more = round_trip.as_micros() / FOR_ONE_MORE.as_micros();
+        let more = u32::try_from(more).unwrap_or(MOST);
+        return (more.clamp(most, MOST), WAITING_ALONE);
+    }
+    if round_trip > NEAR {
+        return (most, WAITING);
+    }
+    let processors = available_parallelism().map_or(2, NonZero::get);
+    let processors = u32::try_from(processors).unwrap_or(u32::MAX).max(2);
+    (most.min(processors), WAITING)
 }
 
 /// What a worker does with its sessions.
@@ -64,16 +87,11 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
     }
-    let mut limit = shared.connections();
-    if shared.options.concurrency.is_none() {
-        limit = limit.min(session.worth());
-    }
-    workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
-    let each = if shared.options.concurrency.is_some() {
-        0
-    } else {
-        WAITING
+    let (limit, each) = match shared.options.concurrency {
+        Some(all) => (all, 0),
+        None => session.worth(shared),
     };
+    workers.spawn(worker(Arc::clone(shared), Some(session), Task::Copy));
     let mut started: u32 = 1;
     let mut copying: u32 = 1;
     let mut failure = None;
@@ -274,4 +292,21 @@ async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Resu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_mode_s_connections_grow_with_the_round_trip() {
+        let most = |ms| worth(Mode::Stream, Duration::from_millis(ms), 4).0;
+        assert_eq!([0, 6, 20, 50, 2000].map(most), [4, 4, 13, MOST, MOST]);
+    }
+
+    #[test]
+    fn in_mode_e_four_connections_hide_any_round_trip() {
+        let most = |ms| worth(Mode::Extended, Duration::from_millis(ms), 4).0;
+        assert_eq!([2, 50, 2000].map(most), [4, 4, 4]);
+    }
 }

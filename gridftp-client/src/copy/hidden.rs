@@ -14,6 +14,7 @@ use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::Found;
+use crate::copy::known::Known;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
@@ -34,6 +35,8 @@ pub(crate) struct Hiding {
     off: AtomicBool,
     /// Hidden files of uploads that were given up.
     left: Mutex<Vec<FtpPath>>,
+    /// Directories that this copy made, in which nothing is but its own files.
+    new: Mutex<Known>,
 }
 
 impl Hiding {
@@ -41,6 +44,18 @@ impl Hiding {
     pub(crate) fn leave(&self, hidden: FtpPath) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         left.push(hidden);
+    }
+
+    /// Notes a directory that was not there before.
+    pub(crate) fn note_new(&self, dir: &[u8]) {
+        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
+        new.insert(dir);
+    }
+
+    /// Says whether a file is in a directory that was not there before.
+    pub(crate) fn is_new(&self, path: &FtpPath) -> bool {
+        let new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
+        new.contains(names::parent(path.as_bytes()))
     }
 
     /// Says whether uploads were given up that left something.
@@ -186,10 +201,14 @@ pub(crate) struct Renaming {
     to: FtpPath,
     /// What was sent for that, unless what is there bars it.
     sent: Option<[Replies; 2]>,
+    /// The replies to that, once they were read.
+    told: Option<Renamed>,
 }
 
 /// The question what is under a name.
 enum There {
+    /// Nothing but what this copy put there.
+    Nothing,
     Facts(Replies),
     /// As `LIST` shows it.
     Line(Replies),
@@ -213,6 +232,12 @@ impl Hidden {
             true => There::Facts(control.send(Command::Mlst(Some(to.clone())))),
             false => There::Line(control.send(Command::Stat(Some(to.clone())))),
         };
+        Self { at, to, there }
+    }
+
+    /// As [`Hidden::ask`], of a file in a directory that this copy made: nothing need be asked.
+    pub(crate) fn new(at: FtpPath, to: FtpPath) -> Self {
+        let there = There::Nothing;
         Self { at, to, there }
     }
 
@@ -240,7 +265,12 @@ impl Hidden {
             });
         }
         let sent = (old != Old::Other).then(|| rename(control, &at, &to));
-        Ok(Renaming { at, to, sent })
+        Ok(Renaming {
+            at,
+            to,
+            sent,
+            told: None,
+        })
     }
 
     /// Gives the file its own name; `None` where that cannot be, and the file goes back to be written
@@ -262,6 +292,15 @@ impl Hidden {
 }
 
 impl Renaming {
+    /// Reads the replies to what was sent; says whether nothing is left to be sent.
+    pub(crate) async fn is_through(&mut self) -> bool {
+        let Some(sent) = self.sent.take() else {
+            return true;
+        };
+        let (_, into) = self.told.insert(renamed(sent).await);
+        !into.as_ref().is_err_and(is_taken)
+    }
+
     /// As [`Hidden::publish`], whose second half it is.
     pub(crate) async fn publish(
         self,
@@ -292,15 +331,15 @@ impl Renaming {
         control: &Control,
         hiding: &Hiding,
     ) -> Result<bool, ControlError> {
-        let Self { at, to, sent } = self;
-        let Some(sent) = sent else {
-            return Ok(false);
+        let Self { at, to, sent, told } = self;
+        let told = match (told, sent) {
+            (Some(told), _) => told,
+            (None, Some(sent)) => renamed(sent).await,
+            (None, None) => return Ok(false),
         };
-        match renamed(sent).await {
+        match told {
             (Ok(()), Ok(())) => Ok(true),
-            (Ok(()), Err(refusal)) if refusal.kind() == Some(FailureKind::Exists) => {
-                replace(control, &at, &to).await
-            }
+            (Ok(()), Err(refusal)) if is_taken(&refusal) => replace(control, &at, &to).await,
             (Ok(()), Err(refusal)) if is_final(&refusal) => Ok(false),
             (Err(refusal), _) if is_final(&refusal) && !refusal.is_not_found() => {
                 hiding.off.store(true, Ordering::Relaxed);
@@ -338,10 +377,11 @@ fn rename(control: &Control, at: &FtpPath, to: &FtpPath) -> [Replies; 2] {
     [from, control.send(Command::Rnto(to.clone()))]
 }
 
+/// The replies to both commands of a rename.
+type Renamed = (Result<(), ControlError>, Result<(), ControlError>);
+
 /// Reads the replies to both commands of a rename.
-async fn renamed(
-    [mut from, mut into]: [Replies; 2],
-) -> (Result<(), ControlError>, Result<(), ControlError>) {
+async fn renamed([mut from, mut into]: [Replies; 2]) -> Renamed {
     (from.ended().await, into.ended().await)
 }
 
@@ -353,6 +393,11 @@ async fn succeeded(sent: [Replies; 2]) -> Result<bool, ControlError> {
         | (_, Err(error @ ControlError::Lost { .. })) => Err(error),
         _ => Ok(false),
     }
+}
+
+/// Says whether the server does not replace what has the name.
+fn is_taken(refusal: &ControlError) -> bool {
+    refusal.kind() == Some(FailureKind::Exists)
 }
 
 /// Says whether the server refuses and will go on doing so.
@@ -369,6 +414,7 @@ impl There {
     /// What is under the name `to`.
     async fn old(self, to: &FtpPath) -> Result<Old, ControlError> {
         let (mut replies, is_facts) = match self {
+            Self::Nothing => return Ok(Old::Nothing),
             Self::Facts(replies) => (replies, true),
             Self::Line(replies) => (replies, false),
         };

@@ -114,27 +114,35 @@ impl Queue {
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                let mut state = self.state();
+                let state = self.state();
                 if state.closed || state.open == 0 {
                     return None;
                 }
                 if let Some(item) = state.peek(kind) {
-                    if !fits(item) {
-                        return None;
-                    }
-                    let item = state.take(kind);
-                    let space = state.files.len() + 1 == ENOUGH || state.waiting() + 1 == CROWD;
-                    drop(state);
-                    if space {
-                        self.shared.changed.notify_waiters();
-                    }
-                    return Some(Taken {
-                        queue: self.clone(),
-                        item,
-                    });
+                    return fits(item).then(|| self.take(state, kind));
                 }
             }
             changed.await;
+        }
+    }
+
+    /// Takes the next item if one waits.
+    pub(crate) fn next_waiting(&self) -> Option<Taken> {
+        let state = self.state();
+        let waits = !state.closed && state.waiting() > 0;
+        waits.then(|| self.take(state, Kind::Any))
+    }
+
+    fn take(&self, mut state: MutexGuard<'_, State>, kind: Kind) -> Taken {
+        let item = state.take(kind);
+        let space = state.files.len() + 1 == ENOUGH || state.waiting() + 1 == CROWD;
+        drop(state);
+        if space {
+            self.shared.changed.notify_waiters();
+        }
+        Taken {
+            queue: self.clone(),
+            item,
         }
     }
 
@@ -177,6 +185,11 @@ impl Queue {
     /// Says whether so much waits that no more should be added.
     pub(crate) fn is_crowded(&self) -> bool {
         self.state().waiting() >= CROWD
+    }
+
+    /// Says whether a file waits.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.state().files.is_empty()
     }
 
     /// Says whether a directory waits.

@@ -54,7 +54,7 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
 
-    /// Control connections, that is files at once [default: by the number of files]
+    /// Control connections, that is files at once [default: by number of files, and distance in MODE S]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) concurrency: Option<u32>,
 

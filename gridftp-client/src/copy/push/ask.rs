@@ -297,12 +297,14 @@ impl Making {
 
     /// Reads the replies; servers say in many ways that a directory is there already, so a refusal is
     /// one that names another cause, or that is not followed by the word that a directory is there.
-    pub(crate) async fn settle(self) -> Result<(), TransferError> {
+    /// Gives whether it is new.
+    pub(crate) async fn settle(self) -> Result<bool, TransferError> {
         let Some(Sent { mut made, mut look }) = self.0? else {
-            return Ok(());
+            return Ok(false);
         };
         let error = match made.finish().await {
-            Ok(_) => return Ok(()),
+            // RFC 959 §4.2: 257 alone says that it was created.
+            Ok(reply) => return Ok(reply.code().number() == 257),
             Err(error @ ControlError::Refused { .. }) => error,
             Err(error) => return Err(error.into()),
         };
@@ -326,7 +328,7 @@ impl Making {
         if other || !there {
             return Err(error.into());
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -352,8 +354,11 @@ pub(super) async fn make_dir(
         let made = made.settle().await;
         drop(under_way);
         match made {
-            Ok(()) => taken.done(|item| {
+            Ok(new) => taken.done(|item| {
                 if let Item::Dir(job) = item {
+                    if new {
+                        shared.hiding.note_new(names::trim_slashes(&job.to));
+                    }
                     shared.note_dir(*job);
                 }
             }),

@@ -133,7 +133,11 @@ pub(super) async fn confirm_one(
     };
     // It is judged under the name that it has, and gets its own when it is good.
     let at = hidden.clone().unwrap_or_else(|| to.clone());
-    let hidden = hidden.map(|at| Hidden::ask(control, abilities.mlst, at, to));
+    let knows = !shared.options.no_clobber && shared.hiding.is_new(&to);
+    let hidden = hidden.map(|at| match knows {
+        true => Hidden::new(at, to),
+        false => Hidden::ask(control, abilities.mlst, at, to),
+    });
     let stored = ask_size.then(|| control.send(Command::Size(at.clone())));
     let mut verified = None;
     if let Some(announced) = announced {

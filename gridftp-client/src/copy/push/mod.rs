@@ -40,7 +40,7 @@ mod tests;
 
 use self::ask::{Asker, Dirs, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
-use self::stream::stream;
+use self::stream::{settle_stored, stream};
 
 pub(crate) use self::ask::{Making, make_parents};
 
@@ -128,19 +128,35 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
-    while let Some(first) = shared.queue.next(|_| true).await {
+    let mut stored = None;
+    loop {
+        let first = match shared.queue.next_waiting() {
+            Some(first) => first,
+            None => {
+                // While it is not settled, all others would wait for it.
+                settle_stored(&client.control, shared, &mut stored).await;
+                match shared.queue.next(|_| true).await {
+                    Some(first) => first,
+                    None => break,
+                }
+            }
+        };
         // Nobody here waits for what becomes of directories.
         if let Some(gone) = client.control.gone() {
+            settle_stored(&client.control, shared, &mut stored).await;
             return Err(Stop::Lost(gone.into()));
         }
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
-            _ => stream(client, shared, first, algorithm, &mut dirs).await,
+            _ => stream(client, shared, first, algorithm, &mut dirs, &mut stored).await,
         };
         match ended {
             Ok(()) => {}
             Err(Stop::Channel) => client.drop_channel(),
-            Err(stop) => return Err(stop),
+            Err(stop) => {
+                settle_stored(&client.control, shared, &mut stored).await;
+                return Err(stop);
+            }
         }
         shared.hiding.clean(&client.control).await;
     }

@@ -44,7 +44,7 @@ pub(crate) async fn list(
         };
         if job.listed {
             match made.settle().await {
-                Ok(()) => taken.done(|item| {
+                Ok(_) => taken.done(|item| {
                     if let Item::Dir(job) = item {
                         shared.note_dir(*job);
                     }
