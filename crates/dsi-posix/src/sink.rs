@@ -186,11 +186,12 @@ fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
 }
 
 impl Inner {
-    /// What is no file of ours may be a device, which takes its time.
+    /// A FIFO or a terminal takes bytes when its other end does; files and the devices that take
+    /// bytes anywhere have no other end.
     fn pace_of_write(&self) -> Pace {
         match self.way {
-            Way::Whole(_) => Pace::Brief,
-            Way::InPlace(_) | Way::InOrder(..) => Pace::Long,
+            Way::Whole(_) | Way::InPlace(_) => Pace::Brief,
+            Way::InOrder(..) => Pace::Long,
         }
     }
 
@@ -456,7 +457,7 @@ impl Sink for FileSink {
     }
 
     fn takes_pipes(&self) -> bool {
-        matches!(self.inner.way, Way::Whole(_))
+        !matches!(self.inner.way, Way::InOrder(..))
     }
 
     async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {

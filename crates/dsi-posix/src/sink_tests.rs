@@ -20,6 +20,35 @@ async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
     }
 }
 
+/// Neither waits for another end, and both take what the kernel holds in a pipe.
+#[tokio::test]
+async fn a_device_without_order_is_written_like_a_file() {
+    use std::io::Write as _;
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("file");
+    let in_place = Create::InPlace { truncate: false };
+    let file = FileSink::create(&name, in_place, false).await.unwrap();
+    let whole = Create::Whole { size: None };
+    let device = FileSink::create(Path::new("/dev/null"), whole, false).await;
+    for sink in [file, device.unwrap()] {
+        let (from, mut into) = std::io::pipe().unwrap();
+        into.write_all(b"bytes").unwrap();
+        drop(into);
+        let from = Arc::new(OwnedFd::from(from));
+        assert_eq!(sink.inner.pace_of_write(), Pace::Brief, "{sink:?}");
+        assert!(sink.takes_pipes(), "{sink:?}");
+        sink.take_pipe(Arc::clone(&from), 3, 5).await.unwrap();
+        assert_eq!(rustix::io::read(&from, &mut [0; 1]), Ok(0), "{sink:?}");
+        sink.finish(Finish::whole(8)).await.unwrap();
+    }
+    assert_eq!(std::fs::read(&name).unwrap(), b"\0\0\0bytes");
+
+    let (_from, into) = std::io::pipe().unwrap();
+    let pipe = FileSink::direct(File::from(OwnedFd::from(into))).unwrap();
+    assert_eq!(pipe.inner.pace_of_write(), Pace::Long);
+    assert!(!pipe.takes_pipes());
+}
+
 /// A program that is told to stop ends soon, and has to leave nothing behind.
 #[tokio::test]
 async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
