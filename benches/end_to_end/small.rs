@@ -1,6 +1,5 @@
 //! Many small files: over loopback and over an emulated link with a long round trip.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -142,6 +141,9 @@ fn lay(count: u64, size: u64, in_each: u64) -> Result<(Tree, Digests)> {
 }
 
 /// Copies the tree one way by a command that lacks source and destination, and compares.
+///
+/// Each copy has a new name and stays until the end: to make a file, ext4 passes over the inodes of
+/// all files that were removed in the last minutes, and both sides would be measured by that alone.
 fn copy_tree(
     command: &mut Command,
     server: &Host,
@@ -150,17 +152,19 @@ fn copy_tree(
     get: bool,
     digests: &Digests,
 ) -> Result<Cost> {
-    let copy = tree.path("copy");
-    if copy.exists() {
-        fs::remove_dir_all(&copy).context("remove the copy of the run before")?;
-    }
+    let mut names = (0..).map(|n| format!("copy{n}/"));
+    let copy = names.find(|name| !tree.path(name).exists());
+    let copy = copy.context("every name is taken")?;
     let local = |name: &str| file_url(&tree.path(name));
     if get {
-        command.args([server.url_at(at, "files/"), local("copy/")]);
+        command.args([server.url_at(at, "files/"), local(&copy)]);
     } else {
-        command.args([local("files/"), server.url_at(at, "copy/")]);
+        command.args([local("files/"), server.url_at(at, &copy)]);
     }
     let cost = cost(command, server)?;
-    ensure!(tree_digests(&copy)? == *digests, "the copies differ");
+    ensure!(
+        tree_digests(&tree.path(&copy))? == *digests,
+        "the copies differ"
+    );
     Ok(cost)
 }
