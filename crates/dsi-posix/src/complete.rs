@@ -3,7 +3,7 @@
 use byte_ranges::Range64;
 use gridftp_dsi::{ErrorKind, Finish};
 use rustix::fd::BorrowedFd;
-use rustix::fs::Mode;
+use rustix::fs::{Gid, Mode, Stat, Uid};
 
 use crate::checksum;
 use crate::error::{Fault, Outcome};
@@ -48,6 +48,22 @@ pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     } else {
         Err(MISMATCH)
     }
+}
+
+/// Gives the file the owner of `old`, whose place it takes, and mode and time as `done` says.
+pub(crate) fn dress_as(file: BorrowedFd<'_>, old: Option<&Stat>, done: &Finish) -> Outcome<()> {
+    let mut mode = done.mode;
+    if let Some(old) = old {
+        let new = rustix::fs::fstat(file)?;
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
+            let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+            // Where it is not ours to give away, it stays ours.
+            let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
+        }
+        // The right to act as the owner was given to the old bytes, not to these.
+        mode = mode.or(Some(old.st_mode & 0o1777));
+    }
+    dress(file, mode, done.modified)
 }
 
 /// Sets mode and time where they are given.

@@ -143,6 +143,14 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
         }
         !stop.load(Ordering::Relaxed)
     })?;
+    // Whole files that a process which was killed did not get to their places.
+    root.index().each_name(|index, name| {
+        if names::is_part(name) {
+            let fate = abandoned(index, name, Some(before));
+            count += u64::from(matches!(fate, Ok(Fate::Removed)));
+        }
+        !stop.load(Ordering::Relaxed)
+    })?;
     Ok(count)
 }
 

@@ -6,6 +6,9 @@
 //! So a crash at any point leaves at most an entry too many, which the expiry removes once it is old;
 //! and as each upload has an entry of its own, nobody removes the one of another. Processes that serve
 //! the same tree share the index without knowing of each other.
+//!
+//! A whole file that replaces another has a name in this directory between the two steps that this
+//! takes, so that the expiry finds what a process leaves that is killed in between.
 
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,9 +20,10 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::names::INDEX;
+use crate::names::{INDEX, Names};
 use crate::part::{ATTEMPTS, random};
 use crate::remove::OPEN_DIR;
+use crate::unnamed;
 
 /// What is added to the name of an entry while the directory that it leads to is renamed.
 const MOVING: char = '~';
@@ -153,10 +157,40 @@ impl Index {
         done
     }
 
+    /// Has `file`, which has no name, take the place of the entry `name` of `dir` in one step.
+    pub(crate) fn replace(
+        &self,
+        file: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        let (index, temp) = (self.dir(true)?, Names::once(b"", random()));
+        unnamed::link(file, index.as_fd(), &temp)?;
+        let done = rustix::fs::renameat(&index, temp.as_slice(), dir, name);
+        if done.is_err() {
+            // One that stays is removed by the expiry.
+            let _ = rustix::fs::unlinkat(&index, temp.as_slice(), AtFlags::empty());
+        }
+        done
+    }
+
     /// Calls `each` with the index, the name of an entry and the path in it, until that says false.
     pub(crate) fn each(
         &self,
         mut each: impl FnMut(BorrowedFd<'_>, &str, &[u8]) -> bool,
+    ) -> Result<(), Errno> {
+        self.each_name(|index, id| {
+            let Some(id) = std::str::from_utf8(id).ok().filter(|id| is_id(id)) else {
+                return true;
+            };
+            read(index, id).is_none_or(|path| each(index, id, &path))
+        })
+    }
+
+    /// Calls `each` with the index and each name in it, until that says false.
+    pub(crate) fn each_name(
+        &self,
+        mut each: impl FnMut(BorrowedFd<'_>, &[u8]) -> bool,
     ) -> Result<(), Errno> {
         let index = match self.dir(false) {
             Ok(index) => index,
@@ -164,12 +198,7 @@ impl Index {
             Err(errno) => return Err(errno),
         };
         for entry in Dir::read_from(&*index)? {
-            let entry = entry?;
-            if let Ok(id) = entry.file_name().to_str()
-                && is_id(id)
-                && let Some(path) = read(index.as_fd(), id)
-                && !each(index.as_fd(), id, &path)
-            {
+            if !each(index.as_fd(), entry?.file_name().to_bytes()) {
                 break;
             }
         }

@@ -9,7 +9,7 @@
 //! **Served**: regular files and directories. FIFOs, devices and sockets are listed; they are never
 //! opened, so nobody can make the server wait on one or disturb who does.
 //!
-//! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small new
+//! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small
 //! file, where its size is known, has none at all. What a broken one leaves can be continued, by
 //! the record of what it holds, until it expires. An index at the top of the tree names all of them,
 //! so that nothing ever walks the tree.
@@ -37,6 +37,7 @@ mod part;
 mod remove;
 mod root;
 mod stat;
+mod unnamed;
 mod whole;
 
 pub mod checksum;

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use byte_ranges::{Range64, RangeSet};
 use gridftp_dsi::{ErrorKind, Finish, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::complete::{dress, settle_size, verify};
+use crate::complete::{dress_as, settle_size, verify};
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
@@ -309,7 +309,7 @@ impl Part {
                 "the file was changed or replaced while a copy of it was updated",
             ));
         }
-        self.dress(old.as_ref(), done)?;
+        dress_as(self.file(), old.as_ref(), done)?;
         if let Err(errno) = late::settle(self.file(), sync) {
             // Nobody knows which of the bytes are lost.
             self.discard();
@@ -344,25 +344,6 @@ impl Part {
             self.name.as_slice(),
             &rustix::fs::fstat(&self.file)?,
         ))
-    }
-
-    /// Gives the file the owner, mode and time it is to have.
-    fn dress(&self, old: Option<&rustix::fs::Stat>, done: &Finish) -> Outcome<()> {
-        let mut mode = done.mode;
-        if let Some(old) = old {
-            // The right to act as the owner was given to the old bytes, not to these.
-            let kept = old.st_mode & 0o1777;
-            if (old.st_uid, old.st_gid) != (self.stat.st_uid, self.stat.st_gid) {
-                let owner = (
-                    Some(Uid::from_raw(old.st_uid)),
-                    Some(Gid::from_raw(old.st_gid)),
-                );
-                // Where it is not ours to give away, it stays ours.
-                let _ = rustix::fs::fchown(&self.file, owner.0, owner.1);
-            }
-            mode = mode.or(Some(kept));
-        }
-        dress(self.file(), mode, done.modified)
     }
 
     /// Removes the partial and its records.

@@ -1,36 +1,34 @@
 //! `Whole`: an upload that shows under its name once it is whole, under a hidden one until then if it needs any.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use byte_ranges::RangeSet;
 use gridftp_dsi::{Finish, Stat};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::complete::{dress, settle_size, verify};
+use crate::complete::{dress_as, settle_size, verify};
 use crate::copy::write_all;
 use crate::error::Outcome;
 use crate::journal;
 use crate::late;
 use crate::names::Names;
 use crate::part::{Begin, Part};
-use crate::root::Target;
+use crate::root::{Target, is_regular};
 use crate::stat::stat_of;
+use crate::unnamed;
 
 /// A first block of at most this many bytes waits for the next operation, so that a small file
 /// is written and published in one hop.
 pub(crate) const SMALL: usize = 64 * 1024;
 
-/// Whether files without a name can be made and named here, as far as is known.
-static UNNAMED: AtomicBool = AtomicBool::new(true);
-
 /// An upload that `publish` gives its name.
 ///
-/// A new file that is said to be small begins under no name at all: its bytes wait in memory, and
-/// the kernel makes file and name in one go, so that whoever is killed leaves nothing. As soon as
-/// anything else is asked of it, it becomes a [`Part`], as all others are from the start.
+/// A file that is said to be small begins under no name at all: its bytes wait in memory, and the
+/// kernel names the whole file in one step, so that a process that is killed leaves nothing. As soon
+/// as anything else is asked of it, it becomes a [`Part`], as all others are from the start.
 #[derive(Debug)]
 pub(crate) struct Whole {
     part: OnceLock<Box<Part>>,
@@ -50,7 +48,12 @@ impl Whole {
     ) -> Outcome<(Self, RangeSet)> {
         let small = size.is_some_and(|size| size <= SMALL as u64);
         // What an earlier upload left would otherwise be continued behind these bytes.
-        if small && how == Begin::Anew && target.old.is_none() && is_new(&target) {
+        let nameless = match &target.old {
+            None => true,
+            // Its place is taken from the index.
+            Some(old) => is_regular(old) && target.index.is_some(),
+        };
+        if small && how == Begin::Anew && nameless && is_new(&target) {
             let whole = Self {
                 part: OnceLock::new(),
                 target: Mutex::new(Some(target)),
@@ -67,7 +70,12 @@ impl Whole {
 
     /// Size of the file that had the target's name at the beginning.
     pub(crate) fn replaces(&self) -> u64 {
-        self.part.get().map_or(0, |part| part.replaces())
+        if let Some(part) = self.part.get() {
+            return part.replaces();
+        }
+        let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = target.as_ref().and_then(|target| target.old);
+        old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0))
     }
 
     /// Size of the published file that this is an update of.
@@ -105,8 +113,8 @@ impl Whole {
         Ok(part.expect("there is a target or a part, and the one has just become the other"))
     }
 
-    /// Makes a new file of nothing but `data` at `offset` and names it; `None` when it has to be
-    /// published as a [`Part`].
+    /// Makes a file of nothing but `data` at `offset` and names it; `None` when it has to be
+    /// published as a [`Part`], which also says what is wrong with its place.
     pub(crate) fn publish_at_once(
         &self,
         offset: u64,
@@ -115,41 +123,39 @@ impl Whole {
         sync: bool,
     ) -> Outcome<Option<Stat>> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Target { dir, name, .. }) = &*target else {
+        let Some(target) = target.as_ref().filter(|_| self.part.get().is_none()) else {
             return Ok(None);
         };
-        if self.part.get().is_some() || !UNNAMED.load(Ordering::Relaxed) {
+        let (dir, name) = (target.dir.as_fd(), target.name.as_slice());
+        let Some(file) = unnamed::create(dir) else {
+            return Ok(None);
+        };
+        let file = file.as_fd();
+        write_all(file, data, offset)?;
+        settle_size(file, done)?;
+        verify(file, done)?;
+        let old = match target.old {
+            // Its mode and owner may have changed since.
+            Some(_) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok(),
+            None => None,
+        };
+        if old.as_ref().is_some_and(|old| !is_regular(old)) {
             return Ok(None);
         }
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(dir, c".", flags, Mode::from_raw_mode(0o666)) {
-            Ok(file) => file,
-            Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-                UNNAMED.store(false, Ordering::Relaxed);
-                return Ok(None);
-            }
-            Err(_) => return Ok(None),
+        dress_as(file, old.as_ref(), done)?;
+        late::settle(file, sync)?;
+        let named = match (&target.index, old) {
+            (_, None) => unnamed::link(file, dir, name),
+            (Some(index), Some(_)) => index.replace(file, dir, name),
+            (None, Some(_)) => return Ok(None),
         };
-        let fd = file.as_fd();
-        write_all(fd, data, offset)?;
-        settle_size(fd, done)?;
-        verify(fd, done)?;
-        dress(fd, done.mode, done.modified)?;
-        late::settle(fd, sync)?;
-        match rustix::fs::linkat(&file, c"", dir, name.as_slice(), AtFlags::EMPTY_PATH) {
-            Ok(()) => {}
-            // Somebody has taken the name meanwhile.
-            Err(Errno::EXIST) => return Ok(None),
-            // Older kernels leave this to the superuser; a part will say what else is wrong.
-            Err(_) => {
-                UNNAMED.store(false, Ordering::Relaxed);
-                return Ok(None);
-            }
+        if named.is_err() {
+            return Ok(None);
         }
         if sync {
-            journal::sync_dir(dir.as_fd())?;
+            journal::sync_dir(dir)?;
         }
-        Ok(Some(stat_of(name.as_slice(), &rustix::fs::fstat(fd)?)))
+        Ok(Some(stat_of(name, &rustix::fs::fstat(file)?)))
     }
 }
 

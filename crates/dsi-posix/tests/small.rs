@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use byte_ranges::RangeSet;
 use bytes::Bytes;
 use gridftp_dsi::{ChecksumAlgorithm, Create, ErrorKind, Finish, Sink};
-use support::{RESUME, Tree, WHOLE};
+use support::{INDEX, RESUME, Tree, WHOLE, names_in};
 
 const SMALL: Create = Create::Whole { size: Some(5) };
 
@@ -88,6 +88,58 @@ async fn a_recorded_part_of_a_small_file_can_be_continued() {
     sink.write_at(3, Bytes::from_static(b"lo")).await.unwrap();
     sink.finish(Finish::whole(5)).await.unwrap();
     assert_eq!(tree.read("/file").await.unwrap(), b"hello");
+}
+
+#[tokio::test]
+async fn a_small_file_takes_the_place_of_another_without_a_hidden_name() {
+    let tree = Tree::new();
+    tree.put("/file", b"old").await.unwrap();
+    let mode = std::fs::Permissions::from_mode(0o604);
+    std::fs::set_permissions(tree.real("file"), mode).unwrap();
+    drop(begin(&tree, b"hello").await);
+    let sink = begin(&tree, b"hello").await;
+    assert_eq!(tree.everything(), ["file"]);
+    assert!(tree.indexed().is_empty());
+    assert_eq!(tree.read("/file").await.unwrap(), b"old");
+    sink.finish(Finish::whole(5)).await.unwrap();
+    assert_eq!(tree.read("/file").await.unwrap(), b"hello");
+    let file = std::fs::metadata(tree.real("file")).unwrap();
+    assert_eq!((file.mode() & 0o7777, file.nlink()), (0o604, 1));
+    assert_eq!(tree.everything(), ["file"]);
+    assert!(names_in(&tree.real(INDEX)).is_empty());
+}
+
+#[tokio::test]
+async fn a_small_file_takes_its_place_where_the_index_is_on_another_file_system() {
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("SKIPPED: there is no /dev/shm");
+        return;
+    };
+    let mut tree = Tree::new();
+    tree.posix = tree.posix.with_index(elsewhere.path());
+    for bytes in [b"first", b"later"] {
+        begin(&tree, bytes)
+            .await
+            .finish(Finish::whole(5))
+            .await
+            .unwrap();
+        assert_eq!(tree.read("/file").await.unwrap(), bytes);
+    }
+    assert_eq!(tree.everything(), ["file"]);
+    assert!(names_in(elsewhere.path()).is_empty());
+}
+
+#[tokio::test]
+async fn a_file_left_on_the_way_to_its_place_expires() {
+    let tree = Tree::new();
+    let left = format!("{INDEX}/..0123456789abcdef.gridftp-part");
+    std::fs::create_dir(tree.real(INDEX)).unwrap();
+    std::fs::write(tree.real(&left), "hello").unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    assert_eq!(tree.posix.expire_partials(hour).await.unwrap(), 0);
+    tree.age(&left);
+    assert_eq!(tree.posix.expire_partials(hour).await.unwrap(), 1);
+    assert!(names_in(&tree.real(INDEX)).is_empty());
 }
 
 #[tokio::test]
