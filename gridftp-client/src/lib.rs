@@ -128,7 +128,6 @@ pub mod list;
 pub mod local;
 mod login;
 mod ls;
-mod moving;
 pub mod names;
 pub mod netrc;
 mod objects;
@@ -139,6 +138,7 @@ pub mod progress;
 mod setup;
 mod stacks;
 mod text;
+mod transfer;
 pub mod url;
 pub mod verify;
 

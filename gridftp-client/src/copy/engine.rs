@@ -15,7 +15,7 @@ use super::window::COMMANDS;
 use super::{Stop, pull, push, third};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
-use crate::moving::ACCOUNT;
+use crate::transfer::ACCOUNT;
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the processors
 /// here then only take turns.

@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod dirs;
+mod ending;
 mod engine;
 mod hidden;
 mod job;
@@ -26,9 +27,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Class, ControlError, TransferError};
-use crate::moving::{ACCOUNT, Moved, move_data, settle_final};
 use crate::options::CopyOptions;
 use crate::progress::{Counts, Observer, Totals};
+use crate::transfer::{Failure, Session};
 use crate::url::Location;
 
 pub(crate) use listing::Lines;
@@ -55,6 +56,16 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// The reason to stop that a failed transfer leaves; `None` where the next can follow.
+    fn of(failure: Failure) -> Option<Self> {
+        match failure.session {
+            Session::Reusable => None,
+            Session::ChannelBroken => Some(Self::Channel),
+            Session::Unanswered => Some(Self::Replace),
+            Session::Lost => Some(Self::Lost(failure.error)),
+        }
+    }
+
     /// No digest can be compared, unless it is only that the session ended over the question.
     fn of_digest(error: TransferError) -> Self {
         match error.is_gone() {
@@ -77,16 +88,6 @@ impl Stop {
             ControlError::Refused { .. } => Self::unreachable(&error),
             error => Self::Lost(error.into()),
         }
-    }
-}
-
-/// What to do after a transfer that failed: a server that still owes its reply would keep the next
-/// command waiting.
-fn after_failure(answered: bool) -> Stop {
-    if answered {
-        Stop::Channel
-    } else {
-        Stop::Replace
     }
 }
 

@@ -1,4 +1,4 @@
-//! `Shared`: what the connections of one copy have in common, and the one place where a job ends.
+//! `Shared`: what the connections of one copy have in common.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridftp_data::Watch;
-use gridftp_dsi::types::ChecksumAlgorithm;
 
 use super::hidden::Hiding;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
-use super::queue::{Queue, Taken};
+use super::queue::Queue;
 use super::reach::Reach;
 use crate::control::Control;
 use crate::error::{Class, TransferError};
@@ -43,7 +42,7 @@ pub(crate) struct Shared {
     /// What other sources are copied to, where there are any.
     targets: Option<Arc<Targets>>,
     made: Mutex<Known>,
-    worst: Mutex<Option<Class>>,
+    pub(super) worst: Mutex<Option<Class>>,
     dirs: Mutex<Vec<DirJob>>,
     pub(super) reach: Mutex<Reach>,
     /// Whether it was told that a server is gone.
@@ -64,13 +63,6 @@ impl Targets {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.insert(self.hasher.hash_one(path))
     }
-}
-
-/// How a job ended well.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Success {
-    pub(crate) bytes: u64,
-    pub(crate) verified: Option<(ChecksumAlgorithm, String)>,
 }
 
 impl Shared {
@@ -238,130 +230,11 @@ impl Shared {
         });
     }
 
-    /// Ends a job well.
-    pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
-        taken.done(|item| {
-            let Item::File(job) = item else {
-                return;
-            };
-            self.totals.done();
-            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
-            let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
-            let verified = success
-                .verified
-                .as_ref()
-                .map(|(a, d)| (a.name(), d.as_str()));
-            self.observer.event(&Event::Finished {
-                source: &source,
-                destination: &destination,
-                bytes: success.bytes,
-                took,
-                verified,
-            });
-        });
-    }
-
-    /// Leaves a file out on purpose.
-    pub(crate) fn skip(&self, taken: Taken, why: &str) {
-        taken.done(|item| {
-            let Item::File(job) = item else {
-                return;
-            };
-            self.totals.skipped();
-            self.observer.event(&Event::Skipped {
-                source: &self.name_source(&job),
-                why,
-            });
-        });
-    }
-
-    /// Notes a failed attempt; the job is tried again after a pause when that may help.
-    pub(crate) fn fail(&self, taken: Taken, error: &TransferError) {
-        self.settle_failure(taken, error, error.is_transient());
-    }
-
-    /// As [`fail`](Self::fail), when data was on its way already.
-    pub(crate) fn fail_midway(&self, taken: Taken, error: &TransferError) {
-        self.settle_failure(taken, error, error.is_transient_midway());
-    }
-
-    fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
-        let (failures, since) = match taken.item_mut() {
-            Item::File(job) => {
-                job.note_failure(Instant::now());
-                // Too little keeps what came: the next attempt asks first whether the source is
-                // still the same.
-                match error {
-                    TransferError::Size { expected, got, .. } if got < expected => {}
-                    TransferError::Size { .. }
-                    | TransferError::Changed { .. }
-                    | TransferError::Mismatch { .. } => job.forget(),
-                    _ => {}
-                }
-                (job.failures, job.failed_first)
-            }
-            Item::Dir(job) => {
-                job.failures += 1;
-                (job.failures, None)
-            }
-        };
-        let since = since.map(|at| at.elapsed()).unwrap_or_default();
-        if again && self.options.goes_on(failures, since, error.is_gone()) {
-            self.observer.event(&Event::Retrying {
-                source: &self.name_item(taken.item()),
-                error,
-                attempt: failures,
-            });
-            let pause = self.options.pause(failures);
-            let queue = self.queue.clone();
-            tokio::spawn(async move {
-                queue.sleep(pause).await;
-                drop(taken);
-            });
-            return;
-        }
-        taken.done(|item| {
-            if let Item::File(job) = &item {
-                job.hidden
-                    .iter()
-                    .cloned()
-                    .for_each(|at| self.hiding.leave(at));
-            }
-            self.give_up_item(&item, error);
-        });
-    }
-
-    /// Counts and tells the failure of an item for good.
-    pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
-        // Directories count only where they fail.
-        if matches!(item, Item::Dir(_)) {
-            self.totals.found(None);
-        }
-        self.give_up(&self.name_item(item), error);
-    }
-
-    /// Counts and tells a failure for good.
-    pub(crate) fn give_up(&self, source: &str, error: &TransferError) {
-        self.totals.failed();
-        let mut worst = self.worst.lock().unwrap_or_else(PoisonError::into_inner);
-        let class = error.class();
-        if !matches!(*worst, Some(Class::Verify)) && (worst.is_none() || class == Class::Verify) {
-            *worst = Some(class);
-        }
-        drop(worst);
-        self.observer.event(&Event::Failed { source, error });
-    }
-
-    /// The class of the failures, if there were any; a copy that differs outweighs the others.
-    pub(crate) fn worst(&self) -> Option<Class> {
-        *self.worst.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn name_source(&self, job: &FileJob) -> String {
         self.describe(self.source.as_ref(), &job.from)
     }
 
-    fn name_item(&self, item: &Item) -> String {
+    pub(super) fn name_item(&self, item: &Item) -> String {
         match item {
             Item::File(job) => self.name_source(job),
             Item::Dir(job) => match &job.pattern {
@@ -400,23 +273,6 @@ impl Shared {
 
     pub(crate) fn describe_source(&self, path: &[u8]) -> String {
         self.describe(self.source.as_ref(), path)
-    }
-
-    /// Tells what would be copied.
-    pub(crate) fn plan(&self, taken: Taken) {
-        taken.done(|item| {
-            let Item::File(job) = item else {
-                return;
-            };
-            self.totals.skipped();
-            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
-            let size = self.expected(&job);
-            self.observer.event(&Event::Planned {
-                source: &source,
-                destination: &destination,
-                size,
-            });
-        });
     }
 
     /// Notes a directory that is done, for its time and mode at the end.

@@ -22,9 +22,9 @@ use super::shared::{Shared, beyond};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{Class, TransferError};
-use crate::moving::{ACCOUNT, accepted, settle, settle_final, settle_stored, unless_refused};
 use crate::options::CopyOptions;
 use crate::progress::{Event, Observer, Totals};
+use crate::transfer::{ACCOUNT, accepted, settle, settle_final, settle_stored, unless_refused};
 use crate::url::{Location, Remote, show};
 use crate::verify;
 

@@ -17,7 +17,7 @@ use super::{Done, failed_before, module};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
-use crate::moving::{settle, settle_final, unless_refused};
+use crate::transfer::{settle, settle_final, unless_refused};
 use crate::url::show;
 
 /// What of a file to read, and how.

@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 
 use super::{Done, PIECE, failed_before, module};
 use crate::client::Client;
-use crate::control::{Replies, Step};
+use crate::control::Replies;
 use crate::error::TransferError;
-use crate::moving::{EARLY_END, accepted, settle, settle_stored, unless_refused};
+use crate::transfer::{accepted, settle, settle_stored, unless_refused};
 use crate::url::show;
 use crate::verify;
 
@@ -335,8 +335,8 @@ async fn send(
         .parallelism(options.streams.max(1))
         .dealt();
     let waits = mode == Mode::Extended;
-    if waits && let Step::Done(_) = replies.next().await? {
-        return Err(replies.misbehaved(EARLY_END).into());
+    if waits {
+        replies.begin().await?;
     }
     let abort = control.abort_on_drop();
     let opened = match mode {

@@ -9,8 +9,9 @@ use gridftp_dsi::types::{ChecksumAlgorithm, Create};
 use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
+use crate::copy::ending::Success;
 use crate::copy::job::{FileJob, Item};
-use crate::copy::shared::{Shared, Success};
+use crate::copy::shared::Shared;
 use crate::error::TransferError;
 use crate::names;
 use crate::verify;

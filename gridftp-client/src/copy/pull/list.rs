@@ -6,13 +6,14 @@ use ftp_wire::command::{Command, Mode, Type};
 use gridftp_data::{ReceivePlan, Watch};
 
 use crate::control::Control;
+use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::queue::Taken;
 use crate::copy::rest::Rest;
-use crate::copy::{ACCOUNT, Stop, after_failure, move_data, settle_final};
 use crate::error::{ControlError, TransferError};
 use crate::ls::Form;
+use crate::transfer::{ACCOUNT, Failure, Session, move_data, settle_final};
 use crate::url::show;
 
 use super::Asked;
@@ -71,7 +72,10 @@ impl Mover<'_> {
                 TransferError::Data { site, path, cause }
             }
             (_, Err(error)) if lists_otherwise(&mut asked.taken, &error) => {
-                return Err(after_failure(answered));
+                return Err(match answered {
+                    true => Stop::Channel,
+                    false => Stop::Replace,
+                });
             }
             (_, Err(error)) => error.into(),
             (None, Ok(())) => asked
@@ -80,11 +84,8 @@ impl Mover<'_> {
                 .misbehaved("the listing did not come")
                 .into(),
         };
-        match asked.sent.replies.has_begun() {
-            true => self.shared.fail_midway(asked.taken, &error),
-            false => self.shared.fail(asked.taken, &error),
-        }
-        Err(after_failure(answered))
+        let failure = Failure::of(&asked.sent.replies, error, Session::after_data(answered));
+        self.shared.fail_transfer(asked.taken, failure)
     }
 
     /// Ends the listing of a directory, whose job goes back while names of it wait.

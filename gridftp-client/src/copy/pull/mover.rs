@@ -8,14 +8,14 @@ use ftp_wire::command::Mode;
 use gridftp_data::{ErrorKind as DataErrorKind, ReceivePlan, Received, Watch};
 use gridftp_dsi_posix::FileSink;
 
-use crate::control::{Control, Step};
+use crate::control::Control;
+use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
-use crate::copy::{ACCOUNT, Moved, Stop, after_failure, move_data, settle_final};
 use crate::error::{Chain, ControlError, TransferError};
-use crate::moving::{EARLY_END, QUIET};
+use crate::transfer::{ACCOUNT, Failure, Moved, QUIET, Session, move_data, settle_final};
 use crate::url::show;
 
 use super::ask::Asker;
@@ -56,34 +56,27 @@ impl Mover<'_> {
         let work = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let work = move_data(&watch, ACCOUNT, work, asked.sent.replies.ended());
         let moved = self.shared.watched(self.control, &watch, work).await;
-        match Self::end((self.control, self.shared), asked, sink, &watch, moved).await {
-            Ok(landed) => Ok(Some(landed)),
-            Err(stop) => stop.map_or(Ok(None), Err),
-        }
+        Self::end((self.control, self.shared), asked, sink, &watch, moved).await
     }
 
     /// Waits until the server begins; `None` where it refuses what was asked for alone.
     async fn begin(&mut self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let replies = &mut asked.sent.replies;
         let first = match self.patience {
-            Some(patience) => match tokio::time::timeout(patience, replies.next()).await {
+            Some(patience) => match tokio::time::timeout(patience, replies.begin()).await {
                 Ok(first) => first,
-                Err(_) if self.shared.reach() == Reach::Trusted => replies.next().await,
+                Err(_) if self.shared.reach() == Reach::Trusted => replies.begin().await,
                 Err(_) => {
                     self.shared.note_reach(Reach::Doubted);
                     return Err(Stop::Replace);
                 }
             },
-            None => replies.next().await,
+            None => replies.begin().await,
         };
-        let error = match first {
-            Ok(Step::Preliminary(_)) => {
-                self.patience = None;
-                self.shared.note_reach(Reach::Trusted);
-                return Ok(Some(asked));
-            }
-            Ok(Step::Done(_)) => replies.misbehaved(EARLY_END),
-            Err(error) => error,
+        let Err(error) = first else {
+            self.patience = None;
+            self.shared.note_reach(Reach::Trusted);
+            return Ok(Some(asked));
         };
         let of_data = error.kind() == Some(FailureKind::DataChannel);
         // It may have had none left for a moment.
@@ -92,17 +85,11 @@ impl Mover<'_> {
             return Err(Stop::Channel);
         }
         let refused = matches!(error, ControlError::Refused { .. });
-        if refused && lists_otherwise(&mut asked.taken, &error) {
-            return Ok(None);
+        if !refused || !lists_otherwise(&mut asked.taken, &error) {
+            let failure = Failure::to_begin(error);
+            self.shared.fail_transfer(asked.taken, failure)?;
         }
-        let lost = matches!(error, ControlError::Lost { .. });
-        let error = error.into();
-        self.shared.fail(asked.taken, &error);
-        match (lost, refused && !of_data) {
-            (true, _) => Err(Stop::Lost(error)),
-            (false, true) => Ok(None),
-            (false, false) => Err(Stop::Channel),
-        }
+        Ok(None)
     }
 
     /// Takes one transfer in MODE S, over a connection of its own.
@@ -131,15 +118,10 @@ impl Mover<'_> {
         let mut moved = match self.receive(&mut asked, &sink, &plan, &watch).await {
             Ok(moved) => moved,
             Err(error) => {
-                let lost = matches!(error, ControlError::Lost { .. });
-                let error = error.into();
                 keep(&mut asked.taken, sink);
-                self.shared.fail(asked.taken, &error);
-                return if lost {
-                    Err(Stop::Lost(error))
-                } else {
-                    Ok(None)
-                };
+                let failure = Failure::to_begin(error);
+                self.shared.fail_transfer(asked.taken, failure)?;
+                return Ok(None);
             }
         };
         if let (Some(Err(cause)), None, false) = (&moved.data, &moved.end, watch.is_open()) {
@@ -158,15 +140,15 @@ impl Mover<'_> {
             moved.end = Some(Ok(()));
         }
         match Self::end((self.control, self.shared), asked, sink, &watch, moved).await {
-            Ok(mut landed) => {
+            Ok(Some(mut landed)) => {
                 if cut.is_some() && !is_last {
                     landed.after = asker.look_after(&landed.taken, start > 0);
                 }
                 landed.is_last = is_last;
                 Ok(Some(landed))
             }
-            Err(_) if is_last => Err(Stop::Replace),
-            Err(stop) => stop.map_or(Ok(None), Err),
+            _ if is_last => Err(Stop::Replace),
+            ended => ended,
         }
     }
 
@@ -184,13 +166,10 @@ impl Mover<'_> {
             tokio::pin!(receive);
             tokio::select! {
                 received = &mut receive => Ok(Moved { data: Some(received), end: None }),
-                first = replies.next() => match first {
-                    Ok(Step::Preliminary(_)) => {
-                        Ok(move_data(watch, ACCOUNT, receive, replies.ended()).await)
-                    }
-                    Ok(Step::Done(_)) => Err(replies.misbehaved(EARLY_END)),
-                    Err(error) => Err(error),
-                },
+                first = replies.begin() => {
+                    first?;
+                    Ok(move_data(watch, ACCOUNT, receive, replies.ended()).await)
+                }
             }
         };
         self.shared.watched(self.control, watch, work).await
@@ -206,18 +185,13 @@ impl Mover<'_> {
         let replies = &mut asked.sent.replies;
         let told = tokio::time::timeout(QUIET, replies.ended()).await;
         if let Ok(Err(error @ ControlError::Refused { .. })) = told {
-            let error = error.into();
-            match replies.has_begun() {
-                true => shared.fail_midway(asked.taken, &error),
-                false => shared.fail(asked.taken, &error),
-            }
-            return Ok(None);
+            let failure = Failure::of(replies, error, Session::Reusable);
+            return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }
         let site = control.site();
         shared.note(&format!("{site}: data connection: {why}"));
-        let error = replies.unanswered(why).into();
-        shared.fail_midway(asked.taken, &error);
-        Err(Stop::Replace)
+        let failure = Failure::midway(replies.unanswered(why), Session::Unanswered);
+        shared.fail_transfer(asked.taken, failure).map(|()| None)
     }
 
     /// Reads the replies to what was sent before the transfer command.
@@ -243,13 +217,13 @@ impl Mover<'_> {
         match asked.sent.cut {
             // The file from its start would not do.
             Some(Cut { offset: 1.., .. }) => {
-                let error = error.into();
-                shared.fail(asked.taken, &error);
-                Err(if refused {
-                    Stop::Replace
-                } else {
-                    Stop::Lost(error)
-                })
+                let session = match refused {
+                    true => Session::Unanswered,
+                    false => Session::Lost,
+                };
+                let failure = Failure::of(&asked.sent.replies, error, session);
+                shared.fail_transfer(asked.taken, failure)?;
+                Err(Stop::Replace)
             }
             _ if refused => {
                 // All of it comes then.
@@ -269,7 +243,7 @@ impl Mover<'_> {
         sink: FileSink,
         watch: &Watch,
         moved: Moved<gridftp_data::Result<Received>>,
-    ) -> Result<Landed, Option<Stop>> {
+    ) -> Result<Option<Landed>, Stop> {
         let end = match moved.end {
             Some(end) => end,
             None => settle_final(&mut asked.sent.replies, matches!(moved.data, Some(Ok(_)))).await,
@@ -281,7 +255,7 @@ impl Mover<'_> {
             (end, _) => end,
         };
         let Item::File(job) = asked.taken.item_mut() else {
-            return Err(None);
+            return Ok(None);
         };
         job.held.extend(&watch.received());
         let source = shared.name_source(job);
@@ -305,20 +279,24 @@ impl Mover<'_> {
         };
         let Some(error) = error else {
             let size = job.held.end();
-            return Ok(Landed {
+            return Ok(Some(Landed {
                 taken: asked.taken,
                 sink,
                 size,
                 checksum: asked.sent.checksum,
                 after: asked.sent.after,
                 is_last: false,
-            });
+            }));
         };
         // The same open file goes on at the next attempt.
         job.sink = Some(sink);
         job.changed = false;
-        shared.fail_midway(asked.taken, &error);
-        Err(broken.then(|| after_failure(answered)))
+        let session = match broken {
+            true => Session::after_data(answered),
+            false => Session::Reusable,
+        };
+        let failure = Failure::midway(error, session);
+        shared.fail_transfer(asked.taken, failure).map(|()| None)
     }
 }
 

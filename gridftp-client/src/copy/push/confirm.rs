@@ -12,10 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::Stop;
+use crate::copy::ending::Success;
 use crate::copy::kept::judge;
-use crate::copy::shared::{Shared, Success};
+use crate::copy::shared::Shared;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
+use crate::transfer::{Failure, Session};
 use crate::url::show;
 use crate::verify;
 
@@ -42,11 +44,11 @@ pub(super) async fn confirm(
             file.ended = Some(told);
         }
         match confirm_one(server, shared, file, algorithm).await {
-            Ok(next) => {
+            Ok(Some(next)) => {
                 let _gone = following.send(next).await;
             }
-            Err(None) => {}
-            Err(Some(stop)) => {
+            Ok(None) => {}
+            Err(stop) => {
                 broken.cancel();
                 if !matches!(ended, Err(Stop::Lost(_))) {
                     ended = Err(stop);
@@ -71,7 +73,7 @@ pub(super) async fn confirm_one(
     shared: &Arc<Shared>,
     mut sending: Sending,
     algorithm: Option<ChecksumAlgorithm>,
-) -> Result<Following, Option<Stop>> {
+) -> Result<Option<Following>, Stop> {
     let told = settle(&mut sending).await;
     let Sending {
         taken,
@@ -94,16 +96,15 @@ pub(super) async fn confirm_one(
             // A server that knows data by its tag keeps the connections; any other drops them.
             let of_data = sent.is_none() || lacks_channel(&error);
             let copy = || shared.name_destination(file(&taken));
+            let session = match (lost, of_data) {
+                (true, _) => Session::Lost,
+                (false, true) => Session::ChannelBroken,
+                (false, false) => Session::Reusable,
+            };
             let error = judge(error, announced.as_ref(), copy);
-            if replies.has_begun() {
-                shared.fail_midway(taken, &error);
-            } else {
-                fail(shared, taken, &error, resumes);
-            }
-            return Err(match lost {
-                true => Some(Stop::Lost(error)),
-                false => of_data.then_some(Stop::Channel),
-            });
+            let failure = Failure::of(&replies, error, session);
+            let resumes = resumes && !replies.has_begun();
+            return fail(shared, taken, failure, resumes).map(|()| None);
         }
     };
     if let Some(sent) = sent {
@@ -115,8 +116,8 @@ pub(super) async fn confirm_one(
             Ok(true) => {}
             Ok(false) => after = after.or(Some(ChecksumAlgorithm::Crc32c)),
             Err(error) => {
-                shared.fail_midway(taken, &error);
-                return Err(Some(Stop::Channel));
+                let failure = Failure::midway(error, Session::ChannelBroken);
+                return shared.fail_transfer(taken, failure).map(|()| None);
             }
         }
     }
@@ -125,11 +126,11 @@ pub(super) async fn confirm_one(
             path: show(&file(&taken).from),
         };
         shared.fail(taken, &error);
-        return Err(None);
+        return Ok(None);
     }
     let job = file(&taken);
     let Some(to) = FtpPath::new(job.to.clone()) else {
-        return Err(None);
+        return Ok(None);
     };
     // It is judged under the name that it has, and gets its own when it is good.
     let at = hidden.clone().unwrap_or_else(|| to.clone());
@@ -171,7 +172,7 @@ pub(super) async fn confirm_one(
         }
     }
     let size = shared.expected(job).unwrap_or(size);
-    Ok(Following {
+    Ok(Some(Following {
         taken,
         size,
         hidden,
@@ -179,7 +180,7 @@ pub(super) async fn confirm_one(
         checksum,
         verified,
         meta,
-    })
+    }))
 }
 
 /// Reads what follows and ends the jobs. Renames are sent for without waiting for those before them.

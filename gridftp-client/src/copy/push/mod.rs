@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
@@ -20,27 +19,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::control::{Control, Replies, Step};
+use crate::copy::Stop;
+use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
-use crate::copy::shared::{Shared, Success};
+use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::copy::{ACCOUNT, Stop, after_failure, move_data};
 use crate::error::{ControlError, TransferError};
-use crate::moving::{DRAIN, EARLY_END};
+use crate::transfer::{ACCOUNT, DRAIN, Failure, Session, accepted, move_data};
 use crate::url::show;
 
+mod alone;
 mod ask;
 mod confirm;
-mod stream;
 #[cfg(test)]
 mod tests;
 
+use self::alone::{copy_alone, settle_stored};
 use self::ask::{Asker, Dirs, make_dir, settle_rest};
 use self::confirm::{confirm, follow};
-use self::stream::{settle_stored, stream};
 
 pub(crate) use self::ask::{Making, make_parents};
 
@@ -148,7 +148,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
         }
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
-            _ => stream(client, shared, first, algorithm, &mut dirs, &mut stored).await,
+            _ => copy_alone(client, shared, first, algorithm, &mut dirs, &mut stored).await,
         };
         match ended {
             Ok(()) => {}
@@ -209,6 +209,7 @@ async fn extended(
         channel,
         abilities,
         state,
+        options,
         ..
     } = client;
     let asker = Asker {
@@ -220,15 +221,21 @@ async fn extended(
         tags: abilities.tags.then_some(&state.tags),
         window: &window,
     };
-    let route = Push { asker, streams };
+    let route = Push {
+        asker,
+        streams,
+        reply_within: options.reply_within,
+    };
     let states = (dirs, channel.get());
     Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
 }
 
-/// Uploads over one MODE E channel.
+/// Uploads over one data channel.
 struct Push<'a> {
     asker: Asker<'a>,
     streams: u32,
+    /// Time that the server has for a reply.
+    reply_within: Duration,
 }
 
 impl Route for Push<'_> {
@@ -257,15 +264,16 @@ impl Route for Push<'_> {
         mut asked: Asked,
     ) -> Result<Option<Sending>, Stop> {
         if let Some(refused) = settle_rest(&mut asked).await? {
-            fail(self.asker.shared, asked.taken, &refused.into(), true);
-            return Err(Stop::Channel);
+            let failure = Failure::of(&asked.replies, refused, Session::ChannelBroken);
+            return fail(self.asker.shared, asked.taken, failure, true).map(|()| None);
         }
-        let begun = match asked.tag {
-            None => self.begin(asked).await?,
-            Some(_) => Some(asked),
+        let begun = match (self.asker.mode, asked.tag) {
+            (Mode::Stream, _) => self.begin_alone(channel, asked).await?,
+            (_, None) => self.begin(asked).await?,
+            (_, Some(_)) => Some(asked),
         };
         match begun {
-            Some(asked) => self.send(channel, asked).await.map(Some),
+            Some(asked) => self.send(channel, asked).await,
             None => Ok(None),
         }
     }
@@ -294,34 +302,70 @@ impl Push<'_> {
     /// Waits until the server accepts a store; `None` where it refuses that one alone.
     async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
-        let error = match asked.replies.next().await {
-            Ok(Step::Preliminary(_)) => return Ok(Some(asked)),
-            Ok(Step::Done(_)) => asked.replies.misbehaved(EARLY_END),
-            Err(error) => error,
+        let Err(error) = asked.replies.begin().await else {
+            return Ok(Some(asked));
         };
         if asked.is_refused_for_name(&error) {
             shared.go_straight(asked.taken);
             return Ok(None);
         }
-        let is_refused = matches!(error, ControlError::Refused { .. });
-        let lost = matches!(error, ControlError::Lost { .. });
-        let of_data = error.kind() == Some(FailureKind::DataChannel);
-        let error = refused(shared, &asked, error);
-        shared.fail(asked.taken, &error);
-        match lost {
-            true => Err(Stop::Lost(error)),
-            false if is_refused && !of_data => Ok(None),
-            false => Err(Stop::Channel),
+        let failure = Failure {
+            error: refused(shared, &asked, error.clone()),
+            ..Failure::to_begin(error)
+        };
+        shared.fail_transfer(asked.taken, failure).map(|()| None)
+    }
+
+    /// Opens the connection of a store in MODE S and waits until the server accepts it.
+    async fn begin_alone(
+        &self,
+        channel: &mut DataChannel,
+        mut asked: Asked,
+    ) -> Result<Option<Asked>, Stop> {
+        let Asker {
+            control, shared, ..
+        } = self.asker;
+        let open = channel.open(Mode::Stream, 1);
+        match accepted(&mut asked.replies, self.reply_within, open).await {
+            Ok(Ok(())) => Ok(Some(asked)),
+            Ok(Err(cause)) => {
+                let error = data_failed(control, &asked.taken, cause);
+                let failure = Failure::midway(error, Session::Unanswered);
+                shared.fail_transfer(asked.taken, failure).map(|()| None)
+            }
+            Err(error) if asked.is_refused_for_name(&error) => {
+                shared.go_straight(asked.taken);
+                Err(Stop::Channel)
+            }
+            Err(error) => {
+                let session = match error {
+                    ControlError::Lost { .. } => Session::Lost,
+                    _ => Session::ChannelBroken,
+                };
+                let failure = Failure {
+                    error: refused(shared, &asked, error),
+                    session,
+                    midway: false,
+                };
+                fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
+            }
         }
     }
 
     /// Sends the data of a store.
-    async fn send(&self, channel: &mut DataChannel, mut asked: Asked) -> Result<Sending, Stop> {
+    async fn send(
+        &self,
+        channel: &mut DataChannel,
+        mut asked: Asked,
+    ) -> Result<Option<Sending>, Stop> {
         let Asker {
-            control, shared, ..
+            control,
+            shared,
+            mode,
+            ..
         } = self.asker;
         let size = asked.ranges.total();
-        let plan = SendPlan::new(Mode::Extended, Type::Image, asked.ranges.clone())
+        let plan = SendPlan::new(mode, Type::Image, asked.ranges.clone())
             .parallelism(self.streams)
             .base(asked.base)
             .tag(asked.tag);
@@ -344,14 +388,18 @@ impl Push<'_> {
             (None, _) => Some(asked.replies.misbehaved("the data was not taken").into()),
         };
         if let Some(error) = error {
-            if asked.replies.has_begun() || !matches!(error, TransferError::Control(_)) {
-                shared.fail_midway(asked.taken, &error);
-            } else {
-                shared.fail(asked.taken, &error);
-            }
-            return Err(after_failure(answered));
+            let failure = Failure {
+                midway: asked.replies.has_begun() || !matches!(error, TransferError::Control(_)),
+                ..Failure::midway(error, Session::after_data(answered))
+            };
+            return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }
-        Ok(Sending {
+        let ask_size = match mode {
+            Mode::Stream => !shared.through_layers(),
+            // What was there before may have been longer.
+            _ => asked.resumes,
+        };
+        Ok(Some(Sending {
             taken: asked.taken,
             source: asked.source,
             base: asked.base,
@@ -361,12 +409,11 @@ impl Push<'_> {
             announced: asked.announced,
             hidden: asked.hidden,
             replies: asked.replies,
-            // What was there before may have been longer.
-            ask_size: asked.resumes && !shared.is_partial(),
+            ask_size: ask_size && !shared.is_partial(),
             sent: watch.receipt(),
             ended: moved.end,
             _under_way: asked.under_way,
-        })
+        }))
     }
 }
 
@@ -408,17 +455,25 @@ async fn refine(
 
 /// Ends an attempt whose store did not begin; one that was to go on with what the server has may
 /// have been refused for that, so the next begins at the start.
-fn fail(shared: &Shared, mut taken: Taken, error: &TransferError, resumes: bool) {
-    let refused = matches!(error, TransferError::Control(ControlError::Refused { .. }));
+fn fail(
+    shared: &Shared,
+    mut taken: Taken,
+    mut failure: Failure,
+    resumes: bool,
+) -> Result<(), Stop> {
+    let refused = matches!(
+        failure.error,
+        TransferError::Control(ControlError::Refused { .. })
+    );
     if let Item::File(job) = taken.item_mut()
         && resumes
         && refused
     {
         job.anew = true;
         job.forget();
-        return shared.fail_midway(taken, error);
+        failure.midway = true;
     }
-    shared.fail(taken, error);
+    shared.fail_transfer(taken, failure)
 }
 
 /// The error of a store that the server refused.

@@ -8,12 +8,12 @@ use tokio::time::timeout;
 use xio_core::{Target, Transport as _};
 
 use super::{Moving, Pair};
-use crate::control::{Replies, Step};
+use crate::control::Replies;
+use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
 use crate::copy::job::Item;
-use crate::copy::{ACCOUNT, Stop};
 use crate::error::{ControlError, TransferError};
-use crate::moving::{EARLY_END, QUIET};
+use crate::transfer::{ACCOUNT, Failure, QUIET, Session};
 
 /// A `RETR` whose `STOR` has to be there first, in MODE S: some servers lose data that comes before it.
 pub(super) enum Retrieve {
@@ -26,20 +26,20 @@ pub(super) enum Retrieve {
 impl Pair<'_> {
     /// Waits until both servers have accepted a file; each may say so only when the data connection is
     /// there.
-    pub(super) async fn begin(&self, mut file: Moving) -> Result<Moving, Stop> {
+    pub(super) async fn begin(&self, mut file: Moving) -> Result<Option<Moving>, Stop> {
         let (source, destination) = loop {
             let begun = (file.retrieve.has_begun(), file.store.has_begun());
             if begun == (true, true) {
-                return Ok(file);
+                return Ok(Some(file));
             }
             tokio::select! {
-                first = file.retrieve.next(), if !begun.0 => {
-                    if let Some(error) = refused(first, &file.retrieve) {
+                first = file.retrieve.begin(), if !begun.0 => {
+                    if let Err(error) = first {
                         break (Some(error), None);
                     }
                 }
-                first = file.store.next(), if !begun.1 => {
-                    if let Some(error) = refused(first, &file.store) {
+                first = file.store.begin(), if !begun.1 => {
+                    if let Err(error) = first {
                         break (None, Some(error));
                     }
                 }
@@ -49,12 +49,12 @@ impl Pair<'_> {
     }
 
     /// Ends an attempt that one server refused, and frees the other, whose sessions serve the next file.
-    pub(super) async fn refuse<T>(
+    async fn refuse(
         &self,
         mut file: Moving,
         source: Option<ControlError>,
         mut destination: Option<ControlError>,
-    ) -> Result<T, Stop> {
+    ) -> Result<Option<Moving>, Stop> {
         let of_data = |error: &ControlError| error.kind() == Some(FailureKind::DataChannel);
         // A destination that refuses shuts its port, which the source may notice and tell first.
         if source.as_ref().is_some_and(of_data)
@@ -83,21 +83,26 @@ impl Pair<'_> {
                 destination: Box::new(destination.into()),
             },
             (Some(error), None) | (None, Some(error)) => error.into(),
-            (None, None) => file.store.misbehaved(EARLY_END).into(),
+            (None, None) => file.store.misbehaved("neither end refused it").into(),
         };
         let hidden = matches!(file.taken.item(), Item::File(job) if job.hidden.is_some());
-        if anew {
-            self.shared.fail_midway(file.taken, &error);
-        } else if for_name && hidden {
+        let session = match (lost, free) {
+            (true, _) => Session::Lost,
+            (false, true) => Session::ChannelBroken,
+            (false, false) => Session::Unanswered,
+        };
+        let failure = Failure {
+            error,
+            session,
+            midway: anew,
+        };
+        if !anew && for_name && hidden {
             self.shared.go_straight(file.taken);
-        } else {
-            self.shared.fail(file.taken, &error);
+            return Stop::of(failure).map_or(Ok(None), Err);
         }
-        Err(match (lost, free) {
-            (true, _) => Stop::Lost(error),
-            (false, true) => Stop::Channel,
-            (false, false) => Stop::Replace,
-        })
+        self.shared
+            .fail_transfer(file.taken, failure)
+            .map(|()| None)
     }
 
     /// Has the source stop sending to someone who does not read; says whether it has.
@@ -124,14 +129,5 @@ impl Pair<'_> {
         }
         let ended = timeout(ACCOUNT, store.finish()).await;
         matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))
-    }
-}
-
-/// The error of a first reply that is none of acceptance.
-fn refused(first: Result<Step, ControlError>, replies: &Replies) -> Option<ControlError> {
-    match first {
-        Ok(Step::Preliminary(_)) => None,
-        Ok(Step::Done(_)) => Some(replies.misbehaved(EARLY_END)),
-        Err(error) => Some(error),
     }
 }

@@ -14,54 +14,44 @@ use tokio::time::timeout;
 use super::growth::Beside;
 use super::{Moving, Pair};
 use crate::control::{Replies, Step};
+use crate::copy::Stop;
+use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::judge;
 use crate::copy::look::Look;
 use crate::copy::queue::Taken;
-use crate::copy::shared::Success;
-use crate::copy::{ACCOUNT, Stop};
 use crate::error::{ControlError, TransferError, lacks_channel};
+use crate::transfer::{ACCOUNT, Failure, Session};
 use crate::verify;
 
 impl Pair<'_> {
     /// Waits for both servers' word on each file.
     pub(super) async fn confirm_all(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
         while let Some(mut file) = moved.recv().await {
-            if let Err((error, in_step)) = self.confirm_one(&mut file).await {
-                let lost = is_lost(&error);
-                if in_step && !file.store.has_begun() && !file.resumes {
-                    self.shared.fail(file.taken, &error);
-                    continue;
-                }
-                if in_step
-                    && !file.store.has_begun()
-                    && let Item::File(job) = file.taken.item_mut()
-                {
-                    // It may have been refused for what it was to go on with.
-                    job.anew = true;
-                    job.forget();
-                }
-                self.shared.fail_midway(file.taken, &error);
-                if in_step {
-                    continue;
-                }
-                // Whatever follows on these connections cannot be told apart any more, not even by
-                // servers that call it well: it is copied again.
-                return Err(if lost {
-                    Stop::Lost(error)
-                } else {
-                    Stop::Replace
-                });
+            let Err(failure) = self.confirm_one(&mut file).await else {
+                self.settle(file.taken, file.after).await;
+                continue;
+            };
+            let refused = failure.session == Session::Reusable && !file.store.has_begun();
+            if refused
+                && file.resumes
+                && let Item::File(job) = file.taken.item_mut()
+            {
+                // It may have been refused for what it was to go on with.
+                job.anew = true;
+                job.forget();
             }
-            self.settle(file.taken, file.after).await;
+            // Whatever follows on connections out of step cannot be told apart any more, not even by
+            // servers that call it well: it is copied again.
+            self.shared.fail_transfer(file.taken, failure)?;
         }
         Ok(())
     }
 
-    /// Waits for both ends, keeping what both say; one that failed gives the other a moment. A failure
-    /// comes with whether the files behind it are in step all the same.
-    pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), (TransferError, bool)> {
+    /// Waits for both ends, keeping what both say; one that failed gives the other a moment. The session
+    /// is reusable where the files behind are in step all the same.
+    pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), Failure> {
         let Moving {
             taken,
             retrieve,
@@ -69,6 +59,7 @@ impl Pair<'_> {
             store,
             tagged,
             after,
+            resumes,
             ..
         } = file;
         let Item::File(job) = taken.item() else {
@@ -119,7 +110,7 @@ impl Pair<'_> {
                     (Some(sent), Some(taken)) => verify::receipt(&sent, &taken, || copy),
                     _ => Err(store.misbehaved("no receipt in the reply").into()),
                 };
-                if !compared.map_err(|error| (error, false))? {
+                if !compared.map_err(out_of_step)? {
                     after.get_or_insert(ChecksumAlgorithm::Crc32c);
                 }
                 Ok(())
@@ -131,14 +122,22 @@ impl Pair<'_> {
                     source: Box::new(source.into()),
                     destination: Box::new(destination),
                 };
-                Err((error, false))
+                Err(out_of_step(error))
             }
-            (Some(Err(error)), _) => Err((error.into(), false)),
+            (Some(Err(error)), _) => Err(out_of_step(error.into())),
             (source, Some(Err(error))) => {
                 // The source has sent what nobody took, and the next file has a tag of its own.
                 let refused = matches!(error, ControlError::Refused { .. });
                 let in_step = *tagged && source.is_some() && refused && !lacks_channel(&error);
-                Err((judge(error, announced.as_ref(), || copy), in_step))
+                let error = judge(error, announced.as_ref(), || copy);
+                if !in_step {
+                    return Err(out_of_step(error));
+                }
+                Err(Failure {
+                    error,
+                    session: Session::Reusable,
+                    midway: store.has_begun() || *resumes,
+                })
             }
             (None, Some(Ok(_)) | None) | (Some(Ok(_)), None) => {
                 unreachable!("only the end beside one that failed has no word")
@@ -261,6 +260,15 @@ impl Pair<'_> {
         }
         Ok(verified)
     }
+}
+
+/// The failure of a file behind which the data of the others cannot be told apart.
+fn out_of_step(error: TransferError) -> Failure {
+    let session = match is_lost(&error) {
+        true => Session::Lost,
+        false => Session::Unanswered,
+    };
+    Failure::midway(error, session)
 }
 
 fn is_lost(error: &TransferError) -> bool {

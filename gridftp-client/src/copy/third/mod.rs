@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
-use ftp_proto::client::FailureKind;
 use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::abilities::{Abilities, Tags};
 use crate::client::Client;
-use crate::control::{Control, Replies, Step};
+use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::Goal;
 use crate::copy::job::{FileJob, Item};
@@ -32,9 +31,9 @@ use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
-use crate::moving::EARLY_END;
 use crate::names;
 use crate::setup::{Ahead, active};
+use crate::transfer::{Failure, Session};
 
 mod begin;
 mod confirm;
@@ -237,7 +236,7 @@ impl Route for Pair<'_> {
         };
         match self.tags {
             Some(_) => Ok(Some(file)),
-            None => self.begin(file).await.map(Some),
+            None => self.begin(file).await,
         }
     }
 
@@ -331,20 +330,12 @@ impl Pair<'_> {
         let Retrieve::Sent(retrieve) = &mut request.retrieve else {
             return Ok(Some(asked));
         };
-        let error = match retrieve.next().await {
-            Ok(Step::Preliminary(_)) => return Ok(Some(asked)),
-            Ok(Step::Done(_)) => retrieve.misbehaved(EARLY_END),
-            Err(error) => error,
-        };
-        let refused = matches!(error, ControlError::Refused { .. });
-        let lost = matches!(error, ControlError::Lost { .. });
-        let of_data = error.kind() == Some(FailureKind::DataChannel);
-        let error = error.into();
-        shared.fail(asked.taken, &error);
-        match lost {
-            true => Err(Stop::Lost(error)),
-            false if refused && !of_data => Ok(None),
-            false => Err(Stop::Channel),
+        match retrieve.begin().await {
+            Ok(()) => Ok(Some(asked)),
+            Err(error) => {
+                let failure = Failure::to_begin(error);
+                shared.fail_transfer(asked.taken, failure).map(|()| None)
+            }
         }
     }
 
@@ -377,14 +368,12 @@ impl Pair<'_> {
                 // must not store the rest as the whole.
                 job.forget();
                 job.anew = true;
-                let lost = matches!(error, ControlError::Lost { .. });
-                let error = error.into();
-                shared.fail_midway(asked.taken, &error);
-                return Err(if lost {
-                    Stop::Lost(error)
-                } else {
-                    Stop::Replace
-                });
+                let session = match error {
+                    ControlError::Lost { .. } => Session::Lost,
+                    _ => Session::Unanswered,
+                };
+                let failure = Failure::midway(error, session);
+                return shared.fail_transfer(asked.taken, failure).map(|()| None);
             }
         };
         job.begun = true;

@@ -1,7 +1,8 @@
-//! Moves the data of one transfer while the server may have something to say, and takes both ends' word on it.
+//! One transfer: its beginning, its data while the server may reply, and the word of both ends on it.
 
 use std::time::Duration;
 
+use ftp_proto::client::FailureKind;
 use gridftp_data::{ErrorKind as DataErrorKind, Watch};
 
 use crate::control::{Replies, Step};
@@ -16,8 +17,83 @@ pub(crate) const QUIET: Duration = Duration::from_secs(1);
 /// How long a refused upload goes on: one that ends within it keeps its connections.
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 
-/// What is wrong with a final reply before any data.
-pub(crate) const EARLY_END: &str = "the transfer ended before it began";
+/// Why a transfer failed, and what it leaves.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: TransferError,
+    pub(crate) session: Session,
+    /// Whether the server had accepted it: a refusal then may be that of a connection that broke.
+    pub(crate) midway: bool,
+}
+
+/// State of a session after a transfer that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Session {
+    /// The next transfer can use it, with its data channel.
+    Reusable,
+    /// The data channel is of no use any more.
+    ChannelBroken,
+    /// The server still owes its reply, which would keep the next command waiting.
+    Unanswered,
+    /// It ended.
+    Lost,
+}
+
+impl Session {
+    /// The session of a transfer whose data failed, and that the server has `answered` or not.
+    pub(crate) fn after_data(answered: bool) -> Self {
+        match answered {
+            true => Self::ChannelBroken,
+            false => Self::Unanswered,
+        }
+    }
+}
+
+impl Failure {
+    /// A transfer that the server did not begin; a refusal leaves the session as it was, unless it is
+    /// for the data channel.
+    pub(crate) fn to_begin(error: ControlError) -> Self {
+        let session = match &error {
+            ControlError::Lost { .. } => Session::Lost,
+            ControlError::Refused { .. } if error.kind() != Some(FailureKind::DataChannel) => {
+                Session::Reusable
+            }
+            _ => Session::ChannelBroken,
+        };
+        Self {
+            error: error.into(),
+            session,
+            midway: false,
+        }
+    }
+
+    /// A transfer that was under way.
+    pub(crate) fn midway(error: impl Into<TransferError>, session: Session) -> Self {
+        Self {
+            error: error.into(),
+            session,
+            midway: true,
+        }
+    }
+
+    /// As [`midway`](Self::midway), if the server has accepted it.
+    pub(crate) fn of(replies: &Replies, error: impl Into<TransferError>, session: Session) -> Self {
+        Self {
+            midway: replies.has_begun(),
+            ..Self::midway(error, session)
+        }
+    }
+}
+
+impl Replies {
+    /// Waits until the server says that the transfer begins.
+    pub(crate) async fn begin(&mut self) -> Result<(), ControlError> {
+        match self.next().await? {
+            Step::Preliminary(_) => Ok(()),
+            Step::Done(_) => Err(self.misbehaved("the transfer ended before it began")),
+        }
+    }
+}
 
 /// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
 /// the server less to do.
@@ -115,10 +191,10 @@ pub(crate) async fn accepted(
                     _ => Ok(Err(cause)),
                 },
             },
-            first = replies.next(), if !begun => match first? {
-                Step::Preliminary(_) => begun = true,
-                Step::Done(_) => return Err(replies.misbehaved(EARLY_END)),
-            },
+            first = replies.begin(), if !begun => {
+                first?;
+                begun = true;
+            }
             () = tokio::time::sleep(within), if opened => {
                 return Err(replies.unanswered("control channel: no reply in time"));
             }
@@ -135,11 +211,10 @@ pub(crate) async fn unless_refused<T>(
     tokio::pin!(moving);
     tokio::select! {
         moved = &mut moving => Ok(moved),
-        first = replies.next() => match first {
-            Ok(Step::Preliminary(_)) => Ok(moving.await),
-            Ok(Step::Done(_)) => Err(replies.misbehaved(EARLY_END).into()),
-            Err(error) => Err(error.into()),
-        },
+        first = replies.begin() => {
+            first?;
+            Ok(moving.await)
+        }
     }
 }
 

@@ -1,0 +1,165 @@
+//! Where the attempts at a job end: it is done, left out, tried again or given up.
+
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use gridftp_dsi::types::ChecksumAlgorithm;
+
+use super::Stop;
+use super::job::Item;
+use super::queue::Taken;
+use super::shared::Shared;
+use crate::error::{Class, TransferError};
+use crate::progress::Event;
+use crate::transfer::Failure;
+
+/// How a job ended well.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Success {
+    pub(crate) bytes: u64,
+    pub(crate) verified: Option<(ChecksumAlgorithm, String)>,
+}
+
+impl Shared {
+    /// Ends a job well.
+    pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.done();
+            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+            let took = job.started.map(|at| at.elapsed()).unwrap_or_default();
+            let verified = success
+                .verified
+                .as_ref()
+                .map(|(a, d)| (a.name(), d.as_str()));
+            self.observer.event(&Event::Finished {
+                source: &source,
+                destination: &destination,
+                bytes: success.bytes,
+                took,
+                verified,
+            });
+        });
+    }
+
+    /// Leaves a file out on purpose.
+    pub(crate) fn skip(&self, taken: Taken, why: &str) {
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.skipped();
+            self.observer.event(&Event::Skipped {
+                source: &self.name_source(&job),
+                why,
+            });
+        });
+    }
+
+    /// Notes a failed attempt; the job is tried again after a pause when that may help.
+    pub(crate) fn fail(&self, taken: Taken, error: &TransferError) {
+        self.settle_failure(taken, error, error.is_transient());
+    }
+
+    /// As [`fail`](Self::fail), of a transfer; gives the reason to stop where the session, or its data
+    /// channel, is of no more use.
+    pub(crate) fn fail_transfer(&self, taken: Taken, failure: Failure) -> Result<(), Stop> {
+        let again = match failure.midway {
+            true => failure.error.is_transient_midway(),
+            false => failure.error.is_transient(),
+        };
+        self.settle_failure(taken, &failure.error, again);
+        Stop::of(failure).map_or(Ok(()), Err)
+    }
+
+    fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
+        let (failures, since) = match taken.item_mut() {
+            Item::File(job) => {
+                job.note_failure(Instant::now());
+                // Too little keeps what came: the next attempt asks first whether the source is
+                // still the same.
+                match error {
+                    TransferError::Size { expected, got, .. } if got < expected => {}
+                    TransferError::Size { .. }
+                    | TransferError::Changed { .. }
+                    | TransferError::Mismatch { .. } => job.forget(),
+                    _ => {}
+                }
+                (job.failures, job.failed_first)
+            }
+            Item::Dir(job) => {
+                job.failures += 1;
+                (job.failures, None)
+            }
+        };
+        let since = since.map(|at| at.elapsed()).unwrap_or_default();
+        if again && self.options.goes_on(failures, since, error.is_gone()) {
+            self.observer.event(&Event::Retrying {
+                source: &self.name_item(taken.item()),
+                error,
+                attempt: failures,
+            });
+            let pause = self.options.pause(failures);
+            let queue = self.queue.clone();
+            tokio::spawn(async move {
+                queue.sleep(pause).await;
+                drop(taken);
+            });
+            return;
+        }
+        taken.done(|item| {
+            if let Item::File(job) = &item {
+                job.hidden
+                    .iter()
+                    .cloned()
+                    .for_each(|at| self.hiding.leave(at));
+            }
+            self.give_up_item(&item, error);
+        });
+    }
+
+    /// Counts and tells the failure of an item for good.
+    pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
+        // Directories count only where they fail.
+        if matches!(item, Item::Dir(_)) {
+            self.totals.found(None);
+        }
+        self.give_up(&self.name_item(item), error);
+    }
+
+    /// Counts and tells a failure for good.
+    pub(crate) fn give_up(&self, source: &str, error: &TransferError) {
+        self.totals.failed();
+        let mut worst = self.worst.lock().unwrap_or_else(PoisonError::into_inner);
+        let class = error.class();
+        if !matches!(*worst, Some(Class::Verify)) && (worst.is_none() || class == Class::Verify) {
+            *worst = Some(class);
+        }
+        drop(worst);
+        self.observer.event(&Event::Failed { source, error });
+    }
+
+    /// The class of the failures, if there were any; a copy that differs outweighs the others.
+    pub(crate) fn worst(&self) -> Option<Class> {
+        *self.worst.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells what would be copied.
+    pub(crate) fn plan(&self, taken: Taken) {
+        taken.done(|item| {
+            let Item::File(job) = item else {
+                return;
+            };
+            self.totals.skipped();
+            let (source, destination) = (self.name_source(&job), self.name_destination(&job));
+            let size = self.expected(&job);
+            self.observer.event(&Event::Planned {
+                source: &source,
+                destination: &destination,
+                size,
+            });
+        });
+    }
+}
