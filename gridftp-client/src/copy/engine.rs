@@ -12,7 +12,7 @@ use super::job::Item;
 use super::queue::Kind;
 use super::shared::Shared;
 use super::window::COMMANDS;
-use super::{Stop, pull, push, third};
+use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 use crate::transfer::ACCOUNT;
@@ -286,7 +286,7 @@ async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Resu
         Session::Third(mut source, mut destination) => {
             match task {
                 Task::Copy => third::run(&mut source, &mut destination, shared).await?,
-                Task::List => third::list(&mut source, &destination, shared).await?,
+                Task::List => trees::list(&mut source, &destination, shared).await?,
             }
             tokio::join!(source.close(), destination.close());
         }

@@ -10,6 +10,7 @@ mod kept;
 mod known;
 mod listing;
 mod look;
+mod making;
 mod pipeline;
 mod pull;
 mod push;
@@ -21,6 +22,7 @@ mod same;
 mod shared;
 mod stdio;
 mod third;
+mod trees;
 mod window;
 
 use std::sync::Arc;

@@ -426,7 +426,7 @@ fn make_parents(client: &Client, path: &FtpPath) {
         None,
     );
     let parent = crate::names::parent(path.as_bytes());
-    let _made = super::push::make_parents(
+    let _made = super::making::make_parents(
         &client.control,
         &shared,
         parent,

@@ -9,13 +9,14 @@ use crate::client::Client;
 use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::Item;
+use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::Route as _;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 
-use super::ask::{Asker, Dirs, make_dir};
+use super::ask::Asker;
 use super::confirm::{confirm_one, publish, settle_following};
 use super::{Following, Publishing, Push};
 

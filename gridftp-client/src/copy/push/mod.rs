@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Mode, Type};
+use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
-use gridftp_data::{DataChannel, ErrorKind as DataErrorKind, SendPlan, Watch};
+use gridftp_data::{DataChannel, ErrorKind as DataErrorKind};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
 use tokio::sync::mpsc;
@@ -24,25 +24,25 @@ use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest, judge};
+use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
-use crate::transfer::{ACCOUNT, DRAIN, Failure, Session, accepted, move_data};
+use crate::transfer::{Failure, Session};
 use crate::url::show;
 
 mod alone;
 mod ask;
 mod confirm;
+mod send;
 #[cfg(test)]
 mod tests;
 
 use self::alone::{copy_alone, settle_stored};
-use self::ask::{Asker, Dirs, make_dir, settle_rest};
+use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
-
-pub(crate) use self::ask::{Making, make_parents};
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;
@@ -298,125 +298,6 @@ impl Route for Push<'_> {
     }
 }
 
-impl Push<'_> {
-    /// Waits until the server accepts a store; `None` where it refuses that one alone.
-    async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
-        let shared = self.asker.shared;
-        let Err(error) = asked.replies.begin().await else {
-            return Ok(Some(asked));
-        };
-        if asked.is_refused_for_name(&error) {
-            shared.go_straight(asked.taken);
-            return Ok(None);
-        }
-        let failure = Failure {
-            error: refused(shared, &asked, error.clone()),
-            ..Failure::to_begin(error)
-        };
-        shared.fail_transfer(asked.taken, failure).map(|()| None)
-    }
-
-    /// Opens the connection of a store in MODE S and waits until the server accepts it.
-    async fn begin_alone(
-        &self,
-        channel: &mut DataChannel,
-        mut asked: Asked,
-    ) -> Result<Option<Asked>, Stop> {
-        let Asker {
-            control, shared, ..
-        } = self.asker;
-        let open = channel.open(Mode::Stream, 1);
-        match accepted(&mut asked.replies, self.reply_within, open).await {
-            Ok(Ok(())) => Ok(Some(asked)),
-            Ok(Err(cause)) => {
-                let error = data_failed(control, &asked.taken, cause);
-                let failure = Failure::midway(error, Session::Unanswered);
-                shared.fail_transfer(asked.taken, failure).map(|()| None)
-            }
-            Err(error) if asked.is_refused_for_name(&error) => {
-                shared.go_straight(asked.taken);
-                Err(Stop::Channel)
-            }
-            Err(error) => {
-                let session = match error {
-                    ControlError::Lost { .. } => Session::Lost,
-                    _ => Session::ChannelBroken,
-                };
-                let failure = Failure {
-                    error: refused(shared, &asked, error),
-                    session,
-                    midway: false,
-                };
-                fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
-            }
-        }
-    }
-
-    /// Sends the data of a store.
-    async fn send(
-        &self,
-        channel: &mut DataChannel,
-        mut asked: Asked,
-    ) -> Result<Option<Sending>, Stop> {
-        let Asker {
-            control,
-            shared,
-            mode,
-            ..
-        } = self.asker;
-        let size = asked.ranges.total();
-        let plan = SendPlan::new(mode, Type::Image, asked.ranges.clone())
-            .parallelism(self.streams)
-            .base(asked.base)
-            .tag(asked.tag);
-        let watch = Watch::new();
-        let work = Box::pin(channel.send(&asked.source, &plan, &watch));
-        let replies = markers(&mut asked.taken, &mut asked.replies);
-        let work = move_data(&watch, DRAIN, work, replies);
-        let moved = shared.watched(control, &watch, work).await;
-        let mut answered = true;
-        let error = match (moved.data, &moved.end) {
-            (Some(Ok(_)), _) => None,
-            (Some(Err(cause)), None) => {
-                let error = data_failed(control, &asked.taken, cause);
-                let (error, told) = refine(shared, &mut asked, error, ACCOUNT).await;
-                answered = told;
-                Some(error)
-            }
-            (Some(Err(cause)), Some(Ok(_))) => Some(data_failed(control, &asked.taken, cause)),
-            (_, Some(Err(error))) => Some(refused(shared, &asked, error.clone())),
-            (None, _) => Some(asked.replies.misbehaved("the data was not taken").into()),
-        };
-        if let Some(error) = error {
-            let failure = Failure {
-                midway: asked.replies.has_begun() || !matches!(error, TransferError::Control(_)),
-                ..Failure::midway(error, Session::after_data(answered))
-            };
-            return shared.fail_transfer(asked.taken, failure).map(|()| None);
-        }
-        let ask_size = match mode {
-            Mode::Stream => !shared.through_layers(),
-            // What was there before may have been longer.
-            _ => asked.resumes,
-        };
-        Ok(Some(Sending {
-            taken: asked.taken,
-            source: asked.source,
-            base: asked.base,
-            size,
-            resumes: asked.resumes,
-            after: asked.after,
-            announced: asked.announced,
-            hidden: asked.hidden,
-            replies: asked.replies,
-            ask_size: ask_size && !shared.is_partial(),
-            sent: watch.receipt(),
-            ended: moved.end,
-            _under_way: asked.under_way,
-        }))
-    }
-}
-
 /// Reads replies to the end; restart markers say what the server holds.
 async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<Told, ControlError> {
     loop {
@@ -430,26 +311,6 @@ async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<Told, Contr
                 }
             }
         }
-    }
-}
-
-/// Waits a moment for the server's own account of a failed transfer, which says more; says whether
-/// there was any.
-async fn refine(
-    shared: &Shared,
-    asked: &mut Asked,
-    error: TransferError,
-    within: Duration,
-) -> (TransferError, bool) {
-    let account = markers(&mut asked.taken, &mut asked.replies);
-    match tokio::time::timeout(within, account).await {
-        Ok(Err(told @ ControlError::Refused { .. }))
-            if !matches!(error, TransferError::Local { .. }) =>
-        {
-            (refused(shared, asked, told), true)
-        }
-        Ok(_) => (error, true),
-        Err(_) => (error, false),
     }
 }
 

@@ -11,9 +11,10 @@ use ftp_wire::command::Mode;
 use gridftp_dsi_posix::FileSource;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::ask::{Asker, Dirs, make_dir, settle_rest};
+use super::ask::{Asker, settle_rest};
 use crate::abilities::Abilities;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
+use crate::copy::making::{Dirs, make_dir};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, Window};
 use crate::played;

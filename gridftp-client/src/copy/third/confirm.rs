@@ -25,6 +25,9 @@ use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{ACCOUNT, Failure, Session};
 use crate::verify;
 
+/// The word of one end on a transfer: its receipt, where the transfer was tagged.
+type Word = Result<Option<Receipt>, ControlError>;
+
 impl Pair<'_> {
     /// Waits for both servers' word on each file.
     pub(super) async fn confirm_all(&self, mut moved: mpsc::Receiver<Moving>) -> Result<(), Stop> {
@@ -52,9 +55,12 @@ impl Pair<'_> {
     /// Waits for both ends, keeping what both say; one that failed gives the other a moment. The session
     /// is reusable where the files behind are in step all the same.
     pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), Failure> {
+        let Item::File(job) = file.taken.item() else {
+            return Ok(());
+        };
+        let copy = self.shared.name_destination(job);
+        let (source, destination) = self.words(file).await;
         let Moving {
-            taken,
-            retrieve,
             announced,
             store,
             tagged,
@@ -62,48 +68,6 @@ impl Pair<'_> {
             resumes,
             ..
         } = file;
-        let Item::File(job) = taken.item() else {
-            return Ok(());
-        };
-        let copy = self.shared.name_destination(job);
-        let (told, first) = (AtomicU64::new(0), job.held.total());
-        let beside = Beside::of(self.shared, job);
-        let growth = async {
-            match beside {
-                Some(beside) => self.watch(&told, first, beside).await,
-                None => pending().await,
-            }
-        };
-        // An end that says nothing in time has no word here.
-        let (source, destination) = {
-            let stored = self.markers(taken, store, &told);
-            let retrieved = async {
-                loop {
-                    match retrieve.next().await {
-                        Ok(Step::Preliminary(_)) => {}
-                        Ok(Step::Done(reply)) => return Ok(Receipt::parse(&reply.text())),
-                        Err(error) => return Err(error),
-                    }
-                }
-            };
-            tokio::pin!(stored, retrieved, growth);
-            let words = async {
-                tokio::select! {
-                    source = &mut retrieved => match source {
-                        Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
-                        Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
-                    },
-                    destination = &mut stored => match destination {
-                        Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),
-                        Err(error) => (timeout(ACCOUNT, retrieved).await.ok(), Some(Err(error))),
-                    },
-                }
-            };
-            tokio::select! {
-                words = words => words,
-                never = growth => match never {},
-            }
-        };
         match (source, destination) {
             (Some(Ok(sent)), Some(Ok(taken))) if *tagged => {
                 let compared = match (sent, taken) {
@@ -141,6 +105,56 @@ impl Pair<'_> {
             }
             (None, Some(Ok(_)) | None) | (Some(Ok(_)), None) => {
                 unreachable!("only the end beside one that failed has no word")
+            }
+        }
+    }
+
+    /// Waits for both ends; one that says nothing in time beside one that failed has no word.
+    async fn words(&self, file: &mut Moving) -> (Option<Word>, Option<Word>) {
+        let Moving {
+            taken,
+            retrieve,
+            store,
+            ..
+        } = file;
+        let Item::File(job) = taken.item() else {
+            return (None, None);
+        };
+        let (told, first) = (AtomicU64::new(0), job.held.total());
+        let beside = Beside::of(self.shared, job);
+        let growth = async {
+            match beside {
+                Some(beside) => self.watch(&told, first, beside).await,
+                None => pending().await,
+            }
+        };
+        {
+            let stored = self.markers(taken, store, &told);
+            let retrieved = async {
+                loop {
+                    match retrieve.next().await {
+                        Ok(Step::Preliminary(_)) => {}
+                        Ok(Step::Done(reply)) => return Ok(Receipt::parse(&reply.text())),
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            tokio::pin!(stored, retrieved, growth);
+            let words = async {
+                tokio::select! {
+                    source = &mut retrieved => match source {
+                        Ok(sent) => (Some(Ok(sent)), Some(stored.await)),
+                        Err(error) => (Some(Err(error)), timeout(ACCOUNT, stored).await.ok()),
+                    },
+                    destination = &mut stored => match destination {
+                        Ok(taken) => (Some(retrieved.await), Some(Ok(taken))),
+                        Err(error) => (timeout(ACCOUNT, retrieved).await.ok(), Some(Err(error))),
+                    },
+                }
+            };
+            tokio::select! {
+                words = words => words,
+                never = growth => match never {},
             }
         }
     }

@@ -25,8 +25,8 @@ use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::look::Look;
+use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
-use crate::copy::push::make_parents;
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
@@ -37,14 +37,12 @@ use crate::transfer::{Failure, Session};
 
 mod begin;
 mod confirm;
-mod dirs;
 mod growth;
 mod resume;
 #[cfg(test)]
 mod tests;
 
 use self::begin::Retrieve;
-pub(crate) use self::dirs::list;
 use self::resume::restart;
 
 /// A retrieval that was asked for at the source.

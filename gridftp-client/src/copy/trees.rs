@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use super::job::{DirJob, Item};
+use super::known::Known;
+use super::listing::go_on;
+use super::making::Making;
+use super::queue::Kind;
+use super::shared::Shared;
+use super::{Stop, pull};
 use crate::client::Client;
-use crate::copy::Stop;
-use crate::copy::job::{DirJob, Item};
-use crate::copy::known::Known;
-use crate::copy::listing::go_on;
-use crate::copy::pull;
-use crate::copy::push::Making;
-use crate::copy::queue::Kind;
-use crate::copy::shared::Shared;
 use crate::names;
 use crate::url::show;
 
