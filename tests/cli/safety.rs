@@ -131,9 +131,21 @@ fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
     stopped(bed, args, signal)
 }
 
+/// Whether this process ignores SIGHUP, which the programs it starts then do as well.
+fn ignores_hangup() -> Result<bool> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.context("SigIgn")?.trim(), 16)?;
+    Ok(ignored & 1 == 1)
+}
+
 #[test]
 fn a_signal_leaves_nothing_half_done() -> Result<()> {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        if signal == Signal::HUP && ignores_hangup()? {
+            eprintln!("SKIPPED: SIGHUP is ignored here, as below nohup, and by the client with it");
+            continue;
+        }
         let bed = Bed::new()?;
         let done = stopped_download(&bed, &["file"], signal)?;
         ensure!(done.status.code() == Some(130), "{done:?}");
