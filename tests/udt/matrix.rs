@@ -103,7 +103,9 @@ fn run_one(program: &Path, case: Case) {
 
     let mut options: UdtOptions = format!("mss={mss}").parse().unwrap();
     options.rendezvous = case.role == Role::Meet;
-    let udt = Udt::over(Udp::default()).with_options(options);
+    let udt = Udt::over(Udp::default())
+        .with_options(options)
+        .first_sequence(case.initial);
     let relay = Relay::start(case.loss, case.seed);
     let far = relay.far.to_string();
     let said = crate::block_on(async {
