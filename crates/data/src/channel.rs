@@ -57,7 +57,7 @@ impl DataChannel {
         }
     }
 
-    /// Takes ports, connections and what serves them out of a number that all sessions share.
+    /// Counts the descriptors of ports, connections and pipes against a number shared by all sessions.
     #[must_use]
     pub fn with_descriptors(mut self, descriptors: Descriptors) -> Self {
         self.descriptors = descriptors;

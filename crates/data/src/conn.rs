@@ -118,8 +118,8 @@ impl Conn {
 pub(crate) struct Draining(JoinSet<()>);
 
 impl Draining {
-    /// Drains `conn`, at most so long, in the place of the one before: a peer whose files fail one
-    /// after the other holds no more than that.
+    /// Drains `conn` for at most `within` and ends the drain of the connection before it, so that a
+    /// peer whose uploads keep failing holds one connection.
     pub(crate) fn replace(&mut self, conn: Conn, within: Duration) {
         self.0.abort_all();
         while self.0.try_join_next().is_some() {}

@@ -75,7 +75,7 @@ impl Descriptors {
         }
     }
 
-    /// Changes how many there are, for those who take some from here on.
+    /// Sets the number of descriptors; permits that are out keep theirs.
     pub fn set_limit(&self, limit: usize) {
         self.all.limit.store(limit, Ordering::Relaxed);
     }
@@ -113,7 +113,7 @@ impl Descriptors {
     }
 }
 
-/// Adds to what is taken, unless that exceeds the limit.
+/// Adds `many` to the count `taken`, unless the sum exceeds the limit.
 fn add(taken: &AtomicUsize, many: usize, limit: usize) -> bool {
     let more = |taken: usize| taken.checked_add(many).filter(|taken| *taken <= limit);
     let order = Ordering::Relaxed;

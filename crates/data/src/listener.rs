@@ -17,7 +17,7 @@ use crate::descriptors::Permit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Peers};
 
-/// Peers whose handshakes run at the same time.
+/// Most handshakes at a time.
 const OPENING: usize = 32;
 
 /// A peer's handshakes; they give nothing when they failed.
@@ -28,8 +28,8 @@ type Opening = Pin<Box<dyn Future<Output = Option<Opened>> + Send>>;
 pub(crate) enum DataListener {
     /// Peers stay in the backlog until a transfer asks for them.
     Plain(Acceptor),
-    /// A task accepts them at once: the handshake of a layer needs both ends, and a peer that says
-    /// it is ready only after that would wait for us, who wait for its word.
+    /// A task accepts them at once: the handshake of a layer needs both ends, and a peer that
+    /// replies only after its handshake would otherwise wait for this end, and this end for its reply.
     Attended {
         accepted: mpsc::Receiver<Result<Opened>>,
         /// Connections that were accepted before failures that are forgotten.
@@ -113,7 +113,7 @@ async fn attend(acceptor: &mut Acceptor, to: &mpsc::Sender<Result<Opened>>) {
     }
 }
 
-/// A listener and the peers whose handshakes run.
+/// A listener and the handshakes in progress.
 pub(crate) struct Acceptor {
     listener: BoxListener,
     /// Its descriptor; those of connections are taken where it was.

@@ -39,7 +39,7 @@ pub struct Options {
     /// Longest wait for the peer to close its side of a MODE S connection over which it was sent a
     /// file.
     ///
-    /// A peer that closes has read all of it. Some clients lose what they are told of the end on
+    /// A peer that closes has read all of the file. Some clients lose a final reply that arrives on
     /// the control connection before that.
     pub parting: Duration,
     /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the
@@ -60,8 +60,7 @@ pub struct Options {
     pub file_size: u64,
     /// Most separate ranges that one transfer's arrivals may form.
     pub ranges: usize,
-    /// Memory for what arrives before the bytes in front of it, where they are taken in order; in
-    /// bytes.
+    /// Most bytes of blocks out of order that wait in memory, where the consumer takes bytes in order.
     pub ahead: usize,
     /// Payload of the MODE E blocks we send, in bytes; `None` lets the size of the file choose.
     pub block: Option<u64>,

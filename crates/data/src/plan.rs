@@ -110,7 +110,7 @@ impl ReceivePlan {
         self
     }
 
-    /// Takes what comes before wire offset `until`, and closes the connection on what follows.
+    /// Receives the bytes before wire offset `until`, and closes the connection on later ones.
     #[must_use]
     pub fn until(mut self, until: Option<u64>) -> Self {
         self.until = until;
