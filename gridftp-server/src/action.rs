@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ftp_proto::types::{
-    Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, What,
+    Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, TransferKind,
 };
 use ftp_wire::command::Secret;
 use ftp_wire::path::FtpPath;
@@ -14,11 +14,11 @@ use gridftp_data::Watch;
 use gridftp_dsi::{Dsi, ErrorKind, User};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admission::Place;
+use crate::admission::SessionPermit;
 use crate::auth::Admitted;
 use crate::config::{Policy, ThirdParty};
-use crate::data::{self, Buffers, DataSide, Ends, Onlooker, Store};
-use crate::error::{Ender, Error, chain};
+use crate::data::{self, Buffers, DataSide, Ends, Reporter, Store};
+use crate::error::{AbortedBy, Error, chain};
 use crate::log::TransferLine;
 use crate::names::{self, dsi_path};
 use crate::reply_for::reply_for;
@@ -32,7 +32,7 @@ const EVENTS: usize = 4;
 pub(crate) const FILE: usize = 3;
 
 /// What an action needs of its session.
-pub(crate) struct Desk<D: Dsi> {
+pub(crate) struct Executor<D: Dsi> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) ends: Ends,
@@ -43,7 +43,7 @@ pub(crate) struct Desk<D: Dsi> {
     /// What `SITE TASKID` said.
     pub(crate) task: Arc<str>,
     /// This connection's place among all.
-    pub(crate) place: Place,
+    pub(crate) permit: SessionPermit,
 }
 
 /// The action that runs.
@@ -52,7 +52,7 @@ pub(crate) struct Running {
     pub(crate) work: Pin<Box<dyn Future<Output = Finished> + Send>>,
     pub(crate) events: mpsc::Receiver<Event>,
     /// Taken to cancel; the work then ends by itself, and soon.
-    pub(crate) cancel: Option<oneshot::Sender<Ender>>,
+    pub(crate) cancel: Option<oneshot::Sender<AbortedBy>>,
 }
 
 /// What comes back from an action.
@@ -63,7 +63,7 @@ pub(crate) struct Finished {
     pub(crate) who: Option<Arc<Admitted>>,
 }
 
-impl<D: Dsi> Desk<D> {
+impl<D: Dsi> Executor<D> {
     /// Starts an action that will be answered; `None` for those that are done here and now.
     pub(crate) fn start(&mut self, ticket: Ticket, action: Action) -> Option<Running> {
         // Lines of a listing are much for an event.
@@ -106,8 +106,8 @@ impl<D: Dsi> Desk<D> {
                 Box::pin(std::future::ready(finished))
             }
             Action::Transfer(transfer) => {
-                let onlooker = Onlooker::new(sender, cancelled, &transfer);
-                self.transfer(*transfer, onlooker)
+                let reporter = Reporter::new(sender, cancelled, &transfer);
+                self.transfer(*transfer, reporter)
             }
             Action::Names(action) => self.names(action, sender, cancelled),
             Action::DropData => {
@@ -171,9 +171,13 @@ impl<D: Dsi> Desk<D> {
             Arc::clone(&self.policy),
             self.ends.peer,
         );
-        let claim = self.place.claim();
+        let reservation = self.permit.reserve();
         Box::pin(async move {
-            match shared.gate.login(policy, name, password, peer, claim).await {
+            match shared
+                .authenticator
+                .login(policy, name, password, peer, reservation)
+                .await
+            {
                 Ok(who) => {
                     let home = FtpPath::new(who.user.home.as_bytes()).unwrap_or_else(FtpPath::root);
                     let message = Vec::new();
@@ -218,7 +222,7 @@ impl<D: Dsi> Desk<D> {
         &self,
         action: Names,
         events: mpsc::Sender<Event>,
-        cancelled: oneshot::Receiver<Ender>,
+        cancelled: oneshot::Receiver<AbortedBy>,
     ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
         let shared = Arc::clone(&self.shared);
         let who = self.who.clone();
@@ -229,7 +233,7 @@ impl<D: Dsi> Desk<D> {
                     biased;
                     result = names::run(&shared.dsi, &who.user, &shared.owners, action, &events) => result,
                     // A session that is gone drops this future; only an abort comes this way.
-                    Ok(ender) = cancelled => Err(Error::Aborted(ender)),
+                    Ok(by) = cancelled => Err(Error::Aborted(by)),
                 },
             };
             Finished {
@@ -243,7 +247,7 @@ impl<D: Dsi> Desk<D> {
     fn transfer(
         &mut self,
         transfer: Transfer,
-        mut onlooker: Onlooker,
+        mut reporter: Reporter,
     ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
         let shared = Arc::clone(&self.shared);
         let (who, task, peer) = (self.who.clone(), Arc::clone(&self.task), self.ends.peer);
@@ -258,7 +262,7 @@ impl<D: Dsi> Desk<D> {
                     who: None,
                 };
             };
-            let (verb, path) = about(&transfer.what);
+            let (verb, path) = about(&transfer.kind);
             let mut line = Unfinished {
                 user: &who.user.name,
                 verb,
@@ -275,7 +279,7 @@ impl<D: Dsi> Desk<D> {
                 &mut side,
                 transfer,
                 &line.watch,
-                &mut onlooker,
+                &mut reporter,
             )
             .await
             .map_err(|error| if own_host { error.at_own_port() } else { error });
@@ -307,7 +311,7 @@ async fn move_bytes<D: Dsi>(
     side: &mut DataSide,
     transfer: Transfer,
     watch: &Watch,
-    onlooker: &mut Onlooker,
+    reporter: &mut Reporter,
 ) -> Result<u64, Error> {
     let how = &transfer.channel;
     let dsi = &shared.dsi;
@@ -316,16 +320,16 @@ async fn move_bytes<D: Dsi>(
         .descriptors()
         .take(FILE)
         .map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))?;
-    match transfer.what {
-        What::Retrieve { path, region, held } => {
+    match transfer.kind {
+        TransferKind::Retrieve { path, region, held } => {
             let path = dsi_path(&path)?;
             let tag = transfer.tag;
             data::retrieve(
-                dsi, user, side, &path, region, &held, tag, how, watch, onlooker,
+                dsi, user, side, &path, region, &held, tag, how, watch, reporter,
             )
             .await
         }
-        What::List { path, form } => {
+        TransferKind::List { path, form } => {
             let path = dsi_path(&path)?;
             data::list(
                 dsi,
@@ -336,11 +340,11 @@ async fn move_bytes<D: Dsi>(
                 form,
                 how,
                 watch,
-                onlooker,
+                reporter,
             )
             .await
         }
-        What::Store {
+        TransferKind::Store {
             path,
             into,
             held,
@@ -361,7 +365,7 @@ async fn move_bytes<D: Dsi>(
                 in_place: shared.config.in_place,
                 durable: shared.config.sync_writes,
             };
-            data::store(dsi, user, side, store, how, watch, onlooker).await
+            data::store(dsi, user, side, store, how, watch, reporter).await
         }
         // A later kind of transfer cannot be done here.
         _ => Err(Error::NoSuchPlacement),
@@ -379,36 +383,36 @@ fn outcome(result: Result<Outcome, Error>) -> Outcome {
 }
 
 /// The verb and the path of a transfer, for the log.
-fn about(what: &What) -> (&'static str, &[u8]) {
-    match what {
-        What::Retrieve {
+fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
+    match kind {
+        TransferKind::Retrieve {
             path, region: None, ..
         } => ("RETR", path.as_bytes()),
-        What::Retrieve { path, .. } => ("ERET", path.as_bytes()),
-        What::Store {
+        TransferKind::Retrieve { path, .. } => ("ERET", path.as_bytes()),
+        TransferKind::Store {
             path,
             into: Placement::Whole,
             ..
         } => ("STOR", path.as_bytes()),
-        What::Store {
+        TransferKind::Store {
             path,
             into: Placement::End,
             ..
         } => ("APPE", path.as_bytes()),
-        What::Store { path, .. } => ("ESTO", path.as_bytes()),
-        What::List {
+        TransferKind::Store { path, .. } => ("ESTO", path.as_bytes()),
+        TransferKind::List {
             path,
             form: ListForm::Names { .. },
         } => ("NLST", path.as_bytes()),
-        What::List {
+        TransferKind::List {
             path,
             form: ListForm::Facts { .. },
         } => ("MLSD", path.as_bytes()),
-        What::List {
+        TransferKind::List {
             path,
             form: ListForm::Tree { .. },
         } => ("MLSR", path.as_bytes()),
-        What::List { path, .. } => ("LIST", path.as_bytes()),
+        TransferKind::List { path, .. } => ("LIST", path.as_bytes()),
         // A later kind of transfer is refused as soon as it is to run.
         _ => ("NONE", b""),
     }

@@ -1,4 +1,4 @@
-//! `Admission`: the places of users, those of strangers apart from them, and which stranger gives way in a crowd.
+//! `Admission`: limits on sessions, logged in or not, and the eviction of unauthenticated connections.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,93 +10,93 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
-/// Connections that may be on their way out while new ones are taken.
-const LEAVING: usize = 16;
+/// Connections that may be closing while new ones are accepted.
+const MAX_CLOSING: usize = 16;
 
-/// How many places there are.
+/// Limits on the number of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Places {
-    /// For sessions that are logged in.
+pub(crate) struct SessionLimits {
+    /// Sessions that are logged in.
     pub(crate) users: usize,
-    /// For connections that are not.
-    pub(crate) strangers: usize,
-    /// Those of strangers that one host may have.
+    /// Connections that are not.
+    pub(crate) unauthenticated: usize,
+    /// Connections of one host that are not logged in.
     pub(crate) per_host: usize,
 }
 
-/// All places of users are taken.
+/// The limit on logged-in sessions is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Counts connections; shared by all of them.
+/// Counts connections; all of them share it.
 #[derive(Debug, Default)]
-pub(crate) struct Admission(Mutex<Everybody>);
+pub(crate) struct Admission(Mutex<Table>);
 
 #[derive(Debug, Default)]
-struct Everybody {
+struct Table {
     next: u64,
     connections: HashMap<u64, Connection>,
     users: usize,
-    /// Those whose password is looked at.
-    candidates: usize,
-    /// Those asked to go, and those that are between two standings.
-    leaving: usize,
-    strangers: Crowd,
-    /// The same by their hosts.
-    hosts: HashMap<IpAddr, Crowd>,
+    /// Connections whose password is being verified.
+    authenticating: usize,
+    /// Evicted connections, and those between two statuses.
+    closing: usize,
+    unauthenticated: ConnectionSet,
+    /// Unauthenticated connections by host.
+    hosts: HashMap<IpAddr, ConnectionSet>,
     random: RandomState,
 }
 
 #[derive(Debug)]
 struct Connection {
     host: IpAddr,
-    places: Places,
-    standing: Standing,
-    /// Ends it.
-    bell: Option<oneshot::Sender<()>>,
+    limits: SessionLimits,
+    status: Status,
+    /// Tells the session to end.
+    evict: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// May have to give way.
-    Stranger,
-    /// Keeps its place while its password is looked at.
-    Candidate,
-    User,
-    /// Was asked to go.
-    Leaving,
+enum Status {
+    /// May be evicted.
+    Unauthenticated,
+    /// Is not evicted while its password is verified.
+    Authenticating,
+    LoggedIn,
+    /// Was evicted.
+    Closing,
 }
 
-/// Connections from which one is drawn.
+/// A set of connections from which one is drawn at random.
 #[derive(Debug, Default)]
-struct Crowd {
-    /// In no order; an index is drawn from here.
-    order: Vec<u64>,
-    /// Where each stands in `order`.
-    places: HashMap<u64, usize>,
+struct ConnectionSet {
+    /// In no order: a random index is drawn.
+    ids: Vec<u64>,
+    /// The index of each connection in `ids`.
+    positions: HashMap<u64, usize>,
 }
 
-/// A connection's place; given back when dropped.
+/// Counts one connection for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SessionPermit {
     admission: Arc<Admission>,
     id: u64,
-    /// Rings when the connection has to give way; `None` once it no longer can.
-    bell: Option<oneshot::Receiver<()>>,
+    /// Completes when the connection is evicted; `None` once it no longer can.
+    evicted: Option<oneshot::Receiver<()>>,
 }
 
-/// The claim to a user's place while a password is looked at: the connection does not give way
+/// Reserves the session of a user while a password is verified: the connection is not evicted
 /// meanwhile.
 ///
-/// Dropped without [`Claim::settle`], it makes the connection a stranger again.
+/// Dropped without [`Reservation::commit`], it makes the connection unauthenticated again.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Reservation {
     admission: Arc<Admission>,
     id: u64,
 }
 
-/// The host that a connection is charged to: an IPv4 address, or a /64 of IPv6, since one host has
-/// that many.
+/// The host that a connection counts for: an IPv4 address, or an IPv6 /64, all of whose addresses
+/// one host may use.
 pub(crate) fn host(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -105,202 +105,208 @@ pub(crate) fn host(from: IpAddr) -> IpAddr {
 }
 
 impl Admission {
-    /// Takes a place for a new connection.
+    /// Counts a new connection.
     ///
-    /// In a crowd of strangers one of the older ones, picked at random, gives way: of the same host
-    /// when that has as many as it may, else of all. Who logs in at once is hardly ever hit,
-    /// however many idle connections somebody opens.
+    /// At a limit on unauthenticated connections an older one, picked at random, is evicted: of the
+    /// same host at the limit of a host, else of table. A client that logs in at once is hardly ever
+    /// evicted, however many idle connections a flood opens.
     ///
     /// # Errors
-    /// [`Full`] when all places of users are taken: there is no use in a login.
-    pub(crate) fn enter(self: &Arc<Self>, places: Places, from: IpAddr) -> Result<Place, Full> {
-        let mut all = self.everybody();
-        if all.users >= places.users {
+    /// [`Full`] at the limit on logged-in sessions: a login could not succeed.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        limits: SessionLimits,
+        from: IpAddr,
+    ) -> Result<SessionPermit, Full> {
+        let mut table = self.lock();
+        if table.users >= limits.users {
             return Err(Full);
         }
-        let (ring, bell) = oneshot::channel();
-        let id = all.next;
-        all.next += 1;
+        let (evict, evicted) = oneshot::channel();
+        let id = table.next;
+        table.next += 1;
         let connection = Connection {
             host: host(from),
-            places,
-            standing: Standing::Leaving,
-            bell: Some(ring),
+            limits,
+            status: Status::Closing,
+            evict: Some(evict),
         };
-        all.connections.insert(id, connection);
-        all.leaving += 1;
-        all.admit(id);
-        Ok(Place {
+        table.connections.insert(id, connection);
+        table.closing += 1;
+        table.admit(id);
+        Ok(SessionPermit {
             admission: Arc::clone(self),
             id,
-            bell: Some(bell),
+            evicted: Some(evicted),
         })
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub(crate) fn sessions(&self) -> usize {
-        self.everybody().connections.len()
+        self.lock().connections.len()
     }
 
-    /// Whether so many were asked to go and have not gone yet that no more should come: each still
-    /// has its descriptor.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.everybody().leaving >= LEAVING
+    /// Says whether to accept no more for now: so many evicted connections still hold their
+    /// descriptors.
+    pub(crate) fn is_closing_many(&self) -> bool {
+        self.lock().closing >= MAX_CLOSING
     }
 
-    fn everybody(&self) -> MutexGuard<'_, Everybody> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Everybody {
-    /// Makes a connection a stranger, for which others may have to go.
+impl Table {
+    /// Makes a connection unauthenticated, and evicts others at the limits.
     fn admit(&mut self, id: u64) {
-        let Some((host, places)) = self.connections.get(&id).map(|c| (c.host, c.places)) else {
+        let Some((host, limits)) = self.connections.get(&id).map(|c| (c.host, c.limits)) else {
             return;
         };
         while let Some(of_host) = self.hosts.get(&host)
-            && of_host.order.len() >= places.per_host.max(1)
+            && of_host.ids.len() >= limits.per_host.max(1)
         {
             let victim = of_host.draw(&self.random, self.next);
             self.evict(victim);
         }
-        while self.strangers.order.len() >= places.strangers.max(1) {
-            let victim = self.strangers.draw(&self.random, self.next);
+        while self.unauthenticated.ids.len() >= limits.unauthenticated.max(1) {
+            let victim = self.unauthenticated.draw(&self.random, self.next);
             self.evict(victim);
         }
-        self.stand(id, Standing::Stranger);
+        self.set_status(id, Status::Unauthenticated);
     }
 
     fn evict(&mut self, id: u64) {
-        self.stand(id, Standing::Leaving);
-        if let Some(bell) = self.connections.get_mut(&id).and_then(|c| c.bell.take()) {
-            // Nobody listens any more where the session is ending by itself.
-            let _ = bell.send(());
+        self.set_status(id, Status::Closing);
+        if let Some(evict) = self.connections.get_mut(&id).and_then(|c| c.evict.take()) {
+            // The receiver is gone where the session is ending by itself.
+            let _ = evict.send(());
         }
     }
 
-    /// Changes the standing of a connection, and the counts with it.
-    fn stand(&mut self, id: u64, standing: Standing) {
+    /// Changes the status of a connection and the counts.
+    fn set_status(&mut self, id: u64, status: Status) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        let before = std::mem::replace(&mut connection.standing, standing);
+        let before = std::mem::replace(&mut connection.status, status);
         let host = connection.host;
         match before {
-            Standing::Stranger => {
-                self.strangers.remove(id);
+            Status::Unauthenticated => {
+                self.unauthenticated.remove(id);
                 if let Some(of_host) = self.hosts.get_mut(&host) {
                     of_host.remove(id);
-                    if of_host.order.is_empty() {
+                    if of_host.ids.is_empty() {
                         self.hosts.remove(&host);
                     }
                 }
             }
-            Standing::Candidate => self.candidates -= 1,
-            Standing::User => self.users -= 1,
-            Standing::Leaving => self.leaving -= 1,
+            Status::Authenticating => self.authenticating -= 1,
+            Status::LoggedIn => self.users -= 1,
+            Status::Closing => self.closing -= 1,
         }
-        match standing {
-            Standing::Stranger => {
-                self.strangers.add(id);
+        match status {
+            Status::Unauthenticated => {
+                self.unauthenticated.add(id);
                 self.hosts.entry(host).or_default().add(id);
             }
-            Standing::Candidate => self.candidates += 1,
-            Standing::User => self.users += 1,
-            Standing::Leaving => self.leaving += 1,
+            Status::Authenticating => self.authenticating += 1,
+            Status::LoggedIn => self.users += 1,
+            Status::Closing => self.closing += 1,
         }
     }
 
-    fn standing(&self, id: u64) -> Option<(Standing, Places)> {
+    fn status(&self, id: u64) -> Option<(Status, SessionLimits)> {
         let connection = self.connections.get(&id)?;
-        Some((connection.standing, connection.places))
+        Some((connection.status, connection.limits))
     }
 }
 
-impl Crowd {
+impl ConnectionSet {
     fn add(&mut self, id: u64) {
-        self.places.insert(id, self.order.len());
-        self.order.push(id);
+        self.positions.insert(id, self.ids.len());
+        self.ids.push(id);
     }
 
     fn remove(&mut self, id: u64) {
-        let Some(place) = self.places.remove(&id) else {
+        let Some(position) = self.positions.remove(&id) else {
             return;
         };
-        self.order.swap_remove(place);
-        if let Some(moved) = self.order.get(place) {
-            self.places.insert(*moved, place);
+        self.ids.swap_remove(position);
+        if let Some(moved) = self.ids.get(position) {
+            self.positions.insert(*moved, position);
         }
     }
 
-    /// One of them, of whom there must be some.
+    /// Returns one of the connections, of which there must be some.
     fn draw(&self, random: &RandomState, seed: u64) -> u64 {
-        let draw = random.hash_one((seed, self.order.len())) % (self.order.len().max(1) as u64);
+        let draw = random.hash_one((seed, self.ids.len())) % (self.ids.len().max(1) as u64);
         usize::try_from(draw)
             .ok()
-            .and_then(|draw| self.order.get(draw).copied())
+            .and_then(|draw| self.ids.get(draw).copied())
             .unwrap_or_default()
     }
 }
 
-impl Place {
-    /// Waits until the connection has to give way.
-    pub(crate) fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(bell) = &mut self.bell else {
+impl SessionPermit {
+    /// Waits until the connection is evicted.
+    pub(crate) fn poll_evicted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(evicted) = &mut self.evicted else {
             return Poll::Pending;
         };
-        let rang = ready!(Pin::new(bell).poll(cx));
-        self.bell = None;
-        if rang.is_ok() {
+        let told = ready!(Pin::new(evicted).poll(cx));
+        self.evicted = None;
+        if told.is_ok() {
             Poll::Ready(())
         } else {
             Poll::Pending
         }
     }
 
-    /// Claims a user's place for as long as a password is looked at.
+    /// Reserves the session of a user while a password is verified.
     ///
-    /// Where all of them are claimed or taken, the connection remains a stranger meanwhile: it may
-    /// have to give way, and gets its answer all the same when it does not.
-    pub(crate) fn claim(&self) -> Claim {
-        let mut all = self.admission.everybody();
-        if let Some((Standing::Stranger, places)) = all.standing(self.id)
-            && all.users + all.candidates < places.users
+    /// Where all are reserved or in use, the connection remains unauthenticated meanwhile: it may be
+    /// evicted, and gets its answer if it is not.
+    pub(crate) fn reserve(&self) -> Reservation {
+        let mut table = self.admission.lock();
+        if let Some((Status::Unauthenticated, limits)) = table.status(self.id)
+            && table.users + table.authenticating < limits.users
         {
-            all.stand(self.id, Standing::Candidate);
+            table.set_status(self.id, Status::Authenticating);
         }
-        Claim {
+        Reservation {
             admission: Arc::clone(&self.admission),
             id: self.id,
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
-        let mut all = self.admission.everybody();
-        all.stand(self.id, Standing::Leaving);
-        all.leaving -= 1;
-        all.connections.remove(&self.id);
+        let mut table = self.admission.lock();
+        table.set_status(self.id, Status::Closing);
+        table.closing -= 1;
+        table.connections.remove(&self.id);
     }
 }
 
-impl Claim {
-    /// The login succeeded: the connection has a user's place from here on.
+impl Reservation {
+    /// Makes the connection a logged-in session.
     ///
     /// # Errors
-    /// [`Full`] when users took all of them meanwhile, or the connection was asked to go.
-    pub(crate) fn settle(&self) -> Result<(), Full> {
-        let mut all = self.admission.everybody();
-        match all.standing(self.id) {
-            Some((Standing::Candidate, places)) if all.users < places.users => {
-                all.stand(self.id, Standing::User);
+    /// [`Full`] when the limit was reached meanwhile, or the connection was evicted.
+    pub(crate) fn commit(&self) -> Result<(), Full> {
+        let mut table = self.admission.lock();
+        match table.status(self.id) {
+            Some((Status::Authenticating, limits)) if table.users < limits.users => {
+                table.set_status(self.id, Status::LoggedIn);
                 Ok(())
             }
-            // The places that passwords wait for are theirs.
-            Some((Standing::Stranger, places)) if all.users + all.candidates < places.users => {
-                all.stand(self.id, Standing::User);
+            // Reserved sessions are left to their connections.
+            Some((Status::Unauthenticated, limits))
+                if table.users + table.authenticating < limits.users =>
+            {
+                table.set_status(self.id, Status::LoggedIn);
                 Ok(())
             }
             _ => Err(Full),
@@ -308,12 +314,12 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut all = self.admission.everybody();
-        if let Some((Standing::Candidate, _)) = all.standing(self.id) {
-            all.stand(self.id, Standing::Leaving);
-            all.admit(self.id);
+        let mut table = self.admission.lock();
+        if let Some((Status::Authenticating, _)) = table.status(self.id) {
+            table.set_status(self.id, Status::Closing);
+            table.admit(self.id);
         }
     }
 }
@@ -322,9 +328,9 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    const PLACES: Places = Places {
+    const LIMITS: SessionLimits = SessionLimits {
         users: 1000,
-        strangers: 8,
+        unauthenticated: 8,
         per_host: 4,
     };
 
@@ -336,131 +342,133 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Connections from as many hosts.
-    fn crowd(admission: &Arc<Admission>, places: Places, many: u8) -> Vec<Place> {
+    /// Returns connections from `many` hosts.
+    fn crowd(admission: &Arc<Admission>, limits: SessionLimits, many: u8) -> Vec<SessionPermit> {
         (0..many)
-            .map(|n| admission.enter(places, [192, 0, 2, n].into()).unwrap())
+            .map(|n| admission.enter(limits, [192, 0, 2, n].into()).unwrap())
             .collect()
     }
 
-    fn rang(place: &mut Place) -> bool {
-        place
-            .poll_give_way(&mut Context::from_waker(std::task::Waker::noop()))
+    fn evicted(permit: &mut SessionPermit) -> bool {
+        permit
+            .poll_evicted(&mut Context::from_waker(std::task::Waker::noop()))
             .is_ready()
     }
 
-    fn staying(crowd: &mut [Place]) -> usize {
+    fn remaining(crowd: &mut [SessionPermit]) -> usize {
         crowd
             .iter_mut()
-            .filter_map(|place| (!rang(place)).then_some(()))
+            .filter_map(|permit| (!evicted(permit)).then_some(()))
             .count()
     }
 
     #[test]
-    fn places_of_users_run_out_and_come_back() {
-        let (admission, places) = (admission(), Places { users: 2, ..PLACES });
-        let users = crowd(&admission, places, 2);
+    fn user_sessions_run_out_and_are_released() {
+        let (admission, limits) = (admission(), SessionLimits { users: 2, ..LIMITS });
+        let users = crowd(&admission, limits, 2);
         for user in &users {
-            user.claim().settle().unwrap();
+            user.reserve().commit().unwrap();
         }
-        assert_eq!(admission.enter(places, ip("::1")).unwrap_err(), Full);
+        assert_eq!(admission.enter(limits, ip("::1")).unwrap_err(), Full);
         drop(users);
         assert_eq!(admission.sessions(), 0);
-        assert!(admission.enter(places, ip("::1")).is_ok());
+        assert!(admission.enter(limits, ip("::1")).is_ok());
     }
 
     /// Fifty idle connections locked users out of a server of fifty sessions.
     #[test]
-    fn strangers_take_no_place_of_users() {
-        let (admission, places) = (admission(), Places { users: 2, ..PLACES });
-        let strangers = crowd(&admission, places, 100);
-        let user = admission.enter(places, ip("2001:db8::1")).unwrap();
-        user.claim().settle().unwrap();
-        drop(strangers);
+    fn unauthenticated_connections_do_not_count_as_users() {
+        let (admission, limits) = (admission(), SessionLimits { users: 2, ..LIMITS });
+        let unauthenticated = crowd(&admission, limits, 100);
+        let user = admission.enter(limits, ip("2001:db8::1")).unwrap();
+        user.reserve().commit().unwrap();
+        drop(unauthenticated);
     }
 
     #[test]
-    fn in_a_crowd_a_stranger_gives_way_and_nobody_who_logged_in() {
+    fn at_the_limit_unauthenticated_connections_are_evicted_and_no_users() {
         let admission = admission();
-        let mut known = admission.enter(PLACES, ip("::1")).unwrap();
-        known.claim().settle().unwrap();
-        let mut crowd = crowd(&admission, PLACES, 100);
-        assert!(!rang(&mut known));
+        let mut known = admission.enter(LIMITS, ip("::1")).unwrap();
+        known.reserve().commit().unwrap();
+        let mut crowd = crowd(&admission, LIMITS, 100);
+        assert!(!evicted(&mut known));
         assert!(
-            !rang(crowd.last_mut().unwrap()),
-            "the newest always has its chance"
+            !evicted(crowd.last_mut().unwrap()),
+            "the newest is not evicted"
         );
-        assert_eq!(staying(&mut crowd[..99]), 7);
+        assert_eq!(remaining(&mut crowd[..99]), 7);
         assert!(
-            admission.is_crowded(),
-            "until those who were asked to go are gone"
+            admission.is_closing_many(),
+            "until the evicted ones are gone"
         );
         drop(crowd);
-        assert!(!admission.is_crowded());
-        let all = admission.everybody();
-        assert!(all.strangers.order.is_empty() && all.hosts.is_empty());
-        assert_eq!(all.leaving, 0);
+        assert!(!admission.is_closing_many());
+        let table = admission.lock();
+        assert!(table.unauthenticated.ids.is_empty() && table.hosts.is_empty());
+        assert_eq!(table.closing, 0);
     }
 
     #[test]
-    fn a_host_with_too_many_connections_gives_way_to_itself() {
+    fn a_host_at_its_limit_evicts_its_own_connections() {
         let admission = admission();
-        let mut other = admission.enter(PLACES, ip("192.0.2.1")).unwrap();
+        let mut other = admission.enter(LIMITS, ip("192.0.2.1")).unwrap();
         // All of one host: the same address mapped into IPv6, and one /64.
         for addresses in [
             ["192.0.2.2", "::ffff:192.0.2.2"],
             ["2001:db8::1", "2001:db8::2:3:4:5"],
         ] {
-            let mut flood: Vec<Place> = (0..50)
-                .map(|n| admission.enter(PLACES, ip(addresses[n % 2])).unwrap())
+            let mut flood: Vec<SessionPermit> = (0..50)
+                .map(|n| admission.enter(LIMITS, ip(addresses[n % 2])).unwrap())
                 .collect();
-            assert_eq!(staying(&mut flood), 4);
-            assert!(!rang(&mut other));
+            assert_eq!(remaining(&mut flood), 4);
+            assert!(!evicted(&mut other));
         }
     }
 
     #[test]
-    fn while_its_password_is_looked_at_a_connection_is_no_stranger() {
+    fn a_connection_is_not_evicted_while_its_password_is_verified() {
         let admission = admission();
-        let mut asking = admission.enter(PLACES, ip("::1")).unwrap();
-        let claim = asking.claim();
-        let flood = crowd(&admission, PLACES, 200);
-        assert!(!rang(&mut asking));
-        // Wrong: from here on it may have to go like any other.
-        drop(claim);
+        let mut asking = admission.enter(LIMITS, ip("::1")).unwrap();
+        let reservation = asking.reserve();
+        let flood = crowd(&admission, LIMITS, 200);
+        assert!(!evicted(&mut asking));
+        // The password was wrong.
+        drop(reservation);
         drop(flood);
-        let _flood = crowd(&admission, PLACES, 200);
-        assert!(rang(&mut asking));
-        assert_eq!(asking.claim().settle(), Err(Full), "it was asked to go");
+        let _flood = crowd(&admission, LIMITS, 200);
+        assert!(evicted(&mut asking));
+        assert_eq!(asking.reserve().commit(), Err(Full), "it was evicted");
     }
 
     #[test]
-    fn a_place_that_a_password_waits_for_goes_to_no_other_login() {
-        let (admission, places) = (admission(), Places { users: 1, ..PLACES });
-        let crowd = crowd(&admission, places, 2);
-        let (first, second) = (crowd[0].claim(), crowd[1].claim());
-        assert_eq!(second.settle(), Err(Full));
-        // It was wrong.
+    fn a_reserved_session_goes_to_no_other_login() {
+        let (admission, limits) = (admission(), SessionLimits { users: 1, ..LIMITS });
+        let crowd = crowd(&admission, limits, 2);
+        let (first, second) = (crowd[0].reserve(), crowd[1].reserve());
+        assert_eq!(second.commit(), Err(Full));
+        // The password was wrong.
         drop(first);
-        assert_eq!(second.settle(), Ok(()));
-        assert_eq!(crowd[0].claim().settle(), Err(Full));
+        assert_eq!(second.commit(), Ok(()));
+        assert_eq!(crowd[0].reserve().commit(), Err(Full));
     }
 
     #[test]
-    fn claims_are_no_more_than_there_are_places_of_users() {
-        let (admission, places) = (admission(), Places { users: 3, ..PLACES });
-        let mut crowd = crowd(&admission, places, 8);
-        let claims: Vec<Claim> = crowd.iter().map(Place::claim).collect();
-        assert_eq!(admission.everybody().candidates, 3);
-        // The other five are strangers still, of whom any may go.
-        let more: Vec<Place> = (0..100)
-            .map(|n| admission.enter(places, [198, 51, 100, n].into()).unwrap())
+    fn reservations_are_bounded_by_the_limit_on_users() {
+        let (admission, limits) = (admission(), SessionLimits { users: 3, ..LIMITS });
+        let mut crowd = crowd(&admission, limits, 8);
+        let reservations: Vec<Reservation> = crowd.iter().map(SessionPermit::reserve).collect();
+        assert_eq!(admission.lock().authenticating, 3);
+        // The other five remain unauthenticated, and any of them may be evicted.
+        let more: Vec<SessionPermit> = (0..100)
+            .map(|n| admission.enter(limits, [198, 51, 100, n].into()).unwrap())
             .collect();
-        assert_eq!(staying(&mut crowd[..3]), 3);
-        assert!(staying(&mut crowd[3..]) < 5);
-        let settled = claims.iter().filter(|claim| claim.settle().is_ok());
+        assert_eq!(remaining(&mut crowd[..3]), 3);
+        assert!(remaining(&mut crowd[3..]) < 5);
+        let settled = reservations
+            .iter()
+            .filter(|reservation| reservation.commit().is_ok());
         assert_eq!(settled.count(), 3);
-        drop((claims, more));
-        assert_eq!(admission.everybody().users, 3);
+        drop((reservations, more));
+        assert_eq!(admission.lock().users, 3);
     }
 }

@@ -158,44 +158,46 @@ fn within_descriptors(mut policy: Policy) -> Policy {
         Err(_) => limit.current,
     };
     if let Some(descriptors) = descriptors {
-        let places = places(descriptors, policy.max_sessions, policy.max_unauthenticated);
-        if (places.users, places.strangers) != (policy.max_sessions, policy.max_unauthenticated) {
+        let shares = share_out(descriptors, policy.max_sessions, policy.max_unauthenticated);
+        if (shares.users, shares.unauthenticated)
+            != (policy.max_sessions, policy.max_unauthenticated)
+        {
             tracing::warn!(
                 descriptors,
-                max_sessions = places.users,
-                max_unauthenticated = places.strangers,
+                max_sessions = shares.users,
+                max_unauthenticated = shares.unauthenticated,
                 "too few descriptors for as many sessions and connections as configured, raise the limit (ulimit -n)"
             );
         }
-        policy.max_sessions = places.users;
-        policy.max_unauthenticated = places.strangers;
-        policy.max_data_descriptors = places.data;
+        policy.max_sessions = shares.users;
+        policy.max_unauthenticated = shares.unauthenticated;
+        policy.max_data_descriptors = shares.data;
     }
     policy
 }
 
 /// How the descriptors are shared out.
 #[derive(Debug, PartialEq, Eq)]
-struct Places {
+struct Shares {
     /// Control connections of users.
     users: usize,
-    /// Those of strangers.
-    strangers: usize,
+    /// Those of unauthenticated.
+    unauthenticated: usize,
     /// For ports, data connections, pipes and files.
     data: usize,
 }
 
-/// Shares out descriptors: strangers leave three quarters, and users two thirds of that for data.
-fn places(descriptors: u64, users: usize, strangers: usize) -> Places {
+/// Shares out descriptors: unauthenticated leave three quarters, and users two thirds of that for data.
+fn share_out(descriptors: u64, users: usize, unauthenticated: usize) -> Shares {
     /// For the listener, the log, the runtime, the tree, and calls of the storage.
     const OURS: u64 = 32;
     let left = usize::try_from(descriptors.saturating_sub(OURS)).unwrap_or(usize::MAX);
-    let strangers = strangers.min((left / 4).max(1));
-    let left = left.saturating_sub(strangers);
+    let unauthenticated = unauthenticated.min((left / 4).max(1));
+    let left = left.saturating_sub(unauthenticated);
     let users = users.min((left / 3).max(1));
-    Places {
+    Shares {
         users,
-        strangers,
+        unauthenticated,
         data: left.saturating_sub(users),
     }
 }
@@ -225,14 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_descriptors_are_shared_between_users_and_strangers() {
-        let shared = |descriptors, users, strangers| {
-            let Places {
+    fn few_descriptors_are_shared_between_users_and_unauthenticated() {
+        let shared = |descriptors, users, unauthenticated| {
+            let Shares {
                 users,
-                strangers,
+                unauthenticated,
                 data,
-            } = places(descriptors, users, strangers);
-            (users, strangers, data)
+            } = share_out(descriptors, users, unauthenticated);
+            (users, unauthenticated, data)
         };
         assert_eq!(shared(524_288, 1000, 200), (1000, 200, 523_056));
         assert_eq!(shared(20_000, 4000, 200), (4000, 200, 15_768));

@@ -49,7 +49,7 @@ pub(crate) enum Error {
         first: u64,
     },
     /// It was stopped before its own end.
-    Aborted(Ender),
+    Aborted(AbortedBy),
     /// This server's storage has no such checksum.
     NoSuchChecksum,
     /// The client's stack names what it may not, or makes no sense.
@@ -62,7 +62,7 @@ pub(crate) enum Error {
 
 /// Who stops work before its own end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ender {
+pub(crate) enum AbortedBy {
     /// The client, by `ABOR` or by going away.
     Client,
     /// This server, because its time to drain is over.
@@ -165,8 +165,8 @@ impl fmt::Display for Error {
                     "store: byte {first} never came, what came is kept for a restart"
                 )
             }
-            Self::Aborted(Ender::Client) => f.write_str("transfer: aborted by the client"),
-            Self::Aborted(Ender::Server) => {
+            Self::Aborted(AbortedBy::Client) => f.write_str("transfer: aborted by the client"),
+            Self::Aborted(AbortedBy::Server) => {
                 f.write_str("transfer: aborted, the server is stopping")
             }
             Self::Stack(error) => {

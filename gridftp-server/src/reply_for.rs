@@ -114,7 +114,7 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Ender;
+    use crate::error::AbortedBy;
 
     #[track_caller]
     fn assert_reply(error: &Error, code: u16, class: Option<&str>) {
@@ -184,7 +184,7 @@ mod tests {
         );
         assert_reply(&Error::RestartBeyondEnd { held: 2, length: 1 }, 554, None);
         assert_reply(&Error::NothingToResume { missing: 0 }, 554, None);
-        assert_reply(&Error::Aborted(Ender::Client), 426, None);
+        assert_reply(&Error::Aborted(AbortedBy::Client), 426, None);
         let full = gridftp_data::Descriptors::new(0).take(1).unwrap_err();
         let class = Some("DATA_CHANNEL_COMMUNICATION_FAILURE");
         assert_reply(&full.into(), 425, class);

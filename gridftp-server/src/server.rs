@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
 use xio::Pool;
 
-use crate::action::{Desk, FILE};
-use crate::admission::{Admission, Places};
-use crate::auth::Gate;
+use crate::action::{Executor, FILE};
+use crate::admission::{Admission, SessionLimits};
+use crate::auth::Authenticator;
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, Stacks};
@@ -50,17 +50,17 @@ const RANGES: usize = 2048;
 const TRIM: Duration = Duration::from_secs(2);
 
 /// How long sessions get to stop what they still do when their time to end by themselves is over.
-const GRACE: Duration = Duration::from_secs(3);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long sessions may take to be dropped after that; one waits for storage that does not answer.
-const DROPPING: Duration = Duration::from_millis(500);
+const DROP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long to leave the listener alone when the process is out of descriptors or memory.
-const BREATHER: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// How long a 226 waits for the client to close the data connection that it was sent a file over: aria2 waits for
 /// ever for a 226 that it reads together with the 150. Clients close when they have read all.
-const PARTING: Duration = Duration::from_millis(250);
+const LINGER: Duration = Duration::from_millis(250);
 
 /// A GridFTP server on one address.
 ///
@@ -76,7 +76,7 @@ pub(crate) struct Shared<D: Dsi> {
     pub(crate) dsi: D,
     pub(crate) config: Config,
     pub(crate) owners: Owners,
-    pub(crate) gate: Gate,
+    pub(crate) authenticator: Authenticator,
     admission: Arc<Admission>,
     stacks: Arc<Stacks>,
     pool: Pool,
@@ -143,7 +143,7 @@ impl<D: Dsi> Server<D> {
         };
         let shared = Shared {
             owners: Owners::load(),
-            gate: Gate::new(),
+            authenticator: Authenticator::new(),
             admission: Arc::new(Admission::default()),
             stacks: Arc::new(Stacks::new(&config)),
             pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
@@ -194,7 +194,7 @@ impl<D: Dsi> Server<D> {
                 () = &mut shutdown => break,
                 _ = trim.tick() => shared.pool.trim(),
                 Some(ended) = sessions.join_next(), if !sessions.is_empty() => report(ended),
-                accepted = listener.accept(), if !shared.admission.is_crowded() => match accepted {
+                accepted = listener.accept(), if !shared.admission.is_closing_many() => match accepted {
                     Ok((stream, _)) => {
                         if let Some(session) = shared.receive(stream, &stopping) {
                             sessions.spawn(session.run());
@@ -206,8 +206,8 @@ impl<D: Dsi> Server<D> {
                         drop(spare.take());
                         let next = time::timeout(Duration::ZERO, listener.accept()).await;
                         match next {
-                            Ok(Ok((stream, _))) => turn_away(&stream),
-                            _ => time::sleep(BREATHER).await,
+                            Ok(Ok((stream, _))) => refuse_connection(&stream),
+                            _ => time::sleep(ACCEPT_RETRY).await,
                         }
                         spare = File::open("/dev/null").ok();
                     }
@@ -220,7 +220,7 @@ impl<D: Dsi> Server<D> {
             "stopping: waiting for running transfers"
         );
         // First to let transfers end, then to abort them.
-        for (times, within) in [(1, shared.config.drain_timeout), (2, GRACE)] {
+        for (times, within) in [(1, shared.config.drain_timeout), (2, ABORT_TIMEOUT)] {
             // Nobody listens where there is no session.
             let _ = stop.send(times);
             let all = async {
@@ -239,7 +239,10 @@ impl<D: Dsi> Server<D> {
                 "stopping: ending what still runs"
             );
         }
-        if time::timeout(DROPPING, sessions.shutdown()).await.is_err() {
+        if time::timeout(DROP_TIMEOUT, sessions.shutdown())
+            .await
+            .is_err()
+        {
             tracing::warn!("stopping: some storage does not answer");
         }
     }
@@ -262,18 +265,18 @@ impl<D: Dsi> Shared<D> {
         let here = stream.local_addr().ok()?;
         let local = here.ip().to_canonical();
         let policy = rules.policy;
-        let places = Places {
+        let limits = SessionLimits {
             users: policy.max_sessions,
-            strangers: policy.max_unauthenticated,
+            unauthenticated: policy.max_unauthenticated,
             per_host: match policy.max_per_address {
                 Some(most) => most,
                 None if peer.is_loopback() => usize::MAX,
                 None => policy.max_unauthenticated.div_ceil(4),
             },
         };
-        let Ok(place) = self.admission.enter(places, peer) else {
+        let Ok(permit) = self.admission.enter(limits, peer) else {
             tracing::warn!(%peer, limit = policy.max_sessions, "connection refused: too many sessions");
-            turn_away(&stream);
+            refuse_connection(&stream);
             return None;
         };
         let stream = Box::new(ControlStream::new(stream).ok()?);
@@ -288,19 +291,19 @@ impl<D: Dsi> Shared<D> {
             },
             advertise: self.config.advertise,
         };
-        let desk = Desk {
+        let executor = Executor {
             shared: Arc::clone(self),
             policy,
             ends,
             who: None,
             side: None,
             task: "".into(),
-            place,
+            permit,
         };
         Some(Box::new(Session::new(
             machine,
             stream,
-            desk,
+            executor,
             stopping.clone(),
         )))
     }
@@ -311,7 +314,7 @@ impl<D: Dsi> Shared<D> {
         options.open_within = policy.connect_timeout;
         options.stall = policy.stall_timeout;
         options.connections = policy.max_streams;
-        options.parting = PARTING;
+        options.linger = LINGER;
         // What a peer can have this server remember beside blocks of the pool.
         (options.ahead, options.ranges) = (AHEAD, RANGES);
         let share = (self.pool.blocks() / SHARE).max(2);
@@ -376,7 +379,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused, and no look at
 /// whether the runtime has heard of the socket yet.
-fn turn_away(stream: &TcpStream) {
+fn refuse_connection(stream: &TcpStream) {
     const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
     drop(SockRef::from(stream).send(WORDS));
 }

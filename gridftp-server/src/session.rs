@@ -17,12 +17,12 @@ use tokio::time::{self, Sleep};
 use xio::BoxStream;
 use zeroize::Zeroize as _;
 
-use crate::action::{Desk, Finished, Running};
-use crate::error::Ender;
+use crate::action::{Executor, Finished, Running};
+use crate::error::AbortedBy;
 use crate::outbox::Outbox;
 
 /// How long the last replies may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
     /// What a read goes into: one for all sessions of a thread, because lines are copied out before the
@@ -38,15 +38,15 @@ pub(crate) struct Session<D: Dsi> {
     out: Outbox,
     /// Set while a 125 or 150 waits to be sent: the transfer goes on behind it.
     announcing: bool,
-    desk: Desk<D>,
+    executor: Executor<D>,
     running: Option<Running>,
     /// How often sessions were asked to stop, and how often this one has heard it.
     stopping: watch::Receiver<u8>,
     heard: u8,
     /// Set once nothing more will be read.
-    deaf: bool,
+    read_closed: bool,
     /// Set once nothing more can be sent.
-    mute: bool,
+    write_closed: bool,
     /// When the machine wants to be woken.
     deadline: Option<Instant>,
     /// When a data port that no transfer has used yet is closed, so that the range does not run dry.
@@ -66,14 +66,14 @@ enum Wake {
     /// Room was made for more replies.
     Sent,
     /// Somebody else needs the place.
-    GiveWay,
+    Evicted,
 }
 
 impl<D: Dsi> Session<D> {
     pub(crate) fn new(
         machine: ServerSession,
         stream: BoxStream,
-        desk: Desk<D>,
+        executor: Executor<D>,
         stopping: watch::Receiver<u8>,
     ) -> Self {
         Self {
@@ -82,12 +82,12 @@ impl<D: Dsi> Session<D> {
             lines: LineSplitter::new(),
             out: Outbox::new(Instant::now()),
             announcing: false,
-            desk,
+            executor,
             running: None,
             stopping,
             heard: 0,
-            deaf: false,
-            mute: false,
+            read_closed: false,
+            write_closed: false,
             deadline: None,
             port_until: None,
         }
@@ -99,20 +99,24 @@ impl<D: Dsi> Session<D> {
     /// Dropped, it closes the control connection and aborts what runs.
     pub(crate) async fn run(mut self: Box<Self>) {
         let ending = self.drive().await;
-        let farewell = async {
+        let flush = async {
             self.stream.write_all(self.out.rest()).await?;
             self.stream.shutdown().await
         };
         // A client that does not take its last replies has them cut off, and one that has to go at once, since its
         // place is taken already.
         let within = match ending {
-            Some(Ending::TurnedAway) => Duration::ZERO,
-            _ => FAREWELL,
+            Some(Ending::Overloaded) => Duration::ZERO,
+            _ => FLUSH_TIMEOUT,
         };
-        drop(time::timeout(within, farewell).await);
+        drop(time::timeout(within, flush).await);
         match ending {
-            Some(ending) => tracing::debug!(peer = %self.desk.ends.peer, %ending, "session ended"),
-            None => tracing::debug!(peer = %self.desk.ends.peer, "session ended: connection lost"),
+            Some(ending) => {
+                tracing::debug!(peer = %self.executor.ends.peer, %ending, "session ended")
+            }
+            None => {
+                tracing::debug!(peer = %self.executor.ends.peer, "session ended: connection lost")
+            }
         }
     }
 
@@ -145,7 +149,7 @@ impl<D: Dsi> Session<D> {
                     stop.set(asked(self.stopping.clone(), self.heard));
                     self.machine.handle(now, Input::Drain);
                 }
-                Wake::GiveWay => self.machine.handle(now, Input::TurnAway),
+                Wake::Evicted => self.machine.handle(now, Input::Evict),
             }
             if let Some(ending) = self.settle() {
                 return Some(ending);
@@ -183,7 +187,7 @@ impl<D: Dsi> Session<D> {
     fn keep_time(&mut self, now: Instant) -> Option<Ending> {
         if self.port_until.is_some_and(|until| until <= now) {
             self.port_until = None;
-            self.desk.drop_data();
+            self.executor.drop_data();
         }
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return None;
@@ -206,12 +210,12 @@ impl<D: Dsi> Session<D> {
                         && let Some(cancel) = running.cancel.take()
                     {
                         // Heard twice, the call to stop ends what runs.
-                        let ender = match self.heard {
-                            0 | 1 => Ender::Client,
-                            _ => Ender::Server,
+                        let by = match self.heard {
+                            0 | 1 => AbortedBy::Client,
+                            _ => AbortedBy::Server,
                         };
                         // The work may be over already, which is what was asked for.
-                        let _ = cancel.send(ender);
+                        let _ = cancel.send(by);
                     }
                 }
                 Output::Action(ticket, action) => {
@@ -221,7 +225,7 @@ impl<D: Dsi> Session<D> {
                     ) {
                         self.port_until = None;
                     }
-                    if let Some(running) = self.desk.start(ticket, action) {
+                    if let Some(running) = self.executor.start(ticket, action) {
                         self.running = Some(running);
                     }
                 }
@@ -248,18 +252,18 @@ impl<D: Dsi> Session<D> {
         if let Some(side) = finished.side {
             let waits = matches!(finished.outcome, Outcome::Listening(_) | Outcome::Failed(_));
             // What changed something else, as a stack of files, leaves a port its time.
-            let until = waits.then(|| now + self.desk.policy.connect_timeout);
+            let until = waits.then(|| now + self.executor.policy.connect_timeout);
             let until = self.port_until.or(until);
             self.port_until = until.filter(|_| side.has_unused_port());
-            self.desk.side = Some(side);
+            self.executor.side = Some(side);
         }
         if let Some(who) = finished.who {
             tracing::info!(
                 user = %crate::log::Shown(who.user.name.as_bytes()),
-                peer = %self.desk.ends.peer,
+                peer = %self.executor.ends.peer,
                 "login"
             );
-            self.desk.who = Some(who);
+            self.executor.who = Some(who);
         }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));
@@ -282,8 +286,8 @@ impl<D: Dsi> Session<D> {
         if stop.poll(cx).is_ready() {
             return Poll::Ready(Wake::Stop);
         }
-        if self.desk.place.poll_give_way(cx).is_ready() {
-            return Poll::Ready(Wake::GiveWay);
+        if self.executor.permit.poll_evicted(cx).is_ready() {
+            return Poll::Ready(Wake::Evicted);
         }
         // Before the work: the loss of the client is known before its upload's end is taken for complete.
         if let Poll::Ready(wake) = self.poll_read(cx) {
@@ -305,20 +309,20 @@ impl<D: Dsi> Session<D> {
 
     /// Sends what waits, as far as the client takes it; an error is the end of the connection.
     fn send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.mute {
+        if self.write_closed {
             self.out.clear();
             return Ok(());
         }
         let sent = self.out.poll_send(&mut self.stream, cx);
         if sent.is_err() {
-            (self.deaf, self.mute) = (true, true);
+            (self.read_closed, self.write_closed) = (true, true);
         }
         sent
     }
 
     /// Reads while there is room for what comes.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Wake> {
-        if self.deaf || !self.may_run_more() {
+        if self.read_closed || !self.may_run_more() {
             return Poll::Pending;
         }
         let read: Poll<io::Result<usize>> = SCRATCH.with_borrow_mut(|scratch| {
@@ -337,11 +341,11 @@ impl<D: Dsi> Session<D> {
         });
         match read {
             Poll::Ready(Ok(0)) => {
-                self.deaf = true;
+                self.read_closed = true;
                 Poll::Ready(Wake::Lost)
             }
             Poll::Ready(Err(_)) => {
-                (self.deaf, self.mute) = (true, true);
+                (self.read_closed, self.write_closed) = (true, true);
                 Poll::Ready(Wake::Lost)
             }
             Poll::Ready(Ok(_)) => Poll::Ready(Wake::Read),

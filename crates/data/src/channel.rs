@@ -15,10 +15,10 @@ use crate::head::Head;
 use crate::listener::DataListener;
 use crate::options::{Options, Peers};
 use crate::plan::{ReceivePlan, Received, SendPlan, Sent};
-use crate::receive::{self, Consumer, InOrder, Job, Payload, TextInto, Way};
+use crate::receive::{self, Consumer, Delivery, InOrder, Job, Payload, TextInto};
 use crate::send::{self, Chunks, Feed, TextOf};
 use crate::setup::{Direction, Idle, Setup, Used};
-use crate::wait::{Look, Stall};
+use crate::wait::{Sample, Stall};
 use crate::watch::Watch;
 
 /// The data connections of one session end.
@@ -178,18 +178,18 @@ impl DataChannel {
         }
         let mut used = self.open_to_send(plan, watch).await?;
         let Options { stall, block, .. } = self.options;
-        let look = || Look::At(watch.bytes(), watch.sending());
+        let sample = || Sample::At(watch.bytes(), watch.sending());
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
             let work = send::extended(&feed, conns, streams, plan, block);
-            Stall::new(stall).run(look, work).await?;
+            Stall::new(stall).run(sample, work).await?;
         } else {
             let conn = used.only()?;
             let sent = Stall::new(stall)
-                .run(look, send::plain(&feed, conn, &plan.ranges))
+                .run(sample, send::plain(&feed, conn, &plan.ranges))
                 .await?;
-            sent.part(self.options.parting).await;
+            sent.linger(self.options.linger).await;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -211,27 +211,29 @@ impl DataChannel {
     ) -> Result<Sent> {
         let mut used = self.open_to_send(plan, watch).await?;
         let stall = self.options.stall;
-        let look = || match watch.is_local() {
-            true => Look::Local,
-            false => Look::At(watch.bytes(), Wait::Send),
+        let sample = || match watch.is_local() {
+            true => Sample::Local,
+            false => Sample::At(watch.bytes(), Wait::Send),
         };
         if plan.mode == Mode::Extended {
             let streams = used.streams();
             let conns = &mut used.idle.conns;
-            Stall::new(stall).run(look, send::name(conns, plan)).await?;
+            Stall::new(stall)
+                .run(sample, send::name(conns, plan))
+                .await?;
             if plan.dealt {
                 let work = Box::pin(send::dealt_chunks(conns, streams, chunks, stall, watch));
-                Stall::new(stall).run(look, work).await?;
+                Stall::new(stall).run(sample, work).await?;
             } else {
                 let work = send::extended_chunks(conns, streams, chunks, stall, watch);
-                Stall::new(stall).run(look, work).await?;
+                Stall::new(stall).run(sample, work).await?;
             }
         } else {
             let conn = used.only()?;
             let sent = Stall::new(stall)
-                .run(look, send::plain_chunks(conn, chunks, stall, watch))
+                .run(sample, send::plain_chunks(conn, chunks, stall, watch))
                 .await?;
-            sent.part(self.options.parting).await;
+            sent.linger(self.options.linger).await;
         }
         Ok(self.sent(used, plan.mode, watch))
     }
@@ -271,10 +273,10 @@ impl DataChannel {
                 Payload::Pipe(pipe, len) => sink.take_pipe(pipe, at, len).await,
             }
         };
-        let way = Way::Direct {
+        let delivery = Delivery::Direct {
             pipes: sink.takes_pipes(),
         };
-        self.receive_with(write, way, plan, watch).await?;
+        self.receive_with(write, delivery, plan, watch).await?;
         Ok(received(plan, watch))
     }
 
@@ -309,7 +311,7 @@ impl DataChannel {
                 }
             };
             let done = self
-                .receive_with(write, Way::Queued(order), plan, watch)
+                .receive_with(write, Delivery::Queued(order), plan, watch)
                 .await;
             order.complete().and(done)
         };
@@ -331,15 +333,15 @@ impl DataChannel {
     /// As the type says.
     pub async fn discard(&mut self, plan: &ReceivePlan, watch: &Watch) -> Result<Received> {
         let forget = |_, _| std::future::ready(Ok(()));
-        let way = Way::Direct { pipes: false };
-        self.receive_with(forget, way, plan, watch).await?;
+        let delivery = Delivery::Direct { pipes: false };
+        self.receive_with(forget, delivery, plan, watch).await?;
         Ok(received(plan, watch))
     }
 
     async fn receive_with<W, F>(
         &mut self,
         write: W,
-        way: Way<'_>,
+        delivery: Delivery<'_>,
         plan: &ReceivePlan,
         watch: &Watch,
     ) -> Result<()>
@@ -353,7 +355,7 @@ impl DataChannel {
             *watch.head() = Head::new(plan.start);
         }
         let pool = self.pool.clone();
-        let job = Job::new(write, way, &pool, watch);
+        let job = Job::new(write, delivery, &pool, watch);
         let mut used = self.open_to_receive(plan.mode, watch).await?;
         if extended {
             let reused = used.idle.served.is_some();

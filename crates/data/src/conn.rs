@@ -80,7 +80,7 @@ impl Conn {
     }
 
     /// Waits until the peer closes a connection that was finished, at most so long.
-    pub(crate) async fn part(mut self, within: Duration) {
+    pub(crate) async fn linger(mut self, within: Duration) {
         if !within.is_zero() {
             // Whatever comes, an error included, the peer has seen the end.
             drop(timeout(within, self.stream.read(&mut [0])).await);

@@ -41,7 +41,7 @@ pub struct Options {
     ///
     /// A peer that closes has read all of the file. Some clients lose a final reply that arrives on
     /// the control connection before that.
-    pub parting: Duration,
+    pub linger: Duration,
     /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the
     /// transfer has ended before. Zero resets the connection, and a peer that is still sending
     /// hears nothing but that.
@@ -84,7 +84,7 @@ impl Default for Options {
         Self {
             open_within: Duration::from_secs(60),
             stall: Duration::from_secs(300),
-            parting: Duration::ZERO,
+            linger: Duration::ZERO,
             draining: Duration::ZERO,
             marks_from_all: false,
             connections: 256,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result, Wait};
 use crate::watch::Watch;
 
 /// Parts of the stall deadline after which progress is looked at.
-const LOOKS: u32 = 4;
+const SAMPLES: u32 = 4;
 
 /// Runs all `futures` in this task and gives their results in order; the first error ends it.
 pub(crate) async fn all<F, T>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>>
@@ -61,7 +61,7 @@ pub(crate) async fn local<T>(
 }
 
 /// What a wait saw when it looked at its work.
-pub(crate) enum Look {
+pub(crate) enum Sample {
     /// The work stands at this count; it has stalled when the count stays.
     At(u64, Wait),
     /// The work waits for someone here, who has a deadline of their own or none.
@@ -94,26 +94,26 @@ impl Stall {
     /// No timer is touched as bytes move.
     pub(crate) async fn run<T>(
         &mut self,
-        look: impl Fn() -> Look,
+        sample: impl Fn() -> Sample,
         step: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let mut step = pin!(step);
         loop {
-            let quarter = self.after / LOOKS;
+            let quarter = self.after / SAMPLES;
             let next = *self.next.get_or_insert_with(|| Instant::now() + quarter);
             if let Ok(done) = tokio::time::timeout_at(next, step.as_mut()).await {
                 return done;
             }
             self.next = None;
-            match look() {
-                Look::Local => self.same = 0,
-                Look::At(count, wait) => {
+            match sample() {
+                Sample::Local => self.same = 0,
+                Sample::At(count, wait) => {
                     self.same = if self.seen.replace(count) == Some(count) {
                         self.same + 1
                     } else {
                         1
                     };
-                    if self.same >= LOOKS {
+                    if self.same >= SAMPLES {
                         return Err(Error::timeout(wait, self.after));
                     }
                 }

@@ -1,4 +1,4 @@
-//! `impl Dsi for Posix`: each operation one hop to a thread that may block.
+//! `impl Dsi for Posix`: each operation one call on a thread that may block.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use gridftp_dsi::{
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::blocking::{Work, run_until_dropped};
 use crate::checksum::{COSTS, in_turns};
 use crate::error::{Fault, Outcome};
 use crate::expire;
 use crate::file::FileSource;
-use crate::hop::{Pace, hop_until_dropped};
 use crate::listing::DirListing;
 use crate::names;
 use crate::ops;
-use crate::part::Part;
+use crate::partial::PartialFile;
 use crate::remove;
 use crate::root::Root;
 use crate::sink::FileSink;
@@ -79,20 +79,20 @@ impl Posix {
     /// Dropping the future ends the work at its next entry.
     pub async fn expire_partials(&self, age: Duration) -> Result<u64> {
         let root = Arc::clone(&self.root);
-        hop_until_dropped(Pace::Long, "expire", move |stop| {
+        run_until_dropped(Work::Long, "expire", move |stop| {
             expire::expire(&root, age, stop).map_err(|fault| fault.of("expire", "/"))
         })
         .await
     }
 
-    /// Runs `work` on the tree, as `user` sees it, where its pace allows.
+    /// Runs `work` on the tree, as `user` sees it, where its kind of work allows.
     ///
     /// # Cancel safety
     /// Dropping the future raises the flag that `work` is given.
     async fn until_dropped<T: Send + 'static>(
         &self,
         user: &User,
-        pace: Pace,
+        kind: Work,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath, &AtomicBool) -> Outcome<T> + Send + 'static,
@@ -103,7 +103,7 @@ impl Posix {
             &self.plain
         };
         let (root, path, follows) = (Arc::clone(root), path.clone(), user.follows_links);
-        hop_until_dropped(pace, op, move |stop| {
+        run_until_dropped(kind, op, move |stop| {
             work(&root, &path, stop).map_err(|fault| match fault {
                 Fault::Os(Errno::LOOP) if !follows => NO_LINKS.of(op, &path),
                 fault => fault.of(op, &path),
@@ -116,12 +116,12 @@ impl Posix {
     async fn on<T: Send + 'static>(
         &self,
         user: &User,
-        pace: Pace,
+        kind: Work,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
-        self.until_dropped(user, pace, op, path, |root, path, _| work(root, path))
+        self.until_dropped(user, kind, op, path, |root, path, _| work(root, path))
             .await
     }
 
@@ -129,13 +129,13 @@ impl Posix {
     async fn change<T: Send + 'static>(
         &self,
         user: &User,
-        pace: Pace,
+        kind: Work,
         op: &'static str,
         path: &DsiPath,
         work: impl FnOnce(&Arc<Root>, &DsiPath) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
         must_write(user, op, path)?;
-        self.on(user, pace, op, path, work).await
+        self.on(user, kind, op, path, work).await
     }
 }
 
@@ -178,7 +178,7 @@ impl Dsi for Posix {
     }
 
     async fn stat(&self, user: &User, path: &DsiPath) -> Result<Stat> {
-        self.on(user, Pace::Brief, "stat", path, |root, path| {
+        self.on(user, Work::Brief, "stat", path, |root, path| {
             visible(path)?;
             Ok(stat::look(root, path)?)
         })
@@ -186,12 +186,12 @@ impl Dsi for Posix {
     }
 
     async fn list(&self, user: &User, path: &DsiPath) -> Result<DirListing> {
-        self.on(user, Pace::Brief, "list", path, DirListing::begin)
+        self.on(user, Work::Brief, "list", path, DirListing::begin)
             .await
     }
 
     async fn read(&self, user: &User, path: &DsiPath) -> Result<FileSource> {
-        self.on(user, Pace::Brief, "open", path, |root, path| {
+        self.on(user, Work::Brief, "open", path, |root, path| {
             visible(path)?;
             Ok(FileSource::over(
                 root.get_file(path, OFlags::RDONLY)?,
@@ -209,11 +209,11 @@ impl Dsi for Posix {
         must_write(user, "create", path)?;
         let sync = self.sync;
         // The others may have to copy or to cut off much of what is there.
-        let pace = match how {
-            Create::Whole { .. } => Pace::Brief,
-            _ => Pace::Long,
+        let kind = match how {
+            Create::Whole { .. } => Work::Brief,
+            _ => Work::Long,
         };
-        self.until_dropped(user, pace, "create", path, move |root, path, stop| {
+        self.until_dropped(user, kind, "create", path, move |root, path, stop| {
             FileSink::begin(root.target(path)?, how, path.to_string(), sync, stop)
         })
         .await
@@ -222,37 +222,37 @@ impl Dsi for Posix {
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
         self.change(
             user,
-            Pace::Brief,
+            Work::Brief,
             "look for what is held",
             path,
-            |root, path| Part::look(&root.target(path)?),
+            |root, path| PartialFile::look(&root.target(path)?),
         )
         .await
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Pace::Long, "drop what is held", path, |root, path| {
+        self.change(user, Work::Long, "drop what is held", path, |root, path| {
             expire::held(&root.target(path)?)
         })
         .await
     }
 
     async fn make_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Pace::Brief, "make directory", path, |root, path| {
+        self.change(user, Work::Brief, "make directory", path, |root, path| {
             ops::make_dir(root, path)
         })
         .await
     }
 
     async fn remove_dir(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Pace::Long, "remove directory", path, |root, path| {
+        self.change(user, Work::Long, "remove directory", path, |root, path| {
             ops::remove_dir(root, path)
         })
         .await
     }
 
     async fn remove(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Pace::Long, "remove", path, |root, path| {
+        self.change(user, Work::Long, "remove", path, |root, path| {
             ops::remove_file(root, path)
         })
         .await
@@ -266,13 +266,13 @@ impl Dsi for Posix {
         must_write(user, "remove tree", path)?;
         let work =
             |root: &Arc<Root>, path: &DsiPath, stop: &AtomicBool| remove::tree(root, path, stop);
-        self.until_dropped(user, Pace::Long, "remove tree", path, work)
+        self.until_dropped(user, Work::Long, "remove tree", path, work)
             .await
     }
 
     async fn rename(&self, user: &User, from: &DsiPath, to: &DsiPath) -> Result<()> {
         let to = to.clone();
-        self.change(user, Pace::Long, "rename", from, move |root, from| {
+        self.change(user, Work::Long, "rename", from, move |root, from| {
             ops::rename(root, from, &to)
         })
         .await
@@ -283,14 +283,14 @@ impl Dsi for Posix {
             return Err(NO_LINKS.of("make link", link));
         }
         let target = target.to_vec();
-        self.change(user, Pace::Long, "make link", link, move |root, link| {
+        self.change(user, Work::Long, "make link", link, move |root, link| {
             ops::symlink(root, &target, link)
         })
         .await
     }
 
     async fn set_meta(&self, user: &User, path: &DsiPath, meta: Meta) -> Result<()> {
-        self.change(user, Pace::Long, "set metadata", path, move |root, path| {
+        self.change(user, Work::Long, "set metadata", path, move |root, path| {
             visible(path)?;
             ops::set_meta(root, path, &meta)
         })
@@ -298,7 +298,7 @@ impl Dsi for Posix {
     }
 
     async fn truncate(&self, user: &User, path: &DsiPath, length: u64) -> Result<()> {
-        self.change(user, Pace::Long, "truncate", path, move |root, path| {
+        self.change(user, Work::Long, "truncate", path, move |root, path| {
             visible(path)?;
             ops::truncate(root, path, length)
         })
@@ -318,7 +318,7 @@ impl Dsi for Posix {
         length: Option<u64>,
         progress: &Progress,
     ) -> Result<String> {
-        let opening = self.on(user, Pace::Brief, "checksum", path, |root, path| {
+        let opening = self.on(user, Work::Brief, "checksum", path, |root, path| {
             visible(path)?;
             Ok(root.get_file(path, OFlags::RDONLY)?.0)
         });

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 
+use crate::blocking::{Work, run_until_dropped};
 use crate::error::{Fault, Outcome};
-use crate::hop::{Pace, hop_until_dropped};
 
 /// Bytes hashed between two reads.
 const BLOCK: usize = 256 * 1024;
@@ -174,7 +174,7 @@ pub(crate) async fn in_turns(
     let file = Arc::new(file);
     loop {
         let (file, progress) = (Arc::clone(&file), progress.clone());
-        let turn = hop_until_dropped(Pace::Digest, op, move |stop| {
+        let turn = run_until_dropped(Work::Digest, op, move |stop| {
             let more = digest.turn(&file, &progress, stop);
             Ok(more.map(|more| (digest, more)))
         });

@@ -51,7 +51,11 @@ pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
 }
 
 /// Gives the file the owner of `old`, whose place it takes, and mode and time as `done` says.
-pub(crate) fn dress_as(file: BorrowedFd<'_>, old: Option<&Stat>, done: &Finish) -> Outcome<()> {
+pub(crate) fn copy_metadata(
+    file: BorrowedFd<'_>,
+    old: Option<&Stat>,
+    done: &Finish,
+) -> Outcome<()> {
     let mut mode = done.mode;
     if let Some(old) = old {
         let new = rustix::fs::fstat(file)?;

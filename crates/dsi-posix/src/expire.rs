@@ -11,50 +11,54 @@ use rustix::io::Errno;
 use crate::error::{Fault, Outcome};
 use crate::journal;
 use crate::names::{self, Names};
-use crate::part::is_at;
+use crate::partial::is_at;
 use crate::remove::OPEN_DIR;
 use crate::root::{Root, Target};
 use crate::stat::modified;
 
-/// How long one is left that cannot be continued: long enough for whoever is about to write to it.
-const WORTHLESS: Duration = Duration::from_secs(3600);
+/// How long one is left that cannot be recorded: long enough for whoever is about to write to it.
+const UNRECORDED: Duration = Duration::from_secs(3600);
 
 /// A time as files have it: seconds since 1970 and nanoseconds.
 type Time = (i64, u32);
 
 /// Which partial uploads are old.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct Cutoff {
     /// Those last written to before this time.
-    continued: Time,
+    recorded: Time,
     /// Those that cannot be continued.
-    worthless: Time,
+    unrecorded: Time,
 }
 
 /// What became of a partial upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Removal {
     Removed,
     Missing,
     /// A writer has it.
     Busy,
-    Young,
+    Recent,
 }
 
 /// Removes the hidden file `name` of `dir`, with its records, unless a writer has it or it is too
 /// young.
-pub(crate) fn abandoned(dir: BorrowedFd<'_>, name: &[u8], before: Option<Before>) -> Outcome<Fate> {
+pub(crate) fn abandoned(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    before: Option<Cutoff>,
+) -> Outcome<Removal> {
     let flags =
         OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(Fate::Missing),
+        Err(Errno::NOENT) => return Ok(Removal::Missing),
         done => done?,
     };
-    if !names::is_part(name) {
+    if !names::is_partial(name) {
         return record(dir, name, &rustix::fs::fstat(&file)?, before);
     }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(Fate::Busy),
+        Err(Errno::WOULDBLOCK) => return Ok(Removal::Busy),
         done => done?,
     }
     // Whoever had it before may have gone on with it, or published it; with the lock it stays what
@@ -64,55 +68,60 @@ pub(crate) fn abandoned(dir: BorrowedFd<'_>, name: &[u8], before: Option<Before>
     if let Some(before) = before {
         let recorded = rustix::fs::statat(dir, held.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let before = if recorded {
-            before.continued
+            before.recorded
         } else {
-            before.worthless
+            before.unrecorded
         };
         if modified(&stat) > before {
-            return Ok(Fate::Young);
+            return Ok(Removal::Recent);
         }
     }
     if !is_at(dir, name, &stat) {
-        return Ok(Fate::Missing);
+        return Ok(Removal::Missing);
     }
     journal::remove(dir, &[&held, &next])?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
-    Ok(Fate::Removed)
+    Ok(Removal::Removed)
 }
 
 /// Removes a record whose partial upload is gone: alone it is of no use.
-fn record(dir: BorrowedFd<'_>, name: &[u8], stat: &Stat, before: Option<Before>) -> Outcome<Fate> {
-    if before.is_some_and(|before| modified(stat) > before.worthless) {
-        return Ok(Fate::Young);
+fn record(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    stat: &Stat,
+    before: Option<Cutoff>,
+) -> Outcome<Removal> {
+    if before.is_some_and(|before| modified(stat) > before.unrecorded) {
+        return Ok(Removal::Recent);
     }
-    let part = names::part_of(name);
-    match rustix::fs::statat(dir, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+    let partial = names::partial_of(name);
+    match rustix::fs::statat(dir, partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {
             journal::remove(dir, &[name])?;
-            Ok(Fate::Removed)
+            Ok(Removal::Removed)
         }
-        done => Ok(done.map(|_| Fate::Young)?),
+        done => Ok(done.map(|_| Removal::Recent)?),
     }
 }
 
 /// Removes what is kept of an upload to `target`.
 pub(crate) fn held(target: &Target) -> Outcome<()> {
     let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
-    let entry = rustix::fs::statat(dir, names.part.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
+    let entry = rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
         .ok()
-        .and_then(|part| journal::read(dir, &names, &target.name, part.st_ino)?.entry);
-    match abandoned(dir, &names.part, None)? {
-        Fate::Removed => {
+        .and_then(|partial| journal::read(dir, &names, &target.name, partial.st_ino)?.entry);
+    match abandoned(dir, &names.partial, None)? {
+        Removal::Removed => {
             if let (Some(index), Some(entry)) = (&target.index, entry) {
                 index.remove(&entry);
             }
             Ok(())
         }
-        Fate::Busy => Err(Fault::Rule(
+        Removal::Busy => Err(Fault::Rule(
             ErrorKind::Busy,
             "an upload to this name is going on",
         )),
-        Fate::Missing | Fate::Young => Err(Fault::Rule(
+        Removal::Missing | Removal::Recent => Err(Fault::Rule(
             ErrorKind::NotFound,
             "nothing is kept of an upload to this name",
         )),
@@ -129,14 +138,14 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
     };
     let mut count = 0;
     root.index().each(|index, id, path| {
-        let fate = look(root, path, before);
-        let ends = match fate {
-            Ok(Fate::Removed) => true,
+        let removal = look(root, path, before);
+        let ends = match removal {
+            Ok(Removal::Removed) => true,
             // Its directory may be mounted elsewhere for now, or the file be about to be made.
-            Ok(Fate::Missing) => is_old(index, id, before.continued),
-            Ok(Fate::Busy | Fate::Young) | Err(_) => false,
+            Ok(Removal::Missing) => is_old(index, id, before.recorded),
+            Ok(Removal::Busy | Removal::Recent) | Err(_) => false,
         };
-        count += u64::from(matches!(fate, Ok(Fate::Removed)));
+        count += u64::from(matches!(removal, Ok(Removal::Removed)));
         if ends {
             // One that stays is looked at again the next time.
             let _ = rustix::fs::unlinkat(index, id, AtFlags::empty());
@@ -145,9 +154,9 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
     })?;
     // Whole files that a process which was killed did not get to their places.
     root.index().each_name(|index, name| {
-        if names::is_part(name) {
-            let fate = abandoned(index, name, Some(before));
-            count += u64::from(matches!(fate, Ok(Fate::Removed)));
+        if names::is_partial(name) {
+            let removal = abandoned(index, name, Some(before));
+            count += u64::from(matches!(removal, Ok(Removal::Removed)));
         }
         !stop.load(Ordering::Relaxed)
     })?;
@@ -155,7 +164,7 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
 }
 
 /// Removes the partial upload at `path` beneath the root if it is old.
-fn look(root: &Root, path: &[u8], before: Before) -> Outcome<Fate> {
+fn look(root: &Root, path: &[u8], before: Cutoff) -> Outcome<Removal> {
     let cut = path.iter().rposition(|b| *b == b'/');
     let (up, name) = match cut {
         Some(cut) => (
@@ -165,20 +174,20 @@ fn look(root: &Root, path: &[u8], before: Before) -> Outcome<Fate> {
         None => (&[][..], path),
     };
     // Whoever else can write to the index gets nothing removed but that.
-    if !names::is_part(name) {
-        return Ok(Fate::Missing);
+    if !names::is_partial(name) {
+        return Ok(Removal::Missing);
     }
     let dir = match root.resolve(up, OPEN_DIR, Mode::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Fate::Missing),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Removal::Missing),
         done => done?,
     };
-    let fate = abandoned(dir.as_fd(), name, Some(before))?;
-    if fate == Fate::Missing {
+    let removal = abandoned(dir.as_fd(), name, Some(before))?;
+    if removal == Removal::Missing {
         for record in names::records_of(name) {
             abandoned(dir.as_fd(), &record, Some(before))?;
         }
     }
-    Ok(fate)
+    Ok(removal)
 }
 
 fn is_old(index: BorrowedFd<'_>, id: &str, before: Time) -> bool {
@@ -187,15 +196,15 @@ fn is_old(index: BorrowedFd<'_>, id: &str, before: Time) -> bool {
 }
 
 /// The times of `age` ago; `None` where that is before 1970.
-fn before(age: Duration) -> Option<Before> {
+fn before(age: Duration) -> Option<Cutoff> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let time = |ago: Duration| {
         let then = now.checked_sub(ago)?;
         let seconds = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
         Some((seconds, then.subsec_nanos()))
     };
-    Some(Before {
-        continued: time(age)?,
-        worthless: time(age.min(WORTHLESS))?,
+    Some(Cutoff {
+        recorded: time(age)?,
+        unrecorded: time(age.min(UNRECORDED))?,
     })
 }

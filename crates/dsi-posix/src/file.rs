@@ -13,8 +13,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::blocking::{Work, run};
 use crate::error::Fault;
-use crate::hop::{Pace, hop};
 use crate::root::must_be_file;
 use crate::stat::modified;
 
@@ -55,7 +55,7 @@ impl FileSource {
     /// As the kernel refuses, and for what is no regular file.
     pub async fn open(path: &Path) -> Result<Self> {
         let path = path.to_path_buf();
-        hop(Pace::Brief, "open", move || {
+        run(Work::Brief, "open", move || {
             let name = path.display().to_string();
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
             rustix::fs::open(&path, flags, Mode::empty())
@@ -155,17 +155,17 @@ impl Source for FileSource {
     }
 
     async fn read_at(&self, offset: u64, mut into: BytesMut) -> Result<BytesMut> {
-        let mut pace = Pace::Brief;
+        let mut kind = Work::Brief;
         if self.0.at_once.load(Ordering::Relaxed) {
             match self.0.fill(offset, &mut into, ReadWriteFlags::NOWAIT) {
                 Ok(()) => return Ok(into),
-                Err(Errno::AGAIN) => pace = Pace::Long,
+                Err(Errno::AGAIN) => kind = Work::Long,
                 // Other causes are met again, and reported, where waiting is allowed.
                 Err(_) => self.0.at_once.store(false, Ordering::Relaxed),
             }
         }
         let inner = Arc::clone(&self.0);
-        hop(pace, "read", move || {
+        run(kind, "read", move || {
             let done = inner.fill(offset, &mut into, ReadWriteFlags::empty());
             done.map_err(|errno| Fault::from(errno).of("read", &inner.path))?;
             Ok(into)
@@ -179,7 +179,7 @@ impl Source for FileSource {
 
     async fn data(&self) -> Result<Option<RangeSet>> {
         let inner = Arc::clone(&self.0);
-        let done = hop(Pace::Long, "find data", move || Ok(inner.data())).await?;
+        let done = run(Work::Long, "find data", move || Ok(inner.data())).await?;
         match done {
             Ok(data) => Ok(Some(data)),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
@@ -190,7 +190,7 @@ impl Source for FileSource {
     async fn unchanged(&self) -> Result<()> {
         let inner = Arc::clone(&self.0);
         // On a network file system even this may have to wait for the other end.
-        let now = hop(Pace::Brief, "look again at", move || {
+        let now = run(Work::Brief, "look again at", move || {
             rustix::fs::fstat(&inner.file)
                 .map_err(|errno| Fault::from(errno).of("look again at", &inner.path))
         })

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::complete::{dress, settle_size, verify};
 use crate::error::{Fault, Outcome};
 use crate::late;
-use crate::part::{ATTEMPTS, is_at};
+use crate::partial::{ATTEMPTS, is_at};
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 
 /// An open file, and where it was found.

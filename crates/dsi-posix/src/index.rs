@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::names::{INDEX, Names};
-use crate::part::{ATTEMPTS, random};
+use crate::partial::{ATTEMPTS, random};
 use crate::remove::OPEN_DIR;
 use crate::unnamed;
 

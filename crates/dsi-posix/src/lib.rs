@@ -14,18 +14,18 @@
 //! the record of what it holds, until it expires. An index at the top of the tree names all of them,
 //! so that nothing ever walks the tree.
 //!
-//! Calls that may block run on the blocking threads of the tokio runtime, one hop for each
+//! Calls that may block run on the blocking threads of the tokio runtime, one change of threads for each
 //! operation; the runtime bounds their number.
 //!
 //! [`FileSource`] and [`FileSink`] also serve a program's own files, by ordinary paths.
 #![forbid(unsafe_code)]
 
 mod backend;
+mod blocking;
 mod complete;
 mod copy;
 mod expire;
 mod first;
-mod hop;
 mod in_place;
 mod index;
 mod journal;
@@ -33,7 +33,7 @@ mod late;
 mod listing;
 mod names;
 mod ops;
-mod part;
+mod partial;
 mod remove;
 mod root;
 mod stat;

@@ -6,8 +6,8 @@ use gridftp_dsi::{DsiPath, Kind, Listing, Result, Stat};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::blocking::{Work, run};
 use crate::error::Outcome;
-use crate::hop::{Pace, hop};
 use crate::names;
 use crate::root::Root;
 use crate::stat::{stat_of, through};
@@ -106,7 +106,7 @@ impl DirListing {
     /// Reads a batch where that may wait, beginning at the mark `from` or where the last one ended.
     async fn read(&mut self, open: &Arc<Mutex<Open>>, from: Option<i64>) -> Result<Vec<Stat>> {
         let open = Arc::clone(open);
-        let (batch, next, more) = hop(Pace::Brief, "list", move || {
+        let (batch, next, more) = run(Work::Brief, "list", move || {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
             let sought = from.map_or(Ok(()), |from| open.dir.seek(from));
             let batch = sought.map_err(Into::into).and_then(|()| open.batch());

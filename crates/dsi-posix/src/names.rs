@@ -18,7 +18,7 @@ const LONGEST: usize = 255;
 /// The hidden names that belong to one final name.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    pub(crate) part: Vec<u8>,
+    pub(crate) partial: Vec<u8>,
     pub(crate) held: Vec<u8>,
     pub(crate) next: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl Names {
     pub(crate) fn of(name: &[u8]) -> Self {
         let stem = stem(name, 0);
         Self {
-            part: hidden(&stem, PART),
+            partial: hidden(&stem, PART),
             held: hidden(&stem, HELD),
             next: hidden(&stem, NEXT),
         }
@@ -72,13 +72,13 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 }
 
 /// Whether `name` is one that holds the bytes themselves.
-pub(crate) fn is_part(name: &[u8]) -> bool {
+pub(crate) fn is_partial(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name.ends_with(PART.as_bytes())
 }
 
 /// The records that go with the hidden name `part`.
-pub(crate) fn records_of(part: &[u8]) -> [Vec<u8>; 2] {
-    let stem = part.strip_suffix(PART.as_bytes()).unwrap_or(part);
+pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 2] {
+    let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);
     [
         [stem, HELD.as_bytes()].concat(),
         [stem, NEXT.as_bytes()].concat(),
@@ -86,7 +86,7 @@ pub(crate) fn records_of(part: &[u8]) -> [Vec<u8>; 2] {
 }
 
 /// The name of the bytes that the record `name` speaks of.
-pub(crate) fn part_of(name: &[u8]) -> Vec<u8> {
+pub(crate) fn partial_of(name: &[u8]) -> Vec<u8> {
     let stem = [HELD, NEXT]
         .iter()
         .find_map(|suffix| name.strip_suffix(suffix.as_bytes()))
@@ -109,7 +109,7 @@ mod tests {
         ] {
             let names = Names::of(&name);
             for hidden in [
-                &names.part,
+                &names.partial,
                 &names.held,
                 &names.next,
                 &Names::once(&name, u64::MAX),
@@ -117,11 +117,11 @@ mod tests {
                 assert!(hidden.len() <= LONGEST, "{}", hidden.len());
                 assert!(is_reserved(hidden));
             }
-            assert_eq!(names.part, Names::of(&name).part);
-            assert_eq!(records_of(&names.part), [names.held, names.next]);
+            assert_eq!(names.partial, Names::of(&name).partial);
+            assert_eq!(records_of(&names.partial), [names.held, names.next]);
         }
-        assert_eq!(Names::of(b"file").part, b".file.gridftp-part");
-        assert!(is_part(b".file.gridftp-part") && !is_part(b".file.gridftp-held"));
+        assert_eq!(Names::of(b"file").partial, b".file.gridftp-part");
+        assert!(is_partial(b".file.gridftp-part") && !is_partial(b".file.gridftp-held"));
         assert!(!is_reserved(b"file.gridftp-part"));
     }
 
@@ -130,6 +130,6 @@ mod tests {
         let (mut a, mut b) = (vec![b'x'; 255], vec![b'x'; 255]);
         a[254] = b'a';
         b[254] = b'b';
-        assert_ne!(Names::of(&a).part, Names::of(&b).part);
+        assert_ne!(Names::of(&a).partial, Names::of(&b).partial);
     }
 }

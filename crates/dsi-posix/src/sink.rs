@@ -12,14 +12,14 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::blocking::{Work, run, run_until_dropped};
 use crate::checksum::in_turns;
 use crate::complete::{MISMATCH, settle_size};
 use crate::copy::{read_some, splice_all, write_all, write_on};
 use crate::error::{Fault, Outcome};
 use crate::first::FirstBlock;
-use crate::hop::{Pace, hop, hop_until_dropped};
 use crate::in_place::InPlace;
-use crate::part::Begin;
+use crate::partial::Begin;
 use crate::root::{Target, is_regular, local_target};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
@@ -70,7 +70,7 @@ impl FileSink {
     pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
         let shown = path.display().to_string();
         let (path, name) = (path.to_path_buf(), shown.clone());
-        let opened = hop(Pace::Brief, "create", move || {
+        let opened = run(Work::Brief, "create", move || {
             let fail = |fault: Fault| fault.of("create", &name);
             let target = local_target(&path).map_err(fail)?;
             let special = target.old.as_ref().is_some_and(|old| !is_regular(old));
@@ -89,7 +89,7 @@ impl FileSink {
             Err(rest) => rest,
         };
         // What is special may wait for whoever is at its other end.
-        hop_until_dropped(Pace::Long, "create", move |stop| {
+        run_until_dropped(Work::Long, "create", move |stop| {
             let sink = match special {
                 true => Self::special(target, shown.clone(), sync),
                 false => Self::begin(target, how, shown.clone(), sync, stop),
@@ -188,24 +188,24 @@ fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
 impl Inner {
     /// A FIFO or a terminal takes bytes when its other end does; files and the devices that take
     /// bytes anywhere have no other end.
-    fn pace_of_write(&self) -> Pace {
+    fn work_of_write(&self) -> Work {
         match self.way {
-            Way::Whole(_) | Way::InPlace(_) => Pace::Brief,
-            Way::InOrder(..) => Pace::Long,
+            Way::Whole(_) | Way::InPlace(_) => Work::Brief,
+            Way::InOrder(..) => Work::Long,
         }
     }
 
     /// Publishing a file that is held back is little work; checking or syncing one may be much, and
     /// so may be the end of a large file whose place it takes.
-    fn pace_of_finish(&self, done: &Finish) -> Pace {
+    fn work_of_finish(&self, done: &Finish) -> Work {
         let frees = match &self.way {
             Way::Whole(whole) => whole.replaces(),
             Way::InPlace(_) | Way::InOrder(..) => 0,
         };
         if self.first.waits() && !self.sync && done.checksum.is_none() && frees <= LARGE {
-            Pace::Brief
+            Work::Brief
         } else {
-            Pace::Long
+            Work::Long
         }
     }
 
@@ -219,7 +219,7 @@ impl Inner {
 
     fn file(&self) -> Outcome<BorrowedFd<'_>> {
         Ok(match &self.way {
-            Way::Whole(whole) => whole.part()?.file(),
+            Way::Whole(whole) => whole.partial()?.file(),
             Way::InPlace(in_place) => in_place.file(),
             Way::InOrder(file, _) => file.as_fd(),
         })
@@ -330,7 +330,7 @@ impl Inner {
             return Err(errno.into());
         }
         match &self.way {
-            Way::Whole(whole) => whole.part()?.checkpoint(held, durable),
+            Way::Whole(whole) => whole.partial()?.checkpoint(held, durable),
             Way::InPlace(_) | Way::InOrder(..) => Ok(()),
         }
     }
@@ -373,7 +373,7 @@ impl Inner {
         }
         self.catch_up()?;
         match &self.way {
-            Way::Whole(whole) => whole.part()?.publish(done, self.sync),
+            Way::Whole(whole) => whole.partial()?.publish(done, self.sync),
             Way::InPlace(in_place) => {
                 in_place.finish(done, self.sync)?;
                 self.stat()
@@ -393,7 +393,7 @@ impl Sink for FileSink {
             return Ok(());
         }
         let inner = Arc::clone(&self.inner);
-        hop(self.inner.pace_of_write(), "write", move || {
+        run(self.inner.work_of_write(), "write", move || {
             inner.with_room("write", || inner.write(offset, &data))
         })
         .await
@@ -401,7 +401,7 @@ impl Sink for FileSink {
 
     async fn checkpoint(&self, held: &RangeSet, durable: bool) -> Result<()> {
         let (inner, held) = (Arc::clone(&self.inner), held.clone());
-        hop(Pace::Long, "record", move || {
+        run(Work::Long, "record", move || {
             inner.with_room("record", || inner.checkpoint(&held, durable))
         })
         .await
@@ -427,7 +427,7 @@ impl Sink for FileSink {
         let small = done.size.is_some_and(|size| size <= SMALL as u64);
         if let Some((algorithm, expected)) = done.checksum.take_if(|_| !small) {
             let (settled, whole) = (Arc::clone(&inner), done.clone());
-            let file = hop(Pace::Long, "finish", move || {
+            let file = run(Work::Long, "finish", move || {
                 settled.with_room("finish", || settled.settle(&whole))
             });
             if let Some(file) = file.await? {
@@ -438,8 +438,8 @@ impl Sink for FileSink {
                 }
             }
         }
-        let pace = inner.pace_of_finish(&done);
-        hop(pace, "finish", move || {
+        let kind = inner.work_of_finish(&done);
+        run(kind, "finish", move || {
             inner.with_room("finish", || inner.finish(&done))
         })
         .await
@@ -447,7 +447,7 @@ impl Sink for FileSink {
 
     async fn read_back(&self, offset: u64, len: usize) -> Result<Bytes> {
         let inner = Arc::clone(&self.inner);
-        hop(self.inner.pace_of_write(), "read back", move || {
+        run(self.inner.work_of_write(), "read back", move || {
             inner.with_room("read back", || {
                 inner.catch_up()?;
                 Ok(read_some(inner.file()?, offset, len)?)
@@ -463,7 +463,7 @@ impl Sink for FileSink {
     async fn take_pipe(&self, pipe: Arc<OwnedFd>, offset: u64, len: usize) -> Result<()> {
         self.inner.must_end_in_range(offset, len)?;
         let inner = Arc::clone(&self.inner);
-        hop(self.inner.pace_of_write(), "write", move || {
+        run(self.inner.work_of_write(), "write", move || {
             inner.with_room("write", || inner.take_pipe(pipe.as_fd(), offset, len))
         })
         .await

@@ -8,13 +8,13 @@ use super::*;
 async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("file");
-    for (size, pace) in [(0, Pace::Brief), (1 << 30, Pace::Long)] {
+    for (size, kind) in [(0, Work::Brief), (1 << 30, Work::Long)] {
         File::create(&name).unwrap().set_len(size).unwrap();
         let how = Create::Whole { size: None };
         let sink = FileSink::create(&name, how, false).await.unwrap();
         sink.write_at(0, Bytes::from_static(b"new")).await.unwrap();
         let done = Finish::whole(3);
-        assert_eq!(sink.inner.pace_of_finish(&done), pace, "{size} bytes");
+        assert_eq!(sink.inner.work_of_finish(&done), kind, "{size} bytes");
         sink.finish(done).await.unwrap();
         assert_eq!(std::fs::read(&name).unwrap(), b"new");
     }
@@ -35,7 +35,7 @@ async fn a_device_without_order_is_written_like_a_file() {
         into.write_all(b"bytes").unwrap();
         drop(into);
         let from = Arc::new(OwnedFd::from(from));
-        assert_eq!(sink.inner.pace_of_write(), Pace::Brief, "{sink:?}");
+        assert_eq!(sink.inner.work_of_write(), Work::Brief, "{sink:?}");
         assert!(sink.takes_pipes(), "{sink:?}");
         sink.take_pipe(Arc::clone(&from), 3, 5).await.unwrap();
         assert_eq!(rustix::io::read(&from, &mut [0; 1]), Ok(0), "{sink:?}");
@@ -45,7 +45,7 @@ async fn a_device_without_order_is_written_like_a_file() {
 
     let (_from, into) = std::io::pipe().unwrap();
     let pipe = FileSink::direct(File::from(OwnedFd::from(into))).unwrap();
-    assert_eq!(pipe.inner.pace_of_write(), Pace::Long);
+    assert_eq!(pipe.inner.work_of_write(), Work::Long);
     assert!(!pipe.takes_pipes());
 }
 
@@ -73,7 +73,7 @@ async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
         sink.write_at(0, piece.clone()).await.unwrap();
         let done = Finish::whole(SIZE).with_checksum(ChecksumAlgorithm::Sha512, "");
         let hashing = async {
-            while !crate::hop::is_hashing() {
+            while !crate::blocking::is_hashing() {
                 assert!(begun.elapsed() < LIMIT, "no digest is computed by turns");
                 tokio::task::yield_now().await;
             }
@@ -87,7 +87,7 @@ async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
             // What is recorded stays for another upload to go on with.
             names > if resumed { 2 } else { 0 }
         };
-        while crate::hop::is_hashing() || is_left() {
+        while crate::blocking::is_hashing() || is_left() {
             assert!(begun.elapsed() < LIMIT, "it is still there");
             std::thread::yield_now();
         }

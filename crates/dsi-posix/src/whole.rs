@@ -9,29 +9,29 @@ use rustix::fd::AsFd;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::complete::{dress_as, settle_size, verify};
+use crate::complete::{copy_metadata, settle_size, verify};
 use crate::copy::write_all;
 use crate::error::Outcome;
 use crate::journal;
 use crate::late;
 use crate::names::Names;
-use crate::part::{Begin, Part};
+use crate::partial::{Begin, PartialFile};
 use crate::root::{Target, is_regular};
 use crate::stat::stat_of;
 use crate::unnamed;
 
 /// A first block of at most this many bytes waits for the next operation, so that a small file
-/// is written and published in one hop.
+/// is written and published in one blocking call.
 pub(crate) const SMALL: usize = 64 * 1024;
 
 /// An upload that `publish` gives its name.
 ///
 /// A file that is said to be small begins under no name at all: its bytes wait in memory, and the
 /// kernel names the whole file in one step, so that a process that is killed leaves nothing. As soon
-/// as anything else is asked of it, it becomes a [`Part`], as all others are from the start.
+/// as anything else is asked of it, it becomes a [`PartialFile`], as all others are from the start.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    part: OnceLock<Box<Part>>,
+    partial: OnceLock<Box<PartialFile>>,
     /// Where it goes, for one that began without a name.
     target: Mutex<Option<Target>>,
 }
@@ -55,14 +55,14 @@ impl Whole {
         };
         if small && how == Begin::Anew && nameless && is_new(&target) {
             let whole = Self {
-                part: OnceLock::new(),
+                partial: OnceLock::new(),
                 target: Mutex::new(Some(target)),
             };
             return Ok((whole, RangeSet::new()));
         }
-        let (part, held) = Part::begin(target, how, size, stop)?;
+        let (partial, held) = PartialFile::begin(target, how, size, stop)?;
         let whole = Self {
-            part: OnceLock::from(Box::new(part)),
+            partial: OnceLock::from(Box::new(partial)),
             target: Mutex::new(None),
         };
         Ok((whole, held))
@@ -70,8 +70,8 @@ impl Whole {
 
     /// Size of the file that had the target's name at the beginning.
     pub(crate) fn replaces(&self) -> u64 {
-        if let Some(part) = self.part.get() {
-            return part.replaces();
+        if let Some(partial) = self.partial.get() {
+            return partial.replaces();
         }
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         let old = target.as_ref().and_then(|target| target.old);
@@ -80,23 +80,23 @@ impl Whole {
 
     /// Size of the published file that this is an update of.
     pub(crate) fn updates(&self) -> Option<u64> {
-        self.part.get()?.updates()
+        self.partial.get()?.updates()
     }
 
     /// Has nothing of it kept.
     pub(crate) fn give_up(&self) {
-        if let Some(part) = self.part.get() {
-            part.give_up();
+        if let Some(partial) = self.partial.get() {
+            partial.give_up();
         }
     }
 
     /// The upload under its hidden name, which it gets now if it had none.
-    pub(crate) fn part(&self) -> Outcome<&Part> {
-        if let Some(part) = self.part.get() {
-            return Ok(part);
+    pub(crate) fn partial(&self) -> Outcome<&PartialFile> {
+        if let Some(partial) = self.partial.get() {
+            return Ok(partial);
         }
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.part.get().is_none()
+        if self.partial.get().is_none()
             && let Some(target) = &*target
         {
             // A copy, so that a failure leaves another try.
@@ -106,15 +106,16 @@ impl Whole {
                 old: target.old,
                 index: target.index.clone(),
             };
-            let (part, _) = Part::begin(target, Begin::Anew, None, &AtomicBool::new(false))?;
-            let _ = self.part.set(Box::new(part));
+            let (partial, _) =
+                PartialFile::begin(target, Begin::Anew, None, &AtomicBool::new(false))?;
+            let _ = self.partial.set(Box::new(partial));
         }
-        let part = self.part.get();
-        Ok(part.expect("there is a target or a part, and the one has just become the other"))
+        let partial = self.partial.get();
+        Ok(partial.expect("there is a target or a partial, and the one has just become the other"))
     }
 
     /// Makes a file of nothing but `data` at `offset` and names it; `None` when it has to be
-    /// published as a [`Part`], which also says what is wrong with its place.
+    /// published as a [`PartialFile`], which also says what is wrong with its place.
     pub(crate) fn publish_at_once(
         &self,
         offset: u64,
@@ -123,7 +124,7 @@ impl Whole {
         sync: bool,
     ) -> Outcome<Option<Stat>> {
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(target) = target.as_ref().filter(|_| self.part.get().is_none()) else {
+        let Some(target) = target.as_ref().filter(|_| self.partial.get().is_none()) else {
             return Ok(None);
         };
         let (dir, name) = (target.dir.as_fd(), target.name.as_slice());
@@ -142,7 +143,7 @@ impl Whole {
         if old.as_ref().is_some_and(|old| !is_regular(old)) {
             return Ok(None);
         }
-        dress_as(file, old.as_ref(), done)?;
+        copy_metadata(file, old.as_ref(), done)?;
         late::settle(file, sync)?;
         let named = match (&target.index, old) {
             (_, None) => unnamed::link(file, dir, name),
@@ -161,7 +162,7 @@ impl Whole {
 
 /// Whether no earlier upload left anything.
 fn is_new(target: &Target) -> bool {
-    let part = Names::of(&target.name).part;
-    let there = rustix::fs::statat(&target.dir, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
+    let partial = Names::of(&target.name).partial;
+    let there = rustix::fs::statat(&target.dir, partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
     matches!(there, Err(Errno::NOENT))
 }

@@ -251,7 +251,7 @@ impl ServerRig {
                     self.session.handle(now, Input::Done(stale, outcome));
                 }
             }
-            11 if pick % 8 == 7 => self.session.handle(now, Input::TurnAway),
+            11 if pick % 8 == 7 => self.session.handle(now, Input::Evict),
             _ => {}
         }
         self.drain();

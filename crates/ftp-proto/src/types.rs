@@ -146,7 +146,7 @@ pub enum Names {
 #[non_exhaustive]
 pub struct Transfer {
     /// What is moved.
-    pub what: What,
+    pub kind: TransferKind,
     /// How it crosses the network.
     pub channel: Channel,
     /// Interval of 112 performance markers; `None` for none.
@@ -162,9 +162,9 @@ pub struct Transfer {
 
 impl Transfer {
     /// Makes a transfer without markers.
-    pub const fn new(what: What, channel: Channel) -> Self {
+    pub const fn new(kind: TransferKind, channel: Channel) -> Self {
         Self {
-            what,
+            kind,
             channel,
             perf_every: None,
             restart_every: None,
@@ -175,14 +175,17 @@ impl Transfer {
 
     /// Says whether the server sends the data.
     pub const fn is_sending(&self) -> bool {
-        matches!(self.what, What::Retrieve { .. } | What::List { .. })
+        matches!(
+            self.kind,
+            TransferKind::Retrieve { .. } | TransferKind::List { .. }
+        )
     }
 }
 
 /// What a transfer moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum TransferKind {
     /// A file, or a region of it, to the peer.
     Retrieve {
         /// The file.

@@ -1,4 +1,4 @@
-//! `Gate`: decides who comes in, at the same pace for names that exist and names that do not.
+//! `Authenticator`: decides who comes in, at the same pace for names that exist and names that do not.
 
 mod hashing;
 mod password;
@@ -17,7 +17,7 @@ use self::hashing::{Hashing, Memory};
 pub use self::password::{BadHash, Hashed, LONGEST};
 use self::throttle::Throttle;
 pub use self::users::{Account, BadUsers, Users, is_name};
-use crate::admission::{self, Claim};
+use crate::admission::{self, Reservation};
 use crate::config::{Access, Policy};
 
 /// Failures remembered at a time; each costs some 50 bytes.
@@ -28,7 +28,7 @@ const ROOT: &[u8] = b"/";
 
 /// The server's door: one for all sessions.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Authenticator {
     throttle: Arc<Mutex<Throttle>>,
     hashing: Arc<Hashing>,
 }
@@ -65,7 +65,7 @@ struct Try {
     throttle: Arc<Mutex<Throttle>>,
 }
 
-impl Gate {
+impl Authenticator {
     pub(crate) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -74,7 +74,7 @@ impl Gate {
         }
     }
 
-    /// Checks a name and a password from an address; who comes in has taken the user's place that `claim` is about.
+    /// Checks a name and a password from an address; who comes in has taken the user's place that `reservation` is for.
     ///
     /// A refusal is answered when the policy's delay is over, counted from the start, so that neither its
     /// cause nor the existence of the name shows in the time it takes.
@@ -88,7 +88,7 @@ impl Gate {
         name: String,
         password: Secret,
         from: IpAddr,
-        claim: Claim,
+        reservation: Reservation,
     ) -> Result<Admitted, Refused> {
         let (start, delay) = (Instant::now(), policy.login_delay);
         let result = match policy.anonymous.filter(|_| is_anonymous(&name)) {
@@ -96,13 +96,13 @@ impl Gate {
             None => self.check(policy, name, password, from).await,
         };
         match result {
-            Ok(admitted) => match claim.settle() {
+            Ok(admitted) => match reservation.commit() {
                 Ok(()) => Ok(admitted),
                 Err(admission::Full) => Err(Refused::Full),
             },
             Err(refused) => {
                 // Whoever failed holds no place while he waits.
-                drop(claim);
+                drop(reservation);
                 time::sleep_until(start + delay).await;
                 Err(refused)
             }
@@ -218,7 +218,7 @@ mod tests {
     use tokio::task;
 
     use super::*;
-    use crate::admission::{Admission, Places};
+    use crate::admission::{Admission, SessionLimits};
     use crate::config::{Config, Options};
 
     const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4bBD/c0LZyMkaP8WcR76l0qH4uuR/u2OObFJW77Apnmy6G3yYLi4kU2yXpy3CXj60";
@@ -242,40 +242,47 @@ mod tests {
     }
 
     async fn try_login(
-        gate: &Gate,
+        authenticator: &Authenticator,
         policy: &Arc<Policy>,
         name: &str,
         password: &str,
     ) -> Result<Admitted, Refused> {
-        let places = Places {
+        let limits = SessionLimits {
             users: 1,
-            strangers: 1,
+            unauthenticated: 1,
             per_host: 1,
         };
         let from = [127, 0, 0, 1].into();
-        let place = Arc::new(Admission::default()).enter(places, from).unwrap();
-        gate.login(
-            Arc::clone(policy),
-            name.to_owned(),
-            Secret::new(password),
-            from,
-            place.claim(),
-        )
-        .await
+        let permit = Arc::new(Admission::default()).enter(limits, from).unwrap();
+        authenticator
+            .login(
+                Arc::clone(policy),
+                name.to_owned(),
+                Secret::new(password),
+                from,
+                permit.reserve(),
+            )
+            .await
     }
 
     /// Waits until no password is being looked at.
-    async fn nobody_hashes(gate: &Gate) {
+    async fn nobody_hashes(authenticator: &Authenticator) {
         let mut turns = Vec::new();
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            turns.push(gate.hashing.turn([127, 0, 0, 1].into()).await.unwrap());
+            turns.push(
+                authenticator
+                    .hashing
+                    .turn([127, 0, 0, 1].into())
+                    .await
+                    .unwrap(),
+            );
         }
     }
 
     #[tokio::test]
     async fn the_right_password_gives_the_account() {
-        let (gate, policy) = (Gate::new(), policy(|_| ()));
-        let admitted = try_login(&gate, &policy, "ann", "open sesame")
+        let (authenticator, policy) = (Authenticator::new(), policy(|_| ()));
+        let admitted = try_login(&authenticator, &policy, "ann", "open sesame")
             .await
             .unwrap();
         assert!(admitted.by_password && !admitted.user.may_write);
@@ -284,14 +291,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_takes_the_delay_whatever_its_cause() {
-        let (gate, policy) = (Gate::new(), policy(|o| o.login_delay = Some(7)));
+        let (authenticator, policy) = (Authenticator::new(), policy(|o| o.login_delay = Some(7)));
         for (name, password) in [
             ("ann", "wrong"),
             ("nobody", "open sesame"),
             ("anonymous", "a@b"),
         ] {
             let start = Instant::now();
-            let refused = try_login(&gate, &policy, name, password).await.unwrap_err();
+            let refused = try_login(&authenticator, &policy, name, password)
+                .await
+                .unwrap_err();
             assert_eq!(refused, Refused::Incorrect);
             assert!(
                 start.elapsed() >= Duration::from_secs(7),
@@ -303,8 +312,8 @@ mod tests {
 
     #[tokio::test]
     async fn failures_lock_out_even_the_right_password() {
-        let (gate, policy) = (
-            Gate::new(),
+        let (authenticator, policy) = (
+            Authenticator::new(),
             policy(|o| {
                 o.login_delay = Some(0);
                 o.login_attempts = Some(2);
@@ -312,12 +321,14 @@ mod tests {
         );
         for _ in 0..2 {
             assert_eq!(
-                try_login(&gate, &policy, "ann", "x").await.unwrap_err(),
+                try_login(&authenticator, &policy, "ann", "x")
+                    .await
+                    .unwrap_err(),
                 Refused::Incorrect
             );
         }
         assert_eq!(
-            try_login(&gate, &policy, "ann", "open sesame")
+            try_login(&authenticator, &policy, "ann", "open sesame")
                 .await
                 .unwrap_err(),
             Refused::LockedOut
@@ -326,15 +337,15 @@ mod tests {
 
     #[tokio::test]
     async fn tries_all_at_once_are_locked_out_too() {
-        let gate = Arc::new(Gate::new());
+        let authenticator = Arc::new(Authenticator::new());
         let policy = policy(|o| {
             o.login_delay = Some(0);
             o.login_attempts = Some(2);
         });
         let tries: Vec<_> = (0..40)
             .map(|_| {
-                let (gate, policy) = (Arc::clone(&gate), Arc::clone(&policy));
-                task::spawn(async move { try_login(&gate, &policy, "ann", "x").await })
+                let (authenticator, policy) = (Arc::clone(&authenticator), Arc::clone(&policy));
+                task::spawn(async move { try_login(&authenticator, &policy, "ann", "x").await })
             })
             .collect();
         let mut looked_at = 0;
@@ -350,14 +361,16 @@ mod tests {
 
     #[tokio::test]
     async fn anonymous_comes_in_only_where_allowed() {
-        let gate = Gate::new();
+        let authenticator = Authenticator::new();
         let open = policy(|o| o.anonymous = Some(Access::Ro));
-        let admitted = try_login(&gate, &open, "ftp", "guest@").await.unwrap();
+        let admitted = try_login(&authenticator, &open, "ftp", "guest@")
+            .await
+            .unwrap();
         assert!(!admitted.by_password && !admitted.user.may_write);
         assert_eq!(admitted.user.name, "anonymous");
         let closed = policy(|o| o.login_delay = Some(0));
         assert!(
-            try_login(&gate, &closed, "anonymous", "guest@")
+            try_login(&authenticator, &closed, "anonymous", "guest@")
                 .await
                 .is_err()
         );
@@ -366,21 +379,22 @@ mod tests {
     /// Whoever hangs up while his password is looked at, in order to try the next one at once.
     #[tokio::test]
     async fn a_try_that_is_given_up_keeps_its_turn_and_is_counted() {
-        let (gate, policy) = (Gate::new(), policy(|o| o.login_attempts = Some(1)));
+        let (authenticator, policy) =
+            (Authenticator::new(), policy(|o| o.login_attempts = Some(1)));
         let mut cx = Context::from_waker(Waker::noop());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let started = {
             // The threads cannot go on while this is held.
-            let _held = gate.throttle.lock().unwrap();
+            let _held = authenticator.throttle.lock().unwrap();
             for _ in 0..50 {
-                let given_up = pin!(try_login(&gate, &policy, "ann", "wrong"));
+                let given_up = pin!(try_login(&authenticator, &policy, "ann", "wrong"));
                 assert!(given_up.poll(&mut cx).is_pending());
             }
-            Arc::strong_count(&gate.throttle) - 1
+            Arc::strong_count(&authenticator.throttle) - 1
         };
         assert_eq!(started, cores, "tries that are being looked at");
-        nobody_hashes(&gate).await;
-        let refused = try_login(&gate, &policy, "ann", "open sesame").await;
+        nobody_hashes(&authenticator).await;
+        let refused = try_login(&authenticator, &policy, "ann", "open sesame").await;
         assert_eq!(refused.unwrap_err(), Refused::LockedOut, "it was counted");
     }
 
@@ -388,14 +402,14 @@ mod tests {
     async fn a_password_over_the_bound_is_refused_like_a_wrong_one() {
         let long = "x".repeat(LONGEST + 1);
         let hash = Argon2::default().hash_password(long.as_bytes()).unwrap();
-        let gate = Gate::new();
+        let authenticator = Authenticator::new();
         let policy = policy_of(&hash.to_string(), |o| {
             o.login_delay = Some(7);
             o.login_attempts = Some(1);
         });
         for refused in [Refused::Incorrect, Refused::LockedOut] {
             let start = Instant::now();
-            let result = try_login(&gate, &policy, "ann", &long).await;
+            let result = try_login(&authenticator, &policy, "ann", &long).await;
             assert_eq!(result.unwrap_err(), refused);
             assert!(start.elapsed() >= Duration::from_secs(7));
         }
@@ -410,7 +424,7 @@ mod tests {
                 name: name.to_owned(),
                 password: Secret::new("wrong"),
                 from: [127, 0, 0, 1].into(),
-                throttle: Gate::new().throttle,
+                throttle: Authenticator::new().throttle,
             };
             let mut memory = Memory::default();
             assert_eq!(this.verdict(&mut memory).unwrap_err(), Refused::Incorrect);

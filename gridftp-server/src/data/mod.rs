@@ -1,7 +1,7 @@
 //! `DataSide`: one session's data channel, its listeners and the hosts it may deal with.
 
 mod disk;
-mod marks;
+mod reporter;
 mod retrieve;
 mod stacks;
 mod store;
@@ -16,7 +16,7 @@ use gridftp_data::{DataChannel, Descriptors, Options, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
-pub(crate) use self::marks::{Onlooker, every, tenths, tick};
+pub(crate) use self::reporter::{Reporter, every, tenths, tick};
 pub(crate) use self::retrieve::{list, retrieve};
 pub(crate) use self::stacks::Stacks;
 pub(crate) use self::store::{Store, store};

@@ -6,7 +6,7 @@ use ftp_wire::command::Type;
 use gridftp_data::{Chunks, SendPlan, Watch};
 use gridftp_dsi::{Dsi, DsiPath, Source as _, User};
 
-use super::marks::Onlooker;
+use super::reporter::Reporter;
 use super::{Buffers, DataSide};
 use crate::error::Error;
 use crate::listing::Lister;
@@ -31,15 +31,15 @@ pub(crate) async fn retrieve<D: Dsi>(
     tag: Option<u64>,
     how: &Channel,
     watch: &Watch,
-    onlooker: &mut Onlooker,
+    reporter: &mut Reporter,
 ) -> Result<u64, Error> {
-    let source = onlooker.run_quietly(dsi.read(user, path)).await?;
+    let source = reporter.run_quietly(dsi.read(user, path)).await?;
     if let Some(disk) = &side.disk {
         if region.is_some() || !held.is_empty() || how.ty == Type::Ascii {
             return Err(Error::NotThroughLayers);
         }
-        let mut chunks = onlooker.run_quietly(disk.read(source)).await?;
-        return send_all(&mut chunks, side, tag, how, watch, onlooker).await;
+        let mut chunks = reporter.run_quietly(disk.read(source)).await?;
+        return send_all(&mut chunks, side, tag, how, watch, reporter).await;
     }
     let size = source.size();
     let (base, length) = match region {
@@ -65,7 +65,7 @@ pub(crate) async fn retrieve<D: Dsi>(
         .parallelism(how.parallelism)
         .base(base)
         .tag(tag);
-    let sent = onlooker
+    let sent = reporter
         .run(watch, side.channel.send(&source, &plan, watch), |_| {
             std::future::ready(Ok(()))
         })
@@ -90,12 +90,12 @@ pub(crate) async fn list<D: Dsi>(
     form: ListForm,
     how: &Channel,
     watch: &Watch,
-    onlooker: &mut Onlooker,
+    reporter: &mut Reporter,
 ) -> Result<u64, Error> {
-    let mut lister = onlooker
+    let mut lister = reporter
         .run_quietly(Lister::open(dsi, user, owners, path, form))
         .await?;
-    send_all(&mut lister, side, None, how, watch, onlooker).await
+    send_all(&mut lister, side, None, how, watch, reporter).await
 }
 
 /// Sends bytes whose number is not known before; gives how many there were.
@@ -107,14 +107,14 @@ async fn send_all<C: Chunks>(
     tag: Option<u64>,
     how: &Channel,
     watch: &Watch,
-    onlooker: &mut Onlooker,
+    reporter: &mut Reporter,
 ) -> Result<u64, Error> {
     side.settle(Buffers::from(how));
     let plan = SendPlan::new(how.mode, Type::Image, RangeSet::new())
         .parallelism(how.parallelism)
         .tag(tag);
     let sending = side.channel.send_chunks(chunks, &plan, watch);
-    let sent = onlooker
+    let sent = reporter
         .run(watch, sending, |_| std::future::ready(Ok(())))
         .await?;
     Ok(sent.bytes)

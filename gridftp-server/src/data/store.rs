@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::marks::Onlooker;
+use super::reporter::Reporter;
 use super::{Buffers, DataSide};
 use crate::error::{Error, Forbidden};
 
@@ -49,12 +49,12 @@ pub(crate) async fn store<D: Dsi>(
     store: Store<'_>,
     how: &Channel,
     watch: &Watch,
-    onlooker: &mut Onlooker,
+    reporter: &mut Reporter,
 ) -> Result<u64, Error> {
     match side.disk.clone() {
         None => {
             let opening = store.open(dsi, user, how);
-            store.run(opening, side, how, watch, onlooker).await
+            store.run(opening, side, how, watch, reporter).await
         }
         Some(disk) => {
             let opening = async {
@@ -67,7 +67,7 @@ pub(crate) async fn store<D: Dsi>(
                 let (sink, base, finish) = store.open(dsi, user, how).await?;
                 Ok((disk.write(sink).await?, base, finish))
             };
-            store.run(opening, side, how, watch, onlooker).await
+            store.run(opening, side, how, watch, reporter).await
         }
     }
 }
@@ -80,11 +80,11 @@ impl Store<'_> {
         side: &mut DataSide,
         how: &Channel,
         watch: &Watch,
-        onlooker: &mut Onlooker,
+        reporter: &mut Reporter,
     ) -> Result<u64, Error> {
-        let (sink, base, finish) = onlooker.run_quietly(opening).await?;
+        let (sink, base, finish) = reporter.run_quietly(opening).await?;
         side.settle(Buffers::from(how));
-        self.receive(sink, base, finish, side, how, watch, onlooker)
+        self.receive(sink, base, finish, side, how, watch, reporter)
             .await
     }
 
@@ -180,7 +180,7 @@ impl Store<'_> {
         side: &mut DataSide,
         how: &Channel,
         watch: &Watch,
-        onlooker: &mut Onlooker,
+        reporter: &mut Reporter,
     ) -> Result<u64, Error> {
         let plan = ReceivePlan::new(how.mode, how.ty)
             .base(base)
@@ -188,7 +188,7 @@ impl Store<'_> {
             .tag(self.tag);
         let mut total = self.held.clone();
         let receiving = side.channel.receive(&sink, &plan, watch);
-        let result = onlooker
+        let result = reporter
             .run(watch, receiving, |new| {
                 total.extend(&new);
                 let here = total.shift_up(base).unwrap_or_default();
@@ -198,7 +198,7 @@ impl Store<'_> {
             .await;
         let result = match result {
             Ok(received) => self
-                .whole(&received, how, onlooker)
+                .whole(&received, how, reporter)
                 .await
                 .map(|here| (received.bytes, received.end, here)),
             Err(error) => Err(error),
@@ -212,8 +212,8 @@ impl Store<'_> {
                     // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
                     finish.held = (!here.is_empty()).then_some(here);
                 }
-                onlooker.complete(watch, sink.finish(finish)).await?;
-                onlooker.last_marks(watch).await;
+                reporter.complete(watch, sink.finish(finish)).await?;
+                reporter.last_marks(watch).await;
                 Ok(bytes)
             }
             Err(error) => {
@@ -228,7 +228,7 @@ impl Store<'_> {
         &self,
         received: &Received,
         how: &Channel,
-        onlooker: &mut Onlooker,
+        reporter: &mut Reporter,
     ) -> Result<RangeSet, Error> {
         let mut here = self.held.clone();
         here.extend(&received.ranges);
@@ -245,9 +245,9 @@ impl Store<'_> {
         let proven = announced == Some(here.end());
         if how.mode == Mode::Stream
             && !proven
-            && let Some(ender) = onlooker.cancelled().await
+            && let Some(by) = reporter.cancelled().await
         {
-            return Err(Error::Aborted(ender));
+            return Err(Error::Aborted(by));
         }
         if here.first_hole() < here.end() {
             return Err(Error::Holes {

@@ -20,13 +20,13 @@ pub(crate) struct Job<'a, W> {
     pub(crate) write: W,
     pub(crate) pool: &'a Pool,
     pub(crate) watch: &'a Watch,
-    pub(crate) way: Way<'a>,
+    pub(crate) delivery: Delivery<'a>,
     /// Pipes that connections may still make.
     pub(crate) pipes: u32,
     /// Payload bytes read so far.
     pub(crate) read: u64,
     /// Ranges that are being written.
-    flying: RangeSet,
+    in_flight: RangeSet,
     /// Where the one begins that is compared with what is stored: each takes memory outside the
     /// pool.
     compared: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Job<'a, W> {
 
 /// What it means that a write is done.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Way<'a> {
+pub(crate) enum Delivery<'a> {
     /// The bytes are where they belong. With `pipes`, payload may come in a pipe.
     Direct { pipes: bool },
     /// The bytes are queued for their turn. Then whoever takes them keeps account, and connections
@@ -44,7 +44,7 @@ pub(crate) enum Way<'a> {
     Queued(&'a InOrder),
 }
 
-impl Way<'_> {
+impl Delivery<'_> {
     /// Waits until whoever takes the bytes fails.
     pub(crate) async fn failed(self) -> Error {
         match self {
@@ -66,18 +66,18 @@ pub(crate) enum Payload {
 }
 
 impl<'a, W> Job<'a, W> {
-    pub(crate) fn new(write: W, way: Way<'a>, pool: &'a Pool, watch: &'a Watch) -> Self {
+    pub(crate) fn new(write: W, delivery: Delivery<'a>, pool: &'a Pool, watch: &'a Watch) -> Self {
         Self {
             write,
             pool,
             watch,
-            way,
-            pipes: match way {
-                Way::Direct { pipes: true } => PIPES,
+            delivery,
+            pipes: match delivery {
+                Delivery::Direct { pipes: true } => PIPES,
                 _ => 0,
             },
             read: 0,
-            flying: RangeSet::new(),
+            in_flight: RangeSet::new(),
             compared: None,
             waits: false,
         }
@@ -87,7 +87,7 @@ impl<'a, W> Job<'a, W> {
     pub(crate) fn came(&self, offset: u64, len: u64) -> bool {
         Range64::from_len(offset, len).is_some_and(|range| {
             let stored = self.watch.arrived().received().clip(range);
-            !stored.is_empty() || !self.flying.clip(range).is_empty()
+            !stored.is_empty() || !self.in_flight.clip(range).is_empty()
         })
     }
 
@@ -99,21 +99,21 @@ impl<'a, W> Job<'a, W> {
         };
         let stored = self.watch.arrived().received().clip(range);
         let compares = !stored.is_empty();
-        if !self.flying.clip(range).is_empty() || (compares && self.compared.is_some()) {
+        if !self.in_flight.clip(range).is_empty() || (compares && self.compared.is_some()) {
             self.waits = true;
             return None;
         }
         if compares {
             self.compared = Some(offset);
         }
-        self.flying.insert(range);
+        self.in_flight.insert(range);
         Some(stored)
     }
 
     /// Ends the write of a range; says whether another one waited for it.
     pub(crate) fn end(&mut self, offset: u64, len: u64) -> bool {
         if let Some(range) = Range64::from_len(offset, len) {
-            self.flying.remove(range);
+            self.in_flight.remove(range);
         }
         self.compared.take_if(|compared| *compared == offset);
         std::mem::take(&mut self.waits)
@@ -121,6 +121,6 @@ impl<'a, W> Job<'a, W> {
 
     /// Whether writes leave the bytes where they belong.
     pub(crate) fn is_direct(&self) -> bool {
-        matches!(self.way, Way::Direct { .. })
+        matches!(self.delivery, Delivery::Direct { .. })
     }
 }

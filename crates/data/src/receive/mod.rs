@@ -17,7 +17,7 @@ use mode_e::GatherError;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-pub(crate) use job::{Job, Payload, Way};
+pub(crate) use job::{Delivery, Job, Payload};
 pub use order::Consumer;
 pub(crate) use order::{InOrder, TextInto};
 use pump::{End, Pump};
@@ -26,7 +26,7 @@ use crate::conn::{Conn, Opened};
 use crate::error::{Error, ErrorKind, Result, Wait};
 use crate::listener::DataListener;
 use crate::options::Options;
-use crate::wait::{Look, Stall};
+use crate::wait::{Sample, Stall};
 
 /// Bytes that are read back at a time to be compared, outside the pool: a block of it would be
 /// waited for by those who hold one.
@@ -99,7 +99,7 @@ where
 {
     let mut pump = Pump::plain(conn, start, until);
     let seen = Seen::new(job.is_direct());
-    let (watch, way, moved) = (job.watch, job.way, &seen);
+    let (watch, delivery, moved) = (job.watch, job.delivery, &seen);
     let work = poll_fn(|cx| {
         let done = pump.poll(cx, &mut job);
         seen.note(job.read, pump.is_writing());
@@ -107,8 +107,8 @@ where
     });
     let mut stall = Stall::new(options.stall);
     let ended = tokio::select! {
-        ended = stall.run(|| moved.look(watch), work) => ended,
-        error = way.failed() => Err(error),
+        ended = stall.run(|| moved.sample(watch), work) => ended,
+        error = delivery.failed() => Err(error),
     };
     match ended {
         Ok(_) => {
@@ -144,10 +144,10 @@ where
         tag,
         marks_from_all: options.marks_from_all,
     };
-    let way = job.way;
+    let delivery = job.delivery;
     let gathered = tokio::select! {
         gathered = gather(&mut pumps, conns, listener, job, options) => gathered,
-        error = way.failed() => Err(error),
+        error = delivery.failed() => Err(error),
     };
     match gathered {
         Ok(()) => pumps.kept(),
@@ -209,14 +209,14 @@ where
                 }, if room => Ok(Step::Accepted(next)),
             }
         };
-        let look = || {
+        let sample = || {
             if lonely {
-                Look::At(seen.moved(watch), Wait::Accept)
+                Sample::At(seen.moved(watch), Wait::Accept)
             } else {
-                seen.look(watch)
+                seen.sample(watch)
             }
         };
-        match stall.run(look, step).await? {
+        match stall.run(sample, step).await? {
             Step::Complete => return Ok(()),
             // Those that would bring the rest are the ones we do not let in.
             Step::Lonely if !room => {
@@ -293,12 +293,12 @@ impl Seen {
             .wrapping_add(u64::from(marks))
     }
 
-    fn look(&self, watch: &crate::Watch) -> Look {
+    fn sample(&self, watch: &crate::Watch) -> Sample {
         let writing = self.writing.load(Ordering::Relaxed);
         if writing && watch.is_local() {
-            return Look::Local;
+            return Sample::Local;
         }
-        Look::At(
+        Sample::At(
             self.moved(watch),
             if writing && self.direct {
                 Wait::Storage

@@ -13,7 +13,7 @@ use xio_core::{Block, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
-use crate::receive::job::{Job, Payload, Way};
+use crate::receive::job::{Delivery, Job, Payload};
 use crate::receive::pipe::{self, Pipe, WORTH};
 
 /// Reads after which a connection lets the others have their turn.
@@ -238,9 +238,9 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         if self.is_large(job, offset, len) {
             return self.splice(cx, job, offset, len);
         }
-        let room = match job.way {
-            Way::Direct { .. } => usize::MAX,
-            Way::Queued(order) => {
+        let room = match job.delivery {
+            Delivery::Direct { .. } => usize::MAX,
+            Delivery::Queued(order) => {
                 let (at, read) = match &self.block {
                     Some(block) => (self.at, block.len()),
                     None => (offset, 0),

@@ -41,7 +41,7 @@ async fn files_of_every_size_arrive_whole() {
 #[tokio::test]
 async fn a_sender_may_wait_until_the_peer_has_read_all() {
     let mut from = channel();
-    from.options_mut().parting = Duration::from_secs(3600);
+    from.options_mut().linger = Duration::from_secs(3600);
     let address = from.listen(&tcp(), &here(), Peers::Any).await.unwrap();
     let mut peer = TcpStream::connect(address).await.unwrap();
     let (source, watch) = (Disk::new(b"file"), Watch::new());
@@ -71,11 +71,11 @@ async fn the_beginning_is_known_before_any_byte_moves() {
     from.send(&source, &plan, &Watch::new()).await.unwrap();
     let plan = incoming(Mode::Stream);
     let receive = to.receive(&sink, &plan, &watch);
-    let look = async {
+    let sample = async {
         watch.opened().await;
         assert_eq!(watch.bytes(), 0);
     };
-    let (got, ()) = tokio::join!(receive, look);
+    let (got, ()) = tokio::join!(receive, sample);
     assert_eq!(got.unwrap().bytes, 4);
 }
 

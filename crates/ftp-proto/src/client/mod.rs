@@ -147,7 +147,7 @@ impl fmt::Display for Outgoing {
 
 /// How long a command may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum ReplyTimeout {
     /// A reply is due soon.
     Short,
     /// It may work in silence, or move data.
@@ -166,7 +166,7 @@ struct Waiting {
 struct Sent {
     ticket: Ticket,
     verb: &'static str,
-    patience: Patience,
+    reply_timeout: ReplyTimeout,
     /// Whether a preliminary reply came: then it works, and is given time.
     under_way: bool,
 }
@@ -195,7 +195,7 @@ impl ClientSession {
         let banner = Sent {
             ticket: Ticket::BANNER,
             verb: "greeting",
-            patience: Patience::Short,
+            reply_timeout: ReplyTimeout::Short,
             under_way: false,
         };
         Self {
@@ -292,7 +292,7 @@ impl ClientSession {
         let sent = Sent {
             ticket: Ticket(self.tickets),
             verb: command.verb(),
-            patience: patience(command),
+            reply_timeout: reply_timeout(command),
             under_way: false,
         };
         let shown = command.to_string();
@@ -319,12 +319,12 @@ impl ClientSession {
 
     fn deadline(&self) -> Option<Instant> {
         let oldest = self.in_flight.front()?;
-        let patience = match oldest.patience {
+        let reply_timeout = match oldest.reply_timeout {
             _ if oldest.ticket == Ticket::BANNER => self.settings.greet_within,
-            Patience::Short if !oldest.under_way => self.settings.reply_within,
+            ReplyTimeout::Short if !oldest.under_way => self.settings.reply_within,
             _ => self.settings.silence,
         };
-        (!self.closed).then(|| self.quiet_since + patience)
+        (!self.closed).then(|| self.quiet_since + reply_timeout)
     }
 
     fn on_bytes(&mut self, now: Instant, bytes: &[u8]) {
@@ -408,7 +408,7 @@ impl ClientSession {
 }
 
 /// How long this command may be silent.
-const fn patience(command: &Command) -> Patience {
+const fn reply_timeout(command: &Command) -> ReplyTimeout {
     match command {
         Command::Retr(_)
         | Command::Stor(_)
@@ -423,7 +423,7 @@ const fn patience(command: &Command) -> Patience {
         | Command::Mlsc(_)
         | Command::Stat(_)
         | Command::Cksm { .. }
-        | Command::Site(Site::Rdel(_)) => Patience::Long,
-        _ => Patience::Short,
+        | Command::Site(Site::Rdel(_)) => ReplyTimeout::Long,
+        _ => ReplyTimeout::Short,
     }
 }

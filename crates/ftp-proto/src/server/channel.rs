@@ -272,7 +272,7 @@ impl LoggedIn {
                 );
             }
             // RFC 2577 §3: services that trust this host or its link would answer to any client.
-            if ip != peer && nearness(ip) > nearness(peer) {
+            if ip != peer && scope(ip) > scope(peer) {
                 return cx.out.say::<500>(
                     "Illegal PORT command: loopback and link-local addresses are for clients that are there.",
                 );
@@ -334,23 +334,23 @@ impl LoggedIn {
 
 /// How near a host is: on the link, or this one. A client may reach what is as near as itself.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Nearness {
-    Far,
+enum Scope {
+    Global,
     Link,
-    Here,
+    Loopback,
 }
 
-fn nearness(ip: IpAddr) -> Nearness {
+fn scope(ip: IpAddr) -> Scope {
     let on_link = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
     if ip.is_loopback() || ip.is_unspecified() {
-        Nearness::Here
+        Scope::Loopback
     } else if on_link {
-        Nearness::Link
+        Scope::Link
     } else {
-        Nearness::Far
+        Scope::Global
     }
 }
 

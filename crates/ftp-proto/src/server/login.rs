@@ -99,13 +99,13 @@ impl State {
 
 /// Counts what a peer gets wrong before it is in.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct FailureCounts {
     refused_logins: u32,
     errors: u32,
     commands: u32,
 }
 
-impl Faults {
+impl FailureCounts {
     /// One more refused login; says whether that was the last.
     pub(super) const fn login_refused(&mut self, limits: &Limits) -> bool {
         self.refused_logins = self.refused_logins.saturating_add(1);

@@ -22,7 +22,7 @@ use ftp_wire::command::Command;
 use ftp_wire::error::BadLine;
 use ftp_wire::reply::{Code, Reply};
 
-use self::login::Faults;
+use self::login::FailureCounts;
 use self::out::{Cx, Out};
 use self::queue::{Queue, Queued};
 use self::settings::Bounds;
@@ -51,7 +51,7 @@ pub enum Input<'a> {
     /// aborted.
     Drain,
     /// The connection has to go for another one's sake: it is told so, and the session ends.
-    TurnAway,
+    Evict,
     /// The peer has closed the control connection.
     Eof,
 }
@@ -71,7 +71,7 @@ impl fmt::Debug for Input<'_> {
             }
             Self::Timeout => f.write_str("Timeout"),
             Self::Drain => f.write_str("Drain"),
-            Self::TurnAway => f.write_str("TurnAway"),
+            Self::Evict => f.write_str("Evict"),
             Self::Eof => f.write_str("Eof"),
         }
     }
@@ -109,7 +109,7 @@ pub enum Ending {
     /// A reply of many lines broke off.
     Incomplete,
     /// There was no place for this session.
-    TurnedAway,
+    Overloaded,
     /// The peer broke the protocol or a bound.
     Misbehaved(PeerMisbehaved),
 }
@@ -123,7 +123,7 @@ impl fmt::Display for Ending {
             Self::IdleTimeout => f.write_str("control channel: no command in time"),
             Self::Incomplete => f.write_str("control channel: a listing failed in mid-reply"),
             Self::Drained => f.write_str("control channel: the server is stopping"),
-            Self::TurnedAway => f.write_str("control channel: there is no place for it"),
+            Self::Overloaded => f.write_str("control channel: the server has too many connections"),
             Self::Misbehaved(how) => how.fmt(f),
         }
     }
@@ -140,7 +140,7 @@ pub struct ServerSession {
     state: State,
     queue: Queue,
     out: Out,
-    faults: Faults,
+    failures: FailureCounts,
     /// When the login must be done.
     login_by: Instant,
     /// When the last command ended.
@@ -174,7 +174,7 @@ impl ServerSession {
             state: State::Greeted,
             queue: Queue::default(),
             out,
-            faults: Faults::default(),
+            failures: FailureCounts::default(),
             active: now,
             ending: None,
         }
@@ -207,11 +207,11 @@ impl ServerSession {
             Input::Done(ticket, outcome) => self.on_done(now, ticket, outcome),
             Input::Timeout => self.on_timeout(now),
             Input::Drain => self.on_drain(),
-            Input::TurnAway => {
+            Input::Evict => {
                 self.out.say::<421>(
                     "Too many connections that have not logged in: closing control connection.",
                 );
-                self.close(Ending::TurnedAway);
+                self.close(Ending::Overloaded);
             }
             Input::Eof => self.on_eof(),
         }
@@ -327,13 +327,13 @@ impl ServerSession {
             State::Checking { ticket: t, .. } if *t == ticket => {
                 refused = self.state.login_done(outcome, &mut cx);
                 if closes {
-                    return self.close(Ending::TurnedAway);
+                    return self.close(Ending::Overloaded);
                 }
             }
             State::In(user) => user.done(ticket, outcome, &mut cx),
             _ => {}
         }
-        if refused && self.faults.login_refused(&self.settings.limits) {
+        if refused && self.failures.login_refused(&self.settings.limits) {
             self.out
                 .say::<421>("Too many refused logins, closing control connection.");
             self.close(Ending::Misbehaved(PeerMisbehaved::TooManyLogins));
@@ -406,7 +406,7 @@ impl ServerSession {
     /// Runs one command.
     fn run(&mut self, line: &[u8]) {
         let logged_in = matches!(self.state, State::In(_));
-        if !logged_in && self.faults.command(&self.settings.limits) {
+        if !logged_in && self.failures.command(&self.settings.limits) {
             self.out
                 .say::<421>("Too many commands without a login, closing control connection.");
             return self.close(Ending::Misbehaved(PeerMisbehaved::TooManyCommands));
@@ -450,7 +450,7 @@ impl ServerSession {
     }
 
     fn count_error(&mut self) {
-        if self.faults.error(&self.settings.limits) {
+        if self.failures.error(&self.settings.limits) {
             self.out
                 .say::<421>("Too many bad commands, closing control connection.");
             self.close(Ending::Misbehaved(PeerMisbehaved::TooManyErrors));

@@ -79,23 +79,27 @@ impl LoggedIn {
                 cx.out.say::<257>(text);
             }
             Command::Mkd(path) => {
-                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
-                    self.work(Names::MakeDir(place.real), NameJob::Made(place.shown), cx);
+                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
+                    self.work(
+                        Names::MakeDir(resolved.real),
+                        NameJob::Made(resolved.shown),
+                        cx,
+                    );
                 }
             }
             Command::Rmd(path) => self.change(&path, Names::RemoveDir, cx),
             Command::Dele(path) => self.change(&path, Names::Delete, cx),
             Command::Mfmt(time, path) => {
-                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
+                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
                     let job = NameJob::Touched(time, path);
-                    self.work(Names::SetModified(place.real, time), job, cx);
+                    self.work(Names::SetModified(resolved.real, time), job, cx);
                 }
             }
             Command::Rnfr(path) => {
-                if let Some(place) = self.find_tree(Some(&path), Access::Write, cx) {
+                if let Some(resolved) = self.find_tree(Some(&path), Access::Write, cx) {
                     self.work(
-                        Names::Stat(place.real.clone()),
-                        NameJob::From(place.real),
+                        Names::Stat(resolved.real.clone()),
+                        NameJob::From(resolved.real),
                         cx,
                     );
                 }
@@ -108,16 +112,20 @@ impl LoggedIn {
             }
             Command::Stat(None) => cx.out.say::<212>("GridFTP server status."),
             Command::Stat(Some(path)) => {
-                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
-                    let names = Names::Lines(place.real, ListForm::Long);
+                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
+                    let names = Names::Lines(resolved.real, ListForm::Long);
                     self.work(names, NameJob::Status(path), cx);
                 }
             }
             Command::Mlsc(path) => {
                 let path = path.unwrap_or_else(|| self.view.cwd());
-                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
-                    let form = self.facts_of(&place);
-                    self.work(Names::Lines(place.real, form), NameJob::Contents(path), cx);
+                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
+                    let form = self.facts_of(&resolved);
+                    self.work(
+                        Names::Lines(resolved.real, form),
+                        NameJob::Contents(path),
+                        cx,
+                    );
                 }
             }
             Command::Cksm {
@@ -129,9 +137,9 @@ impl LoggedIn {
                 let Some(algorithm) = cx.settings.checksum(&algorithm).map(str::to_owned) else {
                     return cx.out.say::<500>("Unknown checksum algorithm requested.");
                 };
-                if let Some(place) = self.find(Some(&path), Access::Read, cx) {
+                if let Some(resolved) = self.find(Some(&path), Access::Read, cx) {
                     let work = Names::Checksum {
-                        path: place.real,
+                        path: resolved.real,
                         algorithm,
                         offset,
                         length,
@@ -163,20 +171,20 @@ impl LoggedIn {
             }
             Site::Held(path) => {
                 // Nothing changes, but only who may store has a use for it.
-                if let Some(place) = self.find(Some(&path), Access::Write, cx) {
-                    self.work(Names::Held(place.real), NameJob::Held, cx);
+                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
+                    self.work(Names::Held(resolved.real), NameJob::Held, cx);
                 }
             }
             Site::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
             Site::Rdel(path) => {
-                let Some(place) = self.find_tree(Some(&path), Access::Write, cx) else {
+                let Some(resolved) = self.find_tree(Some(&path), Access::Write, cx) else {
                     return;
                 };
                 // One slip of a client must not empty the whole tree.
-                if place.shown.as_bytes() == b"/" {
+                if resolved.shown.as_bytes() == b"/" {
                     return cx.out.say::<550>("The root cannot be removed.");
                 }
-                self.work(Names::RemoveTree(place.real), NameJob::Tree, cx);
+                self.work(Names::RemoveTree(resolved.real), NameJob::Tree, cx);
             }
             Site::Symlink(target, link) => {
                 if self.may_link(cx) {
@@ -195,10 +203,10 @@ impl LoggedIn {
                 if self.view.has_root() {
                     return cx.out.say::<500>("Root directory is already set.");
                 }
-                if let Some(place) = self.find(Some(&path), Access::Look, cx) {
+                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
                     self.work(
-                        Names::Stat(place.real.clone()),
-                        NameJob::Root(place.real),
+                        Names::Stat(resolved.real.clone()),
+                        NameJob::Root(resolved.real),
                         cx,
                     );
                 }
@@ -215,7 +223,7 @@ impl LoggedIn {
         };
         let from = from.clone();
         match self.find(Some(to), Access::Write, cx) {
-            Some(place) => self.work(Names::Rename(from, place.real), NameJob::Plain, cx),
+            Some(resolved) => self.work(Names::Rename(from, resolved.real), NameJob::Plain, cx),
             None => self.forget_pair(),
         }
     }
@@ -228,7 +236,7 @@ impl LoggedIn {
         };
         let target = target.clone();
         match self.find(Some(link), Access::Write, cx) {
-            Some(place) => self.work(Names::Symlink(target, place.real), NameJob::Plain, cx),
+            Some(resolved) => self.work(Names::Symlink(target, resolved.real), NameJob::Plain, cx),
             None => self.forget_pair(),
         }
     }
@@ -244,20 +252,24 @@ impl LoggedIn {
     }
 
     fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
-        if let Some(place) = self.find(Some(path), Access::Look, cx) {
-            self.work(Names::Stat(place.real), NameJob::Enter(place.shown), cx);
+        if let Some(resolved) = self.find(Some(path), Access::Look, cx) {
+            self.work(
+                Names::Stat(resolved.real),
+                NameJob::Enter(resolved.shown),
+                cx,
+            );
         }
     }
 
     fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
-        if let Some(place) = self.find(Some(path), Access::Look, cx) {
-            self.work(Names::Stat(place.real), job, cx);
+        if let Some(resolved) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Stat(resolved.real), job, cx);
         }
     }
 
     fn change(&mut self, path: &FtpPath, what: impl FnOnce(FtpPath) -> Names, cx: &mut Cx<'_>) {
-        if let Some(place) = self.find(Some(path), Access::Write, cx) {
-            self.work(what(place.real), NameJob::Plain, cx);
+        if let Some(resolved) = self.find(Some(path), Access::Write, cx) {
+            self.work(what(resolved.real), NameJob::Plain, cx);
         }
     }
 

@@ -10,12 +10,12 @@ use super::channel::Ready;
 use super::out::Cx;
 use super::state::{Activity, Job, Moving, PassiveForm, Trigger};
 use super::user::LoggedIn;
-use super::view::{Access, Place};
-use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
+use super::view::{Access, ResolvedPath};
+use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
 /// What has been said of the next transfer; each part is spent by the transfer it applies to.
 #[derive(Debug, Default)]
-pub(super) struct Next {
+pub(super) struct NextTransfer {
     /// `REST`; spent by any transfer.
     restart: Option<Restart>,
     /// `ALLO`; spent by any store.
@@ -70,18 +70,21 @@ impl LoggedIn {
             Command::Eret(..) => cx.out.say::<504>("ERET module not available."),
             Command::Esto(..) => cx.out.say::<504>("ESTO module not available."),
             Command::List(path) => {
-                let place = self.find(path.as_ref(), Access::Look, cx);
-                self.list(place.map(|place| (place, ListForm::Long)), cx);
+                let resolved = self.find(path.as_ref(), Access::Look, cx);
+                self.list(resolved.map(|resolved| (resolved, ListForm::Long)), cx);
             }
             Command::Nlst(path) => {
                 let before = path.as_ref().map(directory).unwrap_or_default().to_vec();
-                let place = self.find(path.as_ref(), Access::Look, cx);
-                self.list(place.map(|place| (place, ListForm::Names { before })), cx);
+                let resolved = self.find(path.as_ref(), Access::Look, cx);
+                self.list(
+                    resolved.map(|resolved| (resolved, ListForm::Names { before })),
+                    cx,
+                );
             }
             Command::Mlsd(path) => {
-                let place = self.find(path.as_ref(), Access::Look, cx);
-                let form = place.as_ref().map(|place| self.facts_of(place));
-                self.list(place.zip(form), cx);
+                let resolved = self.find(path.as_ref(), Access::Look, cx);
+                let form = resolved.as_ref().map(|resolved| self.facts_of(resolved));
+                self.list(resolved.zip(form), cx);
             }
             Command::Mlsr(path) => {
                 let form = ListForm::Tree {
@@ -89,8 +92,8 @@ impl LoggedIn {
                     follow: self.tree_follows,
                     fail: self.tree_fails,
                 };
-                let place = self.find_tree(path.as_ref(), Access::Look, cx);
-                self.list(place.map(|place| (place, form)), cx);
+                let resolved = self.find_tree(path.as_ref(), Access::Look, cx);
+                self.list(resolved.map(|resolved| (resolved, form)), cx);
             }
             _ => cx.out.say::<502>("Command not implemented."),
         }
@@ -137,12 +140,12 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         let held = self.take_held();
-        let Some(place) = self.find(Some(path), Access::Read, cx) else {
+        let Some(resolved) = self.find(Some(path), Access::Read, cx) else {
             return;
         };
         self.begin(
-            What::Retrieve {
-                path: place.real,
+            TransferKind::Retrieve {
+                path: resolved.real,
                 region,
                 held,
             },
@@ -158,12 +161,12 @@ impl LoggedIn {
             Placement::Whole => (self.next.modified.take(), self.next.checksum.take()),
             Placement::At(_) | Placement::End => (None, None),
         };
-        let Some(place) = self.find(Some(path), Access::Write, cx) else {
+        let Some(resolved) = self.find(Some(path), Access::Write, cx) else {
             return;
         };
         self.begin(
-            What::Store {
-                path: place.real,
+            TransferKind::Store {
+                path: resolved.real,
                 into,
                 held,
                 size,
@@ -176,20 +179,20 @@ impl LoggedIn {
     }
 
     /// Lists a place that was found.
-    fn list(&mut self, found: Option<(Place, ListForm)>, cx: &mut Cx<'_>) {
+    fn list(&mut self, found: Option<(ResolvedPath, ListForm)>, cx: &mut Cx<'_>) {
         // REST is spent by whatever transfer comes next, and means nothing to a listing.
         self.next.restart = None;
-        if let Some((place, form)) = found {
-            let path = place.real;
-            self.begin(What::List { path, form }, None, cx);
+        if let Some((resolved, form)) = found {
+            let path = resolved.real;
+            self.begin(TransferKind::List { path, form }, None, cx);
         }
     }
 
     /// The facts of one directory, as `MLSD` and `MLSC` print them.
-    pub(super) fn facts_of(&self, place: &Place) -> ListForm {
+    pub(super) fn facts_of(&self, resolved: &ResolvedPath) -> ListForm {
         ListForm::Facts {
             facts: self.facts,
-            root: place.shown.as_bytes() == b"/",
+            root: resolved.shown.as_bytes() == b"/",
         }
     }
 
@@ -208,8 +211,8 @@ impl LoggedIn {
     }
 
     /// Hands a transfer to the edge, or refuses it.
-    fn begin(&mut self, what: What, tag: Option<u64>, cx: &mut Cx<'_>) {
-        let mut transfer = Transfer::new(what, self.data.channel.clone());
+    fn begin(&mut self, kind: TransferKind, tag: Option<u64>, cx: &mut Cx<'_>) {
+        let mut transfer = Transfer::new(kind, self.data.channel.clone());
         transfer.tag = tag;
         transfer.drains = !cx.out.dialect.is_gridftp();
         let sending = transfer.is_sending();

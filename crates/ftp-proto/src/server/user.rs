@@ -12,8 +12,8 @@ use super::help;
 use super::out::Cx;
 use super::settings::Settings;
 use super::state::{Activity, Job, Trigger, allows};
-use super::transfer::Next;
-use super::view::{Access, Forbidden, Place, View};
+use super::transfer::NextTransfer;
+use super::view::{Access, Forbidden, ResolvedPath, View};
 use crate::types::{Action, Outcome, Ticket};
 
 /// A session with somebody in it.
@@ -24,7 +24,7 @@ pub(super) struct LoggedIn {
     pub(super) view: View,
     pub(super) data: DataSide,
     /// What the next transfer is to mind.
-    pub(super) next: Next,
+    pub(super) next: NextTransfer,
     pub(super) activity: Activity,
     /// Facts that MLST and its kin print.
     pub(super) facts: FactSet,
@@ -43,7 +43,7 @@ impl LoggedIn {
             name,
             view: View::new(home),
             data: DataSide::new(settings),
-            next: Next::default(),
+            next: NextTransfer::default(),
             activity: Activity::Ready,
             facts: FactSet::DEFAULT,
             tree_fails: false,
@@ -79,9 +79,9 @@ impl LoggedIn {
         named: Option<&FtpPath>,
         access: Access,
         cx: &mut Cx<'_>,
-    ) -> Option<Place> {
+    ) -> Option<ResolvedPath> {
         match self.view.find(&self.name, named, access) {
-            Ok(place) => Some(place),
+            Ok(resolved) => Some(resolved),
             Err(Forbidden) => {
                 cx.out.say::<550>("Path not allowed.");
                 None
@@ -95,10 +95,10 @@ impl LoggedIn {
         named: Option<&FtpPath>,
         access: Access,
         cx: &mut Cx<'_>,
-    ) -> Option<Place> {
-        let place = self.find(named, access, cx)?;
-        if self.view.permits_beneath(&place, access) {
-            return Some(place);
+    ) -> Option<ResolvedPath> {
+        let resolved = self.find(named, access, cx)?;
+        if self.view.permits_beneath(&resolved, access) {
+            return Some(resolved);
         }
         cx.out
             .say::<550>("Path not allowed: something beneath it is restricted.");

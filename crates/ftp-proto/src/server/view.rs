@@ -44,7 +44,7 @@ struct Rule {
 
 /// A path in both the forms a command needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     /// As the client sees it: absolute in its virtual root.
     pub(super) shown: FtpPath,
     /// As the edge needs it: absolute in the user's tree.
@@ -74,7 +74,7 @@ impl View {
         user: &str,
         named: Option<&FtpPath>,
         access: Access,
-    ) -> Result<Place, Forbidden> {
+    ) -> Result<ResolvedPath, Forbidden> {
         let named = named.map_or(&b"."[..], FtpPath::as_bytes);
         let shown = match strip_home(named, user) {
             Some(rest) => joined(&self.home, rest),
@@ -84,7 +84,7 @@ impl View {
         if !self.permits(&real, access) {
             return Err(Forbidden);
         }
-        Ok(Place {
+        Ok(ResolvedPath {
             shown: path(shown),
             real: path(real),
         })
@@ -159,13 +159,13 @@ impl View {
     }
 
     /// Says whether nothing beneath a place that was found is kept from this access by a rule of its own.
-    pub(super) fn permits_beneath(&self, place: &Place, access: Access) -> bool {
+    pub(super) fn permits_beneath(&self, resolved: &ResolvedPath, access: Access) -> bool {
         let Some(rules) = &self.rules else {
             return true;
         };
         rules
             .iter()
-            .filter(|rule| is_beneath(place.real.as_bytes(), &rule.path))
+            .filter(|rule| is_beneath(resolved.real.as_bytes(), &rule.path))
             .all(|rule| rule.permits(access))
     }
 
@@ -234,13 +234,13 @@ mod tests {
     }
 
     fn shown(view: &View, named: &str) -> String {
-        let place = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
-        String::from_utf8(place.shown.as_bytes().to_vec()).unwrap()
+        let resolved = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
+        String::from_utf8(resolved.shown.as_bytes().to_vec()).unwrap()
     }
 
     fn real(view: &View, named: &str) -> String {
-        let place = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
-        String::from_utf8(place.real.as_bytes().to_vec()).unwrap()
+        let resolved = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
+        String::from_utf8(resolved.real.as_bytes().to_vec()).unwrap()
     }
 
     #[test]
@@ -288,8 +288,8 @@ mod tests {
         assert!(may("/home/ann/f", Access::Write));
         assert!(!may("/database", Access::Look) && !may("/", Access::Look));
         let whole = |named: &str, access| {
-            let place = view.find("ann", Some(&ftp(named)), access).unwrap();
-            view.permits_beneath(&place, access)
+            let resolved = view.find("ann", Some(&ftp(named)), access).unwrap();
+            view.permits_beneath(&resolved, access)
         };
         assert!(!whole("/data/in", Access::Write) && !whole("/data", Access::Look));
         assert!(whole("/data/in/other", Access::Write) && whole("/data/more", Access::Look));

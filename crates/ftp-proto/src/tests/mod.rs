@@ -5,8 +5,8 @@ mod operations;
 mod pair;
 mod replies;
 mod server;
-mod strangers;
 mod transfers;
+mod unauthenticated;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
 
 use crate::server::{Ending, Input, Output, ServerSession, Settings};
-use crate::types::{Action, Event, Names, Outcome, Ticket, What};
+use crate::types::{Action, Event, Names, Outcome, Ticket, TransferKind};
 
 pub(crate) const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -207,7 +207,7 @@ pub(crate) struct Tree {
     /// Whether data connections of an earlier transfer are open.
     pub(crate) cached: bool,
     /// Transfers begun, for assertions.
-    pub(crate) transfers: Vec<What>,
+    pub(crate) transfers: Vec<TransferKind>,
     /// Their tags.
     pub(crate) tags: Vec<u64>,
 }
@@ -239,14 +239,14 @@ impl Tree {
                     &mut self.cached,
                     transfer.channel.mode == ftp_wire::command::Mode::Extended,
                 );
-                self.transfers.push(transfer.what.clone());
+                self.transfers.push(transfer.kind.clone());
                 self.tags.extend(transfer.tag);
-                if let What::Retrieve { path, .. } = &transfer.what
+                if let TransferKind::Retrieve { path, .. } = &transfer.kind
                     && !self.objects.contains_key(&name(path))
                 {
                     return (vec![], Some(refused::<550>("No such file or directory")));
                 }
-                if let What::Store { path, .. } = &transfer.what {
+                if let TransferKind::Store { path, .. } = &transfer.kind {
                     self.objects.insert(name(path), Some(b"stored".to_vec()));
                 }
                 let outcome = Outcome::Transferred { bytes: 6 };

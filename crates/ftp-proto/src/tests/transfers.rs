@@ -10,7 +10,7 @@ use ftp_wire::reply::Reply;
 
 use super::{Rig, listening, path, refused, settings};
 use crate::server::{Input, Settings};
-use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, What};
+use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
 fn transfer(rig: &mut Rig) -> Transfer {
     match rig.action() {
@@ -19,10 +19,10 @@ fn transfer(rig: &mut Rig) -> Transfer {
     }
 }
 
-fn held(what: &What) -> String {
-    match what {
-        What::Retrieve { held, .. } | What::Store { held, .. } => held.to_string(),
-        What::List { .. } => String::new(),
+fn held(kind: &TransferKind) -> String {
+    match kind {
+        TransferKind::Retrieve { held, .. } | TransferKind::Store { held, .. } => held.to_string(),
+        TransferKind::List { .. } => String::new(),
     }
 }
 
@@ -126,13 +126,13 @@ fn rest_survives_other_commands_and_is_spent_by_the_next_transfer() {
     let mut rig = Rig::logged_in();
     rig.lines(&["REST 100", "TYPE I", "NOOP"]);
     rig.passive().line("RETR f");
-    assert_eq!(held(&transfer(&mut rig).what), "0-100");
+    assert_eq!(held(&transfer(&mut rig).kind), "0-100");
     rig.session = Rig::logged_in().session;
     rig.line("REST 100");
     rig.passive();
     complete(&mut rig, "LIST");
     rig.passive().line("RETR f");
-    assert_eq!(held(&transfer(&mut rig).what), "");
+    assert_eq!(held(&transfer(&mut rig).kind), "");
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn rest_counts_for_one_file_only() {
     let mut rig = Rig::logged_in();
     rig.lines(&["MODE E", "REST 0-5"]);
     rig.passive();
-    assert_eq!(held(&complete(&mut rig, "STOR f").what), "0-5");
-    assert_eq!(held(&complete(&mut rig, "STOR g").what), "");
+    assert_eq!(held(&complete(&mut rig, "STOR f").kind), "0-5");
+    assert_eq!(held(&complete(&mut rig, "STOR g").kind), "");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
         let mut rig = Rig::logged_in();
         rig.lines(&[mode, rest]);
         rig.passive().line("STOR f");
-        assert_eq!(held(&transfer(&mut rig).what), expected, "{mode} {rest}");
+        assert_eq!(held(&transfer(&mut rig).kind), expected, "{mode} {rest}");
     }
 }
 
@@ -171,13 +171,13 @@ fn what_was_said_of_a_store_comes_with_it_once() {
     ]);
     rig.passive();
     let first = complete(&mut rig, "STOR f");
-    let What::Store {
+    let TransferKind::Store {
         size,
         modified,
         checksum,
         into,
         ..
-    } = first.what
+    } = first.kind
     else {
         panic!()
     };
@@ -185,12 +185,12 @@ fn what_was_said_of_a_store_comes_with_it_once() {
     assert_eq!(modified.unwrap().seconds, 1_577_836_800);
     assert_eq!(checksum.unwrap().0, "MD5");
     let second = complete(&mut rig, "STOR g");
-    let What::Store {
+    let TransferKind::Store {
         size,
         modified,
         checksum,
         ..
-    } = second.what
+    } = second.kind
     else {
         panic!()
     };
@@ -202,19 +202,19 @@ fn parts_and_appends_say_where_offset_zero_lies() {
     let mut rig = Rig::logged_in();
     rig.passive();
     let part = complete(&mut rig, "ERET P 10 20 a b");
-    let expected = What::Retrieve {
+    let expected = TransferKind::Retrieve {
         path: path("/home/ann/a b"),
         region: Some((10, Some(20))),
         held: RangeSet::new(),
     };
-    assert_eq!(part.what, expected);
+    assert_eq!(part.kind, expected);
     for (line, expected) in [
         ("ESTO A 7 f", Placement::At(7)),
         ("APPE f", Placement::End),
         ("STOR f", Placement::Whole),
     ] {
         rig.passive();
-        let What::Store { into, .. } = complete(&mut rig, line).what else {
+        let TransferKind::Store { into, .. } = complete(&mut rig, line).kind else {
             panic!()
         };
         assert_eq!(into, expected);
@@ -222,8 +222,8 @@ fn parts_and_appends_say_where_offset_zero_lies() {
     rig.passive();
     let part = complete(&mut rig, "ERET P 10 -1 f");
     assert!(matches!(
-        part.what,
-        What::Retrieve {
+        part.kind,
+        TransferKind::Retrieve {
             region: Some((10, None)),
             ..
         }
@@ -245,13 +245,13 @@ fn listings_have_their_forms() {
         ("NLST /*", names("/")),
     ] {
         rig.passive();
-        let What::List { form, .. } = complete(&mut rig, line).what else {
+        let TransferKind::List { form, .. } = complete(&mut rig, line).kind else {
             panic!()
         };
         assert_eq!(form, expected, "{line}");
     }
     rig.passive();
-    let What::List { form, path: of } = complete(&mut rig, "MLSR d").what else {
+    let TransferKind::List { form, path: of } = complete(&mut rig, "MLSR d").kind else {
         panic!()
     };
     assert_eq!(of, path("/home/ann/d"));
@@ -518,16 +518,16 @@ fn a_channel_of_tagged_stores_lasts_through_refusals_and_ends_with_what_is_out_o
         panic!()
     };
     assert_eq!(transfer.tag, Some(1));
-    let whole = |what: &What| {
+    let whole = |kind: &TransferKind| {
         matches!(
-            what,
-            What::Store {
+            kind,
+            TransferKind::Store {
                 into: Placement::Whole,
                 ..
             }
         )
     };
-    assert!(whole(&transfer.what));
+    assert!(whole(&transfer.kind));
     rig.input(Input::Event(ticket, Event::Opened { reused: false }));
     let full = Reply::of::<552>("Disk full.");
     rig.input(Input::Done(ticket, Outcome::Spared(full)));

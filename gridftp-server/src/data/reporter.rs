@@ -1,4 +1,4 @@
-//! `Onlooker`: runs a transfer beside its markers and its cancellation.
+//! `Reporter`: runs a transfer beside its markers and its cancellation.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use gridftp_data::Watch;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, Instant, Interval, MissedTickBehavior};
 
-use crate::error::{Ender, Error};
+use crate::error::{AbortedBy, Error};
 
 /// How often an upload whose client wants no markers is recorded all the same: so much of it comes
 /// again at most when this process is killed.
@@ -18,9 +18,9 @@ const RECORD: Duration = Duration::from_secs(5);
 
 /// What a transfer tells the session while it runs, and how the session stops it.
 #[derive(Debug)]
-pub(crate) struct Onlooker {
+pub(crate) struct Reporter {
     events: mpsc::Sender<Event>,
-    cancel: oneshot::Receiver<Ender>,
+    cancel: oneshot::Receiver<AbortedBy>,
     perf: Option<Duration>,
     restart: Option<Duration>,
     /// Whether the client is told of what is recorded.
@@ -28,10 +28,10 @@ pub(crate) struct Onlooker {
     started: bool,
 }
 
-impl Onlooker {
+impl Reporter {
     pub(crate) fn new(
         events: mpsc::Sender<Event>,
-        cancel: oneshot::Receiver<Ender>,
+        cancel: oneshot::Receiver<AbortedBy>,
         transfer: &Transfer,
     ) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Onlooker {
                     }
                     return result.map_err(Into::into);
                 }
-                ender = &mut self.cancel => return Err(aborted(ender)),
+                by = &mut self.cancel => return Err(aborted(by)),
                 () = tick(&mut restart), if self.started => {
                     let new = watch.take_received();
                     if new.is_empty() {
@@ -93,12 +93,12 @@ impl Onlooker {
                             let saved = tokio::select! {
                                 biased;
                                 saved = saving => saved,
-                                ender = &mut self.cancel => return Err(aborted(ender)),
+                                by = &mut self.cancel => return Err(aborted(by)),
                             };
                             self.received(saved, new).await;
                             Some(result)
                         }
-                        ender = &mut self.cancel => return Err(aborted(ender)),
+                        by = &mut self.cancel => return Err(aborted(by)),
                     };
                     if let Some(result) = ended {
                         return result.map_err(Into::into);
@@ -140,7 +140,7 @@ impl Onlooker {
     ///
     /// The end of a MODE S upload and the death of the client look the same on the data connection; a
     /// client that died has lost its control connection too.
-    pub(crate) async fn cancelled(&mut self) -> Option<Ender> {
+    pub(crate) async fn cancelled(&mut self) -> Option<AbortedBy> {
         for _ in 0..2 {
             tokio::task::yield_now().await;
         }
@@ -158,7 +158,7 @@ impl Onlooker {
         tokio::select! {
             biased;
             result = work => result.map_err(Into::into),
-            ender = &mut self.cancel => Err(aborted(ender)),
+            by = &mut self.cancel => Err(aborted(by)),
         }
     }
 
@@ -197,8 +197,8 @@ impl Onlooker {
 }
 
 /// Why work was cancelled; a session that is gone without a word went with its client.
-fn aborted(ender: Result<Ender, oneshot::error::RecvError>) -> Error {
-    Error::Aborted(ender.unwrap_or(Ender::Client))
+fn aborted(by: Result<AbortedBy, oneshot::error::RecvError>) -> Error {
+    Error::Aborted(by.unwrap_or(AbortedBy::Client))
 }
 
 /// A 112 marker of a server of one stripe.
@@ -245,7 +245,7 @@ mod tests {
     async fn completing_gives_signs_of_life() {
         let (events, mut told) = mpsc::channel(64);
         let (_never, cancel) = oneshot::channel();
-        let onlooker = Onlooker {
+        let reporter = Reporter {
             events,
             cancel,
             perf: Some(Duration::from_secs(5)),
@@ -254,8 +254,8 @@ mod tests {
             started: true,
         };
         let work = time::sleep(Duration::from_secs(61));
-        onlooker.complete(&Watch::new(), work).await;
-        drop(onlooker);
+        reporter.complete(&Watch::new(), work).await;
+        drop(reporter);
         let mut signs = 0;
         while let Some(event) = told.recv().await {
             assert!(matches!(event, Event::Moved { .. }));

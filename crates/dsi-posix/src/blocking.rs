@@ -15,10 +15,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 /// Operations that run here right now.
-static HERE: AtomicUsize = AtomicUsize::new(0);
+static INLINE: AtomicUsize = AtomicUsize::new(0);
 
 /// When all the time lost to slow operations is made up for, in microseconds since `START`.
-static EVEN_AT: AtomicU64 = AtomicU64::new(0);
+static CAUGHT_UP_AT: AtomicU64 = AtomicU64::new(0);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -51,7 +51,7 @@ const CREDIT: Duration = Duration::from_millis(200);
 
 /// How long an operation takes where the storage is as fast as it can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum Work {
     /// As long as the kernel needs to look into its caches or to fill them.
     Brief,
     /// As long as it likes: it moves much, or waits for a medium or for somebody else.
@@ -68,24 +68,24 @@ pub(crate) enum Pace {
 ///
 /// # Cancel safety
 /// Dropping the future does not stop work that has begun, which keeps its place to its end.
-pub(crate) async fn hop<T: Send + 'static>(
-    pace: Pace,
+pub(crate) async fn run<T: Send + 'static>(
+    kind: Work,
     op: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    if pace == Pace::Brief
-        && let Some(_place) = Place::take()
+    if kind == Work::Brief
+        && let Some(_permit) = InlinePermit::take()
     {
         return work();
     }
-    let places = if pace == Pace::Digest {
+    let permits = if kind == Work::Digest {
         &DIGESTS
     } else {
         &CALLS
     };
-    let place = Arc::clone(places).acquire_owned().await;
+    let permit = Arc::clone(permits).acquire_owned().await;
     let work = move || {
-        let _place = place.expect("the semaphores are never closed");
+        let _permit = permit.expect("the semaphores are never closed");
         work()
     };
     match tokio::task::spawn_blocking(work).await {
@@ -97,18 +97,18 @@ pub(crate) async fn hop<T: Send + 'static>(
     }
 }
 
-/// As [`hop`], for long work that looks at its flag.
+/// As [`run`], for long work that looks at its flag.
 ///
 /// # Cancel safety
 /// Dropping the future raises the flag.
-pub(crate) async fn hop_until_dropped<T: Send + 'static>(
-    pace: Pace,
+pub(crate) async fn run_until_dropped<T: Send + 'static>(
+    kind: Work,
     op: &'static str,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let stop = Arc::new(AtomicBool::new(false));
     let _guard = StopOnDrop(Arc::clone(&stop));
-    hop(pace, op, move || work(&stop)).await
+    run(kind, op, move || work(&stop)).await
 }
 
 /// Raises its flag when it goes: work on another thread learns that nobody waits for it.
@@ -121,20 +121,20 @@ impl Drop for StopOnDrop {
 }
 
 /// The right to run one operation here.
-struct Place {
+struct InlinePermit {
     since: Instant,
     waits: c_long,
 }
 
-impl Place {
+impl InlinePermit {
     fn take() -> Option<Self> {
         let now = Instant::now();
-        if EVEN_AT.load(Ordering::Relaxed) > micros(since_start(now) + CREDIT) {
+        if CAUGHT_UP_AT.load(Ordering::Relaxed) > micros(since_start(now) + CREDIT) {
             return None;
         }
-        let places = Handle::current().metrics().num_workers().saturating_sub(1);
-        let taken = HERE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| {
-            (here < places.max(1)).then_some(here + 1)
+        let limit = Handle::current().metrics().num_workers().saturating_sub(1);
+        let taken = INLINE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| {
+            (here < limit.max(1)).then_some(here + 1)
         });
         taken.is_ok().then(|| Self {
             since: now,
@@ -143,16 +143,16 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for InlinePermit {
     fn drop(&mut self) {
-        HERE.fetch_sub(1, Ordering::Relaxed);
+        INLINE.fetch_sub(1, Ordering::Relaxed);
         let took = self.since.elapsed();
         // On a busy machine an operation can take long without waiting for anything but its turn.
         if took > SLOW && waits() != self.waits {
             let now = micros(since_start(self.since) + took);
             let more = micros(took.saturating_mul(PENALTY));
             // Each adds its own part, whatever the others do meanwhile.
-            let _ = EVEN_AT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+            let _ = CAUGHT_UP_AT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
                 Some(at.max(now).saturating_add(more))
             });
         }
@@ -183,7 +183,7 @@ mod tests {
         const LIMIT: Duration = Duration::from_secs(20);
         let (begin, mut begun) = tokio::sync::mpsc::channel(1);
         let (end, ended) = mpsc::channel();
-        let work = hop_until_dropped(Pace::Long, "test", move |stop| {
+        let work = run_until_dropped(Work::Long, "test", move |stop| {
             let start = Instant::now();
             let _ = begin.blocking_send(());
             while !stop.load(Ordering::Relaxed) && start.elapsed() < LIMIT {

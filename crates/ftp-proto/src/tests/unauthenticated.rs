@@ -68,12 +68,12 @@ fn whoever_is_turned_away_is_told() {
             rig.line("PASS secret");
         }
         rig.take();
-        rig.input(Input::TurnAway);
+        rig.input(Input::Evict);
         assert_eq!(
             rig.take(),
             "421 Too many connections that have not logged in: closing control connection.\r\n"
         );
-        assert_eq!(rig.closed, Some(Ending::TurnedAway));
+        assert_eq!(rig.closed, Some(Ending::Overloaded));
     }
 }
 
@@ -84,5 +84,5 @@ fn a_login_that_finds_no_place_ends_the_session() {
     rig.lines(&["USER ann", "PASS secret", "FEAT"]).take();
     rig.done(refused::<421>("Full."));
     assert_eq!(rig.take(), "421 Full.\r\n");
-    assert_eq!(rig.closed, Some(Ending::TurnedAway));
+    assert_eq!(rig.closed, Some(Ending::Overloaded));
 }

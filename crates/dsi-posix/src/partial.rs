@@ -1,4 +1,4 @@
-//! `Part`: an upload under a hidden name beside its target, one writer at a time, published by rename.
+//! `PartialFile`: an upload under a hidden name beside its target, one writer at a time, published by rename.
 //!
 //! The rules, for a target `NAME`:
 //!
@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::complete::{dress_as, settle_size, verify};
+use crate::complete::{copy_metadata, settle_size, verify};
 use crate::copy;
 use crate::error::{Fault, Outcome};
 use crate::index::{Entry, Index};
@@ -51,7 +51,7 @@ pub(crate) enum Begin {
 
 /// An upload in progress.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct PartialFile {
     dir: OwnedFd,
     name: Vec<u8>,
     names: Names,
@@ -70,14 +70,14 @@ pub(crate) struct Part {
     /// Its place in the index of the tree, if it has one.
     entry: Option<Entry>,
     /// Whether there is no room for it, so that nothing of it is kept.
-    hopeless: AtomicBool,
+    no_space: AtomicBool,
     /// Whether a record on disk makes the partial worth keeping.
     recorded: AtomicBool,
     /// Whether `temp` is no longer ours: published or removed.
     gone: AtomicBool,
 }
 
-impl Part {
+impl PartialFile {
     /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
     ///
     /// The copy for an update ends once `stop` is raised.
@@ -97,7 +97,7 @@ impl Part {
             return Err(NOT_REGULAR);
         }
         let names = Names::of(&name);
-        enough_space(dir.as_fd(), &names.part, size)?;
+        enough_space(dir.as_fd(), &names.partial, size)?;
         let replaces = old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0));
         // What replaces a private file is no more public while it arrives; the owner can go on.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
@@ -106,7 +106,7 @@ impl Part {
             let temp = if once {
                 Names::once(&name, random())
             } else {
-                names.part.clone()
+                names.partial.clone()
             };
             let flags = if once { OFlags::EXCL } else { OFlags::empty() };
             // Before the file, so that whoever is killed in between leaves none that nobody finds.
@@ -137,7 +137,7 @@ impl Part {
             if !is_at(dir.as_fd(), &temp, &stat) {
                 continue;
             }
-            let mut part = Self {
+            let mut partial = Self {
                 dir,
                 name,
                 names,
@@ -148,12 +148,12 @@ impl Part {
                 once,
                 over: None,
                 entry,
-                hopeless: AtomicBool::new(false),
+                no_space: AtomicBool::new(false),
                 recorded: AtomicBool::new(false),
                 gone: AtomicBool::new(false),
             };
-            let held = part.take_over(index.as_ref(), how, stop)?;
-            return Ok((part, held));
+            let held = partial.take_over(index.as_ref(), how, stop)?;
+            return Ok((partial, held));
         }
         Err(Errno::BUSY.into())
     }
@@ -161,8 +161,8 @@ impl Part {
     /// Says what an upload to `target` would go on with, and leaves all as it is.
     pub(crate) fn look(target: &Target) -> Outcome<RangeSet> {
         let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
-        match rustix::fs::statat(dir, names.part.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(part) => Ok(recorded(dir, &names, &target.name, &part)
+        match rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(partial) => Ok(recorded(dir, &names, &target.name, &partial)
                 .filter(|record| is_current(dir, &target.name, record))
                 .map_or_else(RangeSet::new, |record| record.held)),
             Err(Errno::NOENT) => Ok(RangeSet::new()),
@@ -231,7 +231,7 @@ impl Part {
 
     /// Has nothing of it kept, whatever is recorded.
     pub(crate) fn give_up(&self) {
-        self.hopeless.store(true, Ordering::Relaxed);
+        self.no_space.store(true, Ordering::Relaxed);
     }
 
     /// Size of the file that had the target's name at the beginning.
@@ -259,7 +259,7 @@ impl Part {
                 "another upload to this name is the one that can be continued",
             ));
         }
-        if self.hopeless.load(Ordering::Relaxed) {
+        if self.no_space.load(Ordering::Relaxed) {
             return Err(Fault::Rule(
                 ErrorKind::NoSpace,
                 "there is no room for all of it, so nothing of it is kept",
@@ -309,7 +309,7 @@ impl Part {
                 "the file was changed or replaced while a copy of it was updated",
             ));
         }
-        dress_as(self.file(), old.as_ref(), done)?;
+        copy_metadata(self.file(), old.as_ref(), done)?;
         if let Err(errno) = late::settle(self.file(), sync) {
             // Nobody knows which of the bytes are lost.
             self.discard();
@@ -373,9 +373,9 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        if !self.recorded.load(Ordering::Relaxed) || self.hopeless.load(Ordering::Relaxed) {
+        if !self.recorded.load(Ordering::Relaxed) || self.no_space.load(Ordering::Relaxed) {
             self.discard();
         } else if !self.gone.load(Ordering::Relaxed) {
             self.leave();
@@ -394,10 +394,10 @@ fn recorded(
     dir: BorrowedFd<'_>,
     names: &Names,
     name: &[u8],
-    part: &rustix::fs::Stat,
+    partial: &rustix::fs::Stat,
 ) -> Option<Record> {
-    let mut record = journal::read(dir, names, name, part.st_ino)?;
-    let size = u64::try_from(part.st_size).unwrap_or(0);
+    let mut record = journal::read(dir, names, name, partial.st_ino)?;
+    let size = u64::try_from(partial.st_size).unwrap_or(0);
     record.held = Range64::new(0, size).map_or_else(RangeSet::new, |all| record.held.clip(all));
     Some(record)
 }
@@ -417,11 +417,11 @@ pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -
 }
 
 /// Refuses at once what cannot fit, even where the partial `part` is.
-fn enough_space(dir: BorrowedFd<'_>, part: &[u8], size: Option<u64>) -> Outcome<()> {
+fn enough_space(dir: BorrowedFd<'_>, partial: &[u8], size: Option<u64>) -> Outcome<()> {
     if let Some(size) = size.filter(|size| *size >= LARGE) {
         let room = rustix::fs::fstatvfs(dir)?;
-        let taken = rustix::fs::statat(dir, part, AtFlags::SYMLINK_NOFOLLOW)
-            .map_or(0, |part| u64::try_from(part.st_blocks).unwrap_or(0));
+        let taken = rustix::fs::statat(dir, partial, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(0, |partial| u64::try_from(partial.st_blocks).unwrap_or(0));
         let room = room.f_bavail.saturating_mul(room.f_frsize);
         if size > room.saturating_add(taken.saturating_mul(512)) {
             return Err(Errno::NOSPC.into());
