@@ -10,6 +10,7 @@ mod captured;
 mod curl;
 mod foreign;
 mod http;
+mod interrupted;
 mod lftp;
 mod matrix;
 mod names;

@@ -62,11 +62,13 @@ pub enum Peer {
     PureFtpd,
     /// The program that makes the accounts of `pure-ftpd`.
     PurePw,
+    /// The `strace` program, which makes system calls fail.
+    Strace,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
@@ -88,6 +90,7 @@ impl Peer {
         Self::Proftpd,
         Self::PureFtpd,
         Self::PurePw,
+        Self::Strace,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -114,6 +117,7 @@ impl Peer {
             Self::Proftpd => "proftpd",
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-pw",
+            Self::Strace => "strace",
         }
     }
 
@@ -141,6 +145,7 @@ impl Peer {
             Self::Proftpd => "proftpd-core",
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-ftpd-common",
+            Self::Strace => "strace",
         }
     }
 
@@ -162,6 +167,7 @@ impl Peer {
             Self::GlobusXioPerf | Self::GlobusUdt => {
                 "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
+            Self::Strace => "interop: our programs when system calls are interrupted",
             Self::Rclone => "interop: rclone against gridftp-server",
             Self::Aria2 => "interop: aria2 against gridftp-server",
             Self::PyFilesystem => "interop: PyFilesystem2 against gridftp-server",

@@ -26,7 +26,7 @@ pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
         ));
     }
     if len > size {
-        rustix::fs::ftruncate(file, size)?;
+        crate::uninterrupted::ftruncate(file, size)?;
     }
     Ok(size)
 }

@@ -20,7 +20,7 @@ pub(crate) fn copy(
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
-        return rustix::fs::ftruncate(to, size);
+        return crate::uninterrupted::ftruncate(to, size);
     }
     let mut at = 0;
     while at < size {
@@ -33,7 +33,7 @@ pub(crate) fn copy(
         copy_range(from, to, (start, end), stop)?;
         at = end.max(start + 1);
     }
-    rustix::fs::ftruncate(to, size)
+    crate::uninterrupted::ftruncate(to, size)
 }
 
 fn copy_range(

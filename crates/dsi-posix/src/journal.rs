@@ -131,7 +131,7 @@ pub(crate) fn write(
         }
     }
     if durable {
-        rustix::fs::fsync(&file)?;
+        crate::uninterrupted::fsync(&file)?;
     }
     rustix::fs::renameat(dir, names.next.as_slice(), dir, names.held.as_slice())?;
     if durable { sync_dir(dir) } else { Ok(()) }
@@ -141,7 +141,7 @@ pub(crate) fn write(
 pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     // `dir` names the directory only; syncing needs it open.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::fsync(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
+    crate::uninterrupted::fsync(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
 }
 
 /// Reads the record for the partial of `name`; `None` unless it is whole and about `inode`.

@@ -24,12 +24,12 @@ const LATE: [i64; 6] = [
 /// The file system's, among them those of writes that seemed to succeed.
 pub(crate) fn settle(file: BorrowedFd<'_>, wanted: bool) -> Result<(), Errno> {
     if wanted {
-        return rustix::fs::fsync(file);
+        return crate::uninterrupted::fsync(file);
     }
     if !is_late(file) {
         return Ok(());
     }
-    match rustix::fs::fsync(file) {
+    match crate::uninterrupted::fsync(file) {
         // One that has no such operation has nothing to tell either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
         done => done,

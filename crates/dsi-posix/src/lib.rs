@@ -37,6 +37,7 @@ mod partial;
 mod remove;
 mod root;
 mod stat;
+mod uninterrupted;
 mod unnamed;
 mod whole;
 

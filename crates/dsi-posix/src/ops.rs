@@ -181,5 +181,5 @@ pub(crate) fn truncate(root: &Root, path: &DsiPath, length: u64) -> Outcome<()> 
     }
     // Whoever writes behind what is cut off would leave a hole.
     lock_file(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
-    Ok(rustix::fs::ftruncate(&file, length)?)
+    Ok(crate::uninterrupted::ftruncate(&file, length)?)
 }

@@ -205,7 +205,7 @@ impl PartialFile {
             }
             journal::remove(dir, &[&self.names.held])?;
             if self.stat.st_size > 0 {
-                rustix::fs::ftruncate(&self.file, 0)?;
+                crate::uninterrupted::ftruncate(&self.file, 0)?;
             }
         }
         match how {

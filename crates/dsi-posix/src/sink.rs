@@ -133,7 +133,7 @@ impl FileSink {
                 let truncate = how == Create::InPlace { truncate: true };
                 let file = InPlace::open(target, truncate || how == Create::Append)?;
                 if truncate {
-                    rustix::fs::ftruncate(file.file(), 0)?;
+                    crate::uninterrupted::ftruncate(file.file(), 0)?;
                 }
                 let held = size_of(file.file())?;
                 return Ok(Self::new(Way::InPlace(file), name, path, sync, held));
@@ -324,7 +324,7 @@ impl Inner {
         self.catch_up()?;
         if durable
             && !matches!(self.way, Way::InOrder(..))
-            && let Err(errno) = rustix::fs::fdatasync(self.file()?)
+            && let Err(errno) = crate::uninterrupted::fdatasync(self.file()?)
         {
             self.lost.store(true, Ordering::Relaxed);
             return Err(errno.into());

@@ -1,0 +1,89 @@
+//! System calls on files that a signal interrupts (`EINTR`): both programs repeat them, and files stay right.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use workspace_tests::{Host, Peer, Tree, binary, file_url, run, sha256};
+
+use crate::bed::LIMIT;
+
+/// Calls that move or store the content of a file; every second one of a thread fails.
+const CALLS: &str = "preadv2,pwrite64,pwritev,pwritev2,copy_file_range,fsync,fdatasync,ftruncate,\
+                     sendfile,splice";
+
+/// Returns a command for `program` under strace, which writes the interrupted calls to `log`.
+fn interrupted(program: &str, log: &Path) -> Result<Option<Command>> {
+    let Some(mut strace) = Peer::Strace.require("interop: interrupted system calls") else {
+        return Ok(None);
+    };
+    strace
+        .args(["--follow-forks", "--quiet=all", "--output"])
+        .arg(log);
+    strace.args(["-e", &format!("trace={CALLS},pread64")]);
+    strace.args(["-e", &format!("inject={CALLS}:error=EINTR:when=1+2")]);
+    // The loader reads the libraries of a program with its first calls, and gives up on EINTR.
+    strace.args(["-e", "inject=pread64:error=EINTR:when=9+2"]);
+    strace.arg(binary(program)?);
+    Ok(Some(strace))
+}
+
+#[test]
+fn an_interrupted_system_call_is_repeated() -> Result<()> {
+    let (remote, local) = (Tree::new()?, Tree::new()?);
+    let logs = Tree::new()?;
+    let at_server = logs.path("server");
+    let Some(mut server) = interrupted("gridftp-server", &at_server)? else {
+        return Ok(());
+    };
+    server.args([
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--anonymous",
+        "rw",
+        "--sync-writes",
+    ]);
+    let host = Host::ours_from(server.arg("--root").arg(remote.root()), remote.root())?;
+    local.file("file", 12_000_001, 53)?;
+    let whole = sha256(&local.path("file"))?;
+    for mode in ["stream", "extended"] {
+        let up = [file_url(&local.path("file")), host.url("stored")];
+        let down = [host.url("stored"), file_url(&local.path("back"))];
+        for (way, urls, written) in [
+            ("up", up, remote.path("stored")),
+            ("down", down, local.path("back")),
+        ] {
+            let log = logs.path(&format!("{mode}-{way}"));
+            let Some(mut client) = interrupted("gridftp-cp", &log)? else {
+                return Ok(());
+            };
+            // Another try could hide a failed call.
+            run(
+                client.args(["--mode", mode, "--retries", "0"]).args(urls),
+                LIMIT,
+            )?
+            .ok()?;
+            ensure!(sha256(&written)? == whole, "{mode}, {way}: another content");
+            let calls = fs::read_to_string(&log)?;
+            ensure!(
+                calls.contains("INJECTED"),
+                "no call of the client failed:\n{calls}"
+            );
+            fs::remove_file(written)?;
+            if way == "up" {
+                fs::copy(local.path("file"), remote.path("stored"))?;
+            }
+        }
+    }
+    let calls = fs::read_to_string(at_server)?;
+    for call in ["fsync", "splice"] {
+        let failed = calls
+            .lines()
+            .any(|line| line.contains(call) && line.contains("INJECTED"));
+        ensure!(failed, "no {call} of the server failed:\n{calls}");
+    }
+    Ok(())
+}
