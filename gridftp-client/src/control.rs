@@ -469,7 +469,6 @@ impl Driver {
                     return None;
                 }
                 Output::Wait(deadline) => return deadline,
-                _ => {}
             }
         }
     }

@@ -60,10 +60,6 @@ impl Client {
                 })
             }
             LoginError::Account(reply) => ConnectError::Login { site, user, reply },
-            error => ConnectError::Unreachable {
-                site,
-                cause: error.into(),
-            },
         })?;
         self.abilities = Abilities::of(&session.capabilities);
         self.control.ascii_only = session.ascii_only;

@@ -127,8 +127,8 @@ impl<D: Dsi> Executor<D> {
                 tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client says");
                 return None;
             }
-            // `Abort` is the session's own; a later kind of action cannot be done here.
-            _ => return None,
+            // The session cancels the running action itself.
+            Action::Abort(_) => return None,
         };
         Some(Running {
             ticket,
@@ -367,8 +367,6 @@ async fn move_bytes<D: Dsi>(
             };
             data::store(dsi, user, side, store, how, watch, reporter).await
         }
-        // A later kind of transfer cannot be done here.
-        _ => Err(Error::NoSuchPlacement),
     }
 }
 
@@ -384,38 +382,24 @@ fn outcome(result: Result<Outcome, Error>) -> Outcome {
 
 /// The verb and the path of a transfer, for the log.
 fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
-    match kind {
-        TransferKind::Retrieve {
-            path, region: None, ..
-        } => ("RETR", path.as_bytes()),
-        TransferKind::Retrieve { path, .. } => ("ERET", path.as_bytes()),
-        TransferKind::Store {
-            path,
-            into: Placement::Whole,
-            ..
-        } => ("STOR", path.as_bytes()),
-        TransferKind::Store {
-            path,
-            into: Placement::End,
-            ..
-        } => ("APPE", path.as_bytes()),
-        TransferKind::Store { path, .. } => ("ESTO", path.as_bytes()),
-        TransferKind::List {
-            path,
-            form: ListForm::Names { .. },
-        } => ("NLST", path.as_bytes()),
-        TransferKind::List {
-            path,
-            form: ListForm::Facts { .. },
-        } => ("MLSD", path.as_bytes()),
-        TransferKind::List {
-            path,
-            form: ListForm::Tree { .. },
-        } => ("MLSR", path.as_bytes()),
-        TransferKind::List { path, .. } => ("LIST", path.as_bytes()),
-        // A later kind of transfer is refused as soon as it is to run.
-        _ => ("NONE", b""),
-    }
+    let (verb, path) = match kind {
+        TransferKind::Retrieve { region, path, .. } => match region {
+            None => ("RETR", path),
+            Some(_) => ("ERET", path),
+        },
+        TransferKind::Store { into, path, .. } => match into {
+            Placement::Whole => ("STOR", path),
+            Placement::End => ("APPE", path),
+            Placement::At(_) => ("ESTO", path),
+        },
+        TransferKind::List { form, path } => match form {
+            ListForm::Long => ("LIST", path),
+            ListForm::Names { .. } => ("NLST", path),
+            ListForm::Facts { .. } => ("MLSD", path),
+            ListForm::Tree { .. } => ("MLSR", path),
+        },
+    };
+    (verb, path.as_bytes())
 }
 
 /// A transfer line to be written at the end, or when the transfer is dropped with its session.

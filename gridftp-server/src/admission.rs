@@ -1,4 +1,5 @@
-//! `Admission`: limits on sessions, logged in or not, and the eviction of unauthenticated connections.
+//! `Admission`: limits on sessions, logged in or not, and the eviction of unauthenticated
+//! connections.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -108,8 +109,8 @@ impl Admission {
     /// Counts a new connection.
     ///
     /// At a limit on unauthenticated connections an older one, picked at random, is evicted: of the
-    /// same host at the limit of a host, else of table. A client that logs in at once is hardly ever
-    /// evicted, however many idle connections a flood opens.
+    /// same host at the limit of a host, else of table. A client that logs in at once is hardly
+    /// ever evicted, however many idle connections a flood opens.
     ///
     /// # Errors
     /// [`Full`] at the limit on logged-in sessions: a login could not succeed.
@@ -265,8 +266,8 @@ impl SessionPermit {
 
     /// Reserves the session of a user while a password is verified.
     ///
-    /// Where all are reserved or in use, the connection remains unauthenticated meanwhile: it may be
-    /// evicted, and gets its answer if it is not.
+    /// Where all are reserved or in use, the connection remains unauthenticated meanwhile: it may
+    /// be evicted, and gets its answer if it is not.
     pub(crate) fn reserve(&self) -> Reservation {
         let mut table = self.admission.lock();
         if let Some((Status::Unauthenticated, limits)) = table.status(self.id)

@@ -32,8 +32,8 @@ pub(crate) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     warn(&config);
-    // Its default action would end the process where a write reaches the limit of a file's size; caught, it leaves
-    // that write with an error, which is answered.
+    // Its default action would end the process where a write reaches the limit of a file's size;
+    // caught, it leaves that write with an error, which is answered.
     let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
@@ -144,8 +144,8 @@ async fn reload<D: Dsi>(
     }
 }
 
-/// Raises the limit of open descriptors as far as it goes, and the sessions no further than it carries: refusing with
-/// 421 is better than failing in the middle of a transfer.
+/// Raises the limit of open descriptors as far as it goes, and the sessions no further than it
+/// carries: refusing with 421 is better than failing in the middle of a transfer.
 fn within_descriptors(mut policy: Policy) -> Policy {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -187,7 +187,8 @@ struct Shares {
     data: usize,
 }
 
-/// Shares out descriptors: unauthenticated leave three quarters, and users two thirds of that for data.
+/// Shares out descriptors: unauthenticated leave three quarters, and users two thirds of that for
+/// data.
 fn share_out(descriptors: u64, users: usize, unauthenticated: usize) -> Shares {
     /// For the listener, the log, the runtime, the tree, and calls of the storage.
     const OURS: u64 = 32;

@@ -1,4 +1,5 @@
-//! `Lister`: the lines of LIST, NLST, MLSD, MLSR and MLSC, produced in batches whatever the directory's size.
+//! `Lister`: the lines of LIST, NLST, MLSD, MLSR and MLSC, produced in batches whatever the
+//! directory's size.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -139,6 +140,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         let listing = self.dsi.list(self.user, path).await?;
         let mut head = Vec::new();
         match self.form {
+            ListForm::Long | ListForm::Names { .. } => {}
             ListForm::Facts { facts, .. } | ListForm::Tree { facts, .. } => {
                 let mut own = self.entry(stat, b".".to_vec());
                 own.kind = EntryKind::Cdir;
@@ -156,7 +158,6 @@ impl<'a, D: Dsi> Lister<'a, D> {
                     self.line(&up, &mut head);
                 }
             }
-            _ => {}
         }
         self.head = head;
         self.enter(listing, (stat.device, stat.inode));
@@ -414,7 +415,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
                 }
                 lines.extend_from_slice(&wire_name(&entry.name));
             }
-            _ => entry.write_long(self.now, lines),
+            ListForm::Long => entry.write_long(self.now, lines),
         }
         lines.extend_from_slice(b"\r\n");
     }

@@ -53,7 +53,8 @@ fn expected(dir: &Path, prefix: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// Makes a tree of which each level is more than the walk remembers; only one directory of each has inner ones.
+/// Makes a tree of which each level is more than the walk remembers; only one directory of each has
+/// inner ones.
 fn make_deep(dir: &Path) {
     let mut at = dir.to_owned();
     for level in 0..6 {

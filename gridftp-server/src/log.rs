@@ -29,8 +29,9 @@ impl Drop for Log {
 
 /// Sends all log lines of this process to stderr in the given form.
 ///
-/// Nothing waits for stderr: where it does not take lines as fast as they come, lines are dropped, and how many is
-/// logged once it takes some again. Does nothing when a subscriber is installed already.
+/// Nothing waits for stderr: where it does not take lines as fast as they come, lines are dropped,
+/// and how many is logged once it takes some again. Does nothing when a subscriber is installed
+/// already.
 ///
 /// # Errors
 /// Those of making the thread that writes.
@@ -51,7 +52,8 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(Arc::clone(&queue))
-        // A log that cannot be written must not end what was to be logged: reporting it there would panic.
+        // A log that cannot be written must not end what was to be logged: reporting it there would
+        // panic.
         .log_internal_errors(false)
         .with_ansi(false);
     let installed = match format {

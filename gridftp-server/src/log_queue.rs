@@ -1,4 +1,5 @@
-//! `LogQueue`: log lines on their way to a writer that may be slow; lines over its bound are dropped and counted.
+//! `LogQueue`: log lines on their way to a writer that may be slow; lines over its bound are
+//! dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

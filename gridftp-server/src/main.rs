@@ -23,8 +23,8 @@ mod passwd;
 
 /// Serves a directory tree over FTP and GridFTP.
 ///
-/// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users nobody can log in. SIGTERM
-/// lets running transfers end and then stops; SIGHUP reads --config and --users again.
+/// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users nobody can log
+/// in. SIGTERM lets running transfers end and then stops; SIGHUP reads --config and --users again.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -100,8 +100,6 @@ pub(crate) async fn run<D: Dsi>(
         }
         Names::DropHeld(path) => dsi.drop_held(user, &dsi_path(&path)?).await?,
         Names::Truncate(path, length) => dsi.truncate(user, &dsi_path(&path)?, length).await?,
-        // A later kind of action is one that this server does not have yet.
-        _ => return Err(gridftp_dsi::Error::new(ErrorKind::Unsupported, "names").into()),
     }
     Ok(Outcome::Done)
 }

@@ -47,8 +47,8 @@ impl Owners {
             .map_or_else(|| gid.to_string(), |name| name.to_string())
     }
 
-    /// The letters of the `Perm` fact (RFC 3659 §7.5.5) that hold for `user` on this object, as far as
-    /// permission bits tell.
+    /// The letters of the `Perm` fact (RFC 3659 §7.5.5) that hold for `user` on this object, as far
+    /// as permission bits tell.
     pub(crate) fn perm(&self, user: &User, stat: &Stat) -> String {
         let bits = match () {
             () if self.uid == 0 => 0o7,

@@ -16,8 +16,8 @@ pub(crate) struct Args {
     /// Login name.
     name: String,
 
-    /// Users file to put the line into, in the place of an older line of that name; without it the line
-    /// is printed.
+    /// Users file to put the line into, in the place of an older line of that name; without it the
+    /// line is printed.
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
 
@@ -94,8 +94,8 @@ fn prompt(text: &str) -> anyhow::Result<String> {
     line
 }
 
-/// Puts `line` into the file as a whole: a reader sees the old file or the new one, and may read the one if
-/// it might read the other.
+/// Puts `line` into the file as a whole: a reader sees the old file or the new one, and may read
+/// the one if it might read the other.
 fn store(path: &Path, name: &str, line: &str) -> anyhow::Result<()> {
     let old = match fs::read_to_string(path) {
         Ok(text) => text,

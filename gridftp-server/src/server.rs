@@ -33,11 +33,12 @@ const BACKLOG: u32 = 1024;
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
 
-/// The part of the blocks, and of the descriptors for data, that one session may hold: one in so many.
+/// The part of the blocks, and of the descriptors for data, that one session may hold: one in so
+/// many.
 const SHARE: usize = 8;
 
-/// Descriptors that one session may hold whatever its share: a port, a file, and four connections with
-/// their pipes.
+/// Descriptors that one session may hold whatever its share: a port, a file, and four connections
+/// with their pipes.
 const LEAST: usize = 1 + FILE + 4 * 3;
 
 /// Bytes of an upload that may wait for those in front of them, where it is written in order.
@@ -58,8 +59,9 @@ const DROP_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long to leave the listener alone when the process is out of descriptors or memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How long a 226 waits for the client to close the data connection that it was sent a file over: aria2 waits for
-/// ever for a 226 that it reads together with the 150. Clients close when they have read all.
+/// How long a 226 waits for the client to close the data connection that it was sent a file over:
+/// aria2 waits for ever for a 226 that it reads together with the 150. Clients close when they have
+/// read all.
 const LINGER: Duration = Duration::from_millis(250);
 
 /// A GridFTP server on one address.
@@ -123,7 +125,8 @@ impl<D: Dsi> std::fmt::Debug for Control<D> {
 }
 
 impl<D: Dsi> Server<D> {
-    /// Listens at the first address of the configuration that can be bound, and serves `dsi` from there.
+    /// Listens at the first address of the configuration that can be bound, and serves `dsi` from
+    /// there.
     ///
     /// # Errors
     /// Those of binding the last address that was tried.
@@ -171,9 +174,9 @@ impl<D: Dsi> Server<D> {
         }
     }
 
-    /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its end within the
-    /// configuration's `drain_timeout`, or until `hurry` is over as well, and aborts what is left: what came of
-    /// uploads is kept for a restart.
+    /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its
+    /// end within the configuration's `drain_timeout`, or until `hurry` is over as well, and aborts
+    /// what is left: what came of uploads is kept for a restart.
     ///
     /// # Cancel safety
     /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
@@ -377,8 +380,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused, and no look at
-/// whether the runtime has heard of the socket yet.
+/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused,
+/// and no look at whether the runtime has heard of the socket yet.
 fn refuse_connection(stream: &TcpStream) {
     const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
     drop(SockRef::from(stream).send(WORDS));

@@ -25,8 +25,8 @@ use crate::outbox::Outbox;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// What a read goes into: one for all sessions of a thread, because lines are copied out before the
-    /// next poll.
+    /// What a read goes into: one for all sessions of a thread, because lines are copied out before
+    /// the next poll.
     static SCRATCH: RefCell<[u8; 16 << 10]> = const { RefCell::new([0; 16 << 10]) };
 }
 
@@ -49,7 +49,8 @@ pub(crate) struct Session<D: Dsi> {
     write_closed: bool,
     /// When the machine wants to be woken.
     deadline: Option<Instant>,
-    /// When a data port that no transfer has used yet is closed, so that the range does not run dry.
+    /// When a data port that no transfer has used yet is closed, so that the range does not run
+    /// dry.
     port_until: Option<Instant>,
 }
 
@@ -93,7 +94,8 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Runs the session to its end. It stays in its box, for a future holds what it takes by value twice.
+    /// Runs the session to its end. It stays in its box, for a future holds what it takes by value
+    /// twice.
     ///
     /// # Cancel safety
     /// Dropped, it closes the control connection and aborts what runs.
@@ -103,8 +105,8 @@ impl<D: Dsi> Session<D> {
             self.stream.write_all(self.out.rest()).await?;
             self.stream.shutdown().await
         };
-        // A client that does not take its last replies has them cut off, and one that has to go at once, since its
-        // place is taken already.
+        // A client that does not take its last replies has them cut off, and one that has to go at
+        // once, since its place is taken already.
         let within = match ending {
             Some(Ending::Overloaded) => Duration::ZERO,
             _ => FLUSH_TIMEOUT,
@@ -234,7 +236,6 @@ impl<D: Dsi> Session<D> {
                     self.deadline = deadline;
                     return None;
                 }
-                _ => {}
             }
         }
     }
@@ -289,7 +290,8 @@ impl<D: Dsi> Session<D> {
         if self.executor.permit.poll_evicted(cx).is_ready() {
             return Poll::Ready(Wake::Evicted);
         }
-        // Before the work: the loss of the client is known before its upload's end is taken for complete.
+        // Before the work: the loss of the client is known before its upload's end is taken for
+        // complete.
         if let Poll::Ready(wake) = self.poll_read(cx) {
             return Poll::Ready(wake);
         }
@@ -364,7 +366,8 @@ impl<D: Dsi> Session<D> {
         if let Poll::Ready(Some(event)) = running.events.poll_recv(cx) {
             return Poll::Ready(Wake::Event(event));
         }
-        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with it.
+        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with
+        // it.
         if std::mem::take(&mut self.announcing) && self.send(cx).is_err() {
             return Poll::Ready(Wake::Lost);
         }
@@ -380,7 +383,8 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Waits for the machine's deadline, for the client to take its replies, or for an unused port to expire.
+    /// Waits for the machine's deadline, for the client to take its replies, or for an unused port
+    /// to expire.
     fn poll_timer(&self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Wake> {
         let due = [self.deadline, self.out.deadline(), self.port_until]
             .into_iter()

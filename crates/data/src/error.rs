@@ -13,7 +13,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Who or what ended a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// No listener and no address is set up: `PASV` or `PORT` has to come first.
     NoChannel,
@@ -35,7 +34,6 @@ pub enum ErrorKind {
 
 /// What was waited for in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Wait {
     /// The peer taking our connection.
     Connect,

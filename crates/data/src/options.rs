@@ -8,7 +8,6 @@ use xio_core::SocketHints;
 
 /// Who may be at the other end of a data connection that the peer opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub enum Peers {
     /// Only this address, normally that of the control connection.
     Only(IpAddr),

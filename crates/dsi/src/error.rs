@@ -3,8 +3,10 @@
 use std::fmt;
 
 /// What went wrong, in an operator's words.
+///
+/// Exhaustive, since the server answers each kind with a reply of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "each kind has its reply")]
 pub enum ErrorKind {
     /// No such object.
     NotFound,

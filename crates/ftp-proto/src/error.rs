@@ -6,7 +6,6 @@ use ftp_wire::reply::Code;
 
 /// The peer broke the protocol, or a bound that keeps it from costing memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum PeerMisbehaved {
     /// A line came without an end within the limit.
     LineTooLong,
@@ -68,7 +67,6 @@ impl std::error::Error for PeerMisbehaved {}
 
 /// The caller of a session broke its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ApiMisuse {
     /// A command was given to a session that has ended.
     Closed,

@@ -1,7 +1,8 @@
 //! Runs operations, read from bytes, against either machine and checks what must always hold.
 //!
-//! The fuzz targets and the property tests share it, so that whatever one finds the other can replay.
-//! An operation is a byte that names it, two bytes of length (little-endian), and that many bytes.
+//! The fuzz targets and the property tests share it, so that whatever one finds the other can
+//! replay. An operation is a byte that names it, two bytes of length (little-endian), and that many
+//! bytes.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -302,7 +303,8 @@ impl ServerRig {
     }
 }
 
-/// Says whether this answers a command for good: no marker, and no part of a long reply but its last line.
+/// Says whether this answers a command for good: no marker, and no part of a long reply but its
+/// last line.
 fn is_final(reply: &Reply) -> bool {
     let (code, text) = (reply.code(), reply.to_string());
     let last = text.lines().next_back().unwrap_or_default();

@@ -24,7 +24,6 @@ impl Ticket {
 /// Every path is absolute within the user's tree, normalised, and already inside the session's
 /// virtual root; the edge still resolves it safely.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Action {
     /// Check a name and password. Answered by [`Outcome::LoggedIn`] or [`Outcome::Failed`].
     Login {
@@ -39,7 +38,8 @@ pub enum Action {
         family: Option<Family>,
         /// TCP send buffer in bytes; 0 for the kernel's choice.
         send_buffer: u64,
-        /// TCP receive buffer in bytes, which must be set before listening; 0 for the kernel's choice.
+        /// TCP receive buffer in bytes, which must be set before listening; 0 for the kernel's
+        /// choice.
         receive_buffer: u64,
     },
     /// Remember these addresses to send data to, or take it from; the connections are made by the
@@ -58,21 +58,22 @@ pub enum Action {
     ///
     /// The session says so whenever the data side is spent: after every transfer in MODE S that
     /// began, after a transfer that failed once it had begun, and after an abort. A transfer that
-    /// fails before [`Event::Opened`] leaves listener and connections for the next one. [`Self::Listen`]
-    /// and [`Self::Connect`] replace whatever was there before without this action.
+    /// fails before [`Event::Opened`] leaves listener and connections for the next one.
+    /// [`Self::Listen`] and [`Self::Connect`] replace whatever was there before without this
+    /// action.
     DropData,
     /// Anything on names. Answered as the variant says.
     Names(Names),
     /// Build data connections or files with this stack from now on; `None` for this server's own
-    /// choice. Answered by [`Outcome::Done`], or by [`Outcome::Failed`] when the stack is not allowed or
-    /// makes no sense, and then all stays as it was.
+    /// choice. Answered by [`Outcome::Done`], or by [`Outcome::Failed`] when the stack is not
+    /// allowed or makes no sense, and then all stays as it was.
     ///
     /// The session has closed whatever data side there was before.
     Stack(StackSide, Option<String>),
     /// Follow no symbolic link from now on, and make none. Not answered.
     ///
-    /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it keeps by the text of
-    /// paths: a link would lead around that.
+    /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it keeps by the
+    /// text of paths: a link would lead around that.
     NoLinks,
     /// Facts for the log: `SITE CLIENTINFO` and `SITE TASKID`. Not answered.
     Annotate {
@@ -95,7 +96,6 @@ impl Action {
 
 /// Work on names and metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Names {
     /// One object's facts. Answered by [`Outcome::Stat`].
     Stat(FtpPath),
@@ -155,8 +155,9 @@ pub struct Transfer {
     pub restart_every: Option<Duration>,
     /// Tag of the data, in MODE E; the peer sends it whatever is answered.
     pub tag: Option<u64>,
-    /// Whether the rest of an upload that fails is to be taken off its connection: clients of plain FTP
-    /// look for the reply when they have sent all, those of GridFTP wait for the connection to break.
+    /// Whether the rest of an upload that fails is to be taken off its connection: clients of plain
+    /// FTP look for the reply when they have sent all, those of GridFTP wait for the connection to
+    /// break.
     pub drains: bool,
 }
 
@@ -184,7 +185,6 @@ impl Transfer {
 
 /// What a transfer moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum TransferKind {
     /// A file, or a region of it, to the peer.
     Retrieve {
@@ -221,7 +221,6 @@ pub enum TransferKind {
 
 /// How a file to be stored is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Placement {
     /// `STOR`: a new file in the place of any old one; with ranges held, a continued one.
     Whole,
@@ -233,14 +232,13 @@ pub enum Placement {
 
 /// The form of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ListForm {
     /// `LIST` and `STAT`: like `ls -l`.
     Long,
     /// `NLST`: names.
     Names {
-        /// What goes before each name that a pattern matches: the pattern's directory as the client wrote it,
-        /// slash included, so that the line is a path to that object (RFC 1123 §4.1.2.7).
+        /// What goes before each name that a pattern matches: the pattern's directory as the client
+        /// wrote it, slash included, so that the line is a path to that object (RFC 1123 §4.1.2.7).
         before: Vec<u8>,
     },
     /// `MLSD` and `MLSC`: facts of one directory.
@@ -278,7 +276,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel of one connection with the kernel's buffers and TYPE A, as RFC 959 §5.1 has it begin.
+    /// Makes a channel of one connection with the kernel's buffers and TYPE A, as RFC 959 §5.1 has
+    /// it begin.
     pub const fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -298,12 +297,11 @@ impl Default for Channel {
 
 /// The end of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Outcome {
     /// Done, with nothing to tell.
     Done,
-    /// The action failed; the reply says how. Only the edge's one table makes such replies. After an
-    /// [`Action::Abort`] the session answers 426 whatever this reply says.
+    /// The action failed; the reply says how. Only the edge's one table makes such replies. After
+    /// an [`Action::Abort`] the session answers 426 whatever this reply says.
     Failed(Reply),
     /// The user is in.
     LoggedIn {
@@ -329,14 +327,13 @@ pub enum Outcome {
     },
     /// The tagged transfer ended well, and this crossed.
     Proven(Receipt),
-    /// The transfer failed with this reply, and the data connections serve the next one all the same:
-    /// what is left on them of this one has a tag to know it by.
+    /// The transfer failed with this reply, and the data connections serve the next one all the
+    /// same: what is left on them of this one has a tag to know it by.
     Spared(Reply),
 }
 
 /// Progress of an outstanding action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// The data connections are there: 150, or 125 when `reused`.
     Opened {

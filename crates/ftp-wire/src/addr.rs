@@ -208,7 +208,6 @@ pub fn spas_reply(addrs: &[SocketAddr], extended: bool, delayed: bool) -> Reply 
 
 /// Where a server listens, as its reply says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Passive {
     /// At these addresses, one a stripe.
     Addrs(Vec<SocketAddr>),

@@ -13,7 +13,6 @@ use crate::path::FtpPath;
 ///
 /// Arguments are already values: addresses, ranges and times have been checked, paths are bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Command {
     // RFC 959 §4.1.1: access control.
     /// `USER name`.
@@ -158,7 +157,6 @@ pub enum Command {
 
 /// A subcommand of `SITE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Site {
     /// `SITE HELP [name]`.
     Help(Option<String>),
@@ -215,7 +213,6 @@ pub struct StorAttr {
 
 /// What a stack of `SITE SETNETSTACK` or `SITE SETDISKSTACK` stands under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StackSide {
     /// Data connections.
     Net,
@@ -225,7 +222,6 @@ pub enum StackSide {
 
 /// Which socket buffer a `SITE` buffer command names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BufferSide {
     /// Both (`SBUF`, `BUFSIZE`).
     Both,
@@ -237,7 +233,6 @@ pub enum BufferSide {
 
 /// Representation type (RFC 959 §3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub enum Type {
     /// `A`: lines end in CRLF on the wire; what a session begins with (RFC 959 §5.1).
     #[default]
@@ -248,7 +243,6 @@ pub enum Type {
 
 /// Transmission mode (RFC 959 §3.4, GFD.20 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub enum Mode {
     /// `S`: one connection, its end is the end of the file.
     #[default]
@@ -259,7 +253,6 @@ pub enum Mode {
 
 /// Address family as RFC 2428 numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Family {
     /// 1.
     V4,
@@ -269,7 +262,6 @@ pub enum Family {
 
 /// The argument of `EPSV`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Epsv {
     /// None: the family of the control connection.
     Any,
@@ -281,7 +273,6 @@ pub enum Epsv {
 
 /// The operation of `ERET`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Eret {
     /// `P offset length`: that region as a file of its own, offsets relative to it.
     Partial {
@@ -303,7 +294,6 @@ pub enum Eret {
 
 /// The operation of `ESTO`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Esto {
     /// `A offset`: every offset on the wire is moved up by it.
     Adjusted {
@@ -323,7 +313,6 @@ pub enum Esto {
 
 /// Where the data of a tagged store belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Spot {
     /// As `STOR`: it is the file.
     Whole,
@@ -365,7 +354,6 @@ impl Command {
 
 /// The argument of `REST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Restart {
     /// `REST n`: bytes before `n` are held.
     Offset(u64),
@@ -375,7 +363,6 @@ pub enum Restart {
 
 /// What `TREV` asks to be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// 112 performance markers.
     Perf,
@@ -385,7 +372,6 @@ pub enum Event {
 
 /// Data channel authentication (GFD.20 §5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Dcau {
     /// `N`: none.
     None,

@@ -6,7 +6,6 @@ use crate::reply::Code;
 
 /// A line that cannot be a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadLine {
     /// No line end within the limit; the line is dropped up to its end.
     TooLong {
@@ -43,7 +42,6 @@ pub struct BadCommand {
 
 /// What is wrong with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadCommandKind {
     /// Nothing but blanks.
     Empty,
@@ -132,7 +130,6 @@ impl std::error::Error for BadCommand {}
 
 /// An address, or a list of them, that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadAddress {
     /// Not of the form `h,h,h,h,p,p` with six numbers up to 255.
     HostPort,
@@ -168,7 +165,6 @@ impl std::error::Error for BadAddress {}
 
 /// What a server sent is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadReply {
     /// The reply is longer than is taken.
     TooLong {
@@ -195,7 +191,6 @@ impl std::error::Error for BadReply {}
 
 /// A listing line or a fact that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadFacts {
     /// No blank between facts and name, or no name behind it.
     Name,
@@ -225,7 +220,6 @@ impl std::error::Error for BadFacts {}
 
 /// A marker reply that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BadMarker {
     /// 111 without a readable range list.
     Ranges,

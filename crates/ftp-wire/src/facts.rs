@@ -7,7 +7,6 @@ pub use crate::time::TimeVal;
 
 /// What kind of object an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum EntryKind {
     /// A regular file.
     File,
@@ -123,7 +122,6 @@ impl Entry {
 
 /// One fact a listing can print, in the order FEAT names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Fact {
     /// What it is.
     Type,

@@ -7,7 +7,6 @@ use crate::reply::{Code, Reply};
 
 /// One thing a server says it can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Feature {
     /// `CKSM ALG:cost;…`: checksums, with relative costs, the lower the cheaper.
     Cksm(Vec<(String, u8)>),

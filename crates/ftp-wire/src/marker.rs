@@ -12,7 +12,6 @@ pub const MAX_RANGES: usize = 4096;
 
 /// A report that comes between the 150 and the end of a transfer or checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Marker {
     /// 111: these ranges are safe since the last such marker, ends exclusive.
     Restart(RangeSet),

@@ -13,7 +13,6 @@ pub const DEFAULT_STRIPE_BLOCK: u64 = 1 << 20;
 
 /// A parsed `OPTS` command. Values absent from the command are `None` and stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Opts {
     /// `OPTS RETR …`.
     Retr {

@@ -89,7 +89,6 @@ enum Position {
 
 /// How the lines between the first and the last are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Style {
     /// `NNN-` before every inner line.
     Coded,

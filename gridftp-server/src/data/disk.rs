@@ -21,8 +21,8 @@ const BLOCK: usize = 32 << 10;
 
 /// Layers over a file of the storage, which stands at the bottom under the name `file`.
 ///
-/// Such a file is read and written from its start to its end, since a layer may change how long it is:
-/// no restarts, no regions, no digests given ahead.
+/// Such a file is read and written from its start to its end, since a layer may change how long it
+/// is: no restarts, no regions, no digests given ahead.
 #[derive(Debug, Clone)]
 pub(crate) struct DiskStack {
     layers: Registry,

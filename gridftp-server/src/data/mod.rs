@@ -190,7 +190,6 @@ impl DataSide {
                 let chosen = text.map(|text| self.stacks.disk(text)).transpose()?;
                 self.disk = chosen.flatten();
             }
-            _ => return Err(Error::NoSuchPlacement),
         }
         Ok(())
     }
@@ -226,6 +225,6 @@ fn is_of(ip: IpAddr, family: Option<Family>) -> bool {
     match family {
         Some(Family::V4) => ip.is_ipv4(),
         Some(Family::V6) => ip.is_ipv6(),
-        _ => true,
+        None => true,
     }
 }

@@ -109,8 +109,8 @@ impl Reporter {
         }
     }
 
-    /// Runs `work` that completes a receive and is not stopped any more, and tells every so often that it
-    /// goes on: the data may have to be flushed and hashed.
+    /// Runs `work` that completes a receive and is not stopped any more, and tells every so often
+    /// that it goes on: the data may have to be flushed and hashed.
     pub(crate) async fn complete<T>(&self, watch: &Watch, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut perf = self.perf.map(every);
@@ -138,8 +138,8 @@ impl Reporter {
 
     /// Says who has cancelled, after giving the session the chance to.
     ///
-    /// The end of a MODE S upload and the death of the client look the same on the data connection; a
-    /// client that died has lost its control connection too.
+    /// The end of a MODE S upload and the death of the client look the same on the data connection;
+    /// a client that died has lost its control connection too.
     pub(crate) async fn cancelled(&mut self) -> Option<AbortedBy> {
         for _ in 0..2 {
             tokio::task::yield_now().await;
@@ -162,7 +162,8 @@ impl Reporter {
         }
     }
 
-    /// Tells of what is safe; what could not be made safe is no reason to end a transfer that goes on.
+    /// Tells of what is safe; what could not be made safe is no reason to end a transfer that goes
+    /// on.
     async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
         match saved {
             Ok(()) if self.tells => self.send(Event::Received(new)).await,
@@ -182,7 +183,8 @@ impl Reporter {
         if self.perf.is_some() {
             self.send(perf_event(0)).await;
         }
-        // The session has its turn, so that the client reads of the beginning before there is an end.
+        // The session has its turn, so that the client reads of the beginning before there is an
+        // end.
         tokio::task::yield_now().await;
     }
 

@@ -15,8 +15,8 @@ use crate::owners::Owners;
 /// Sends a file, or a region of it, less what the client holds already; gives the bytes sent.
 ///
 /// # Errors
-/// Before the data connection is used, those of opening; after it, those of the transfer, and the storage's
-/// when the file changed underneath.
+/// Before the data connection is used, those of opening; after it, those of the transfer, and the
+/// storage's when the file changed underneath.
 #[expect(
     clippy::too_many_arguments,
     reason = "what RETR depends on; each caller names all of it"
@@ -100,7 +100,8 @@ pub(crate) async fn list<D: Dsi>(
 
 /// Sends bytes whose number is not known before; gives how many there were.
 ///
-/// They go as they are: lines of a listing end in CRLF already, and what layers make of a file is no text.
+/// They go as they are: lines of a listing end in CRLF already, and what layers make of a file is
+/// no text.
 async fn send_all<C: Chunks>(
     chunks: &mut C,
     side: &mut DataSide,

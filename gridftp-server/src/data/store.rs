@@ -40,8 +40,8 @@ pub(crate) struct Store<'a> {
 /// Takes a file from the client; gives the bytes received.
 ///
 /// # Errors
-/// Before the data connection is used, those of opening. After it, whatever ended the transfer: what came is kept for
-/// a restart.
+/// Before the data connection is used, those of opening. After it, whatever ended the transfer:
+/// what came is kept for a restart.
 pub(crate) async fn store<D: Dsi>(
     dsi: &D,
     user: &User,
@@ -122,12 +122,11 @@ impl Store<'_> {
             Placement::Whole => self.go_on(dsi, user, how.mode).await?,
             Placement::At(_) => write(Create::InPlace { truncate: false }).await?,
             Placement::End => write(Create::Append).await?,
-            _ => return Err(Error::NoSuchPlacement),
         };
         let base = match self.into {
             Placement::At(offset) => offset,
             Placement::End => sink.held().end(),
-            _ => 0,
+            Placement::Whole => 0,
         };
         if let Some(claimed) = self.held.shift_up(base) {
             must_be_here(&claimed, &sink.held(), base)?;
@@ -142,11 +141,11 @@ impl Store<'_> {
         Ok((sink, base, finish))
     }
 
-    /// Opens what an upload goes on with whose client holds some of the file already: what is left of
-    /// one that broke, or the file itself, of which it then changes a part.
+    /// Opens what an upload goes on with whose client holds some of the file already: what is left
+    /// of one that broke, or the file itself, of which it then changes a part.
     ///
-    /// In MODE E the ranges are those of our own markers: where what they told of is gone, the file that has the
-    /// name is another one.
+    /// In MODE E the ranges are those of our own markers: where what they told of is gone, the file
+    /// that has the name is another one.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (self.path, self.size);
         let left = dsi.held(user, path).await?;
@@ -209,7 +208,8 @@ impl Store<'_> {
                 // What is changed in place keeps what lies behind.
                 if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
                     finish.size = Some(end.max(here.end()));
-                    // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
+                    // In TYPE A lengths on the wire and in the file differ; there are no ranges
+                    // then.
                     finish.held = (!here.is_empty()).then_some(here);
                 }
                 reporter.complete(watch, sink.finish(finish)).await?;
@@ -232,7 +232,8 @@ impl Store<'_> {
     ) -> Result<RangeSet, Error> {
         let mut here = self.held.clone();
         here.extend(&received.ranges);
-        // Lengths of text on the wire and in the file differ, so an announced one says nothing then.
+        // Lengths of text on the wire and in the file differ, so an announced one says nothing
+        // then.
         let announced = self.size.filter(|_| how.ty != Type::Ascii);
         if let Some(announced) = announced
             && here.end() < announced

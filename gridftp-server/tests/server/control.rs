@@ -176,7 +176,8 @@ fn the_feature_list_names_what_clients_look_for() {
     }
 }
 
-/// aria2 and others take one reply at a read, and wait for ever for a 226 that came in one piece with the 150.
+/// aria2 and others take one reply at a read, and wait for ever for a 226 that came in one piece
+/// with the 150.
 #[test]
 fn a_150_goes_out_before_the_data() {
     const TIMES: usize = 40;
@@ -197,6 +198,7 @@ fn a_150_goes_out_before_the_data() {
         }
         assert_eq!(data.read(), b"small");
     }
-    // A reader that is slow to wake may still find both; sent in one piece, both are there every time.
+    // A reader that is slow to wake may still find both; sent in one piece, both are there every
+    // time.
     assert!(together < TIMES, "{together} of {TIMES} in one piece");
 }

@@ -83,7 +83,8 @@ fn link_local() -> Option<SocketAddrV6> {
     })
 }
 
-/// The address in a reply or a command names no link: it is the one of the control connection (RFC 4007 §6).
+/// The address in a reply or a command names no link: it is the one of the control connection
+/// (RFC 4007 §6).
 #[test]
 fn data_connections_find_the_link_of_the_control_connection() {
     let Some(mut here) = link_local() else {
@@ -470,7 +471,8 @@ fn a_client_that_leaves_ends_its_transfer() {
     drop(data);
 }
 
-/// More downloads than there are blocks, each of a file that fits into one, to clients that take a few bytes.
+/// More downloads than there are blocks, each of a file that fits into one, to clients that take a
+/// few bytes.
 #[test]
 fn a_slow_reader_stops_nobody_else() {
     let server = TestServer::with(|o| o.block_size = Some(ByteSize::new(8 << 20)));

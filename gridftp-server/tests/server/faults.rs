@@ -1,4 +1,5 @@
-//! The daemon where the system runs out of something: descriptors, room for a file, a reader of its log, time.
+//! The daemon where the system runs out of something: descriptors, room for a file, a reader of its
+//! log, time.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,4 +1,5 @@
-//! Strangers and logins by the hundred, with the memory that they cost; `GRIDFTP_LOAD=10` makes them ten times as many.
+//! Strangers and logins by the hundred, with the memory that they cost; `GRIDFTP_LOAD=10` makes
+//! them ten times as many.
 
 use std::fs;
 use std::io::Write as _;
@@ -135,7 +136,8 @@ fn one_address_does_not_crowd_out_the_others() {
     other.login("anonymous", "x");
 }
 
-/// More than there are places for strangers: none of them gives way while its password is looked at.
+/// More than there are places for strangers: none of them gives way while its password is looked
+/// at.
 #[test]
 fn password_logins_all_at_once_all_succeed_in_bounded_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,8 +245,9 @@ fn logins_one_after_the_other_leave_nothing_behind() {
     wait_for_memory(pid, before);
 }
 
-/// Logins that come at a rate, whether the ones before are through or not: `GRIDFTP_LOAD=10` asks for 2,000 a second.
-/// Prints what they took, which says something of a release build on a machine that does nothing else.
+/// Logins that come at a rate, whether the ones before are through or not: `GRIDFTP_LOAD=10` asks
+/// for 2,000 a second. Prints what they took, which says something of a release build on a machine
+/// that does nothing else.
 #[test]
 fn logins_asked_for_at_a_rate_all_succeed() {
     const CLIENTS: usize = 16;

@@ -14,7 +14,8 @@ pub(crate) const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4
 pub(crate) const YESCRYPT: &str =
     "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";
 
-/// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts in /pub.
+/// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts
+/// in /pub.
 fn accounts(options: &mut Options, dir: &tempfile::TempDir) {
     let path = dir.path().join("users");
     let hash = OPEN_SESAME;

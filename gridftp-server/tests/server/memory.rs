@@ -1,7 +1,8 @@
-//! Memory of the process: bounded in every state of a session, and given back when the load is over.
+//! Memory of the process: bounded in every state of a session, and given back when the load is
+//! over.
 //!
-//! `GRIDFTP_TEST_SESSIONS=4000` and `GRIDFTP_TEST_ENTRIES=1000000` run the loads at full size; a debug build of the server
-//! ends the small ones in seconds.
+//! `GRIDFTP_TEST_SESSIONS=4000` and `GRIDFTP_TEST_ENTRIES=1000000` run the loads at full size; a
+//! debug build of the server ends the small ones in seconds.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write as _};

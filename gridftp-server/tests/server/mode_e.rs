@@ -313,7 +313,8 @@ fn fewer_ends_announced_than_came_is_refused() {
 
 #[test]
 fn the_end_announced_after_the_end_mark_is_given_up() {
-    // A receiver does not read on after EOD, so the EOF is never seen; the wait for it has a deadline.
+    // A receiver does not read on after EOD, so the EOF is never seen; the wait for it has a
+    // deadline.
     refused(|data| {
         data.block(EOD, 0, b"abc");
         data.write(&header(EOF, 0, 1));

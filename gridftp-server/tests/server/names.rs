@@ -83,7 +83,8 @@ fn a_name_of_any_bytes_is_stored_listed_and_removed() {
     assert_eq!(ftp.get("NLST"), b"");
 }
 
-/// Neither left out nor able to make up a line: a client can count it, and does not get another file for it.
+/// Neither left out nor able to make up a line: a client can count it, and does not get another
+/// file for it.
 #[test]
 fn a_name_with_a_line_end_is_listed_as_an_error_of_its_own() {
     let server = TestServer::new();

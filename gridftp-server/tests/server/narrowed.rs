@@ -1,4 +1,5 @@
-//! What a session has given up by SITE CHROOT or SITE RESTRICT it cannot reach, links and trees included.
+//! What a session has given up by SITE CHROOT or SITE RESTRICT it cannot reach, links and trees
+//! included.
 
 use std::fs;
 use std::os::unix::fs::symlink;

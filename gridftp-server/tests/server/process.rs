@@ -1,4 +1,5 @@
-//! The daemon as a process: its flags, its files, its signals, and what it leaves when it is killed.
+//! The daemon as a process: its flags, its files, its signals, and what it leaves when it is
+//! killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -247,7 +248,8 @@ fn sigterm_ends_a_transfer_that_takes_too_long() {
     assert_eq!(fs::read(root.path().join("f")).unwrap(), b"never ended");
 }
 
-/// A file to be read by the server, made one that is never at an end: the thread that reads it cannot be stopped.
+/// A file to be read by the server, made one that is never at an end: the thread that reads it
+/// cannot be stopped.
 #[test]
 fn sigterm_waits_for_no_thread_that_storage_keeps() {
     let root = tempfile::tempdir().unwrap();

@@ -128,7 +128,8 @@ fn an_upload_whose_client_is_gone_is_not_published() {
         let mut data = ftp.data();
         ftp.ok("STOR f", 150);
         data.write(&bytes(10_000));
-        // What the end of a process does: its connections close in order, the control connection first.
+        // What the end of a process does: its connections close in order, the control connection
+        // first.
         drop(ftp);
         drop(data);
         server.wait_for_sessions(0);
@@ -218,7 +219,8 @@ fn a_broken_change_of_a_file_leaves_it_and_is_continued() {
     assert_eq!(ftp.ok("SITE HELD f", 213).lines, ["213 Range Marker"]);
 }
 
-/// A client that goes on by the size that it sees would put the end of the new file behind the old one.
+/// A client that goes on by the size that it sees would put the end of the new file behind the old
+/// one.
 #[test]
 fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
     let server = TestServer::new();
@@ -282,7 +284,8 @@ fn an_upload_whose_record_is_lost_is_not_continued() {
     }
 }
 
-/// The record as it would stand if the machine had started again since; the server computes the check sum.
+/// The record as it would stand if the machine had started again since; the server computes the
+/// check sum.
 fn of_another_boot(ftp: &mut Ftp, record: &str) -> String {
     let (body, _) = record.split_once("crc32c ").unwrap();
     let (before, after) = body.split_once("lifetime ").unwrap();

@@ -1,4 +1,5 @@
-//! Peers and storage that stop in the middle of a listing: the stall deadline ends it, and the session goes on.
+//! Peers and storage that stop in the middle of a listing: the stall deadline ends it, and the
+//! session goes on.
 
 use crate::support::{TestServer, bytes};
 

@@ -1,4 +1,5 @@
-//! A server of its own for each test, on port 0 over a temporary tree, and a raw client to talk to it.
+//! A server of its own for each test, on port 0 over a temporary tree, and a raw client to talk to
+//! it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -246,7 +246,8 @@ impl<'a> Client<'a> {
         (lines, name, fate)
     }
 
-    /// Sends some stores and their data, cut and mixed at random; then nobody may hold another's bytes.
+    /// Sends some stores and their data, cut and mixed at random; then nobody may hold another's
+    /// bytes.
     fn round(&mut self) {
         if self.data.is_empty() {
             self.connect();

@@ -6,7 +6,6 @@ use ftp_wire::reply::Reply;
 
 /// Whether a server can do something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Support {
     /// It says so.
     Yes,

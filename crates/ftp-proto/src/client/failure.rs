@@ -4,7 +4,6 @@ use ftp_wire::reply::{Code, Reply};
 
 /// What kind of thing went wrong at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum FailureKind {
     /// No such file or directory.
     NotFound,

@@ -10,9 +10,9 @@ use super::capabilities::Capabilities;
 
 /// Logs in, asks for the features, and sets TYPE I and the mode; a value that does no I/O.
 ///
-/// The password goes out only when the server has asked for it (331): one that wants `AUTH` first must
-/// not get it in clear text, and one that lets the name in without a password gets none. What follows
-/// the login goes out with it, without waiting for more replies.
+/// The password goes out only when the server has asked for it (331): one that wants `AUTH` first
+/// must not get it in clear text, and one that lets the name in without a password gets none. What
+/// follows the login goes out with it, without waiting for more replies.
 ///
 /// ```
 /// use ftp_proto::client::{Login, LoginStep};
@@ -58,7 +58,6 @@ pub struct Login {
 
 /// What a login wants next.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum LoginStep {
     /// Send this command, and ask again.
     Send(Command),
@@ -76,14 +75,14 @@ pub struct LoggedIn {
     pub capabilities: Capabilities,
     /// Whether MODE E is in force; otherwise MODE S is.
     pub extended: bool,
-    /// Whether its greeting is that of a server of the Grid Community Toolkit or its ancestor. These
-    /// drop every byte from 0x7f on of what they are told in clear text: a name would become another.
+    /// Whether its greeting is that of a server of the Grid Community Toolkit or its ancestor.
+    /// These drop every byte from 0x7f on of what they are told in clear text: a name would become
+    /// another.
     pub ascii_only: bool,
 }
 
 /// What a server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LoginError {
     /// Any session at all.
     Greeting(Reply),
@@ -120,7 +119,8 @@ enum Due {
 }
 
 impl Login {
-    /// Logs in with this name and password; without a `mode`, MODE E is taken where the server has it.
+    /// Logs in with this name and password; without a `mode`, MODE E is taken where the server has
+    /// it.
     pub fn new(user: &str, password: Secret, mode: Option<Mode>) -> Self {
         let mut then = vec![
             (Due::Feat, Command::Feat),

@@ -1,4 +1,5 @@
-//! `ClientSession`: the client's end of one control connection: commands in flight, replies matched.
+//! `ClientSession`: the client's end of one control connection: commands in flight, replies
+//! matched.
 
 mod capabilities;
 mod failure;
@@ -33,8 +34,8 @@ pub struct Settings {
     /// Time for the reply to a command that may take long without a word (`CKSM`, `SITE RDEL`), and
     /// for a transfer between two signs of life.
     pub silence: Duration,
-    /// Commands on the wire that have no final reply yet. Servers queue 1,000 and close when that is
-    /// too little.
+    /// Commands on the wire that have no final reply yet. Servers queue 1,000 and close when that
+    /// is too little.
     pub window: usize,
     /// Commands that wait for room in the window.
     pub waiting: usize,
@@ -57,7 +58,6 @@ impl Default for Settings {
 
 /// What happens to a session.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Input<'a> {
     /// Bytes of the control connection, in pieces of any size.
     Bytes(&'a [u8]),
@@ -71,7 +71,6 @@ pub enum Input<'a> {
 
 /// What the caller must do next.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Output {
     /// Send these bytes.
     Send(Outgoing),
@@ -91,7 +90,6 @@ pub enum Output {
 
 /// Why a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Ending {
     /// The server closed the connection after all replies, as after `QUIT`.
     Finished,
@@ -355,7 +353,8 @@ impl ClientSession {
             return self.on_unsolicited(reply);
         };
         let (ticket, preliminary) = (oldest.ticket, reply.code().is_preliminary());
-        // A server may put the greeting off by 120 any number of times, so its limit is for the whole.
+        // A server may put the greeting off by 120 any number of times, so its limit is for the
+        // whole.
         if !(preliminary && ticket == Ticket::BANNER) {
             self.quiet_since = now;
         }

@@ -4,13 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ftp_wire::addr;
-use ftp_wire::command::{BufferSide, Command, Epsv, Event, Family, Mode, Type};
-use ftp_wire::opts::Opts;
+use ftp_wire::command::{BufferSide, Epsv, Event, Family, Mode, Type};
 use ftp_wire::reply::Reply;
 
 use super::out::Cx;
 use super::settings::Settings;
-use super::state::{Activity, Job, PassiveForm, Trigger};
+use super::state::{Job, PassiveForm};
 use super::user::{LoggedIn, seconds};
 use crate::types::{Action, Channel, Outcome};
 
@@ -21,7 +20,7 @@ pub(super) struct DataSide {
     pub(super) channel: Channel,
     setup: Setup,
     /// `OPTS PASV AllowDelayed=1;`.
-    delayed: bool,
+    pub(super) delayed: bool,
     /// `EPSV ALL` came.
     only_epsv: bool,
     perf_every: Option<Duration>,
@@ -146,115 +145,88 @@ impl DataSide {
         }
     }
 
-    /// The options of `OPTS` that concern data; `false` when one is not offered.
-    pub(super) fn option(&mut self, opts: &Opts, settings: &Settings) -> bool {
-        match *opts {
-            Opts::Retr {
-                parallelism,
-                markers,
-                ..
-            } => {
-                if let Some(n) = parallelism {
-                    self.channel.parallelism = n.clamp(1, settings.limits.parallelism.max(1));
-                }
-                if let Some(n) = markers {
-                    self.send_perf_every = seconds(n);
-                }
-                true
-            }
-            Opts::Passive { delayed } => {
-                self.delayed = delayed;
-                true
-            }
-            _ => false,
+    /// `OPTS RETR`.
+    pub(super) fn set_retrieve_options(
+        &mut self,
+        parallelism: Option<u32>,
+        markers: Option<u32>,
+        settings: &Settings,
+    ) {
+        if let Some(n) = parallelism {
+            self.channel.parallelism = n.clamp(1, settings.limits.parallelism.max(1));
+        }
+        if let Some(n) = markers {
+            self.send_perf_every = seconds(n);
         }
     }
 }
 
 impl LoggedIn {
-    /// Commands that set up data connections or change what they carry.
-    pub(super) fn data_command(&mut self, command: Command, cx: &mut Cx<'_>) {
-        match command {
-            Command::Epsv(Epsv::All) => {
+    /// `TYPE`.
+    pub(super) fn set_type(&mut self, ty: Type, cx: &mut Cx<'_>) {
+        self.data.channel.ty = ty;
+        let letter = if ty == Type::Ascii { 'A' } else { 'I' };
+        cx.out.say::<200>(format!("Type set to {letter}."));
+    }
+
+    /// `MODE`.
+    pub(super) fn set_mode(&mut self, mode: Mode, cx: &mut Cx<'_>) {
+        self.data.channel.mode = mode;
+        let letter = if mode == Mode::Extended { 'E' } else { 'S' };
+        cx.out.say::<200>(format!("Mode set to {letter}."));
+    }
+
+    /// `TREV`.
+    pub(super) fn set_marker_interval(&mut self, event: Event, every: u32, cx: &mut Cx<'_>) {
+        match event {
+            Event::Perf => {
+                self.data.perf_every = seconds(every);
+                self.data.perf_asked = true;
+            }
+            Event::Restart => self.data.restart_every = seconds(every),
+        }
+        cx.out.say::<200>("Command Successful.");
+    }
+
+    /// `EPSV`.
+    pub(super) fn extended_passive(&mut self, argument: Epsv, cx: &mut Cx<'_>) {
+        match argument {
+            Epsv::All => {
                 self.data.only_epsv = true;
                 cx.out.say::<229>("EPSV ALL Successful.");
             }
-            Command::Epsv(Epsv::Any) => self.listen(PassiveForm::Epsv, None, cx),
-            Command::Epsv(Epsv::Family(family)) => {
-                self.listen(PassiveForm::Epsv, Some(family), cx);
-            }
-            // RFC 2428 §4: after EPSV ALL every other set-up command must be refused.
-            Command::Pasv
-            | Command::Spas(_)
-            | Command::Port(_)
-            | Command::Eprt(_)
-            | Command::Spor(_)
-                if self.data.only_epsv =>
-            {
-                cx.out.say::<503>("Only EPSV is allowed after EPSV ALL.");
-            }
-            Command::Pasv => self.listen(PassiveForm::Pasv, Some(Family::V4), cx),
-            Command::Spas(family) => {
-                let extended = family.is_some();
-                self.listen(PassiveForm::Spas { extended }, family, cx);
-            }
-            Command::Port(to) | Command::Eprt(to) => self.connect(vec![to], cx),
-            Command::Spor(to) => self.connect(to, cx),
-            Command::Type(ty) => {
-                self.data.channel.ty = ty;
-                let letter = if ty == Type::Ascii { 'A' } else { 'I' };
-                cx.out.say::<200>(format!("Type set to {letter}."));
-            }
-            Command::Mode(mode) => {
-                self.data.channel.mode = mode;
-                let letter = if mode == Mode::Extended { 'E' } else { 'S' };
-                cx.out.say::<200>(format!("Mode set to {letter}."));
-            }
-            Command::Stru(structure) if structure.eq_ignore_ascii_case(&'F') => {
-                cx.out.say::<200>("STRU F ok.");
-            }
-            Command::Stru(_) => cx.out.say::<501>("Syntax error in parameter."),
-            Command::Sbuf(bytes) => {
-                self.data.set_buffers(BufferSide::Both, bytes, cx.settings);
-                cx.out.say::<200>("SBUF Command Successful.");
-            }
-            Command::Trev(event, every) => {
-                match event {
-                    Event::Perf => {
-                        self.data.perf_every = seconds(every);
-                        self.data.perf_asked = true;
-                    }
-                    Event::Restart => self.data.restart_every = seconds(every),
-                    _ => return cx.out.say::<502>("Unsupported event."),
-                }
-                cx.out.say::<200>("Command Successful.");
-            }
-            _ => cx.out.say::<502>("Command not implemented."),
+            Epsv::Any => self.listen(PassiveForm::Epsv, None, cx),
+            Epsv::Family(family) => self.listen(PassiveForm::Epsv, Some(family), cx),
         }
     }
 
-    /// A passive command: listens now, or remembers to.
-    fn listen(&mut self, form: PassiveForm, family: Option<Family>, cx: &mut Cx<'_>) {
+    /// Refuses a set-up command other than `EPSV` after `EPSV ALL` (RFC 2428 §4).
+    fn is_only_epsv(&self, cx: &mut Cx<'_>) -> bool {
+        if self.data.only_epsv {
+            cx.out.say::<503>("Only EPSV is allowed after EPSV ALL.");
+        }
+        self.data.only_epsv
+    }
+
+    /// Runs a passive command: listens now, or when a transfer begins.
+    pub(super) fn listen(&mut self, form: PassiveForm, family: Option<Family>, cx: &mut Cx<'_>) {
+        if form != PassiveForm::Epsv && self.is_only_epsv(cx) {
+            return;
+        }
         if self.data.delayed {
             self.data.drop_all(cx);
             self.data.setup = Setup::Delayed(form, family);
             return cx.out.say::<200>("Passive delayed.");
         }
         self.data.setup = Setup::None;
-        let ticket = cx.out.action(self.data.listen_action(family));
-        let job = Job::Listen(form);
-        self.shift(
-            Trigger::Work,
-            Activity::Working {
-                ticket,
-                job,
-                aborting: false,
-            },
-        );
+        self.start(self.data.listen_action(family), Job::Listen(form), cx);
     }
 
     /// PORT, EPRT or SPOR.
-    fn connect(&mut self, to: Vec<SocketAddr>, cx: &mut Cx<'_>) {
+    pub(super) fn connect(&mut self, to: Vec<SocketAddr>, cx: &mut Cx<'_>) {
+        if self.is_only_epsv(cx) {
+            return;
+        }
         if to.is_empty() || to.len() > cx.settings.limits.stripes {
             return cx.out.say::<501>("Illegal PORT command.");
         }
@@ -279,15 +251,7 @@ impl LoggedIn {
             }
         }
         self.data.setup = Setup::None;
-        let ticket = cx.out.action(Action::Connect(to));
-        self.shift(
-            Trigger::Work,
-            Activity::Working {
-                ticket,
-                job: Job::Connect,
-                aborting: false,
-            },
-        );
+        self.start(Action::Connect(to), Job::Connect, cx);
     }
 
     /// The edge has the addresses.
@@ -351,6 +315,15 @@ fn scope(ip: IpAddr) -> Scope {
         Scope::Link
     } else {
         Scope::Global
+    }
+}
+
+/// `STRU`: files have no structure (RFC 959 §3.1.2.1).
+pub(super) fn structure(structure: char, cx: &mut Cx<'_>) {
+    if structure.eq_ignore_ascii_case(&'F') {
+        cx.out.say::<200>("STRU F ok.");
+    } else {
+        cx.out.say::<501>("Syntax error in parameter.");
     }
 }
 

@@ -1,4 +1,5 @@
-//! `Dialect`: whether a client speaks GridFTP, and the form in which it is told of failures for that.
+//! `Dialect`: whether a client speaks GridFTP, and the form in which it is told of failures for
+//! that.
 
 use ftp_wire::command::{Command, Mode, Site};
 use ftp_wire::opts::Opts;
@@ -35,7 +36,7 @@ impl Dialect {
     }
 }
 
-/// Whether only clients of GridFTP send a command.
+/// Says whether only clients of GridFTP send a command.
 fn is_gridftp(command: &Command) -> bool {
     match command {
         Command::Opts(Opts::Facts(_) | Opts::Utf8) => false,

@@ -1,6 +1,7 @@
 //! Commands before login and the way through it: USER, PASS and what may be asked without them.
 
-use ftp_wire::command::{Command, Site};
+use ftp_wire::command::{Command, Secret, Site};
+use ftp_wire::facts::FactSet;
 
 use super::help;
 use super::out::Cx;
@@ -30,32 +31,45 @@ pub(super) fn is_allowed(name: &str) -> bool {
 }
 
 impl State {
-    /// Runs one command before login; QUIT is answered elsewhere, and nothing comes here that
-    /// [`is_allowed`] forbids.
-    pub(super) fn login_command(&mut self, command: Command, cx: &mut Cx<'_>) {
+    /// Runs a command that needs no login; gives the others back.
+    pub(super) fn open_command(&mut self, command: Command, cx: &mut Cx<'_>) -> Option<Command> {
         match command {
+            Command::User(_) | Command::Pass(_) if matches!(self, Self::In(_)) => {
+                cx.out.say::<503>("You are already logged in.");
+            }
             Command::User(user) => {
                 cx.out.say::<331>(format!("Password required for {user}."));
                 self.shift(Trigger::Name, Self::Named { user });
             }
-            Command::Pass(password) => {
-                let Self::Named { user } = self else {
-                    return cx.out.say::<503>("Login with USER first.");
-                };
-                let user = user.clone();
-                let ticket = cx.out.action(Action::Login {
-                    user: user.clone(),
-                    password,
-                });
-                self.shift(Trigger::Password, Self::Checking { user, ticket });
-            }
-            Command::Feat => help::features(None, cx),
+            Command::Pass(password) => self.check_password(password, cx),
+            Command::Feat => help::features(self.facts(), cx),
             Command::Help(about) => help::help(about.as_deref(), cx),
             Command::Site(Site::Help(about)) => help::site_help(about.as_deref(), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),
             Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
             Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
-            _ => cx.out.say::<530>("Please login with USER and PASS."),
+            command => return Some(command),
+        }
+        None
+    }
+
+    fn check_password(&mut self, password: Secret, cx: &mut Cx<'_>) {
+        let Self::Named { user } = self else {
+            return cx.out.say::<503>("Login with USER first.");
+        };
+        let user = user.clone();
+        let ticket = cx.out.action(Action::Login {
+            user: user.clone(),
+            password,
+        });
+        self.shift(Trigger::Password, Self::Checking { user, ticket });
+    }
+
+    /// The facts in force, after login.
+    fn facts(&self) -> Option<FactSet> {
+        match self {
+            Self::In(user) => Some(user.facts),
+            _ => None,
         }
     }
 

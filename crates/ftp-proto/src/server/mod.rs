@@ -31,13 +31,15 @@ use self::state::{Activity, State, Trigger};
 use crate::error::PeerMisbehaved;
 use crate::types::{Action, Event, Outcome, Ticket};
 
+/// The answer before login to a command that needs one.
+const LOGIN_FIRST: &str = "Please login with USER and PASS.";
+
 /// What happens to a session.
-#[non_exhaustive]
 pub enum Input<'a> {
     /// One line of the control channel, without its line end.
     Line(&'a [u8]),
-    /// A line that cannot be a command. One over the limit ends the session: nothing after it can be
-    /// trusted. One with control bytes is answered in its turn.
+    /// A line that cannot be a command. One over the limit ends the session: nothing after it can
+    /// be trusted. One with control bytes is answered in its turn.
     BadLine(BadLine),
     /// The peer sent Telnet's interrupt. `ABOR` follows as a line and does the work.
     Interrupt,
@@ -47,8 +49,8 @@ pub enum Input<'a> {
     Done(Ticket, Outcome),
     /// The deadline of the last [`Output::Wait`] has come.
     Timeout,
-    /// The server is to stop: a running transfer is finished, then the session ends. Said again, it is
-    /// aborted.
+    /// The server is to stop: a running transfer is finished, then the session ends. Said again, it
+    /// is aborted.
     Drain,
     /// The connection has to go for another one's sake: it is told so, and the session ends.
     Evict,
@@ -79,7 +81,6 @@ impl fmt::Debug for Input<'_> {
 
 /// What the caller must do next.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Output {
     /// Send this reply.
     Reply(Reply),
@@ -94,7 +95,6 @@ pub enum Output {
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Ending {
     /// The peer said `QUIT`.
     Quit,
@@ -182,8 +182,8 @@ impl ServerSession {
 
     /// Advances on one input. Drain [`poll`](Self::poll) to [`Output::Wait`] before the next.
     ///
-    /// After [`Output::Close`] every input is ignored, and so is an event or outcome whose ticket is
-    /// not outstanding.
+    /// After [`Output::Close`] every input is ignored, and so is an event or outcome whose ticket
+    /// is not outstanding.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         if matches!(self.state, State::Closed) {
             return;
@@ -274,8 +274,8 @@ impl ServerSession {
         }
     }
 
-    /// `ABOR` came while something runs: that is stopped, and what waits before the `ABOR` is not run.
-    /// Each still gets its one final reply, in order.
+    /// `ABOR` came while something runs: that is stopped, and what waits before the `ABOR` is not
+    /// run. Each still gets its one final reply, in order.
     fn on_abort(&mut self) {
         // An `ABOR` that waits is no less true for the next one.
         self.queue.cancel(|line| !queue::is_abort(line));
@@ -414,7 +414,7 @@ impl ServerSession {
         let name = queue::name(line);
         let command = match Command::parse(line) {
             _ if !logged_in && queue::is_known(&name) && !login::is_allowed(&name) => {
-                self.out.say::<530>("Please login with USER and PASS.");
+                self.out.say::<530>(LOGIN_FIRST);
                 return self.count_error();
             }
             _ if self.settings.denies(&name) => {
@@ -443,9 +443,15 @@ impl ServerSession {
             settings: &self.settings,
             peer: self.peer,
         };
+        if let State::In(user) = &mut self.state {
+            user.expect_pair(&command);
+        }
+        let Some(command) = self.state.open_command(command, &mut cx) else {
+            return;
+        };
         match &mut self.state {
             State::In(user) => user.command(command, &mut cx),
-            state => state.login_command(command, &mut cx),
+            _ => cx.out.say::<530>(LOGIN_FIRST),
         }
     }
 

@@ -1,6 +1,6 @@
-//! Work on names: CWD, MKD, DELE, RNFR and RNTO, SIZE, MDTM, MLST, CKSM and the SITE verbs of that kind.
+//! Work on names: CWD, MKD, DELE, RNFR and RNTO, SIZE, MDTM, MLST, CKSM and the SITE verbs of that
+//! kind.
 
-use ftp_wire::command::{Command, Site};
 use ftp_wire::facts::{Entry, EntryKind, TimeVal};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
@@ -45,8 +45,8 @@ pub(super) enum NameJob {
 }
 
 impl NameJob {
-    /// Says whether an abort stops it: what only looks, and what goes on step by step. A single change
-    /// is over sooner than anybody could be told that it did not happen.
+    /// Says whether an abort stops it: what only looks, and what goes on step by step. A single
+    /// change is over sooner than anybody could be told that it did not happen.
     pub(super) const fn can_stop(&self) -> bool {
         !matches!(self, Self::Made(_) | Self::Touched(..) | Self::Plain)
     }
@@ -68,150 +68,140 @@ impl NameJob {
 }
 
 impl LoggedIn {
-    /// Commands on names.
-    pub(super) fn name_command(&mut self, command: Command, cx: &mut Cx<'_>) {
-        match command {
-            Command::Cwd(path) => self.enter(&path, cx),
-            Command::Cdup => self.enter(&dot_dot(), cx),
-            Command::Pwd => {
-                let mut text = self.view.cwd().quoted();
-                text.extend_from_slice(b" is current directory.");
-                cx.out.say::<257>(text);
-            }
-            Command::Mkd(path) => {
-                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
-                    self.work(
-                        Names::MakeDir(resolved.real),
-                        NameJob::Made(resolved.shown),
-                        cx,
-                    );
-                }
-            }
-            Command::Rmd(path) => self.change(&path, Names::RemoveDir, cx),
-            Command::Dele(path) => self.change(&path, Names::Delete, cx),
-            Command::Mfmt(time, path) => {
-                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
-                    let job = NameJob::Touched(time, path);
-                    self.work(Names::SetModified(resolved.real, time), job, cx);
-                }
-            }
-            Command::Rnfr(path) => {
-                if let Some(resolved) = self.find_tree(Some(&path), Access::Write, cx) {
-                    self.work(
-                        Names::Stat(resolved.real.clone()),
-                        NameJob::From(resolved.real),
-                        cx,
-                    );
-                }
-            }
-            Command::Size(path) => self.look(&path, NameJob::Size, cx),
-            Command::Mdtm(path) => self.look(&path, NameJob::Modified, cx),
-            Command::Mlst(path) => {
-                let path = path.unwrap_or_else(|| self.view.cwd());
-                self.look(&path, NameJob::Facts(path.clone()), cx);
-            }
-            Command::Stat(None) => cx.out.say::<212>("GridFTP server status."),
-            Command::Stat(Some(path)) => {
-                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
-                    let names = Names::Lines(resolved.real, ListForm::Long);
-                    self.work(names, NameJob::Status(path), cx);
-                }
-            }
-            Command::Mlsc(path) => {
-                let path = path.unwrap_or_else(|| self.view.cwd());
-                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
-                    let form = self.facts_of(&resolved);
-                    self.work(
-                        Names::Lines(resolved.real, form),
-                        NameJob::Contents(path),
-                        cx,
-                    );
-                }
-            }
-            Command::Cksm {
-                algorithm,
-                offset,
-                length,
-                path,
-            } => {
-                let Some(algorithm) = cx.settings.checksum(&algorithm).map(str::to_owned) else {
-                    return cx.out.say::<500>("Unknown checksum algorithm requested.");
-                };
-                if let Some(resolved) = self.find(Some(&path), Access::Read, cx) {
-                    let work = Names::Checksum {
-                        path: resolved.real,
-                        algorithm,
-                        offset,
-                        length,
-                        markers: self.hash_every,
-                    };
-                    self.work(work, NameJob::Checksum, cx);
-                }
-            }
-            _ => cx.out.say::<502>("Command not implemented."),
+    /// `PWD`.
+    pub(super) fn print_directory(&self, cx: &mut Cx<'_>) {
+        let mut text = self.view.cwd().quoted();
+        text.extend_from_slice(b" is current directory.");
+        cx.out.say::<257>(text);
+    }
+
+    /// `MKD`.
+    pub(super) fn make_directory(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(path), Access::Write, cx) {
+            self.work(Names::MakeDir(found.real), NameJob::Made(found.shown), cx);
         }
     }
 
-    /// Subcommands of `SITE` on names.
-    pub(super) fn site_name_command(&mut self, site: Site, cx: &mut Cx<'_>) {
-        match site {
-            // What they would let a program do is for the administrator to say.
-            Site::Chmod(mode, _) if mode > 0o777 => cx.out.say::<550>(
+    /// `MFMT`.
+    pub(super) fn set_modified(&mut self, time: TimeVal, path: FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(&path), Access::Write, cx) {
+            let job = NameJob::Touched(time, path);
+            self.work(Names::SetModified(found.real, time), job, cx);
+        }
+    }
+
+    /// `MLST`.
+    pub(super) fn print_facts(&mut self, path: Option<FtpPath>, cx: &mut Cx<'_>) {
+        let path = path.unwrap_or_else(|| self.view.cwd());
+        self.look(&path, NameJob::Facts(path.clone()), cx);
+    }
+
+    /// `MLSC`.
+    pub(super) fn print_contents(&mut self, path: Option<FtpPath>, cx: &mut Cx<'_>) {
+        let path = path.unwrap_or_else(|| self.view.cwd());
+        if let Some(found) = self.find(Some(&path), Access::Look, cx) {
+            let form = self.facts_of(&found);
+            self.work(Names::Lines(found.real, form), NameJob::Contents(path), cx);
+        }
+    }
+
+    /// `STAT`.
+    pub(super) fn print_status(&mut self, path: Option<FtpPath>, cx: &mut Cx<'_>) {
+        let Some(path) = path else {
+            return cx.out.say::<212>("GridFTP server status.");
+        };
+        if let Some(found) = self.find(Some(&path), Access::Look, cx) {
+            let names = Names::Lines(found.real, ListForm::Long);
+            self.work(names, NameJob::Status(path), cx);
+        }
+    }
+
+    /// `CKSM`.
+    pub(super) fn checksum(
+        &mut self,
+        algorithm: &str,
+        offset: u64,
+        length: Option<u64>,
+        path: &FtpPath,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(algorithm) = cx.settings.checksum(algorithm).map(str::to_owned) else {
+            return cx.out.say::<500>("Unknown checksum algorithm requested.");
+        };
+        if let Some(found) = self.find(Some(path), Access::Read, cx) {
+            let work = Names::Checksum {
+                path: found.real,
+                algorithm,
+                offset,
+                length,
+                markers: self.hash_every,
+            };
+            self.work(work, NameJob::Checksum, cx);
+        }
+    }
+
+    /// `SITE CHMOD`.
+    pub(super) fn set_mode_bits(&mut self, mode: u32, path: &FtpPath, cx: &mut Cx<'_>) {
+        // The administrator alone grants what setuid and setgid programs may do.
+        if mode > 0o777 {
+            return cx.out.say::<550>(
                 "Permission bits only: setuid, setgid and sticky bits are not set from here.",
-            ),
-            Site::Chmod(mode, path) => self.change(&path, |path| Names::SetMode(path, mode), cx),
-            Site::Chgrp(group, path) => {
-                self.change(&path, |path| Names::SetGroup(path, group), cx);
-            }
-            Site::Utime(time, path) => {
-                self.change(&path, |path| Names::SetModified(path, time), cx);
-            }
-            Site::Trnc(length, path) => {
-                self.change(&path, |path| Names::Truncate(path, length), cx);
-            }
-            Site::Held(path) => {
-                // Nothing changes, but only who may store has a use for it.
-                if let Some(resolved) = self.find(Some(&path), Access::Write, cx) {
-                    self.work(Names::Held(resolved.real), NameJob::Held, cx);
-                }
-            }
-            Site::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
-            Site::Rdel(path) => {
-                let Some(resolved) = self.find_tree(Some(&path), Access::Write, cx) else {
-                    return;
-                };
-                // One slip of a client must not empty the whole tree.
-                if resolved.shown.as_bytes() == b"/" {
-                    return cx.out.say::<550>("The root cannot be removed.");
-                }
-                self.work(Names::RemoveTree(resolved.real), NameJob::Tree, cx);
-            }
-            Site::Symlink(target, link) => {
-                if self.may_link(cx) {
-                    self.change(&link, |link| Names::Symlink(target, link), cx);
-                }
-            }
-            Site::SymlinkFrom(target) => {
-                if !self.may_link(cx) {
-                    return;
-                }
-                self.shift(Trigger::Target, Activity::Linking { target });
-                cx.out
-                    .say::<350>("OK. Send SITE SYMLINKTO with symlink name.");
-            }
-            Site::Chroot(path) => {
-                if self.view.has_root() {
-                    return cx.out.say::<500>("Root directory is already set.");
-                }
-                if let Some(resolved) = self.find(Some(&path), Access::Look, cx) {
-                    self.work(
-                        Names::Stat(resolved.real.clone()),
-                        NameJob::Root(resolved.real),
-                        cx,
-                    );
-                }
-            }
-            _ => cx.out.say::<500>("Invalid command."),
+            );
+        }
+        self.change(path, |path| Names::SetMode(path, mode), cx);
+    }
+
+    /// `SITE HELD`.
+    pub(super) fn print_held(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        // Nothing changes, but only a client that may store can use the answer.
+        if let Some(found) = self.find(Some(path), Access::Write, cx) {
+            self.work(Names::Held(found.real), NameJob::Held, cx);
+        }
+    }
+
+    /// `SITE RDEL`.
+    pub(super) fn remove_tree(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        let Some(found) = self.find_tree(Some(path), Access::Write, cx) else {
+            return;
+        };
+        // One slip of a client must not empty the whole tree.
+        if found.shown.as_bytes() == b"/" {
+            return cx.out.say::<550>("The root cannot be removed.");
+        }
+        self.work(Names::RemoveTree(found.real), NameJob::Tree, cx);
+    }
+
+    /// `SITE CHROOT`.
+    pub(super) fn change_root(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if self.view.has_root() {
+            return cx.out.say::<500>("Root directory is already set.");
+        }
+        if let Some(found) = self.find(Some(path), Access::Look, cx) {
+            self.work(
+                Names::Stat(found.real.clone()),
+                NameJob::Root(found.real),
+                cx,
+            );
+        }
+    }
+
+    /// `SITE SYMLINKFROM`.
+    pub(super) fn link_from(&mut self, target: FtpPath, cx: &mut Cx<'_>) {
+        if self.may_link(cx) {
+            self.shift(Trigger::Target, Activity::Linking { target });
+            cx.out
+                .say::<350>("OK. Send SITE SYMLINKTO with symlink name.");
+        }
+    }
+
+    /// `RNFR`.
+    pub(super) fn rename_from(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find_tree(Some(path), Access::Write, cx) {
+            self.work(
+                Names::Stat(found.real.clone()),
+                NameJob::From(found.real),
+                cx,
+            );
         }
     }
 
@@ -223,7 +213,7 @@ impl LoggedIn {
         };
         let from = from.clone();
         match self.find(Some(to), Access::Write, cx) {
-            Some(resolved) => self.work(Names::Rename(from, resolved.real), NameJob::Plain, cx),
+            Some(found) => self.work(Names::Rename(from, found.real), NameJob::Plain, cx),
             None => self.forget_pair(),
         }
     }
@@ -236,13 +226,14 @@ impl LoggedIn {
         };
         let target = target.clone();
         match self.find(Some(link), Access::Write, cx) {
-            Some(resolved) => self.work(Names::Symlink(target, resolved.real), NameJob::Plain, cx),
+            Some(found) => self.work(Names::Symlink(target, found.real), NameJob::Plain, cx),
             None => self.forget_pair(),
         }
     }
 
-    /// In a narrowed view a link could lead where the session itself may not go; answers 550 itself.
-    fn may_link(&self, cx: &mut Cx<'_>) -> bool {
+    /// In a narrowed view a link could lead where the session itself may not go; answers 550
+    /// itself.
+    pub(super) fn may_link(&self, cx: &mut Cx<'_>) -> bool {
         let narrowed = self.view.is_restricted() || self.view.has_root();
         if narrowed {
             cx.out
@@ -251,38 +242,31 @@ impl LoggedIn {
         !narrowed
     }
 
-    fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
-        if let Some(resolved) = self.find(Some(path), Access::Look, cx) {
-            self.work(
-                Names::Stat(resolved.real),
-                NameJob::Enter(resolved.shown),
-                cx,
-            );
+    pub(super) fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Stat(found.real), NameJob::Enter(found.shown), cx);
         }
     }
 
-    fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
-        if let Some(resolved) = self.find(Some(path), Access::Look, cx) {
-            self.work(Names::Stat(resolved.real), job, cx);
+    pub(super) fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
+        if let Some(found) = self.find(Some(path), Access::Look, cx) {
+            self.work(Names::Stat(found.real), job, cx);
         }
     }
 
-    fn change(&mut self, path: &FtpPath, what: impl FnOnce(FtpPath) -> Names, cx: &mut Cx<'_>) {
-        if let Some(resolved) = self.find(Some(path), Access::Write, cx) {
-            self.work(what(resolved.real), NameJob::Plain, cx);
+    pub(super) fn change(
+        &mut self,
+        path: &FtpPath,
+        what: impl FnOnce(FtpPath) -> Names,
+        cx: &mut Cx<'_>,
+    ) {
+        if let Some(found) = self.find(Some(path), Access::Write, cx) {
+            self.work(what(found.real), NameJob::Plain, cx);
         }
     }
 
     fn work(&mut self, names: Names, job: NameJob, cx: &mut Cx<'_>) {
-        let ticket = cx.out.action(Action::Names(names));
-        self.shift(
-            Trigger::Work,
-            Activity::Working {
-                ticket,
-                job: Job::Names(job),
-                aborting: false,
-            },
-        );
+        self.start(Action::Names(names), Job::Names(job), cx);
     }
 
     /// News of a checksum or a listing that runs.
@@ -331,7 +315,8 @@ impl LoggedIn {
         )
     }
 
-    /// Work on names is done; the activity is already `Ready`-to-be, so only `RNFR` moves it elsewhere.
+    /// Work on names is done; the activity is already `Ready`-to-be, so only `RNFR` moves it
+    /// elsewhere.
     pub(super) fn name_done(
         &mut self,
         job: NameJob,
@@ -444,6 +429,6 @@ fn refuse(class: &str, reason: &str, cx: &mut Cx<'_>) {
     ));
 }
 
-fn dot_dot() -> FtpPath {
+pub(super) fn dot_dot() -> FtpPath {
     FtpPath::new("..").expect("two dots are a path")
 }

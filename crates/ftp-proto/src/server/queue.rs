@@ -1,4 +1,5 @@
-//! `Queue`: command lines that wait for their turn, bounded; and what a line is before it is parsed.
+//! `Queue`: command lines that wait for their turn, bounded; and what a line is before it is
+//! parsed.
 
 use std::collections::VecDeque;
 
@@ -30,8 +31,8 @@ pub(super) enum Queued {
 impl Queue {
     /// Adds a line; `false` when there is no room, that is, when the bounds are reached.
     ///
-    /// The last line may go over them: who asks [`has_room`](Self::has_room) before it knows the line is never
-    /// refused, and a line has a bound of its own.
+    /// The last line may go over them: who asks [`has_room`](Self::has_room) before it knows the
+    /// line is never refused, and a line has a bound of its own.
     pub(super) fn push(&mut self, line: &[u8], bounds: Bounds) -> bool {
         if !self.has_room(bounds) {
             return false;
@@ -110,8 +111,8 @@ pub(super) fn is_abort(line: &[u8]) -> bool {
     line.trim_ascii().eq_ignore_ascii_case(b"ABOR")
 }
 
-/// Says whether a first line belongs to another protocol: an HTTP request or an SSH greeting. Whoever
-/// sends such a thing will not make sense of a reply either.
+/// Says whether a first line belongs to another protocol: an HTTP request or an SSH greeting.
+/// Whoever sends such a thing will not make sense of a reply either.
 pub(super) fn is_foreign(line: &[u8]) -> bool {
     let is_http = line
         .rsplit(|b| *b == b' ')
@@ -122,7 +123,8 @@ pub(super) fn is_foreign(line: &[u8]) -> bool {
 
 /// The answer to a line that is no command, in the words servers have for it.
 ///
-/// `TYPE` and `MODE` name what they did not understand, but without echoing a line end into the reply.
+/// `TYPE` and `MODE` name what they did not understand, but without echoing a line end into the
+/// reply.
 pub(super) fn refusal(line: &[u8], bad: BadCommand) -> Reply {
     use BadCommandKind as Kind;
     let (verb, line) = (bad.verb().unwrap_or_default(), line.trim_ascii());

@@ -26,7 +26,8 @@ pub struct Settings {
     pub perf_every: Option<Duration>,
     /// Interval of 111 markers unless `TREV` changes it; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Whether transfers may be tagged (`ESTO tag=`), so that data may come without waiting for an answer.
+    /// Whether transfers may be tagged (`ESTO tag=`), so that data may come without waiting for an
+    /// answer.
     pub tags: bool,
     /// Whether what came of an upload that broke is kept apart from its final name (`SITE HELD`).
     pub keeps: bool,

@@ -1,7 +1,8 @@
-//! Transfers: RETR, STOR, APPE, ERET, ESTO and listings, REST and ALLO before them, ABOR after them.
+//! Transfers: RETR, STOR, APPE, ERET, ESTO and listings, REST and ALLO before them, ABOR after
+//! them.
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Command, Eret, Esto, Mode, Restart, Spot, StorAttr};
+use ftp_wire::command::{Eret, Esto, Mode, Restart, Spot, StorAttr};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::marker::{Marker, Perf};
 use ftp_wire::path::FtpPath;
@@ -27,76 +28,82 @@ pub(super) struct NextTransfer {
 }
 
 impl LoggedIn {
-    /// Commands that move bytes, and those that say how the next one is to do it.
-    pub(super) fn transfer_command(&mut self, command: Command, cx: &mut Cx<'_>) {
-        match command {
-            Command::Allo(size) => {
-                self.next.size = Some(size);
-                cx.out.say::<200>("ALLO command successful.");
+    /// `ALLO`.
+    pub(super) fn announce_size(&mut self, size: u64, cx: &mut Cx<'_>) {
+        self.next.size = Some(size);
+        cx.out.say::<200>("ALLO command successful.");
+    }
+
+    /// `REST`.
+    pub(super) fn restart_at(&mut self, restart: Restart, cx: &mut Cx<'_>) {
+        self.next.restart = Some(restart);
+        cx.out
+            .say::<350>("Restart Marker OK. Send STORE or RETR to initiate transfer.");
+    }
+
+    /// `ERET`.
+    pub(super) fn extended_retrieve(&mut self, how: Eret, path: &FtpPath, cx: &mut Cx<'_>) {
+        match how {
+            Eret::Partial { offset, length } => {
+                self.retrieve(path, Some((offset, length)), None, cx);
             }
-            Command::Rest(restart) => {
-                self.next.restart = Some(restart);
-                cx.out
-                    .say::<350>("Restart Marker OK. Send STORE or RETR to initiate transfer.");
+            Eret::Tagged { tag, region } if self.may_tag("RETR", cx) => {
+                self.retrieve(path, region, Some(tag), cx);
             }
-            Command::Scks { algorithm, digest } => {
-                if self.expect_digest(&algorithm, digest, cx) {
-                    cx.out.say::<200>("OK.");
-                }
+            Eret::Tagged { .. } | Eret::Module(_) => {
+                cx.out.say::<504>("ERET module not available.");
             }
-            Command::Retr(path) => self.retrieve(&path, None, None, cx),
-            Command::Eret(Eret::Partial { offset, length }, path) => {
-                self.retrieve(&path, Some((offset, length)), None, cx);
-            }
-            Command::Stor(path) => self.store(&path, Placement::Whole, None, cx),
-            Command::Appe(path) => self.store(&path, Placement::End, None, cx),
-            Command::Esto(Esto::Adjusted { offset }, path) => {
-                self.store(&path, Placement::At(offset), None, cx);
-            }
-            Command::Eret(Eret::Tagged { tag, region }, path) if self.may_tag("RETR", cx) => {
-                self.retrieve(&path, region, Some(tag), cx);
-            }
-            Command::Esto(Esto::Tagged { tag, spot }, path) if self.may_tag("STOR", cx) => {
-                if let Spot::Sized(size) = spot {
-                    self.next.size = Some(size);
-                }
+        }
+    }
+
+    /// `ESTO`.
+    pub(super) fn extended_store(&mut self, how: Esto, path: &FtpPath, cx: &mut Cx<'_>) {
+        match how {
+            Esto::Adjusted { offset } => self.store(path, Placement::At(offset), None, cx),
+            Esto::Tagged { tag, spot } if self.may_tag("STOR", cx) => {
                 let into = match spot {
                     Spot::At(offset) => Placement::At(offset),
                     Spot::End => Placement::End,
-                    _ => Placement::Whole,
+                    Spot::Whole => Placement::Whole,
+                    Spot::Sized(size) => {
+                        self.next.size = Some(size);
+                        Placement::Whole
+                    }
                 };
-                self.store(&path, into, Some(tag), cx);
+                self.store(path, into, Some(tag), cx);
             }
-            Command::Eret(..) => cx.out.say::<504>("ERET module not available."),
-            Command::Esto(..) => cx.out.say::<504>("ESTO module not available."),
-            Command::List(path) => {
-                let resolved = self.find(path.as_ref(), Access::Look, cx);
-                self.list(resolved.map(|resolved| (resolved, ListForm::Long)), cx);
+            Esto::Tagged { .. } | Esto::Module(_) => {
+                cx.out.say::<504>("ESTO module not available.");
             }
-            Command::Nlst(path) => {
-                let before = path.as_ref().map(directory).unwrap_or_default().to_vec();
-                let resolved = self.find(path.as_ref(), Access::Look, cx);
-                self.list(
-                    resolved.map(|resolved| (resolved, ListForm::Names { before })),
-                    cx,
-                );
-            }
-            Command::Mlsd(path) => {
-                let resolved = self.find(path.as_ref(), Access::Look, cx);
-                let form = resolved.as_ref().map(|resolved| self.facts_of(resolved));
-                self.list(resolved.zip(form), cx);
-            }
-            Command::Mlsr(path) => {
-                let form = ListForm::Tree {
-                    facts: self.facts,
-                    follow: self.tree_follows,
-                    fail: self.tree_fails,
-                };
-                let resolved = self.find_tree(path.as_ref(), Access::Look, cx);
-                self.list(resolved.map(|resolved| (resolved, form)), cx);
-            }
-            _ => cx.out.say::<502>("Command not implemented."),
         }
+    }
+
+    /// `NLST`.
+    pub(super) fn list_names(&mut self, path: Option<&FtpPath>, cx: &mut Cx<'_>) {
+        let before = path.map(directory).unwrap_or_default().to_vec();
+        self.list(path, |_, _| ListForm::Names { before }, cx);
+    }
+
+    /// `MLSR`.
+    pub(super) fn list_tree(&mut self, path: Option<&FtpPath>, cx: &mut Cx<'_>) {
+        let form = ListForm::Tree {
+            facts: self.facts,
+            follow: self.tree_follows,
+            fail: self.tree_fails,
+        };
+        let found = self.find_tree(path, Access::Look, cx);
+        self.list_found(found, |_, _| form, cx);
+    }
+
+    /// Sends a listing of `path`, in a form that may depend on the path.
+    pub(super) fn list(
+        &mut self,
+        path: Option<&FtpPath>,
+        form: impl FnOnce(&Self, &ResolvedPath) -> ListForm,
+        cx: &mut Cx<'_>,
+    ) {
+        let found = self.find(path, Access::Look, cx);
+        self.list_found(found, form, cx);
     }
 
     /// `SITE STORATTR`.
@@ -113,7 +120,12 @@ impl LoggedIn {
     }
 
     /// Remembers a digest; answers 500 itself when nobody here could check it.
-    fn expect_digest(&mut self, algorithm: &str, digest: String, cx: &mut Cx<'_>) -> bool {
+    pub(super) fn expect_digest(
+        &mut self,
+        algorithm: &str,
+        digest: String,
+        cx: &mut Cx<'_>,
+    ) -> bool {
         match cx.settings.checksum(algorithm) {
             Some(known) => {
                 self.next.checksum = Some((known.to_owned(), digest));
@@ -132,7 +144,7 @@ impl LoggedIn {
         cx.settings.tags && extended && !cx.settings.denies(as_if)
     }
 
-    fn retrieve(
+    pub(super) fn retrieve(
         &mut self,
         path: &FtpPath,
         region: Option<(u64, Option<u64>)>,
@@ -140,12 +152,12 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         let held = self.take_held();
-        let Some(resolved) = self.find(Some(path), Access::Read, cx) else {
+        let Some(found) = self.find(Some(path), Access::Read, cx) else {
             return;
         };
         self.begin(
             TransferKind::Retrieve {
-                path: resolved.real,
+                path: found.real,
                 region,
                 held,
             },
@@ -154,19 +166,25 @@ impl LoggedIn {
         );
     }
 
-    fn store(&mut self, path: &FtpPath, into: Placement, tag: Option<u64>, cx: &mut Cx<'_>) {
+    pub(super) fn store(
+        &mut self,
+        path: &FtpPath,
+        into: Placement,
+        tag: Option<u64>,
+        cx: &mut Cx<'_>,
+    ) {
         let held = self.take_held();
         let size = self.next.size.take();
         let (modified, checksum) = match into {
             Placement::Whole => (self.next.modified.take(), self.next.checksum.take()),
             Placement::At(_) | Placement::End => (None, None),
         };
-        let Some(resolved) = self.find(Some(path), Access::Write, cx) else {
+        let Some(found) = self.find(Some(path), Access::Write, cx) else {
             return;
         };
         self.begin(
             TransferKind::Store {
-                path: resolved.real,
+                path: found.real,
                 into,
                 held,
                 size,
@@ -178,21 +196,26 @@ impl LoggedIn {
         );
     }
 
-    /// Lists a place that was found.
-    fn list(&mut self, found: Option<(ResolvedPath, ListForm)>, cx: &mut Cx<'_>) {
-        // REST is spent by whatever transfer comes next, and means nothing to a listing.
+    fn list_found(
+        &mut self,
+        found: Option<ResolvedPath>,
+        form: impl FnOnce(&Self, &ResolvedPath) -> ListForm,
+        cx: &mut Cx<'_>,
+    ) {
+        // REST applies to the next transfer of any kind, and a listing ignores it.
         self.next.restart = None;
-        if let Some((resolved, form)) = found {
-            let path = resolved.real;
+        if let Some(found) = found {
+            let form = form(self, &found);
+            let path = found.real;
             self.begin(TransferKind::List { path, form }, None, cx);
         }
     }
 
     /// The facts of one directory, as `MLSD` and `MLSC` print them.
-    pub(super) fn facts_of(&self, resolved: &ResolvedPath) -> ListForm {
+    pub(super) fn facts_of(&self, found: &ResolvedPath) -> ListForm {
         ListForm::Facts {
             facts: self.facts,
-            root: resolved.shown.as_bytes() == b"/",
+            root: found.shown.as_bytes() == b"/",
         }
     }
 
@@ -201,12 +224,12 @@ impl LoggedIn {
         let held = match self.next.restart.take() {
             Some(Restart::Offset(n)) => RangeSet::up_to(n),
             Some(Restart::Ranges(ranges)) => ranges,
-            _ => return RangeSet::new(),
+            None => return RangeSet::new(),
         };
         match self.data.channel.mode {
             // A plain stream has no offsets: it can only begin at the first hole.
             Mode::Stream => RangeSet::up_to(held.first_hole()),
-            _ => held,
+            Mode::Extended => held,
         }
     }
 
@@ -223,16 +246,8 @@ impl LoggedIn {
             }
             Ok(Ready::Now) => self.hand_over(transfer, cx),
             Ok(Ready::AfterListen(form, family)) => {
-                let ticket = cx.out.action(self.data.listen_action(family));
                 let job = Job::DelayedListen(form, Box::new(transfer));
-                self.shift(
-                    Trigger::Work,
-                    Activity::Working {
-                        ticket,
-                        job,
-                        aborting: false,
-                    },
-                );
+                self.start(self.data.listen_action(family), job, cx);
             }
         }
     }
@@ -329,7 +344,8 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         self.shift(Trigger::Ended, Activity::Ready);
-        // Only an end that leaves nothing of this transfer for the next one's keeps the connections.
+        // Only an end that leaves nothing of this transfer for the next one's keeps the
+        // connections.
         let mut in_step = !opened;
         match outcome {
             Outcome::Transferred { .. } | Outcome::Proven(_) | Outcome::Done => {

@@ -1,20 +1,21 @@
-//! `LoggedIn`: what a session knows once somebody is in, and which part of it answers which command.
+//! `LoggedIn`: what a session knows once somebody is in, and which part of it answers which
+//! command.
 
 use std::time::Duration;
 
-use ftp_wire::command::{Command, Dcau, Site, StackSide};
+use ftp_wire::command::{BufferSide, Command, Dcau, Family, Site, StackSide};
 use ftp_wire::facts::FactSet;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
 
 use super::channel::DataSide;
-use super::help;
+use super::names::{NameJob, dot_dot};
 use super::out::Cx;
 use super::settings::Settings;
-use super::state::{Activity, Job, Trigger, allows};
+use super::state::{Activity, Job, PassiveForm, Trigger, allows};
 use super::transfer::NextTransfer;
 use super::view::{Access, Forbidden, ResolvedPath, View};
-use crate::types::{Action, Outcome, Ticket};
+use crate::types::{Action, ListForm, Names, Outcome, Placement, Ticket};
 
 /// A session with somebody in it.
 #[derive(Debug)]
@@ -63,7 +64,13 @@ impl LoggedIn {
         self.activity = to;
     }
 
-    /// Gives up an `RNFR` or `SITE SYMLINKFROM` that another command follows.
+    /// Gives up an `RNFR` or `SITE SYMLINKFROM` unless `next` is its second half.
+    pub(super) fn expect_pair(&mut self, next: &Command) {
+        if !matches!(next, Command::Rnto(_) | Command::Site(Site::SymlinkTo(_))) {
+            self.forget_pair();
+        }
+    }
+
     pub(super) fn forget_pair(&mut self) {
         if matches!(
             self.activity,
@@ -105,93 +112,107 @@ impl LoggedIn {
         None
     }
 
-    /// Runs one command; QUIT and those of the login are answered elsewhere.
+    /// Runs a command that needs a login; [`State::open_command`] runs the others.
     pub(super) fn command(&mut self, command: Command, cx: &mut Cx<'_>) {
         match command {
-            Command::Rnto(to) => return self.rename_to(&to, cx),
-            Command::Site(Site::SymlinkTo(link)) => return self.link_to(&link, cx),
-            _ => self.forget_pair(),
-        }
-        match command {
-            Command::User(_) | Command::Pass(_) => {
-                cx.out.say::<503>("You are already logged in.");
-            }
+            Command::User(_)
+            | Command::Pass(_)
+            | Command::Quit
+            | Command::Feat
+            | Command::Help(_)
+            | Command::Noop
+            | Command::Auth(_)
+            | Command::Adat(_)
+            | Command::Site(Site::Help(_)) => {}
+
             // RFC 959 §4.2: known, and of no use to a server that keeps no accounts of cost.
             Command::Acct(_) => cx.out.say::<202>("ACCT is superfluous at this site."),
-            Command::Abor => self.abort_idle(cx),
-
-            Command::Pasv
-            | Command::Epsv(_)
-            | Command::Spas(_)
-            | Command::Port(_)
-            | Command::Eprt(_)
-            | Command::Spor(_)
-            | Command::Type(_)
-            | Command::Mode(_)
-            | Command::Stru(_)
-            | Command::Sbuf(_)
-            | Command::Trev(..) => self.data_command(command, cx),
-
-            Command::Retr(_)
-            | Command::Stor(_)
-            | Command::Appe(_)
-            | Command::Eret(..)
-            | Command::Esto(..)
-            | Command::List(_)
-            | Command::Nlst(_)
-            | Command::Mlsd(_)
-            | Command::Mlsr(_)
-            | Command::Allo(_)
-            | Command::Rest(_)
-            | Command::Scks { .. } => self.transfer_command(command, cx),
-
-            Command::Cwd(_)
-            | Command::Cdup
-            | Command::Pwd
-            | Command::Mkd(_)
-            | Command::Rmd(_)
-            | Command::Dele(_)
-            | Command::Rnfr(_)
-            | Command::Size(_)
-            | Command::Mdtm(_)
-            | Command::Mfmt(..)
-            | Command::Cksm { .. }
-            | Command::Stat(_)
-            | Command::Mlst(_)
-            | Command::Mlsc(_) => self.name_command(command, cx),
-
-            Command::Site(site) => self.site_command(site, cx),
-            Command::Opts(opts) => self.options(opts, cx),
-
-            Command::Help(about) => help::help(about.as_deref(), cx),
-            Command::Feat => help::features(Some(self.facts), cx),
-            Command::Noop => cx.out.say::<200>("NOOP command successful."),
             Command::Syst => cx.out.say::<215>("UNIX Type: L8"),
             Command::Lang(tag) => language(tag.as_deref(), cx),
-
-            Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
-            Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
-            Command::Pbsz(size) if u32::try_from(size).is_err() => {
-                cx.out.say::<501>(format!("Bad value for PBSZ: {size}"));
-            }
-            Command::Pbsz(size) => cx.out.say::<200>(format!("PBSZ={size}")),
-            Command::Prot('C') => cx.out.say::<200>("Protection level set to C."),
-            Command::Prot(level) => {
-                cx.out
-                    .say::<536>(format!("{level} protection level not supported."));
-            }
+            Command::Opts(opts) => self.options(opts, cx),
+            Command::Site(site) => self.site_command(site, cx),
+            Command::Pbsz(size) => protection_buffer(size, cx),
+            Command::Prot(level) => protection_level(level, cx),
             Command::Dcau(Dcau::None) => cx.out.say::<200>("DCAU N."),
             Command::Dcau(_) => cx.out.say::<504>("Bad DCAU mode."),
             Command::Dcsc(_) => cx.out.say::<502>("DCSC is not implemented."),
 
-            // Later additions to the grammar are unknown here until they are handled.
-            _ => cx.out.say::<502>("Command not implemented."),
+            Command::Type(ty) => self.set_type(ty, cx),
+            Command::Mode(mode) => self.set_mode(mode, cx),
+            Command::Stru(structure) => super::channel::structure(structure, cx),
+            Command::Sbuf(bytes) => {
+                self.data.set_buffers(BufferSide::Both, bytes, cx.settings);
+                cx.out.say::<200>("SBUF Command Successful.");
+            }
+            Command::Trev(event, seconds) => self.set_marker_interval(event, seconds, cx),
+            Command::Pasv => self.listen(PassiveForm::Pasv, Some(Family::V4), cx),
+            Command::Epsv(argument) => self.extended_passive(argument, cx),
+            Command::Spas(family) => {
+                let extended = family.is_some();
+                self.listen(PassiveForm::Spas { extended }, family, cx);
+            }
+            Command::Port(to) | Command::Eprt(to) => self.connect(vec![to], cx),
+            Command::Spor(to) => self.connect(to, cx),
+
+            Command::Allo(size) => self.announce_size(size, cx),
+            Command::Rest(restart) => self.restart_at(restart, cx),
+            Command::Scks { algorithm, digest } => {
+                if self.expect_digest(&algorithm, digest, cx) {
+                    cx.out.say::<200>("OK.");
+                }
+            }
+            Command::Retr(path) => self.retrieve(&path, None, None, cx),
+            Command::Eret(how, path) => self.extended_retrieve(how, &path, cx),
+            Command::Stor(path) => self.store(&path, Placement::Whole, None, cx),
+            Command::Appe(path) => self.store(&path, Placement::End, None, cx),
+            Command::Esto(how, path) => self.extended_store(how, &path, cx),
+            Command::List(path) => self.list(path.as_ref(), |_, _| ListForm::Long, cx),
+            Command::ListAll(path) => self.list(Some(&path), |_, _| ListForm::Long, cx),
+            Command::Nlst(path) => self.list_names(path.as_ref(), cx),
+            Command::Mlsd(path) => self.list(path.as_ref(), Self::facts_of, cx),
+            Command::Mlsr(path) => self.list_tree(path.as_ref(), cx),
+            Command::Abor => self.abort_idle(cx),
+
+            Command::Cwd(path) => self.enter(&path, cx),
+            Command::Cdup => self.enter(&dot_dot(), cx),
+            Command::Pwd => self.print_directory(cx),
+            Command::Mkd(path) => self.make_directory(&path, cx),
+            Command::Rmd(path) => self.change(&path, Names::RemoveDir, cx),
+            Command::Dele(path) => self.change(&path, Names::Delete, cx),
+            Command::Rnfr(path) => self.rename_from(&path, cx),
+            Command::Rnto(to) => self.rename_to(&to, cx),
+            Command::Size(path) => self.look(&path, NameJob::Size, cx),
+            Command::Mdtm(path) => self.look(&path, NameJob::Modified, cx),
+            Command::Mfmt(time, path) => self.set_modified(time, path, cx),
+            Command::Mlst(path) => self.print_facts(path, cx),
+            Command::Mlsc(path) => self.print_contents(path, cx),
+            Command::Stat(path) => self.print_status(path, cx),
+            Command::Cksm {
+                algorithm,
+                offset,
+                length,
+                path,
+            } => self.checksum(&algorithm, offset, length, &path, cx),
         }
+    }
+
+    /// Hands an action to the edge and waits for its outcome.
+    pub(super) fn start(&mut self, action: Action, job: Job, cx: &mut Cx<'_>) {
+        let ticket = cx.out.action(action);
+        self.shift(
+            Trigger::Work,
+            Activity::Working {
+                ticket,
+                job,
+                aborting: false,
+            },
+        );
     }
 
     /// The edge has finished what this ticket names.
     pub(super) fn done(&mut self, ticket: Ticket, outcome: Outcome, cx: &mut Cx<'_>) {
-        // The activity is taken apart only when the ticket fits, and put back by a transition below.
+        // The activity is taken apart only when the ticket fits, and put back by a transition
+        // below.
         if self.activity.ticket() != Some(ticket) {
             return;
         }
@@ -229,10 +250,10 @@ impl LoggedIn {
         }
     }
 
-    /// `SITE`.
+    /// Runs a subcommand of `SITE`.
     fn site_command(&mut self, site: Site, cx: &mut Cx<'_>) {
         match site {
-            Site::Help(about) => help::site_help(about.as_deref(), cx),
+            Site::Help(_) => {}
             Site::Buffer(side, bytes) => {
                 self.data.set_buffers(side, bytes, cx.settings);
                 cx.out.say::<200>("Site Command Successful.");
@@ -243,34 +264,48 @@ impl LoggedIn {
             Site::TaskId(value) => annotate("taskid", value, cx),
             Site::StorAttr(attributes) => self.store_attributes(attributes, cx),
             Site::Stack(side, stack) => {
-                // What was set up, and what is kept open, is of the old stack.
+                // The data side belongs to the old stack.
                 if side == StackSide::Net {
                     self.data.drop_all(cx);
                 }
-                let ticket = cx.out.action(Action::Stack(side, stack));
-                let job = Job::Stack;
-                let aborting = false;
-                self.shift(
-                    Trigger::Work,
-                    Activity::Working {
-                        ticket,
-                        job,
-                        aborting,
-                    },
-                );
+                self.start(Action::Stack(side, stack), Job::Stack, cx);
             }
-            Site::Restrict(list) => {
-                if self.view.is_restricted() {
-                    cx.out
-                        .say::<500>("Session restricted paths list already set.");
-                } else if self.view.restrict(&self.name, &list) {
-                    cx.out.action(Action::NoLinks);
-                    cx.out.say::<250>("OK.");
-                } else {
-                    cx.out.say::<501>("Invalid command arguments.");
+            Site::Restrict(list) => self.restrict(&list, cx),
+            Site::Chroot(path) => self.change_root(&path, cx),
+
+            Site::Chmod(mode, path) => self.set_mode_bits(mode, &path, cx),
+            Site::Chgrp(group, path) => {
+                self.change(&path, |path| Names::SetGroup(path, group), cx);
+            }
+            Site::Utime(time, path) => {
+                self.change(&path, |path| Names::SetModified(path, time), cx);
+            }
+            Site::Trnc(length, path) => {
+                self.change(&path, |path| Names::Truncate(path, length), cx);
+            }
+            Site::Rdel(path) => self.remove_tree(&path, cx),
+            Site::Held(path) => self.print_held(&path, cx),
+            Site::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
+            Site::Symlink(target, link) => {
+                if self.may_link(cx) {
+                    self.change(&link, |link| Names::Symlink(target, link), cx);
                 }
             }
-            site => self.site_name_command(site, cx),
+            Site::SymlinkFrom(target) => self.link_from(target, cx),
+            Site::SymlinkTo(link) => self.link_to(&link, cx),
+        }
+    }
+
+    /// `SITE RESTRICT`.
+    fn restrict(&mut self, list: &str, cx: &mut Cx<'_>) {
+        if self.view.is_restricted() {
+            cx.out
+                .say::<500>("Session restricted paths list already set.");
+        } else if self.view.restrict(&self.name, list) {
+            cx.out.action(Action::NoLinks);
+            cx.out.say::<250>("OK.");
+        } else {
+            cx.out.say::<501>("Invalid command arguments.");
         }
     }
 
@@ -295,18 +330,18 @@ impl LoggedIn {
             }
             Opts::Cksm { markers } => self.hash_every = seconds(markers),
             Opts::Utf8 => {}
+            Opts::Passive { delayed } => self.data.delayed = delayed,
             Opts::Retr {
-                stripe_block: Some(_),
-                ..
+                parallelism,
+                stripe_block,
+                markers,
             } => {
-                self.data.option(&opts, cx.settings);
-                return cx.out.say::<200>(
-                    "OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.",
-                );
-            }
-            opts => {
-                if !self.data.option(&opts, cx.settings) {
-                    return cx.out.say::<500>("OPTS failed.");
+                self.data
+                    .set_retrieve_options(parallelism, markers, cx.settings);
+                if stripe_block.is_some() {
+                    return cx.out.say::<200>(
+                        "OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.",
+                    );
                 }
             }
         }
@@ -327,6 +362,23 @@ fn language(tag: Option<&str>, cx: &mut Cx<'_>) {
     } else {
         cx.out
             .say::<501>(format!("'LANG {tag}' unrecognized language."));
+    }
+}
+
+fn protection_buffer(size: u64, cx: &mut Cx<'_>) {
+    if u32::try_from(size).is_ok() {
+        cx.out.say::<200>(format!("PBSZ={size}"));
+    } else {
+        cx.out.say::<501>(format!("Bad value for PBSZ: {size}"));
+    }
+}
+
+fn protection_level(level: char, cx: &mut Cx<'_>) {
+    if level == 'C' {
+        cx.out.say::<200>("Protection level set to C.");
+    } else {
+        cx.out
+            .say::<536>(format!("{level} protection level not supported."));
     }
 }
 

@@ -19,8 +19,9 @@ pub(super) struct Forbidden;
 
 /// The session's place in the tree.
 ///
-/// All of this is text; the backend keeps every path beneath its tree. `SITE CHROOT` and `SITE RESTRICT`
-/// are what a client asks for itself, within that: from then on the session's edge follows no link.
+/// All of this is text; the backend keeps every path beneath its tree. `SITE CHROOT` and
+/// `SITE RESTRICT` are what a client asks for itself, within that: from then on the session's edge
+/// follows no link.
 #[derive(Debug)]
 pub(super) struct View {
     /// Prefix of the virtual root; empty until `SITE CHROOT`.
@@ -158,7 +159,8 @@ impl View {
         true
     }
 
-    /// Says whether nothing beneath a place that was found is kept from this access by a rule of its own.
+    /// Says whether nothing beneath a place that was found is kept from this access by a rule of
+    /// its own.
     pub(super) fn permits_beneath(&self, resolved: &ResolvedPath, access: Access) -> bool {
         let Some(rules) = &self.rules else {
             return true;

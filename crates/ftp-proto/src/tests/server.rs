@@ -1,4 +1,5 @@
-//! The server's end over time: login, deadlines, pipelining, pairs of commands, the end of a session.
+//! The server's end over time: login, deadlines, pipelining, pairs of commands, the end of a
+//! session.
 
 use std::time::Duration;
 

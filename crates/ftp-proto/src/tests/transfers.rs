@@ -475,7 +475,8 @@ fn third_parties_are_let_in_by_policy_and_never_below_1024() {
     assert!(rig.ask("PORT 192,0,2,1,0,80").starts_with("500 "));
 }
 
-/// A client from elsewhere could reach services that trust this host, or its link, through the server.
+/// A client from elsewhere could reach services that trust this host, or its link, through the
+/// server.
 #[test]
 fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
     let mut settings = settings();
@@ -506,8 +507,8 @@ fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
     }
 }
 
-/// Data that is already on its way to a store that is refused has a tag, so the channel stays; what is
-/// out of step ends it.
+/// Data that is already on its way to a store that is refused has a tag, so the channel stays; what
+/// is out of step ends it.
 #[test]
 fn a_channel_of_tagged_stores_lasts_through_refusals_and_ends_with_what_is_out_of_step() {
     let mut rig = Rig::logged_in();
