@@ -7,8 +7,8 @@ use gridftp_dsi::error::ErrorKind as Storage;
 use crate::auth::Refused;
 use crate::error::{Error, Forbidden, chain};
 
-/// Turns an error into the reply that tells the client of it: a code that clients act on, the whole story in
-/// words, and the class word that GridFTP clients look for (`GlobusError: v=1 c=…`).
+/// Turns an error into the reply that tells the client of it: a code that clients act on, the whole
+/// story in words, and the class word that GridFTP clients look for (`GlobusError: v=1 c=…`).
 pub(crate) fn reply_for(error: &Error) -> Reply {
     let (code, class) = classify(error);
     let story = chain(error);
@@ -59,23 +59,20 @@ fn classify(error: &Error) -> (Code, Option<&'static str>) {
             | Data::Closed
             | Data::Limit
             | Data::Timeout(Wait::Receive | Wait::Send) => (Code::of::<426>(), CHANNEL),
+            Data::Timeout(Wait::Storage) => (Code::of::<451>(), Some("INTERNAL_ERROR")),
             Data::Storage => error
                 .storage_error()
                 .map_or((Code::of::<451>(), Some("INTERNAL_ERROR")), |e| {
                     storage(e.kind())
                 }),
-            // The compiler wants this arm for the enum of another crate, which may grow.
-            _ => (Code::of::<451>(), Some("INTERNAL_ERROR")),
         },
         Error::Unvisited(_) => (Code::of::<425>(), CHANNEL),
         Error::Forbidden(Forbidden::Family(_)) => (Code::of::<522>(), None),
         Error::Forbidden(Forbidden::Write | Forbidden::ThirdParty | Forbidden::LowPort) => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        Error::NoSuchPlacement | Error::NotThroughLayers | Error::RestartOfText => {
-            (Code::of::<504>(), None)
-        }
-        Error::Stack(_) => (Code::of::<500>(), None),
+        Error::NotThroughLayers | Error::RestartOfText => (Code::of::<504>(), None),
+        Error::Stack(_) | Error::NotWhitelisted(_) => (Code::of::<500>(), None),
         Error::NothingToResume { .. } | Error::RestartBeyondEnd { .. } => (Code::of::<554>(), None),
         Error::Short { .. } | Error::Holes { .. } => (Code::of::<426>(), CHANNEL),
         Error::Aborted(_) => (Code::of::<426>(), None),
@@ -90,7 +87,8 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Denied | Storage::Outside | Storage::ReadOnly => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        // RFC 959 §5.4: MKD knows no 553, and clients take a 550 for a directory that is there already.
+        // RFC 959 §5.4: MKD knows no 553, and clients take a 550 for a directory that is there
+        // already.
         Storage::Exists => (Code::of::<550>(), Some("PATH_EXISTS")),
         Storage::NotDirectory => (Code::of::<550>(), Some("NOT_A_DIRECTORY")),
         Storage::IsDirectory => (Code::of::<550>(), Some("IS_A_DIRECTORY")),
@@ -106,8 +104,6 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Mismatch => (Code::of::<550>(), Some("INCORRECT_CHECKSUM")),
         Storage::Incomplete => (Code::of::<426>(), INTERNAL),
         Storage::Unsupported => (Code::of::<504>(), None),
-        // As above.
-        _ => (Code::of::<451>(), INTERNAL),
     }
 }
 

@@ -1,4 +1,5 @@
-//! `Hashing`: turns at hashing passwords, one a core and fair between hosts, with the threads and the memory for it.
+//! `Hashing`: turns at hashing passwords, one a core and fair between hosts, with the threads and
+//! the memory for it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,8 +9,8 @@ use std::{io, mem, thread};
 use argon2::Block;
 use tokio::sync::oneshot;
 
-/// Blocks of so many bytes together are returned to the system as soon as they are freed: glibc keeps what is
-/// smaller for later use.
+/// Blocks of so many bytes together are returned to the system as soon as they are freed: glibc
+/// keeps what is smaller for later use.
 const RETURNED: usize = 33 << 20;
 
 /// Hashing takes tens of megabytes and a whole core: as many at a time as there are cores.
@@ -19,7 +20,8 @@ pub(super) struct Hashing(Mutex<Turns>);
 #[derive(Debug)]
 struct Turns {
     free: usize,
-    /// Those who wait, by hosts: each host's oldest is served in turn, so that one host's flood delays no other.
+    /// Those who wait, by hosts: each host's oldest is served in turn, so that one host's flood
+    /// delays no other.
     waiting: VecDeque<(IpAddr, VecDeque<oneshot::Sender<Turn>>)>,
 }
 
@@ -118,10 +120,11 @@ impl Turns {
 }
 
 impl Turn {
-    /// Runs `work` on a thread of its own; the turn ends with it, whoever still waits for what it finds.
+    /// Runs `work` on a thread of its own; the turn ends with it, whoever still waits for what it
+    /// finds.
     ///
-    /// A thread is made for each: that costs a hundredth of what the cheapest hash does, and storage that does not
-    /// answer never holds a login.
+    /// A thread is made for each: that costs a hundredth of what the cheapest hash does, and
+    /// storage that does not answer never holds a login.
     ///
     /// # Errors
     /// Those of making a thread.

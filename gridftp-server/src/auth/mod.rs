@@ -1,4 +1,5 @@
-//! `Authenticator`: decides who comes in, at the same pace for names that exist and names that do not.
+//! `Authenticator`: decides who comes in, at the same pace for names that exist and names that do
+//! not.
 
 mod hashing;
 mod password;
@@ -42,17 +43,20 @@ pub(crate) struct Admitted {
     pub(crate) by_password: bool,
 }
 
-/// Why somebody did not come in; the peer is told no more than that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
+/// Why a login was refused; the peer is told no more than that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// Wrong name or password.
+    #[error("wrong name or password")]
     Incorrect,
-    /// Too many failures; the password was not even looked at.
+    /// Too many failures; the password was not verified.
+    #[error("too many failures, try again later")]
     LockedOut,
-    /// Nothing is wrong with the login, but all places of users are taken.
+    /// The limit on logged-in sessions is reached.
+    #[error("all sessions are taken, try again later")]
     Full,
-    /// There was no thread to look at the password.
+    /// There was no thread to verify the password.
+    #[error("the password could not be checked, try again later")]
     Busy,
 }
 
@@ -74,14 +78,15 @@ impl Authenticator {
         }
     }
 
-    /// Checks a name and a password from an address; who comes in has taken the user's place that `reservation` is for.
+    /// Checks a name and a password from an address; who comes in has taken the user's place that
+    /// `reservation` is for.
     ///
-    /// A refusal is answered when the policy's delay is over, counted from the start, so that neither its
-    /// cause nor the existence of the name shows in the time it takes.
+    /// A refusal is answered when the policy's delay is over, counted from the start, so that
+    /// neither its cause nor the existence of the name shows in the time it takes.
     ///
     /// # Cancel safety
-    /// Dropped before the password's turn has come, it is not looked at. Once it is being looked at, that goes on to
-    /// its end, the count of a failure included.
+    /// Dropped before the password's turn has come, it is not looked at. Once it is being looked
+    /// at, that goes on to its end, the count of a failure included.
     pub(crate) async fn login(
         &self,
         policy: Arc<Policy>,
@@ -126,7 +131,8 @@ impl Authenticator {
             from,
             throttle: Arc::clone(&self.throttle),
         };
-        // The turn and the count of failures are the thread's: both hold whether somebody still waits or not.
+        // The turn and the count of failures are the thread's: both hold whether somebody still
+        // waits or not.
         let work = move |memory: &mut Memory| {
             let verdict = this.verdict(memory);
             // The password is gone before anybody hears of it.
@@ -185,8 +191,8 @@ impl Try {
     }
 }
 
-/// Overwrites the part of this thread's stack that functions called before have used: hashing leaves copies of the
-/// password there.
+/// Overwrites the part of this thread's stack that functions called before have used: hashing
+/// leaves copies of the password there.
 #[inline(never)]
 fn overwrite_stack() {
     std::hint::black_box(&mut [0u8; 16 << 10]);

@@ -30,37 +30,28 @@ enum Scheme {
 }
 
 /// Why a text is no password hash that this server can verify.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHash {
     /// It begins like none of the known schemes.
+    #[error(
+        "password hash of an unknown kind, need $argon2id$, $6$ or $y$ (make one with `gridftp-server passwd`)"
+    )]
     UnknownScheme,
     /// It names a known scheme, but its fields do not parse.
+    #[error("password hash is cut short or damaged")]
     Malformed,
     /// The password to be hashed has more than 1024 bytes.
+    #[error("a password has at most 1024 bytes")]
     TooLong,
 }
-
-impl fmt::Display for BadHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownScheme => {
-                "password hash of an unknown kind, need $argon2id$, $6$ or $y$ (make one with `gridftp-server passwd`)"
-            }
-            Self::Malformed => "password hash is cut short or damaged",
-            Self::TooLong => "a password has at most 1024 bytes",
-        })
-    }
-}
-
-impl std::error::Error for BadHash {}
 
 impl Hashed {
     /// Hashes `password` with argon2id, a fresh salt and the crate's recommended cost.
     ///
     /// # Errors
-    /// [`BadHash::TooLong`] when no login would ever take the password, [`BadHash::Malformed`] when the system gives
-    /// no random bytes.
+    /// [`BadHash::TooLong`] when no login would ever take the password, [`BadHash::Malformed`] when
+    /// the system gives no random bytes.
     pub fn new(password: &str) -> Result<Self, BadHash> {
         if password.len() > LONGEST {
             return Err(BadHash::TooLong);
@@ -147,8 +138,9 @@ fn argon2(text: &str, password: &[u8], memory: &mut Memory) -> Option<bool> {
 
 /// Has the allocator return what yescrypt has freed on this thread, 16 MiB as a rule.
 ///
-/// glibc keeps it, and shortens a thread's heap only when its free end is more than twice as long as any block that
-/// was mapped for itself and freed. These make it so, and take no memory, since nobody writes to them.
+/// glibc keeps it, and shortens a thread's heap only when its free end is more than twice as long
+/// as any block that was mapped for itself and freed. These make it so, and take no memory, since
+/// nobody writes to them.
 fn give_back() {
     let end: [Vec<u8>; 3] = std::array::from_fn(|_| Vec::with_capacity(15 << 20));
     drop(std::hint::black_box(end));

@@ -1,4 +1,5 @@
-//! `Throttle`: failed logins per user and network, with the delays and lockouts that follow from them.
+//! `Throttle`: failed logins per user and network, with the delays and lockouts that follow from
+//! them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

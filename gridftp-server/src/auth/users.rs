@@ -1,7 +1,6 @@
 //! `Users`: the users file, one account a line, parsed whole or refused with the line at fault.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::BuildHasher as _;
 
 use gridftp_dsi::DsiPath;
@@ -28,37 +27,28 @@ pub struct Account {
 }
 
 /// What is wrong with a users file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
 pub struct BadUsers {
     line: usize,
     fault: Fault,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Fault {
+    #[error("need name:hash[:ro|rw[:home]]")]
     Fields,
+    #[error("the name is empty, or holds blanks or control characters")]
     Name,
+    #[error("this name stands on an earlier line too")]
     Twice,
+    #[error(transparent)]
     Hash(BadHash),
+    #[error("access must be ro or rw")]
     Access,
+    #[error("home must be an absolute path within the exported tree")]
     Home,
 }
-
-impl fmt::Display for BadUsers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: ", self.line)?;
-        match self.fault {
-            Fault::Fields => f.write_str("need name:hash[:ro|rw[:home]]"),
-            Fault::Name => f.write_str("the name is empty, or holds blanks or control characters"),
-            Fault::Twice => f.write_str("this name stands on an earlier line too"),
-            Fault::Hash(bad) => bad.fmt(f),
-            Fault::Access => f.write_str("access must be ro or rw"),
-            Fault::Home => f.write_str("home must be an absolute path within the exported tree"),
-        }
-    }
-}
-
-impl std::error::Error for BadUsers {}
 
 impl Users {
     /// Parses the text of a users file.
@@ -88,8 +78,8 @@ impl Users {
         self.accounts.get(name)
     }
 
-    /// A hash to spend the same time on when there is no account of that name: the same one for the same name, as it
-    /// were its own.
+    /// A hash to spend the same time on when there is no account of that name: the same one for the
+    /// same name, as it were its own.
     pub(crate) fn decoy(&self, name: &str) -> Option<&Hashed> {
         let mut hashes = self.accounts.values().map(|account| &account.hash);
         let draw = self.accounts.hasher().hash_one(name) % (self.accounts.len().max(1) as u64);
@@ -197,8 +187,8 @@ mod tests {
         }
     }
 
-    /// Where accounts have hashes of several kinds, a name that does not exist costs what one of them does, always
-    /// the same.
+    /// Where accounts have hashes of several kinds, a name that does not exist costs what one of
+    /// them does, always the same.
     #[test]
     fn unknown_names_are_spread_over_the_kinds_of_hashes() {
         let yescrypt = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";

@@ -1,4 +1,5 @@
-//! What the configuration file and the flags literally said: one structure for both, so that they have the same keys.
+//! What the configuration file and the flags literally said: one structure for both, so that they
+//! have the same keys.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -35,9 +36,9 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<IpAddr>,
 
-    /// Lets a client send data to, and accept it from, hosts other than itself, as transfers between two
-    /// servers need: `off`, `users` (those with a password) or `all`. Nothing tells the other server from a
-    /// stranger who connects first [default: off].
+    /// Lets a client send data to, and accept it from, hosts other than itself, as transfers
+    /// between two servers need: `off`, `users` (those with a password) or `all`. Nothing tells the
+    /// other server from a stranger who connects first [default: off].
     #[arg(long, value_name = "WHO", help_heading = "Network")]
     pub third_party: Option<ThirdParty>,
 
@@ -66,17 +67,18 @@ pub struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub root: Option<PathBuf>,
 
-    /// Where files live: `posix` serves the directory given by --root; `null` reads zeros of any size
-    /// and discards what is written, for measuring [default: posix].
+    /// Where files live: `posix` serves the directory given by --root; `null` reads zeros of any
+    /// size and discards what is written, for measuring [default: posix].
     #[arg(long, value_name = "NAME", help_heading = "Storage")]
     pub backend: Option<Backend>,
 
-    /// Writes uploads directly under their final names instead of renaming them when they are whole.
+    /// Writes uploads directly under their final names instead of renaming them when they are
+    /// whole.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
     pub in_place: Option<bool>,
 
-    /// Flushes to disk before a restart marker is sent and before an upload is published, so that neither is
-    /// lost when the machine dies.
+    /// Flushes to disk before a restart marker is sent and before an upload is published, so that
+    /// neither is lost when the machine dies.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
     pub sync_writes: Option<bool>,
 
@@ -84,9 +86,9 @@ pub struct Options {
     #[arg(long, value_name = "HOURS", help_heading = "Storage")]
     pub partial_expiry: Option<u32>,
 
-    /// Directory that notes where partial uploads are, so that old ones are found without a walk of the tree;
-    /// a tree whose root the server may not write to needs one, of its own [default: .gridftp-index in the
-    /// root].
+    /// Directory that notes where partial uploads are, so that old ones are found without a walk of
+    /// the tree; a tree whose root the server may not write to needs one, of its own [default:
+    /// .gridftp-index in the root].
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub partial_index: Option<PathBuf>,
 
@@ -99,7 +101,8 @@ pub struct Options {
     #[arg(long, value_name = "ACCESS", help_heading = "Access")]
     pub anonymous: Option<Access>,
 
-    /// File of accounts, one a line: `name:hash[:ro|rw[:home]]`. `gridftp-server passwd NAME` prints a line.
+    /// File of accounts, one a line: `name:hash[:ro|rw[:home]]`. `gridftp-server passwd NAME`
+    /// prints a line.
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub users: Option<PathBuf>,
 
@@ -108,7 +111,8 @@ pub struct Options {
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_delay: Option<u32>,
 
-    /// Refused logins in a row after which a user is locked out from that network, 0 for never [default: 5].
+    /// Refused logins in a row after which a user is locked out from that network, 0 for never
+    /// [default: 5].
     #[arg(long, value_name = "N", help_heading = "Access")]
     pub login_attempts: Option<u32>,
 
@@ -117,19 +121,20 @@ pub struct Options {
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub lockout: Option<u32>,
 
-    /// Sessions at a time that are logged in; while there are as many, new connections are told to come back
-    /// [default: 1000].
+    /// Sessions at a time that are logged in; while there are as many, new connections are told to
+    /// come back [default: 1000].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_sessions: Option<u32>,
 
-    /// Connections at a time that have not logged in, besides the sessions; beyond it each new one takes the
-    /// place of an older one picked at random, so that a flood cannot keep everybody out [default: 200].
+    /// Connections at a time that have not logged in, besides the sessions; beyond it each new one
+    /// takes the place of an older one picked at random, so that a flood cannot keep everybody out
+    /// [default: 200].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_unauthenticated: Option<u32>,
 
-    /// Connections at a time from one address (IPv6: from one /64) that have not logged in; beyond it each new
-    /// one takes the place of an older one of that address [default: a quarter of --max-unauthenticated, and
-    /// no such limit for connections from this host].
+    /// Connections at a time from one address (IPv6: from one /64) that have not logged in; beyond
+    /// it each new one takes the place of an older one of that address [default: a quarter of
+    /// --max-unauthenticated, and no such limit for connections from this host].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_per_address: Option<u32>,
 
@@ -137,8 +142,8 @@ pub struct Options {
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Time that a client may take to log in; the time that its password waits and is looked at does not count
-    /// [default: 30].
+    /// Time that a client may take to log in; the time that its password waits and is looked at
+    /// does not count [default: 30].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_timeout: Option<u32>,

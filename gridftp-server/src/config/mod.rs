@@ -5,7 +5,6 @@ mod reload;
 mod stacks;
 mod values;
 
-use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -76,8 +75,8 @@ pub struct Policy {
     pub max_per_address: Option<usize>,
     /// Data connections of one transfer.
     pub max_streams: u32,
-    /// Descriptors of all transfers together, theirs of ports, connections, pipes and files; no option, the
-    /// limit of the process leaves so many.
+    /// Descriptors of all transfers together, theirs of ports, connections, pipes and files; no
+    /// option, the limit of the process leaves so many.
     pub max_data_descriptors: usize,
     /// How long a client may take to log in.
     pub login_timeout: Duration,
@@ -96,23 +95,29 @@ pub struct Policy {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadConfig {
     /// A file could not be read.
-    Read(PathBuf, std::io::Error),
+    #[error("config: read {}", .0.display())]
+    Read(PathBuf, #[source] std::io::Error),
     /// The configuration file does not parse; the message has line and column.
+    #[error("config: {}: {}", .0.display(), .1.to_string().trim_end())]
     Parse(PathBuf, Box<toml::de::Error>),
     /// The users file does not parse.
-    Users(PathBuf, crate::auth::BadUsers),
+    #[error("config: users file {}", .0.display())]
+    Users(PathBuf, #[source] crate::auth::BadUsers),
     /// A list of drivers for clients names what they cannot be allowed.
+    #[error("config: {key}")]
     Stack {
         /// The option.
         key: &'static str,
         /// What is wrong with it.
+        #[source]
         why: xio::Error,
     },
     /// A value is out of its range.
+    #[error("config: {key} must be {accepts}")]
     Range {
         /// The option.
         key: &'static str,
@@ -120,26 +125,6 @@ pub enum BadConfig {
         accepts: &'static str,
     },
 }
-
-impl fmt::Display for BadConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "config: read {}: {error}", path.display()),
-            // The parser's own message begins with "TOML parse error at line L, column C".
-            Self::Parse(path, error) => write!(
-                f,
-                "config: {}: {}",
-                path.display(),
-                error.to_string().trim_end()
-            ),
-            Self::Users(path, error) => write!(f, "config: users file {}: {error}", path.display()),
-            Self::Stack { key, why } => write!(f, "config: {key}: {why}"),
-            Self::Range { key, accepts } => write!(f, "config: {key} must be {accepts}"),
-        }
-    }
-}
-
-impl std::error::Error for BadConfig {}
 
 impl Options {
     /// Reads a configuration file.

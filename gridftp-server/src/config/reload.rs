@@ -3,7 +3,8 @@
 use super::Config;
 
 impl Config {
-    /// The options whose values in `new` are others than here, and that a running server does not take.
+    /// The options whose values in `new` are others than here, and that a running server does not
+    /// take.
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         // Taken apart without `..`, so that a new option is looked at or left to the policy.
         let Self {

@@ -4,7 +4,8 @@ use xio::{Entry, Error, ErrorKind, Operation, Registry};
 
 use super::BadConfig;
 
-/// Drivers that lead out of what a data connection is: to files, programs and other hosts of our choice.
+/// Drivers that lead out of what a data connection is: to files, programs and other hosts of our
+/// choice.
 const NOT_FOR_PEERS: &[&str] = &["file", "gridftp", "multicast", "pipe", "popen", "unix"];
 
 /// Checks `net-stacks`.
@@ -82,6 +83,7 @@ fn refused(entry: &Entry, why: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::chain;
 
     fn names(entries: &[Entry]) -> Vec<String> {
         entries.iter().map(ToString::to_string).collect()
@@ -113,11 +115,11 @@ mod tests {
             ("tcp:nodelya=1", "no option `nodelya`"),
             ("tcp:", "after its colon"),
         ] {
-            let error = net(Some(&list(&[given]))).unwrap_err().to_string();
+            let error = chain(&net(Some(&list(&[given]))).unwrap_err());
             assert!(error.contains(why), "{error}");
         }
         for (given, why) in [("tcp", "only layers"), ("file:flags=w", "takes no options")] {
-            let error = disk(Some(&list(&[given]))).unwrap_err().to_string();
+            let error = chain(&disk(Some(&list(&[given]))).unwrap_err());
             assert!(error.contains(why), "{error}");
         }
     }

@@ -41,7 +41,7 @@ impl Stacks {
     /// # Errors
     /// One that names a driver or an option which it may not, or that makes no sense.
     pub(super) fn net(&self, text: &str) -> Result<DynStack, Error> {
-        self.net.stack(text).map_err(Error::Stack)
+        Ok(self.net.stack(text)?)
     }
 
     /// The stack of files that a client asks for; `None` for plain files.
@@ -49,7 +49,7 @@ impl Stacks {
     /// # Errors
     /// As [`net`](Self::net).
     pub(super) fn disk(&self, text: &str) -> Result<Option<DiskStack>, Error> {
-        DiskStack::new(&self.disk, text).map_err(Error::Stack)
+        Ok(DiskStack::new(&self.disk, text)?)
     }
 
     /// What the sockets of data connections are asked for.
