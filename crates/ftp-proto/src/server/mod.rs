@@ -2,6 +2,7 @@
 
 mod channel;
 mod dialect;
+mod events;
 mod help;
 mod login;
 mod names;
@@ -20,8 +21,9 @@ use std::time::Instant;
 
 use ftp_wire::command::Command;
 use ftp_wire::error::BadLine;
-use ftp_wire::reply::{Code, Reply};
+use ftp_wire::reply::Code;
 
+pub use self::events::{Ending, Input, Output};
 use self::login::FailureCounts;
 use self::out::{Cx, Out};
 use self::queue::{Queue, Queued};
@@ -33,101 +35,6 @@ use crate::types::{Action, Event, Outcome, Ticket};
 
 /// The answer before login to a command that needs one.
 const LOGIN_FIRST: &str = "Please login with USER and PASS.";
-
-/// What happens to a session.
-pub enum Input<'a> {
-    /// One line of the control channel, without its line end.
-    Line(&'a [u8]),
-    /// A line that cannot be a command. One over the limit ends the session: nothing after it can
-    /// be trusted. One with control bytes is answered in its turn.
-    BadLine(BadLine),
-    /// The peer sent Telnet's interrupt. `ABOR` follows as a line and does the work.
-    Interrupt,
-    /// Progress of an outstanding action.
-    Event(Ticket, Event),
-    /// The end of an outstanding action.
-    Done(Ticket, Outcome),
-    /// The deadline of the last [`Output::Wait`] has come.
-    Timeout,
-    /// The server is to stop: a running transfer is finished, then the session ends. Said again, it
-    /// is aborted.
-    Drain,
-    /// The connection has to go for another one's sake: it is told so, and the session ends.
-    Evict,
-    /// The peer has closed the control connection.
-    Eof,
-}
-
-impl fmt::Debug for Input<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // A line may be a password.
-            Self::Line(line) => f.debug_tuple("Line").field(&line.len()).finish(),
-            Self::BadLine(bad) => f.debug_tuple("BadLine").field(bad).finish(),
-            Self::Interrupt => f.write_str("Interrupt"),
-            Self::Event(ticket, event) => {
-                f.debug_tuple("Event").field(ticket).field(event).finish()
-            }
-            Self::Done(ticket, outcome) => {
-                f.debug_tuple("Done").field(ticket).field(outcome).finish()
-            }
-            Self::Timeout => f.write_str("Timeout"),
-            Self::Drain => f.write_str("Drain"),
-            Self::Evict => f.write_str("Evict"),
-            Self::Eof => f.write_str("Eof"),
-        }
-    }
-}
-
-/// What the caller must do next.
-#[derive(Debug)]
-pub enum Output {
-    /// Send this reply.
-    Reply(Reply),
-    /// Do this, and feed back its events and its outcome under the same ticket.
-    Action(Ticket, Action),
-    /// Send what has been said so far, then close the control connection and drop every action that
-    /// is still outstanding.
-    Close(Ending),
-    /// Nothing now; wait for an input, at most until this time.
-    Wait(Option<Instant>),
-}
-
-/// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The peer said `QUIT`.
-    Quit,
-    /// The peer closed the connection.
-    PeerClosed,
-    /// Nobody logged in in time.
-    LoginTimeout,
-    /// No command came for too long.
-    IdleTimeout,
-    /// The server was told to stop.
-    Drained,
-    /// A reply of many lines broke off.
-    Incomplete,
-    /// There was no place for this session.
-    Overloaded,
-    /// The peer broke the protocol or a bound.
-    Misbehaved(PeerMisbehaved),
-}
-
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quit => f.write_str("control channel: the peer said QUIT"),
-            Self::PeerClosed => f.write_str("control channel: the peer closed the connection"),
-            Self::LoginTimeout => f.write_str("control channel: no login in time"),
-            Self::IdleTimeout => f.write_str("control channel: no command in time"),
-            Self::Incomplete => f.write_str("control channel: a listing failed in mid-reply"),
-            Self::Drained => f.write_str("control channel: the server is stopping"),
-            Self::Overloaded => f.write_str("control channel: the server has too many connections"),
-            Self::Misbehaved(how) => how.fmt(f),
-        }
-    }
-}
 
 /// The server's end of one control connection.
 ///
