@@ -19,31 +19,39 @@ const MODES: &[(&str, &[&str], &[&str])] = &[
     ("MODE E, 4 streams", &["--mode", "extended", "-p", "4"], &["-p", "4"]),
 ];
 
-/// Measures every mode in both directions.
-pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
+/// Where a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Get,
+    Put,
+    /// Discards the bytes at the client, as GridFTP has been measured since its first paper.
+    GetToNull,
+}
+
+/// Measures every mode, both directions between files of `folder`.
+pub(crate) fn measure(pair: &Pair, options: &Options, folder: &Path) -> Result<Vec<Line>> {
     let size = options.amount(1 << 30, 64 << 20);
-    let tree = Tree::new()?;
+    let tree = Tree::new_in(folder)?;
     tree.file("file", size, 1)?;
     let digest = sha256(&tree.path("file"))?;
     let ours = pair.serve(Side::Ours, tree.root())?;
     let globus = pair.serve(Side::Globus, tree.root())?;
     let mut lines = Vec::new();
     for &(mode, our_flags, globus_flags) in MODES {
-        for get in [true, false] {
+        for way in [Way::Get, Way::Put, Way::GetToNull] {
             let copy = |side: Side, server: &Host, flags: &[&str]| -> Result<Cost> {
                 let copy = tree.path("copy");
                 let _ = fs::remove_file(&copy);
                 let mut command = Command::new(pair.client(side));
                 command.args(quiet(side)).args(flags);
-                let local = |path: &Path| file_url(path);
-                if get {
-                    command.args([server.url("file"), local(&copy)]);
-                } else {
-                    command.args([local(&tree.path("file")), server.url("copy")]);
-                }
+                command.args(match way {
+                    Way::Get => [server.url("file"), file_url(&copy)],
+                    Way::Put => [file_url(&tree.path("file")), server.url("copy")],
+                    Way::GetToNull => [server.url("file"), file_url(Path::new("/dev/null"))],
+                });
                 let cost = cost(&mut command, server)?;
                 ensure!(
-                    sha256(&copy)? == digest,
+                    way == Way::GetToNull || sha256(&copy)? == digest,
                     "{mode}: the copy by {side:?} differs"
                 );
                 Ok(cost)
@@ -54,10 +62,15 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
                 || copy(Side::Globus, &globus, globus_flags),
             )?;
             let (ratio, cpu) = (them.wall / us.wall, them.cpu / us.cpu);
-            let direction = if get { "get" } else { "put" };
-            eprintln!("bulk, {direction}, {mode}: ours {us:.2?}, Globus {them:.2?}");
+            let direction = match way {
+                Way::Get => "get",
+                Way::Put => "put",
+                Way::GetToNull => "get to /dev/null",
+            };
+            let at = folder.display();
+            eprintln!("bulk, {at}, {direction}, {mode}: ours {us:.2?}, Globus {them:.2?}");
             lines.push(Line {
-                what: format!("{} MiB {direction}, {mode}", size >> 20),
+                what: format!("{} MiB {direction}, {mode}, in {at}", size >> 20),
                 ratio,
                 cpu: Some(cpu),
                 target: "1.15, no more CPU",

@@ -38,9 +38,7 @@ fn measure() -> Result<()> {
     let Some(pair) = pair::Pair::find()? else {
         return Ok(());
     };
-    if !machine::go_first() {
-        println!("without priority over other work, which needs root: expect noise");
-    }
+    options.extent.prioritize(machine::go_first);
     println!("{}", machine::caption());
     println!(
         "medians of {} alternating runs; above 1 we are better\n",
@@ -48,10 +46,14 @@ fn measure() -> Result<()> {
     );
     let mut lines: Vec<Line> = Vec::new();
     if options.wants("bulk") {
-        lines.extend(bulk::measure(&pair, &options)?);
+        for folder in options.folders() {
+            lines.extend(bulk::measure(&pair, &options, &folder)?);
+        }
     }
     if options.wants("small") {
-        lines.extend(small::loopback(&pair, &options)?);
+        for folder in options.folders() {
+            lines.extend(small::loopback(&pair, &options, &folder)?);
+        }
     }
     if options.wants("link") {
         lines.extend(small::over_link(&pair, &options)?);

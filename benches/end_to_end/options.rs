@@ -1,9 +1,13 @@
 //! What to measure and how much of it.
 
+use std::env;
+use std::fs;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use clap::Parser;
-use workspace_benches::options::{Extent, wants};
+use workspace_benches::options::{Extent, folder, wants};
 
 /// Compares our programs with the Globus programs.
 #[derive(Debug, Parser)]
@@ -11,7 +15,7 @@ use workspace_benches::options::{Extent, wants};
 pub(crate) struct Options {
     /// One part only; may be said again
     ///
-    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams. small: 10,000 files of 1 kB, both
+    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams, also to /dev/null. small: 10,000 files of 1 kB, both
     /// directions. link: 500 files of 10 kB over an emulated link of 50 ms round trip (needs root). servers:
     /// 2,000 files of 1 kB in MODE S at plain FTP servers, against lftp. memory: server memory of 400 sessions in the middle of a slow download. logins: logins per second.
     #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "servers", "memory", "logins"])]
@@ -19,14 +23,29 @@ pub(crate) struct Options {
     /// How many runs of each side there are, of which the median counts [default: 5]
     #[arg(long, value_name = "N")]
     runs: Option<NonZeroUsize>,
+    /// Folder of the files of bulk and small; may be said again [default: the temporary folder and
+    /// /dev/shm]
+    #[arg(long, value_name = "FOLDER", value_parser = folder)]
+    folder: Vec<PathBuf>,
     #[command(flatten)]
-    extent: Extent,
+    pub(crate) extent: Extent,
 }
 
 impl Options {
     /// Whether a measurement is to be made.
     pub(crate) fn wants(&self, part: &str) -> bool {
         wants(&self.only, part)
+    }
+
+    /// Returns the folders in which files are copied, one for each file system.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = self.folder.clone();
+        if folders.is_empty() {
+            folders = vec![env::temp_dir(), PathBuf::from("/dev/shm")];
+        }
+        folders.retain(|folder| folder.is_dir());
+        folders.dedup_by_key(|folder| fs::metadata(folder).map_or(0, |meta| meta.dev()));
+        folders
     }
 
     /// How many runs of each side there are.

@@ -1,6 +1,8 @@
 //! Many small files: over loopback and over an emulated link with a long round trip.
 
+use std::env;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,10 +20,10 @@ use crate::pair::{Pair, Side, cost};
 const GLOBUS_BEST: &[&str] = &["-r", "-cd", "-fast", "-cc", "4"];
 const OURS: &[&str] = &["-r"];
 
-/// 10,000 files of 1 kB, both directions.
-pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
+/// 10,000 files of 1 kB in `folder`, both directions.
+pub(crate) fn loopback(pair: &Pair, options: &Options, folder: &Path) -> Result<Vec<Line>> {
     let count = options.amount(10_000, 500);
-    let (tree, digests) = lay(count, 1000, 500)?;
+    let (tree, digests) = lay(folder, count, 1000, 500)?;
     let ours = pair.serve(Side::Ours, tree.root())?;
     let globus = pair.serve(Side::Globus, tree.root())?;
     let mut lines = Vec::new();
@@ -43,9 +45,10 @@ pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
             || copy(Side::Globus, &globus, GLOBUS_BEST),
         )?;
         let direction = if get { "get" } else { "put" };
-        eprintln!("small, {direction}: ours {us:.2?}, Globus {them:.2?}");
+        let at = folder.display();
+        eprintln!("small, {at}, {direction}: ours {us:.2?}, Globus {them:.2?}");
         lines.push(Line {
-            what: format!("{count} files of 1 kB, {direction}, loopback"),
+            what: format!("{count} files of 1 kB, {direction}, in {at}"),
             ratio: them.wall / us.wall,
             cpu: Some(them.cpu / us.cpu),
             target: "3 against `-fast -cc 4`",
@@ -56,7 +59,7 @@ pub(crate) fn loopback(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// 500 files of 10 kB over 50 ms, ours by default flags.
+/// 500 files of 10 kB over 50 ms, ours by default flags and in MODE S.
 pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let shape = Shape::new(125_000_000, Duration::from_millis(25));
     let link = match Link::new(shape) {
@@ -67,7 +70,7 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         }
     };
     let count = options.amount(500, 50);
-    let (tree, digests) = lay(count, 10_000, count)?;
+    let (tree, digests) = lay(&env::temp_dir(), count, 10_000, count)?;
     let addr = link.far_addr().to_string();
     let mut ours = link.far(pair.server(Side::Ours));
     ours.args([
@@ -102,22 +105,32 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
                 &digests,
             )
         };
-        for (name, flags) in [("-fast", ["-fast"].as_slice()), ("-cc 20", &["-cc", "20"])] {
+        let stream: &[&str] = &["-r", "--mode", "stream"];
+        for (ours_flags, name, flags, limit) in [
+            (OURS, "-fast", ["-fast"].as_slice(), 1.0),
+            (OURS, "-cc 20", &["-cc", "20"], 1.0),
+            (stream, "-cc 20", &["-cc", "20"], 6.0),
+        ] {
+            let mode = if limit > 1.0 { ", MODE S" } else { "" };
             let globus_flags = [&["-r", "-cd"], flags].concat();
             let (us, them) = alternate(
                 options.runs(),
-                || copy(Side::Ours, &ours, OURS),
+                || copy(Side::Ours, &ours, ours_flags),
                 || copy(Side::Globus, &globus, &globus_flags),
             )?;
-            eprintln!("link, {direction}, {name}: ours {us:.2?}, Globus {them:.2?}");
+            eprintln!("link, {direction}{mode}, {name}: ours {us:.2?}, Globus {them:.2?}");
             lines.push(Line {
                 what: format!(
-                    "{count} files of 10 kB, {direction}, 50 ms round trip, against `{name}`"
+                    "{count} files of 10 kB, {direction}, 50 ms round trip{mode}, against `{name}`"
                 ),
                 ratio: them.wall / us.wall,
                 cpu: None,
-                target: "under 1 s",
-                reached: us.wall < 1.0,
+                target: if limit > 1.0 {
+                    "under 6 s"
+                } else {
+                    "under 1 s"
+                },
+                reached: us.wall < limit,
                 note: format!("{:.2} s", us.wall),
             });
         }
@@ -125,9 +138,9 @@ pub(crate) fn over_link(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes `count` files of `size` bytes, so many in a directory, and returns their digests.
-fn lay(count: u64, size: u64, in_each: u64) -> Result<(Tree, Digests)> {
-    let tree = Tree::new()?;
+/// Makes `count` files of `size` bytes in `parent`, so many in a directory, and returns their digests.
+fn lay(parent: &Path, count: u64, size: u64, in_each: u64) -> Result<(Tree, Digests)> {
+    let tree = Tree::new_in(parent)?;
     for n in 0..count {
         let folder = if in_each < count {
             format!("dir{}/", n / in_each)

@@ -70,9 +70,9 @@ fn bench(words: &[String]) -> Result<()> {
     println!("{}", machine::caption());
     let all = options.only.is_empty();
     let wanted = |figure: &&Figure| all || options.only.contains(&figure.number);
-    // What sleeps often, as ends of a link and its emulator do, waits least in the real-time class;
-    // what keeps its processor busy is steadier outside it.
-    for (far, priority) in [
+    // The ends of a link and its emulator sleep often and wait least in the real-time class; a
+    // program that keeps its processor busy is steadier outside it.
+    for (far, raise) in [
         (false, machine::weigh_more as fn() -> bool),
         (true, machine::go_first),
     ] {
@@ -81,8 +81,8 @@ fn bench(words: &[String]) -> Result<()> {
             .filter(wanted)
             .filter(|figure| figure.is_far() == far);
         for (nth, figure) in figures.enumerate() {
-            if nth == 0 && !priority() {
-                println!("no priority: expect noise");
+            if nth == 0 {
+                options.extent.prioritize(raise);
             }
             figure.run(&options)?;
         }

@@ -141,11 +141,13 @@ fn main() {
         false => (1, Duration::from_micros(100)),
     };
     println!("{}", machine::caption());
-    let first = machine::weigh_more();
     let _others = is("--alone").then(machine::Occupied::others);
     let pinned = machine::stay_on_one();
-    if !(first && pinned) {
-        println!("neither priority nor one processor for itself: expect noise");
+    if is("--priority") && !machine::weigh_more() {
+        println!("without priority over other work, which needs root");
+    }
+    if !pinned {
+        println!("not on one processor: expect noise");
     }
     println!(
         "time relative to a bare tokio socket: medians of {turns} turns, and the 95 % interval of each, in percent\n"

@@ -15,6 +15,9 @@ pub struct Extent {
     /// What cargo says to a bench that is to measure; as a test, little shows that all works.
     #[arg(long, hide = true)]
     bench: bool,
+    /// Runs both sides before all other work of the machine, as root: for a machine that is busy
+    #[arg(long)]
+    priority: bool,
 }
 
 impl Extent {
@@ -22,6 +25,15 @@ impl Extent {
     #[must_use]
     pub const fn is_quick(&self) -> bool {
         self.quick || !self.bench
+    }
+
+    /// Raises the priority by `raise` if that was asked for, and says so.
+    pub fn prioritize(&self, raise: fn() -> bool) {
+        match self.priority.then(raise) {
+            None => {}
+            Some(true) => println!("with priority over other work"),
+            Some(false) => println!("without priority over other work, which needs root"),
+        }
     }
 }
 

@@ -45,9 +45,7 @@ fn bench(words: &[String]) -> Result<()> {
     let Some(program) = Program::compile()? else {
         return Ok(());
     };
-    if !machine::weigh_more() {
-        println!("without priority over other work, which needs root: expect noise");
-    }
+    options.prioritize(machine::weigh_more);
     println!("{}", machine::caption());
     let libudt = program.flow();
     if options.wants("loopback") {

@@ -40,6 +40,11 @@ impl Options {
         self.extent.is_quick()
     }
 
+    /// Raises the priority by `raise` if that was asked for.
+    pub(crate) fn prioritize(&self, raise: fn() -> bool) {
+        self.extent.prioritize(raise);
+    }
+
     /// Seconds that each flow over an emulated link takes.
     pub(crate) fn seconds(&self) -> u32 {
         let usual = if self.is_quick() { 2 } else { 30 };

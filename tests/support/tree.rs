@@ -18,7 +18,7 @@ pub struct Tree(tempfile::TempDir);
 impl Tree {
     /// Makes an empty tree that any local user may write, since peers may run as another one.
     pub fn new() -> Result<Self> {
-        Self::below(&env::temp_dir())
+        Self::new_in(&env::temp_dir())
     }
 
     /// Makes an empty tree for so many bytes, in memory where that leaves as much again, since disks are slow.
@@ -28,13 +28,14 @@ impl Tree {
             .map_or(0, |stat| stat.f_bavail * stat.f_frsize)
             .min(available_memory());
         if free / 2 >= bytes {
-            Self::below(memory)
+            Self::new_in(memory)
         } else {
             Self::new()
         }
     }
 
-    fn below(parent: &Path) -> Result<Self> {
+    /// Makes an empty tree below `parent`.
+    pub fn new_in(parent: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("xio-")
             .tempdir_in(parent)
