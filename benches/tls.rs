@@ -1,4 +1,4 @@
-//! Bulk speed of TLS over loopback: our driver and OpenSSL's programs as sender and receiver, side by side in one run.
+//! Bulk speed of TLS over loopback: our driver, tokio-rustls and OpenSSL's programs, in one run.
 //!
 //! Every pair moves the same number of bytes over one connection; the pairs take turns. A run
 //! counts from the first byte that is sent to the end mark, and so does the processor time of both
@@ -15,21 +15,29 @@
 )]
 
 use std::fs::File;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 use workspace_benches::machine;
 use workspace_benches::middle::Middle;
 use workspace_benches::usage::{cpu_of_children, cpu_of_tree};
 use workspace_tests::{Openssl, Peer};
-use xio_core::{DynStack, Incoming, Listener, Passive, Target, Transport};
+use xio_core::{BoxStream, DynStack, Incoming, Listener, Passive, Target, Transport};
 use xio_testkit::Authority;
 
 const SUITE: &str = "bench: tls";
@@ -37,6 +45,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 const BLOCK: usize = 128 * 1024;
 /// Payload of a full record (RFC 8446 §5.1).
 const RECORD: usize = 16 * 1024;
+
+/// A stream of bytes in both directions.
+trait Both: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + ?Sized> Both for S {}
 
 /// What a run took, handshakes aside where we see them.
 struct Took {
@@ -89,9 +102,8 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Sends so many bytes and the end mark; gives when it began.
-async fn send(stack: &DynStack, to: SocketAddr, bytes: u64, wait: bool) -> Result<Instant> {
-    let mut stream = stack.connect(&Target::from(to)).await?;
+/// Sends `bytes` and the end mark, and waits for the peer's where `wait`; returns when it began.
+async fn send(mut stream: impl Both, bytes: u64, wait: bool) -> Result<Instant> {
     let block = vec![7; BLOCK];
     let began = Instant::now();
     let mut left = bytes;
@@ -109,15 +121,8 @@ async fn send(stack: &DynStack, to: SocketAddr, bytes: u64, wait: bool) -> Resul
     Ok(began)
 }
 
-/// Takes all that comes from one peer; gives when the end was seen, and what that took of the thread.
-async fn receive(
-    stack: &DynStack,
-    tell: impl FnOnce(SocketAddr),
-    bytes: u64,
-) -> Result<(Instant, Duration)> {
-    let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
-    tell(listener.info().local.context("an address")?);
-    let mut stream = listener.accept().await?.open().await?;
+/// Receives `bytes` to the end; returns when the end was seen, and the thread's time for it.
+async fn receive(mut stream: impl Both, bytes: u64) -> Result<(Instant, Duration)> {
     let before = time_of_thread();
     let mut block = vec![0; BLOCK];
     let mut got = 0;
@@ -134,30 +139,91 @@ async fn receive(
     Ok((ended, receiver))
 }
 
+/// Accepts one peer of `stack`, after `tell` has the address.
+async fn accept(stack: &DynStack, tell: impl FnOnce(SocketAddr)) -> Result<BoxStream> {
+    let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
+    tell(listener.local_addr()?);
+    Ok(listener.accept().await?.open().await?)
+}
+
 fn time_of_thread() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Our driver at both ends, each in a thread of its own.
-fn ours_to_ours(bed: &Bed, secured: bool, options: &str) -> Result<Option<Took>> {
-    let stack = bed.stack(secured, options)?;
-    let (sender, place) = std::sync::mpsc::channel();
-    let (far, bytes) = (stack.clone(), bed.bytes);
+/// Moves the bytes between two threads: the future of `near` connects to the address that `far` tells.
+fn between<F, A, N, C>(bed: &Bed, far: F, near: N) -> Result<Option<Took>>
+where
+    F: FnOnce(Sender<SocketAddr>) -> A + Send + 'static,
+    A: Future<Output = Result<Box<dyn Both>>>,
+    N: FnOnce(SocketAddr) -> C,
+    C: Future<Output = Result<Box<dyn Both>>>,
+{
+    let (sender, place) = channel();
+    let bytes = bed.bytes;
     let receiver = thread::spawn(move || {
-        runtime()?.block_on(receive(
-            &far,
-            |addr| {
-                let _ = sender.send(addr);
-            },
-            bytes,
-        ))
+        runtime()?.block_on(async { receive(far(sender).await?, bytes).await })
     });
     let to = place.recv().context("the receiver listens")?;
-    let began = runtime()?.block_on(send(&stack, to, bytes, true))?;
+    let began = runtime()?.block_on(async { send(near(to).await?, bytes, true).await })?;
     let (ended, receiver) = receiver.join().ok().context("the receiver lives")??;
     let wall = ended - began;
     Ok(Some(Took { wall, receiver }))
+}
+
+/// Our driver at both ends, each in a thread of its own.
+fn ours_to_ours(bed: &Bed, secured: bool, options: &str) -> Result<Option<Took>> {
+    let stack = bed.stack(secured, options)?;
+    let far = stack.clone();
+    between(
+        bed,
+        |tell| async move {
+            let stream = accept(&far, |at| {
+                let _ = tell.send(at);
+            })
+            .await?;
+            Ok(Box::new(stream) as Box<dyn Both>)
+        },
+        |to| async move {
+            let stream = stack.connect(&Target::from(to)).await?;
+            Ok(Box::new(stream) as Box<dyn Both>)
+        },
+    )
+}
+
+/// `tokio-rustls` at both ends, each in a thread of its own, with the suites of our driver.
+fn tokio_rustls_to_itself(bed: &Bed) -> Result<Option<Took>> {
+    let versions = [&rustls::version::TLS13];
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_file_iter(&bed.ca)? {
+        roots.add(root?)?;
+    }
+    let client = ClientConfig::builder_with_protocol_versions(&versions)
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let chain = CertificateDer::pem_file_iter(&bed.host)?.collect::<Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(&bed.host)?;
+    let server = ServerConfig::builder_with_protocol_versions(&versions)
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    between(
+        bed,
+        |tell| async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            tell.send(listener.local_addr()?)?;
+            let (socket, _) = listener.accept().await?;
+            socket.set_nodelay(true)?;
+            let stream = TlsAcceptor::from(Arc::new(server)).accept(socket).await?;
+            Ok(Box::new(stream) as Box<dyn Both>)
+        },
+        |to| async move {
+            let socket = TcpStream::connect(to).await?;
+            socket.set_nodelay(true)?;
+            let name = ServerName::try_from("localhost")?;
+            let connector = TlsConnector::from(Arc::new(client));
+            Ok(Box::new(connector.connect(name, socket).await?) as Box<dyn Both>)
+        },
+    )
 }
 
 /// Our driver sends, `s_server` receives.
@@ -168,7 +234,9 @@ fn ours_to_openssl(bed: &Bed, version: &str) -> Result<Option<Took>> {
     };
     let before = cpu_of_children()?;
     let stack = bed.stack(true, "")?;
-    let began = runtime()?.block_on(send(&stack, server.addr(), bed.bytes, true))?;
+    let to = Target::from(server.addr());
+    let began =
+        runtime()?.block_on(async { send(stack.connect(&to).await?, bed.bytes, true).await })?;
     server.wait(LIMIT)?;
     let wall = began.elapsed();
     let receiver = cpu_of_children()? - before;
@@ -179,11 +247,9 @@ fn ours_to_openssl(bed: &Bed, version: &str) -> Result<Option<Took>> {
 fn openssl_to_ours(bed: &Bed, version: &str) -> Result<Option<Took>> {
     let stack = bed.stack(true, "")?;
     let mut client = None;
-    let ended = runtime()?.block_on(receive(
-        &stack,
-        |addr| client = Some((Instant::now(), client_of(bed, addr, version))),
-        bed.bytes,
-    ));
+    let tell = |addr| client = Some((Instant::now(), client_of(bed, addr, version)));
+    let ended =
+        runtime()?.block_on(async { receive(accept(&stack, tell).await?, bed.bytes).await });
     let (began, client) = client.context("the receiver listens")?;
     match client? {
         Some(_client) => {
@@ -285,13 +351,14 @@ fn median(values: &[f64]) -> f64 {
 type Run = fn(&Bed) -> Result<Option<Took>>;
 
 /// The pairs, in the order of a turn; the first is what the others are set against.
-const PAIRS: [(&str, Run); 8] = [
+const PAIRS: [(&str, Run); 9] = [
     ("OpenSSL to OpenSSL, 1.3", |bed| {
         openssl_to_openssl(bed, "-tls1_3")
     }),
     ("ours to ours, 1.3", |bed| {
         ours_to_ours(bed, true, ";min=1.3")
     }),
+    ("tokio-rustls to tokio-rustls, 1.3", tokio_rustls_to_itself),
     ("ours to OpenSSL, 1.3", |bed| {
         ours_to_openssl(bed, "-tls1_3")
     }),
@@ -359,8 +426,8 @@ fn main() -> Result<()> {
 }
 
 /// Prints the table; `cores` is what one core encrypts in a second, with OpenSSL and with AWS-LC.
-fn print(seen: &[Seen; 8], bytes: u64, turns: usize, cores: (f64, f64)) {
-    let [peer, ours, .., bare] = seen;
+fn print(seen: &[Seen; 9], bytes: u64, turns: usize, cores: (f64, f64)) {
+    let [peer, ours, tokio, .., bare] = seen;
     let (bare_cpu, peer_cpu) = (median(&bare.cpu), median(&peer.cpu));
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let bytes = bytes as f64;
@@ -396,5 +463,10 @@ fn print(seen: &[Seen; 8], bytes: u64, turns: usize, cores: (f64, f64)) {
     println!(
         "\nOurs to ours takes {:+.1} % beside bare TCP and AWS-LC's AES-256-GCM there and back.",
         (median(&ours.cpu) / least - 1.0) * 100.0
+    );
+    println!(
+        "Ours to ours beside tokio-rustls: speed {} %, processor time {} %.",
+        Middle::of(&tokio.wall, &ours.wall).percent(),
+        Middle::of(&ours.cpu, &tokio.cpu).percent()
     );
 }

@@ -7,18 +7,19 @@ use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::kernel::KernelTransfer;
 use crate::pool::{Block, Pool};
 use crate::stream::Stream;
 
 /// Bytes that are read by position, so that a copy may begin anywhere in them.
 pub trait Positional: Sync {
-    /// A descriptor whose bytes are the same, for send-file.
+    /// A descriptor of the same bytes, for send-file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Reads once from `offset` into the free part of `block`, at most `limit` bytes; a block that
-    /// comes back no longer than it was means the end.
+    /// Reads once from `offset` into the free part of `block`, at most `limit` bytes; the block comes
+    /// back unchanged at the end.
     fn read_at(
         &self,
         offset: u64,
@@ -27,12 +28,12 @@ pub trait Positional: Sync {
     ) -> impl Future<Output = io::Result<Block>> + Send;
 }
 
-/// Sends the bytes `offset .. offset + len` of `from` into `to` and gives how many there were.
+/// Sends the bytes `offset .. offset + len` of `from` into `to` and returns their number.
 ///
 /// Tries send-file where the stack and the source offer it, and blocks of `pool` otherwise. It
 /// stops early, without an error, at the end of `from`. It does not flush or shut down.
 ///
-/// *A layer that forgets to forward [`Stream::poll_send_file`] loses the fast path silently*;
+/// *A layer that forgets to forward [`Stream::poll_kernel`] loses the fast path silently*;
 /// that is why pass-through layers are [`Tap`](crate::Tap)s.
 ///
 /// # Errors
@@ -54,7 +55,7 @@ where
 {
     let mut sent = 0;
     if len > 0
-        && to.is_send_file()
+        && to.kernel_transfers().send_file
         && let Some(file) = from.descriptor()
     {
         // Bytes that a layer holds back must not be overtaken.
@@ -77,7 +78,7 @@ where
     Ok(sent)
 }
 
-/// Sends by descriptor as far as that works: how many bytes, and whether that was all there is.
+/// Sends by descriptor as far as that works; returns the number of bytes, and whether all were sent.
 async fn send_file<S>(
     file: BorrowedFd<'_>,
     offset: u64,
@@ -89,13 +90,15 @@ where
 {
     let mut sent = 0;
     while sent < len {
-        let want = usize::try_from(len - sent).unwrap_or(usize::MAX);
-        let answer =
-            poll_fn(|cx| Pin::new(&mut *to).poll_send_file(cx, file, offset + sent, want)).await;
-        match answer {
+        let transfer = KernelTransfer::SendFile {
+            file,
+            offset: offset + sent,
+            len: usize::try_from(len - sent).unwrap_or(usize::MAX),
+        };
+        match poll_fn(|cx| to.poll_kernel(cx, transfer)).await {
             Ok(0) => return Ok((sent, true)),
             Ok(n) => sent += n as u64,
-            // EINVAL is what the kernel answers for a file that cannot be mapped.
+            // The kernel returns EINVAL for a file that cannot be mapped.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -110,7 +113,7 @@ where
     Ok((sent, true))
 }
 
-/// Moves what `from` has, to its end, into `to` and gives how many bytes there were.
+/// Copies `from`, to its end, into `to` and returns the number of bytes.
 ///
 /// While nothing arrives, no block of the pool is held. It does not flush or shut down.
 ///

@@ -14,7 +14,7 @@ use crate::target::Target;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Transmit<'a> {
-    /// Where to; `None` on a connected socket.
+    /// Address of the peer; `None` on a connected socket.
     pub to: Option<SocketAddr>,
     /// The payload.
     pub payload: &'a [u8],
@@ -43,14 +43,14 @@ impl<'a> Transmit<'a> {
         self
     }
 
-    /// Names the local address, so that an answer leaves from where the question came to.
+    /// Sets the local address, so that a reply leaves from the address of its request.
     #[must_use]
     pub fn from(mut self, local: IpAddr) -> Self {
         self.from = Some(local);
         self
     }
 
-    /// Says that the payload holds several messages of `size` bytes.
+    /// Marks the payload as several messages of `size` bytes.
     #[must_use]
     pub fn segmented(mut self, size: usize) -> Self {
         self.segment = Some(size);
@@ -58,13 +58,13 @@ impl<'a> Transmit<'a> {
     }
 }
 
-/// What arrived in one buffer.
+/// The message, or the messages of one size, received in one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// How many bytes of the buffer are filled.
+    /// Number of filled bytes.
     pub len: usize,
     /// Size in bytes of each message when the buffer holds several; equals `len` for one.
     ///
@@ -89,21 +89,21 @@ impl Received {
         }
     }
 
-    /// Says which local address it was sent to.
+    /// Sets the local address that it was sent to.
     #[must_use]
     pub fn to(mut self, local: IpAddr) -> Self {
         self.to = Some(local);
         self
     }
 
-    /// Says that more may have been cut off.
+    /// Marks it as possibly cut off.
     #[must_use]
     pub fn cut(mut self, cut: bool) -> Self {
         self.cut = cut;
         self
     }
 
-    /// Says that the buffer holds several messages of `size` bytes.
+    /// Marks the buffer as several messages of `size` bytes.
     #[must_use]
     pub fn segmented(mut self, size: usize) -> Self {
         self.segment = size;
@@ -111,16 +111,16 @@ impl Received {
     }
 }
 
-/// Most bytes of a batch, all its messages together: what one UDP datagram over IPv6 can hold.
+/// Most bytes of a batch, all its messages together: the payload of one UDP datagram over IPv6.
 pub const BATCH_BYTES: usize = 65_487;
 
-/// A socket that keeps message boundaries, shared by those who send and the one who receives.
+/// A socket that keeps message boundaries, shared by several senders and one receiver.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a datagram socket",
     label = "the layer above needs a datagram socket here"
 )]
 pub trait Datagram: Send + Sync + Unpin + 'static {
-    /// Says what this socket is.
+    /// Adds this socket to `info`.
     fn describe(&self, info: &mut Info);
 
     /// Sends one message, or one batch of one size, whole.
@@ -130,7 +130,7 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
     ///
     /// # Errors
     /// Those of the socket; a message is never sent in part. An error may be the late answer of
-    /// the network to an earlier message, as when nobody listens at the peer.
+    /// the network to an earlier message, such as an unreachable port.
     fn poll_send(&self, cx: &mut Context<'_>, message: &Transmit<'_>) -> Poll<io::Result<()>>;
 
     /// Receives into as many of `bufs` as are ready and gives their number, at least one.
@@ -159,7 +159,7 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
         1
     }
 
-    /// What this socket says about itself, collected.
+    /// The description of this socket.
     fn info(&self) -> Info {
         let mut info = Info::default();
         self.describe(&mut info);
@@ -167,7 +167,7 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
     }
 }
 
-/// A datagram socket whose type was erased.
+/// A datagram socket of an erased type.
 pub type BoxDatagram = Box<dyn Datagram>;
 
 impl<D: Datagram + ?Sized> Datagram for Box<D> {
@@ -203,9 +203,9 @@ impl fmt::Debug for dyn Datagram {
     }
 }
 
-/// Opens local datagram sockets whose peers are named per message.
+/// Opens local datagram sockets; each message names its peer.
 pub trait Bind: Send + Sync + 'static {
-    /// What it opens.
+    /// The socket type.
     type Socket: Datagram;
 
     /// Opens a socket at the local address `at`.

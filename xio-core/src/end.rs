@@ -6,13 +6,11 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Waits for the end of `below` after a layer's own end mark, and says whether it came: `false` where
-/// there is a byte more.
+/// Waits for the end of `below` after a layer's own end mark; `false` when a byte follows instead.
 ///
-/// A layer that stopped at its own mark would leave those of the layers below unread, and a socket that
-/// is closed with something unread resets the connection: the peer then loses what was still on its
-/// way there. A peer that is gone after its mark, at once or for so long that it is given up, has said
-/// everything, so that this is an end as well.
+/// A layer that stopped at its own mark would leave those of the layers below unread. A socket that
+/// is closed with unread bytes resets the connection, and the peer loses the bytes in flight. A peer
+/// that is gone after its mark, by a reset or a timeout, has said everything, so this is an end too.
 ///
 /// # Errors
 /// Those of `below`, but for a peer that is gone.

@@ -73,7 +73,7 @@ impl<I: Incoming<Handle: Stream>> IncomingDyn for I {
     }
 }
 
-/// A listener whose type was erased.
+/// A listener of an erased type.
 pub struct BoxListener(Box<dyn ListenerDyn>);
 
 impl Listener for BoxListener {
@@ -95,7 +95,7 @@ impl fmt::Debug for BoxListener {
     }
 }
 
-/// An accepted peer whose type was erased.
+/// An accepted peer of an erased type.
 pub struct BoxIncoming(Box<dyn IncomingDyn>);
 
 impl Incoming for BoxIncoming {
@@ -145,7 +145,7 @@ impl<U: Transform<BoxStream, Handle: Stream>> TransformDyn for U {
     }
 }
 
-/// A layer whose type was erased, as the registry's layer drivers make it.
+/// A layer of an erased type, as the registry's layer drivers make it.
 #[derive(Clone)]
 pub struct DynLayer(Arc<dyn TransformDyn>);
 
@@ -180,7 +180,7 @@ impl fmt::Debug for DynLayer {
     }
 }
 
-/// A stack whose type was erased: what a stack string becomes.
+/// A stack of an erased type, made from a stack string.
 ///
 /// It is a [`Transport`] and a [`Passive`] like any typed stack, so typed layers may sit on it.
 /// Listening on a stack whose bottom cannot listen is an error of kind
@@ -291,7 +291,7 @@ impl<B: Bind> BindDyn for B {
     }
 }
 
-/// A source of datagram sockets whose type was erased: the bottom of a stack such as `udp,udt`.
+/// A source of datagram sockets of an erased type: the bottom of a stack such as `udp,udt`.
 #[derive(Clone)]
 pub struct DynBind {
     inner: Arc<dyn BindDyn>,
@@ -322,7 +322,7 @@ impl DynBind {
         }
     }
 
-    /// The same, of which the stack string says nothing.
+    /// The same without a part in the stack string.
     pub(crate) fn unsaid(self) -> Self {
         let text = "".into();
         Self { text, ..self }

@@ -1,4 +1,4 @@
-//! `Error`: who failed, at what, with which fact, and its journey through `io::Error`.
+//! `Error`: layer, operation and fact of a failure, and its way through `io::Error`.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,7 +8,7 @@ use std::io;
 /// The result of every set-up operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a layer was doing.
+/// The operation of a layer that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -32,6 +32,8 @@ pub enum Operation {
     Flush,
     /// Ending the stream in good order.
     Shutdown,
+    /// Setting or reading an option of an open handle, or moving its position.
+    Control,
 }
 
 impl fmt::Display for Operation {
@@ -47,6 +49,7 @@ impl fmt::Display for Operation {
             Self::SendFile => "send file",
             Self::Flush => "flush",
             Self::Shutdown => "shutdown",
+            Self::Control => "control",
         })
     }
 }
@@ -69,6 +72,8 @@ pub enum ErrorKind {
     Refused,
     /// No route, no such host.
     Unreachable,
+    /// The caller cancelled the operation.
+    Cancelled,
     /// The operation made no progress in the time it was given.
     TimedOut,
     /// The peer broke the connection off.
@@ -143,6 +148,7 @@ impl From<ErrorKind> for io::ErrorKind {
             ErrorKind::Refused => Self::ConnectionRefused,
             ErrorKind::Unreachable => Self::HostUnreachable,
             ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::Cancelled => Self::ConnectionAborted,
             ErrorKind::Reset => Self::ConnectionReset,
             ErrorKind::UnexpectedEof => Self::UnexpectedEof,
             ErrorKind::AddressInUse => Self::AddrInUse,
@@ -173,7 +179,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of `layer` doing `op`; `fact` says what was found, in lower case.
+    /// Makes an error of `layer` in `op`; `fact` is a clause in lower case, without a full stop.
     #[cold]
     pub fn new(
         kind: ErrorKind,
@@ -197,7 +203,7 @@ impl Error {
         self
     }
 
-    /// Says in front of the fact what it is about, as an address or a name.
+    /// Puts the subject of the fact, such as an address or a name, in front of it.
     #[must_use]
     pub fn about(mut self, what: impl fmt::Display) -> Self {
         self.0.fact = format!("{what}: {}", self.0.fact);
@@ -223,7 +229,7 @@ impl Error {
     /// Recovers the error that an `io::Error` carries.
     ///
     /// # Errors
-    /// Gives the `io::Error` back when it carries none of ours.
+    /// Returns the `io::Error` when it carries no error of this type.
     pub fn try_from_io(error: io::Error) -> std::result::Result<Self, io::Error> {
         error.downcast::<Self>()
     }
@@ -234,25 +240,25 @@ impl Error {
         error.get_ref()?.downcast_ref()
     }
 
-    /// What kind of failure this is.
+    /// The kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The driver that failed.
+    /// Name of the driver that failed.
     #[must_use]
     pub fn layer(&self) -> &str {
         &self.0.layer
     }
 
-    /// What it was doing.
+    /// The failed operation.
     #[must_use]
     pub fn operation(&self) -> Operation {
         self.0.op
     }
 
-    /// What it found.
+    /// The fact.
     #[must_use]
     pub fn fact(&self) -> &str {
         &self.0.fact

@@ -1,4 +1,4 @@
-//! `Info`: what an open handle or a listener can say about itself, layer by layer.
+//! `Info`: the description of an open handle or a listener, layer by layer.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::target::Target;
 
-/// What a driver knows of the path to the peer, as an extra of [`Info`]; `None` where it does not.
+/// Measurements of the path to the peer, as an extra of [`Info`]; `None` for unknown.
 ///
 /// Packets are counted since the handle was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,7 +18,7 @@ use crate::target::Target;
 pub struct PathStats {
     /// Smoothed round-trip time.
     pub round_trip: Option<Duration>,
-    /// How much the round-trip time varies.
+    /// Variation of the round-trip time.
     pub round_trip_variation: Option<Duration>,
     /// Data packets sent, those sent again included.
     pub sent: Option<u64>,
@@ -28,7 +29,7 @@ pub struct PathStats {
 }
 
 impl PathStats {
-    /// Knows nothing yet.
+    /// Statistics without any value.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -41,7 +42,7 @@ impl PathStats {
     }
 }
 
-/// What a handle says of itself, filled by each layer in turn, the lowest first.
+/// The description of a handle, filled by each layer in turn, the lowest first.
 #[derive(Default, Clone)]
 #[non_exhaustive]
 pub struct Info {
@@ -51,12 +52,12 @@ pub struct Info {
     pub local: Option<SocketAddr>,
     /// Address of the other end.
     pub peer: Option<SocketAddr>,
-    /// What protects the bytes, as negotiated; `None` in the clear.
+    /// The negotiated protection of the bytes; `None` in the clear.
     pub security: Option<String>,
     /// Largest payload in bytes that travels in one piece, where a layer knows it.
     pub mtu: Option<usize>,
-    /// Whether ending one way of the stream ends the other as well, since a protocol has no
-    /// half-close, or there is no other way.
+    /// Whether ending one direction ends the other too, because a protocol has no half-close or the
+    /// stream only one direction.
     pub ends_together: bool,
     extras: Vec<Arc<dyn Any + Send + Sync>>,
 }
@@ -67,13 +68,25 @@ impl Info {
         self.chain.push(name.into());
     }
 
-    /// Where a peer finds this end: the [`Target`] that a layer put here, else the local address.
+    /// The target by which a peer reaches this end: the [`Target`] that a layer added, else the local
+    /// address.
     #[must_use]
     pub fn contact(&self) -> Option<Target> {
         self.get().cloned().or_else(|| self.local.map(Target::from))
     }
 
-    /// Adds a fact of a type that only some callers know.
+    /// The local socket address.
+    ///
+    /// # Errors
+    /// A stack whose bottom has none, such as `unix` or `file`.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.local.ok_or_else(|| {
+            let fact = format!("{} has no socket address", self.chain.join(","));
+            Error::new(ErrorKind::Unsupported, "xio", Operation::Listen, fact)
+        })
+    }
+
+    /// Adds a fact of a type that some callers know.
     pub fn insert<T: Any + Send + Sync>(&mut self, extra: T) {
         self.extras.push(Arc::new(extra));
     }

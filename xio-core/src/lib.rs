@@ -22,7 +22,7 @@
 //! is a [`Transform`] of the handle below; an **over** is a transport that opens handles of its
 //! own in the stack below. [`Registry`] knows drivers by name, [`Plan`] is a stack string.
 //!
-//! # What a driver must keep to
+//! # The contract of a driver
 //!
 //! The rules for end of file, shutdown and cancellation are one table, in [`stream`], and one
 //! suite (`xio_testkit::driver_suite`) that runs over every driver.
@@ -38,12 +38,15 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("xio needs Linux: its drivers use system calls that other platforms do not have");
 
+mod control;
 mod copy;
 mod datagram;
 mod end;
 mod erased;
 mod error;
 mod info;
+mod kernel;
+mod mapped;
 mod options;
 mod outbox;
 mod percent;
@@ -59,12 +62,15 @@ mod transform;
 mod transport;
 mod value;
 
+pub use control::Control;
 pub use copy::{Positional, copy, copy_file};
 pub use datagram::{BATCH_BYTES, Bind, BoxDatagram, Datagram, Received, Transmit};
 pub use end::poll_end;
 pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
 pub use error::{Error, ErrorKind, Operation, Result, at_layer};
 pub use info::{Info, PathStats};
+pub use kernel::{KernelTransfer, KernelTransfers};
+pub use mapped::{ByteMap, Mapped};
 pub use options::{NoOptions, OptionValue, Options, Setting, print_list, read_value, write_driver};
 pub use outbox::Outbox;
 pub use plan::{Entry, Opt, OptionText, Plan};
@@ -72,7 +78,7 @@ pub use pool::{Block, Pool};
 pub use registry::{Driver, Registry};
 pub use resolve::resolve;
 pub use stack::{Stack, StackIncoming, StackListener};
-pub use stream::{BoxStream, Stream};
+pub use stream::{BlockRead, BoxStream, Stream};
 pub use tap::{Observer, Tap};
 pub use target::{SocketHints, Target};
 pub use transform::Transform;

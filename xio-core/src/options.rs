@@ -26,7 +26,7 @@ pub trait Options:
     fn from_entry(entry: &Entry) -> Result<Self>;
 }
 
-/// The options of a driver that has none.
+/// The options of a driver without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoOptions;
@@ -54,7 +54,7 @@ impl fmt::Display for NoOptions {
     }
 }
 
-/// The type of an option's value: how it is read and printed, and what the manual says of it.
+/// The type of an option's value: its reader, its printer and its words for the manual.
 pub trait OptionValue: Sized {
     /// The accepted values, for the table and for error messages: `bytes, as 4M`.
     const TAKES: &'static str;
@@ -170,7 +170,7 @@ pub fn write_driver(f: &mut fmt::Formatter<'_>, name: &str, options: &impl Optio
     }
 }
 
-/// One row of the table of [`options!`](crate::options!): an option whose value has type `T`.
+/// One row of the table of [`options!`](crate::options!): an option with values of type `T`.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<T> {
     opt: Opt,
@@ -194,7 +194,7 @@ impl<T: OptionValue> Default for Setting<T> {
 }
 
 impl<T> Setting<T> {
-    /// An option whose values are read and printed by these functions.
+    /// An option with this reader and printer.
     #[must_use]
     pub const fn with(
         takes: &'static str,
@@ -291,11 +291,12 @@ impl<T: Copy + From<u64> + Into<Option<u64>>> Setting<T> {
 /// Defines the options of a driver from one table.
 ///
 /// Each row has the field with its documentation, its type and its default, the key in strings and,
-/// where the values are not all of the type, a [`Setting`]. From it follow the struct with [`Options`], `Default`, `FromStr` and `Display`, a chained
-/// setter for each field, on the options and on the driver, and the driver's `with_options`.
+/// where the type has too many values, a [`Setting`]. It expands to the struct with [`Options`],
+/// `Default`, `FromStr` and `Display`, a chained setter for each field, on the options and on the
+/// driver, and the driver's `with_options`.
 ///
-/// The driver has a field `options`. After `check`, an optional path names the function that refuses
-/// options which contradict each other.
+/// The driver has a field `options`. A path after `check` is optional: a function that refuses
+/// contradictory options.
 ///
 /// ```
 /// use xio_core::{Options as _, Setting};

@@ -9,9 +9,9 @@ use tokio::io::AsyncWrite;
 
 /// Bytes on their way down, in the form that the layer below gets.
 ///
-/// A layer that changes bytes cannot hand a write on and wait: what it was given is then already in
-/// another form. It puts that form here, says that it took the bytes, and brings them down with
-/// the next call. It bounds what it puts here by looking at [`len`](Self::len) first.
+/// A layer that changes bytes cannot take back a write that the layer below did not take. It puts
+/// the changed bytes here, reports the write as done, and brings them down with the next call. It
+/// checks [`len`](Self::len) first to bound them.
 #[derive(Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one, which costs no memory.
+    /// An empty buffer, which costs no memory.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -28,21 +28,21 @@ impl Outbox {
         }
     }
 
-    /// How many bytes wait.
+    /// Number of bytes that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Whether none waits.
+    /// Whether no byte waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where to append what shall follow.
+    /// The buffer to append bytes to.
     pub fn tail(&mut self) -> &mut Vec<u8> {
-        // Moving the rest to the front at half-way keeps the memory within twice what waits.
+        // Moving the rest to the front at half-way bounds the memory to twice the waiting bytes.
         if self.sent * 2 >= self.bytes.len() {
             self.bytes.drain(..self.sent);
             self.sent = 0;
@@ -50,7 +50,7 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// Writes to `below` until nothing waits; what a pending call has not written waits on.
+    /// Writes to `below` until no byte waits; a pending call keeps the rest.
     ///
     /// # Errors
     /// Those of `below`.

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::percent;
 use crate::value::{BadValue, Value};
 
-/// No stack of use is longer; a string from a peer must not cost more than this.
+/// Bound for a string from a peer; no useful stack is longer.
 const MAX_TEXT: usize = 4096;
 const MAX_LAYERS: usize = 16;
 
@@ -18,9 +18,8 @@ const MAX_LAYERS: usize = 16;
 /// entry := driver [ ":" option { ";" option } ]      option := key "=" value
 /// ```
 ///
-/// Values are `%HH`-decoded, for a `,` `;` `:` or `%` inside. `Display` prints what parses to the
-/// same plan. Which drivers exist, and what they accept, is the [`Registry`](crate::Registry)'s
-/// business.
+/// Values are `%HH`-decoded, for a `,` `;` `:` or `%` inside. `Display` prints a string that parses
+/// to the same plan. The [`Registry`](crate::Registry) knows the drivers and their options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     entries: Vec<Entry>,
@@ -39,9 +38,9 @@ pub struct Entry {
 pub struct Opt {
     /// Its key.
     pub name: &'static str,
-    /// What its value is: `bytes, as 4M`.
+    /// The accepted values: `bytes, as 4M`.
     pub takes: &'static str,
-    /// What it does, in one sentence.
+    /// A description in one sentence.
     pub about: &'static str,
     /// Values that it accepts, for tests.
     pub examples: &'static [&'static str],
@@ -142,7 +141,7 @@ impl Entry {
     /// A driver without options.
     ///
     /// # Errors
-    /// When the name is none that a driver can have.
+    /// A name that no driver can have.
     pub fn new(driver: &str) -> Result<Self> {
         if !is_name(driver) {
             return Err(bad_plan(format!(
@@ -158,7 +157,7 @@ impl Entry {
     /// Adds options in their string form, `key=value;key=value`; none for an empty string.
     ///
     /// # Errors
-    /// When the form is not kept, or a key is given twice.
+    /// Text of another form, or a key given twice.
     pub fn with_options(mut self, text: &str) -> Result<Self> {
         if text.is_empty() {
             return Ok(self);
@@ -210,10 +209,10 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Says that no option of this entry is `local` to this machine.
+    /// Checks that no option of this entry is `local` to this machine.
     ///
     /// # Errors
-    /// Names the first that is.
+    /// Names the first local option.
     pub(crate) fn is_from_peer(&self, known: &[Opt]) -> Result<()> {
         let local = |key: &str| known.iter().any(|opt| opt.local && opt.name == key);
         match self.options().find(|(key, _)| local(key)) {
@@ -227,8 +226,8 @@ impl Entry {
     /// Reads every option through `set`, which is called with keys of `known` only.
     ///
     /// # Errors
-    /// An option that is not known, or whose value `set` refuses; the error names the driver, the
-    /// option and what it accepts.
+    /// An unknown option, or a value that `set` refuses; the error names the driver, the option and the
+    /// accepted values.
     pub fn apply(
         &self,
         known: &[Opt],
@@ -293,7 +292,7 @@ impl fmt::Display for Entry {
 pub struct OptionText(Vec<(String, String)>);
 
 impl OptionText {
-    /// Starts with nothing.
+    /// An empty text.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,4 +1,4 @@
-//! `Pool`: a bounded, shared stock of aligned blocks that are handed out in fair order.
+//! `Pool`: a bounded number of aligned blocks, shared by all and handed out in fair order.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,14 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Blocks start at a multiple of this many bytes, so that direct I/O can use them.
 const ALIGN: usize = 4096;
 
-/// A bounded stock of blocks of one size, shared by every session.
+/// A bounded number of blocks of one size, shared by every session.
 ///
-/// Memory is taken when a block is first needed and kept for the next user, until [`trim`](Self::trim)
-/// finds that there is none. Clones share the stock.
+/// Memory is allocated with the first block and kept for the next user, until
+/// [`trim`](Self::trim) finds the pool unused. Clones share the blocks.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
-    /// The part of the blocks that this handle and its clones may hold; all of them without.
+    /// Limit of this handle and its clones; `None` for all blocks.
     share: Option<Arc<Semaphore>>,
 }
 
@@ -33,7 +33,7 @@ struct Shared {
     permits: Arc<Semaphore>,
 }
 
-/// Memory that no block has.
+/// Memory of free blocks.
 #[derive(Default)]
 struct Stock {
     free: Vec<BytesMut>,
@@ -75,10 +75,9 @@ impl Pool {
         }
     }
 
-    /// Gives the memory of the blocks back if nobody has held one since the last call.
+    /// Frees the memory of the blocks if none was held since the last call.
     ///
-    /// To be called every few seconds. The memory is one piece, so that giving it back is the end of it
-    /// whatever else was allocated meanwhile.
+    /// Call it every few seconds. The memory is one allocation, so the kernel gets all of it back.
     pub fn trim(&self) {
         let mut stock = self.stock();
         let idle = self.available() == self.blocks();
@@ -93,19 +92,19 @@ impl Pool {
         self.shared.block_size
     }
 
-    /// How many blocks there are at most.
+    /// Most blocks.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.shared.blocks
     }
 
-    /// How many blocks nobody holds right now.
+    /// Number of free blocks.
     #[must_use]
     pub fn available(&self) -> usize {
         self.shared.permits.available_permits()
     }
 
-    /// Waits for an empty block; those who wait are served in the order they came.
+    /// Waits for an empty block; waiters are served in the order of their calls.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue and nothing else.
@@ -113,7 +112,7 @@ impl Pool {
         self.block(self.turn().await)
     }
 
-    /// Takes an empty block if one is free and nobody waits for it.
+    /// Takes an empty block if one is free and no task waits for it.
     #[must_use]
     pub fn try_get(&self) -> Option<Block> {
         let share = match &self.share {
@@ -127,7 +126,7 @@ impl Pool {
         }))
     }
 
-    /// Waits until `from` has bytes and gives a block with at most `limit` of them; empty at the end.
+    /// Waits until `from` has bytes and returns a block of at most `limit` of them; empty at the end.
     ///
     /// A session that waits for its peer holds no block: the block is taken for the attempt and
     /// given back when there is nothing to read.
@@ -163,7 +162,7 @@ impl Pool {
             let waiting = Arc::clone(of).acquire_owned();
             async { waiting.await.expect("the semaphores are never closed") }
         };
-        // One's own share first: whoever waits for that keeps nobody else from a block.
+        // The own limit first: a task that waits for it keeps no other task from a block.
         let share = match &self.share {
             Some(share) => Some(permit(share).await),
             None => None,
@@ -183,7 +182,7 @@ impl Pool {
         let memory = stock.free.pop();
         drop(stock);
         Block {
-            // Lent memory that never came back is made anew.
+            // Lent memory that was not restored is allocated anew.
             memory: memory.unwrap_or_else(|| aligned(self.shared.block_size)),
             shared: Arc::clone(&self.shared),
             _turn: turn,
@@ -197,7 +196,7 @@ impl Pool {
 
 impl Shared {
     fn stock(&self) -> MutexGuard<'_, Stock> {
-        // A list of buffers is whole at every instant, so a panic elsewhere does not spoil it.
+        // A list of buffers is consistent at every instant, so a panic elsewhere does no harm.
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -224,10 +223,10 @@ fn aligned(size: usize) -> BytesMut {
     memory
 }
 
-/// Buffers of `size` bytes that share one allocation, of which the kernel gives what is touched.
+/// Buffers of `size` bytes that share one allocation; the kernel provides pages as they are touched.
 ///
-/// Allocators keep freed memory of this size of block for themselves; a piece as large as a pool goes
-/// back to the kernel.
+/// Allocators keep freed memory of the size of a block; memory of the size of a pool goes back to
+/// the kernel.
 fn slab(size: usize, count: usize) -> Vec<BytesMut> {
     let stride = size.next_multiple_of(ALIGN);
     let mut rest = aligned(stride.saturating_mul(count));
@@ -238,7 +237,7 @@ fn slab(size: usize, count: usize) -> Vec<BytesMut> {
         block
     };
     let mut blocks: Vec<BytesMut> = (0..count).map(cut).collect();
-    // The last is handed out first: in the order of their places, so that few pages are touched.
+    // The last is handed out first: in the order of addresses, so that few pages are touched.
     blocks.reverse();
     blocks
 }
@@ -257,7 +256,7 @@ impl Block {
         self.shared.block_size
     }
 
-    /// How many bytes may still be added.
+    /// Number of bytes that may still be added.
     #[must_use]
     pub fn room(&self) -> usize {
         self.size().saturating_sub(self.memory.len())
@@ -268,7 +267,7 @@ impl Block {
         &mut self.memory
     }
 
-    /// Forgets what is filled.
+    /// Empties the block.
     pub fn clear(&mut self) {
         self.memory.clear();
     }
@@ -278,7 +277,7 @@ impl Block {
         self.memory.truncate(len);
     }
 
-    /// Adds as much of `bytes` as there is room for and gives how many that was.
+    /// Adds as many of `bytes` as there is room for and returns their number.
     pub fn extend(&mut self, bytes: &[u8]) -> usize {
         let part = bytes.get(..self.room()).unwrap_or(bytes);
         self.memory.extend_from_slice(part);
@@ -352,7 +351,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut memory = std::mem::take(&mut self.memory);
         memory.clear();
-        // Lent memory that never came back, or came back another, is not worth keeping.
+        // Lent memory that was not restored, or was replaced, is not kept.
         if memory.capacity() >= self.shared.block_size {
             self.shared.stock().free.push(memory);
         }

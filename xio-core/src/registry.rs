@@ -12,7 +12,7 @@ use crate::plan::{Entry, Opt, Plan};
 type Make<T> = Arc<dyn Fn(&Entry) -> Result<T> + Send + Sync>;
 type MakeOver<B, T> = Arc<dyn Fn(&Entry, B) -> Result<T> + Send + Sync>;
 
-/// What a driver needs below and yields above.
+/// The layer below that a driver needs, and the one that it yields above.
 #[derive(Clone)]
 enum Kind {
     /// Bottom of a stack: yields a byte stream.
@@ -34,7 +34,7 @@ pub struct Driver {
     about: &'static str,
     options: &'static [Opt],
     kind: Kind,
-    /// The socket that it brings along where a stack begins with it.
+    /// The socket below it where a stack begins with it.
     brings: Option<Arc<Self>>,
     /// Whether strings from a peer must never name it.
     private: bool,
@@ -102,15 +102,15 @@ impl Driver {
         Self::new(name, about, O::OPTIONS, Kind::OverSocket(make))
     }
 
-    /// Lets a stack begin with it: `socket`, without options, is then put below it.
+    /// Lets a stack begin with it: `socket`, without options, is then its bottom.
     #[must_use]
     pub fn brings(mut self, socket: Self) -> Self {
         self.brings = Some(Arc::new(socket));
         self
     }
 
-    /// Keeps it out of every [restricted](Registry::restrict) registry: it does what no peer may
-    /// ask for, such as running programs.
+    /// Keeps it out of every [restricted](Registry::restrict) registry, since no peer may ask for its
+    /// service, such as running programs.
     #[must_use]
     pub const fn private(mut self) -> Self {
         self.private = true;
@@ -123,7 +123,7 @@ impl Driver {
         self.name
     }
 
-    /// What it does, in one sentence.
+    /// A description in one sentence.
     #[must_use]
     pub fn about(&self) -> &'static str {
         self.about
@@ -148,7 +148,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What has been built so far, from the bottom.
+/// The part of a stack that is built, from the bottom.
 enum Built {
     Nothing,
     Stream(DynStack),
@@ -178,7 +178,7 @@ impl Registry {
         self
     }
 
-    /// A registry with those of these drivers that this one holds: what a peer's string may name.
+    /// A registry of the drivers in `allowed` that this one holds, for a peer's strings.
     ///
     /// Its strings may not set options that name something of this machine ([`Opt::local`]) nor put
     /// a layer on itself, and a [private](Driver::private) driver is never among them.
@@ -192,15 +192,14 @@ impl Registry {
         smaller
     }
 
-    /// Sets the options of `entry` for its driver in every stack made here; a string that sets one
-    /// of them too is refused.
+    /// Sets the options of `entry` for its driver in every stack made here, and refuses strings that
+    /// set one of them.
     pub fn fix(&mut self, entry: Entry) -> &mut Self {
         self.fixed.insert(entry.driver().to_owned(), entry);
         self
     }
 
-    /// The plan as the other end of a connection is to be told it: without options that name
-    /// something of this machine.
+    /// The plan in the form for the other end: without options that name something of this machine.
     ///
     /// # Errors
     /// [`UnknownDriver`](ErrorKind::UnknownDriver).
@@ -232,7 +231,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`BadPlan`](ErrorKind::BadPlan), [`UnknownDriver`](ErrorKind::UnknownDriver) or
-    /// [`BadOption`](ErrorKind::BadOption), each saying what would be accepted.
+    /// [`BadOption`](ErrorKind::BadOption); each names the accepted values.
     pub fn stack(&self, text: &str) -> Result<DynStack> {
         self.build(&text.parse()?)
     }
@@ -255,7 +254,7 @@ impl Registry {
             if self.for_peers {
                 entry.is_from_peer(driver.options)?;
                 let mut before = plan.entries().iter().take(at);
-                // Layers of one kind multiply what each costs, in connections as in memory.
+                // Layers of one kind multiply their cost, in connections as in memory.
                 if !driver.is_base() && before.any(|one| one.driver() == driver.name) {
                     return Err(misplaced("stands in a stack once"));
                 }
@@ -281,7 +280,7 @@ impl Registry {
         }
     }
 
-    /// Puts one driver on what is built below it.
+    /// Puts one driver on the stack below it.
     fn place(
         &self,
         driver: &Driver,

@@ -1,4 +1,4 @@
-//! `resolve`: the addresses that a target stands for, by a resolver that the driver brings.
+//! `resolve`: the addresses of a target, by the driver's resolver.
 
 use std::future::Future;
 use std::io;
@@ -10,8 +10,8 @@ use crate::target::Target;
 /// The addresses that `to` stands for, in the resolver's order; at least one.
 ///
 /// `port` is the one to use, from the target or from the driver's options. `lookup` is asked for
-/// names only, with a host and a port: this crate has no resolver of its own. `layer` and `op` are
-/// whom errors name.
+/// names only, with a host and a port: this crate has no resolver of its own. Errors name `layer`
+/// and `op`.
 ///
 /// # Errors
 /// [`BadTarget`](ErrorKind::BadTarget) without a host or port, and

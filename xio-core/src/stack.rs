@@ -15,7 +15,7 @@ use crate::transport::{Incoming, Listener, Passive, Transport};
 #[derive(Clone)]
 pub struct Stack<Lower, Upper> {
     lower: Lower,
-    // Shared with the listeners and the accepted peers, who outlive a borrow.
+    // Shared with the listeners and the accepted peers, which outlive a borrow.
     upper: Arc<Upper>,
 }
 

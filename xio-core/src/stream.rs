@@ -1,4 +1,4 @@
-//! `Stream`: an open handle, tokio's two traits plus what a stack must also pass on.
+//! `Stream`: an open handle, tokio's two traits plus those methods that a stack must also forward.
 //!
 //! # Close, end of file, cancellation
 //!
@@ -15,111 +15,72 @@
 //! `xio_testkit::driver_suite` holds every driver to each row.
 
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
+use crate::control::Control;
+use crate::error::Result;
 use crate::info::Info;
+use crate::kernel::{KernelTransfer, KernelTransfers};
 
 /// An open handle: a stream of bytes in both directions.
 ///
 /// A boxed stream is a stream, so typed stacks and stacks from strings share everything above.
 /// A layer that leaves bytes as they are does not implement this trait itself: it is an
-/// [`Observer`](crate::Observer) in a [`Tap`](crate::Tap), which forwards every method.
+/// [`Observer`](crate::Observer) in a [`Tap`](crate::Tap), which forwards every method. A layer
+/// that changes bytes forwards [`describe`](Self::describe) and [`control`](Self::control).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a byte stream",
     label = "the layer above needs a byte stream here",
     note = "a datagram socket carries streams only through a driver that makes one of it"
 )]
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// Says what this handle is, the lowest layer first.
+    /// Adds this handle to `info`, the lowest layer first.
     fn describe(&self, info: &mut Info);
 
-    /// Whether [`poll_send_file`](Self::poll_send_file) may work on this stack.
-    fn is_send_file(&self) -> bool {
-        false
+    /// Sets or reads options of one driver of the open handle.
+    ///
+    /// Returns the value asked for, empty after a setting, and `None` where no layer answers. A
+    /// layer answers for its own name and passes everything else to the layer below.
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        let _ = control;
+        None
     }
 
-    /// Sends at most `len` bytes of `file`, from the byte `offset`, without bringing them here.
+    /// The transfers that [`poll_kernel`](Self::poll_kernel) may carry out on this stack.
+    fn kernel_transfers(&self) -> KernelTransfers {
+        KernelTransfers::NONE
+    }
+
+    /// Moves bytes between this stream and a descriptor inside the kernel.
     ///
-    /// Gives how many were sent, which is 0 at the end of the file. One call moves a bounded
-    /// amount, so that a file which is not in memory cannot hold up a thread of the runtime.
-    /// Use [`copy_file`](crate::copy_file), which falls back where this does not work.
+    /// Returns the number of bytes moved; 0 is the end of the file or of the stream. One call moves
+    /// a bounded amount, so that a file which is not in memory cannot hold up a thread of the
+    /// runtime. [`copy_file`](crate::copy_file) falls back where this does not work.
     ///
     /// # Errors
     /// [`Unsupported`](io::ErrorKind::Unsupported) where the stack or the file cannot do it.
-    fn poll_send_file(
-        self: Pin<&mut Self>,
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        let _ = (cx, file, offset, len);
+        let _ = (cx, transfer);
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
-    /// Whether [`poll_splice`](Self::poll_splice) may work on this stack.
-    fn is_splice(&self) -> bool {
-        false
+    /// The handle by which bytes are read in the order of their arrival, where the stream has one.
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        None
     }
 
-    /// Moves at most `len` bytes that came into the write end of an empty `pipe`, inside the kernel.
-    ///
-    /// Gives how many were moved, which is 0 at the end as with a read. From the pipe they go on to
-    /// a file, so that bytes on their way from a socket to a file are copied once.
-    ///
-    /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported) where the stack cannot do it.
-    fn poll_splice(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        let _ = (cx, pipe, len);
-        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    /// The handle by which the position of the next read and write is moved, where it has one.
+    fn as_seek(&mut self) -> Option<&mut (dyn AsyncSeek + Unpin)> {
+        None
     }
 
-    /// Writes as [`poll_write`](AsyncWrite::poll_write) does, and says that more follows at once.
-    ///
-    /// The layer may hold the bytes back for a short time to send them together with what follows:
-    /// a block header before its payload. A caller that has nothing to add must not use it.
-    fn poll_write_more(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write(cx, buf)
-    }
-
-    /// Whether bytes may come in another order than that of the stream, each with its place.
-    fn is_unordered(&self) -> bool {
-        false
-    }
-
-    /// Reads bytes as they come and says where in the stream they belong; none added is the end.
-    ///
-    /// With `wanted`, only bytes that belong there, so that others wait where they are.
-    ///
-    /// Only where [`is_unordered`](Self::is_unordered); a handle is read in this way or with
-    /// `poll_read`, which keeps the order, and not in both.
-    ///
-    /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported) where the stack only knows bytes in order.
-    fn poll_read_block(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        wanted: Option<u64>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<u64>> {
-        let _ = (cx, wanted, buf);
-        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
-    }
-
-    /// What this handle says about itself, collected.
+    /// The description of this handle.
     fn info(&self) -> Info {
         let mut info = Info::default();
         self.describe(&mut info);
@@ -127,7 +88,25 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     }
 }
 
-/// A stream whose type was erased, as stacks from strings give it.
+/// Reads of a stream that receives its bytes in any order, each with its position.
+///
+/// A handle is read in this way or with `poll_read`, which keeps the order, and not in both.
+pub trait BlockRead {
+    /// Reads bytes as they arrive and returns their position in the stream; no byte is the end.
+    ///
+    /// With `wanted`, reads only the bytes at that position, so that others wait where they are.
+    ///
+    /// # Errors
+    /// Those of [`poll_read`](AsyncRead::poll_read).
+    fn poll_read_block(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Option<u64>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<u64>>;
+}
+
+/// A stream of an erased type, as stacks from strings return it.
 pub type BoxStream = Box<dyn Stream>;
 
 impl<S: Stream + ?Sized> Stream for Box<S> {
@@ -135,52 +114,28 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
         (**self).describe(info);
     }
 
-    fn is_send_file(&self) -> bool {
-        (**self).is_send_file()
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        (**self).control(control)
     }
 
-    fn poll_send_file(
-        mut self: Pin<&mut Self>,
+    fn kernel_transfers(&self) -> KernelTransfers {
+        (**self).kernel_transfers()
+    }
+
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut **self).poll_send_file(cx, file, offset, len)
+        (**self).poll_kernel(cx, transfer)
     }
 
-    fn is_splice(&self) -> bool {
-        (**self).is_splice()
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        (**self).blocks()
     }
 
-    fn poll_splice(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut **self).poll_splice(cx, pipe, len)
-    }
-
-    fn poll_write_more(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut **self).poll_write_more(cx, buf)
-    }
-
-    fn is_unordered(&self) -> bool {
-        (**self).is_unordered()
-    }
-
-    fn poll_read_block(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        wanted: Option<u64>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<u64>> {
-        Pin::new(&mut **self).poll_read_block(cx, wanted, buf)
+    fn as_seek(&mut self) -> Option<&mut (dyn AsyncSeek + Unpin)> {
+        (**self).as_seek()
     }
 }
 

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-use crate::error::Operation;
+use crate::control::Control;
+use crate::error::{Operation, Result};
 use crate::info::Info;
-use crate::stream::Stream;
+use crate::kernel::{KernelTransfer, KernelTransfers};
+use crate::stream::{BlockRead, Stream};
 
-/// Sees what passes through a [`Tap`]; every method has a default that does nothing.
+/// Observes the operations of a [`Tap`]; every method has a default that does nothing.
 pub trait Observer: Send + Unpin + 'static {
     /// Whether this observer limits amounts; [`ready`](Self::ready) is asked only when it does.
     const LIMITS: bool = false;
@@ -61,12 +62,18 @@ pub trait Observer: Send + Unpin + 'static {
         Poll::Pending
     }
 
-    /// An operation failed below; not called for what the observer itself refused.
+    /// An operation failed below; not called for an error of the observer itself.
     fn failed(&mut self, op: Operation, error: &io::Error) {
         let _ = (op, error);
     }
 
-    /// Adds the layer's name, and what it knows, to what the handle says of itself.
+    /// Carries out a setting of, or a question to, this layer; `None` where it concerns another.
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        let _ = control;
+        None
+    }
+
+    /// Adds the layer's name and its facts to the description of the handle.
     fn describe(&self, info: &mut Info);
 }
 
@@ -143,7 +150,7 @@ impl<S: Unpin, O: Observer> Tap<S, O> {
         let answer = if granted >= room {
             read(Pin::new(&mut self.inner), cx, buf)
         } else {
-            // A smaller window on the same memory; what it filled is then claimed in the larger.
+            // A smaller window on the same memory; its filled bytes are then claimed in the larger one.
             let mut window = ReadBuf::new(buf.initialize_unfilled_to(granted));
             let answer = read(Pin::new(&mut self.inner), cx, &mut window);
             let filled = window.filled().len();
@@ -253,78 +260,57 @@ impl<S: Stream, O: Observer> Stream for Tap<S, O> {
         self.observer.describe(info);
     }
 
-    #[inline]
-    fn is_send_file(&self) -> bool {
-        self.inner.is_send_file()
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        let own = self.observer.control(control);
+        own.or_else(|| self.inner.control(control))
     }
 
     #[inline]
-    fn poll_send_file(
-        self: Pin<&mut Self>,
+    fn kernel_transfers(&self) -> KernelTransfers {
+        self.inner.kernel_transfers()
+    }
+
+    #[inline]
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let granted = ready!(this.grant(cx, Operation::SendFile, len))?;
-        let answer = Pin::new(&mut this.inner).poll_send_file(cx, file, offset, granted);
-        let n = ready!(this.settle(cx, Operation::SendFile, answer))?;
-        this.observer.sent_file(n);
-        Poll::Ready(Ok(n))
-    }
-
-    #[inline]
-    fn is_splice(&self) -> bool {
-        self.inner.is_splice()
-    }
-
-    #[inline]
-    fn poll_splice(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let granted = ready!(this.grant(cx, Operation::Read, len))?;
-        let answer = Pin::new(&mut this.inner).poll_splice(cx, pipe, granted);
-        let n = ready!(this.settle(cx, Operation::Read, answer))?;
-        if len > 0 {
-            this.observer.spliced(n);
+        let op = transfer.operation();
+        let granted = ready!(self.grant(cx, op, transfer.most()))?;
+        let answer = self.inner.poll_kernel(cx, transfer.limited(granted));
+        let n = ready!(self.settle(cx, op, answer))?;
+        match transfer {
+            KernelTransfer::Head(_) => self.observer.wrote(n),
+            KernelTransfer::SendFile { .. } => self.observer.sent_file(n),
+            KernelTransfer::Splice { len: 0, .. } => {}
+            KernelTransfer::Splice { .. } => self.observer.spliced(n),
         }
         Poll::Ready(Ok(n))
     }
 
-    #[inline]
-    fn poll_write_more(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let granted = ready!(this.grant(cx, Operation::Write, buf.len()))?;
-        // What is cut off here follows at once, so the promise holds for the part as well.
-        let allowed = buf.get(..granted).unwrap_or(buf);
-        let answer = Pin::new(&mut this.inner).poll_write_more(cx, allowed);
-        let n = ready!(this.settle(cx, Operation::Write, answer))?;
-        this.observer.wrote(n);
-        Poll::Ready(Ok(n))
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        match self.inner.blocks().is_some() {
+            true => Some(self),
+            false => None,
+        }
     }
 
-    fn is_unordered(&self) -> bool {
-        self.inner.is_unordered()
+    fn as_seek(&mut self) -> Option<&mut (dyn AsyncSeek + Unpin)> {
+        self.inner.as_seek()
     }
+}
 
-    #[inline]
+impl<S: Stream, O: Observer> BlockRead for Tap<S, O> {
     fn poll_read_block(
-        self: Pin<&mut Self>,
+        &mut self,
         cx: &mut Context<'_>,
         wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        self.get_mut().poll_reading(cx, buf, |inner, cx, buf| {
-            inner.poll_read_block(cx, wanted, buf)
+        self.poll_reading(cx, buf, |inner, cx, buf| match inner.get_mut().blocks() {
+            Some(blocks) => blocks.poll_read_block(cx, wanted, buf),
+            None => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         })
     }
 }
@@ -341,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// Grants nothing, and far too much.
+    /// Grants 0 bytes, or far too many.
     struct Odd(usize);
 
     impl Observer for Odd {

@@ -20,17 +20,17 @@ use crate::value::{ByteSize, PortRange};
 /// ```
 ///
 /// `%HH` is decoded in each part of the first form, and `%%` is a percent sign. The path leaves
-/// out the slash that separates it, so an absolute path is written `//path` or `/%2Fpath`. What
-/// has no scheme, no slash and a colon is `host:port`; anything else is a path, taken as it is.
+/// out the slash that separates it, so an absolute path is written `//path` or `/%2Fpath`. A string
+/// without scheme and slash but with a colon is `host:port`; anything else is a path, taken as is.
 ///
 /// Password and subject come from a person and are never printed by `Debug`; `Display` writes the
 /// contact string whole, since a string that lost its password would not open the same thing.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Target {
-    /// What comes before `://`; `file` for a bare path.
+    /// The scheme, before `://`; `file` for a bare path.
     pub scheme: Option<String>,
-    /// User to be.
+    /// Name of the user to log in as.
     pub user: Option<String>,
     /// The user's password.
     pub password: Option<String>,
@@ -47,7 +47,7 @@ pub struct Target {
     hints: Hints,
 }
 
-/// Facts by type; equality of targets does not see them, since they are how, not where.
+/// Facts by type; equality of targets ignores them, since they are no part of the address.
 #[derive(Clone, Default)]
 struct Hints(Vec<Arc<dyn Any + Send + Sync>>);
 
@@ -59,8 +59,7 @@ impl PartialEq for Hints {
 
 impl Eq for Hints {}
 
-/// What the caller of one open asks of the socket at the bottom; it goes before the options of
-/// the stack string.
+/// Settings of the socket at the bottom for one open; they override the options of the stack string.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketHints {
@@ -68,20 +67,20 @@ pub struct SocketHints {
     pub send_buffer: Option<ByteSize>,
     /// Receive buffer of the socket.
     pub receive_buffer: Option<ByteSize>,
-    /// Local ports: of a listener whose target names none, or of the near end of a connection.
+    /// Local ports: of a listener without a port in its target, or of the near end of a connection.
     pub ports: Option<PortRange>,
     /// Local address of the near end of a connection.
     pub source: Option<IpAddr>,
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub connect_timeout: Option<Duration>,
-    /// How many peers may wait to be accepted.
+    /// Most peers that may wait to be accepted.
     pub backlog: Option<u32>,
-    /// The one peer that a datagram socket is for; it then hears of nobody else.
+    /// The only peer of a datagram socket; datagrams of others are dropped.
     pub peer: Option<SocketAddr>,
 }
 
 impl SocketHints {
-    /// Asks for nothing.
+    /// No hints.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -131,7 +130,7 @@ impl SocketHints {
         self
     }
 
-    /// Asks for a datagram socket that serves one peer, whose refusals it then learns of.
+    /// Asks for a datagram socket for one peer, which then reports the peer's refusals as errors.
     #[must_use]
     pub const fn peer(mut self, peer: SocketAddr) -> Self {
         self.peer = Some(peer);
@@ -188,7 +187,7 @@ impl Target {
         Some(address)
     }
 
-    /// Whether `file:` and the path say it all, and say nothing else.
+    /// Whether `file:` and the path are the whole target.
     fn is_plain_file(&self) -> bool {
         self.scheme.as_deref() == Some("file")
             && self

@@ -11,11 +11,11 @@ use crate::target::Target;
 /// [`Stack`](crate::Stack) supplies transport, listener and incoming from these two methods. A
 /// driver that opens more than one handle below is no transform but a transport over a transport.
 pub trait Transform<H>: Send + Sync + 'static {
-    /// What it makes.
+    /// The handle of this layer.
     type Handle: Send + 'static;
 
-    /// Puts the layer on a handle that was opened actively towards `to`; as [`respond`](Self::respond)
-    /// does, unless the two ends differ.
+    /// Puts the layer on a handle that was opened actively to `to`; by default as
+    /// [`respond`](Self::respond) does.
     ///
     /// # Cancel safety
     /// Dropping the future drops `inner`, which closes it.
@@ -30,6 +30,6 @@ pub trait Transform<H>: Send + Sync + 'static {
     /// Dropping the future drops `inner`, which closes it.
     fn respond(&self, inner: H) -> impl Future<Output = Result<Self::Handle>> + Send;
 
-    /// Adds the name of the layer to what a listener says of itself.
+    /// Adds the name of the layer to the description of a listener.
     fn describe(&self, info: &mut Info);
 }

@@ -1,4 +1,4 @@
-//! `Value`, `ByteSize`, `PortRange`: what the options of a stack string are made of.
+//! `Value`, `ByteSize`, `PortRange`: the values of options in a stack string.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// So many bytes.
+    /// A size of `bytes`.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
@@ -109,8 +109,8 @@ impl PortRange {
         self.low <= port && port <= self.high
     }
 
-    /// Every port once, in an order that nobody can guess: users of one range do not all try the
-    /// same ports first, and a stranger does not know the next one.
+    /// Every port once, in a random order: users of one range do not all try the same ports first,
+    /// and a stranger cannot guess the next one.
     pub fn spread(self) -> impl Iterator<Item = u16> {
         let random = RandomState::new().hash_one(self);
         let [start, step] = [random >> 32, random & 0xffff_ffff];
@@ -169,7 +169,7 @@ impl fmt::Display for BadValue {
 
 impl std::error::Error for BadValue {}
 
-/// The value of one option, to be read as the kind that the driver knows it to be.
+/// The text of one option's value, read as the type that the driver declares.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a>(&'a str);
 
@@ -243,7 +243,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A text that is not empty and has no control characters: the name of a file, a host or an account.
+    /// A text that is not empty and has no control characters, such as the name of a file or host.
     ///
     /// # Errors
     /// [`BadValue`] when it is not one.
@@ -257,7 +257,7 @@ impl<'a> Value<'a> {
     /// Permission bits in octal digits, as `0644`.
     ///
     /// # Errors
-    /// [`BadValue`] when it is not such, or more than `most`.
+    /// [`BadValue`] when it is no octal number, or more than `most`.
     pub fn octal(self, most: u32) -> Result<u32, BadValue> {
         let octal = self.0.bytes().all(|b| (b'0'..=b'7').contains(&b));
         let bits = u32::from_str_radix(self.0, 8).map_err(|_| BadValue)?;
@@ -276,7 +276,7 @@ impl<'a> Value<'a> {
         Ok(self.list()?.into_iter().map(str::to_owned).collect())
     }
 
-    /// A list whose first character is its delimiter: `#/bin/cat#file`.
+    /// A list that begins with its delimiter: `#/bin/cat#file`.
     ///
     /// # Errors
     /// [`BadValue`] when it is empty.
@@ -287,8 +287,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Reads a time: a number of at most nine digits with at most three decimals (`2.5`), in seconds or in
-/// the unit behind it: `ms`, `s`, `m`, `h` or `d`.
+/// Reads a time: at most nine digits with at most three decimals (`2.5`), in seconds or in the unit
+/// behind it: `ms`, `s`, `m`, `h` or `d`.
 ///
 /// # Errors
 /// [`BadValue`] when it is not one.

@@ -123,9 +123,6 @@ const CASES: &[(&str, Case)] = &[
     ("vectored writes are forwarded", |s| {
         Box::pin(cases::vectored(s))
     }),
-    ("a write with more to follow keeps its place", |s| {
-        Box::pin(cases::write_more(s))
-    }),
     ("a file is sent as the bottom sends it", |s| {
         Box::pin(cases::send_file(s))
     }),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use xio_core::{Driver, DynLayer, Info, Operation, Result, Setting, Stream, Transform, at_layer};
+use xio_core::{
+    Control, Driver, DynLayer, Info, Operation, Result, Setting, Stream, Transform, at_layer,
+};
 
 use crate::random::Random;
 
@@ -202,6 +204,10 @@ impl<S: Stream> Stream for Faulty<S> {
             inner.describe(info);
         }
         info.layer("fault");
+    }
+
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.as_mut()?.control(control)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opens any contact with any stack: `open STACK CONTACT`, standard input to it, it to standard output.
+//! Opens any contact with any stack, `open STACK CONTACT`, on standard input and output.
 //!
 //! ```text
 //! open file /etc/hostname                                a file
@@ -21,7 +21,7 @@ pub(crate) async fn open<I: AsyncRead + Unpin, O: AsyncWrite + Unpin>(
     let (mut from, mut to) = split(handle);
     let sending = async {
         let said = copy(&mut input, &mut to).await?;
-        // Where ending one way ends both, whoever had nothing to say leaves that to the peer.
+        // Where ending one way ends both, an end without input leaves that to the peer.
         if said > 0 || !info.ends_together {
             to.shutdown().await?;
         }

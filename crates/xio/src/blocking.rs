@@ -1,15 +1,16 @@
 //! The blocking facade: open, read, write and close, for programs without a runtime.
 //!
-//! A [`Handle`] is a [`Read`] and a [`Write`]; reading gives 0 bytes at the end, [`Handle::close`]
-//! ends in good order, and dropping is an abort, as everywhere. How long an operation may go
-//! without progress is said in the stack string: `tcp,timeout:all=30`.
+//! A [`Handle`] is a [`Read`] and a [`Write`], and a [`Seek`] where the stack has positions. Reading
+//! gives 0 bytes at the end, [`Handle::close`] ends in good order, and dropping the last clone is an
+//! abort, as everywhere. A time limit is an option of the stack: `tcp,timeout:all=30`.
+//!
+//! Handles and listeners can be cloned: one thread reads while another writes, and a third one
+//! cancels both. One background thread serves the sockets of all of them.
 //!
 //! # When not to use it
 //!
 //! For many connections at once: each call keeps its thread until it is done. Inside an
-//! asynchronous runtime every call here is an error, since it would keep a thread of that. For
-//! stacks that work between calls too, as `udt` does, in programs that think for seconds between two
-//! calls: nothing moves then, and the peer of a `udt` gives up after some time without a word.
+//! asynchronous runtime every call here is an error, since it would keep a thread of that.
 //!
 //! # Example
 //!
@@ -18,15 +19,16 @@
 //! use xio::blocking;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut listener = blocking::listen("tcp", "127.0.0.1:0")?;
-//! let place = listener.info().local.expect("a socket has an address");
+//! let listener = blocking::listen("tcp", "127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
 //! let server = std::thread::spawn(move || -> std::io::Result<String> {
 //!     let mut text = String::new();
-//!     listener.accept()?.read_to_string(&mut text)?;
+//!     listener.accept()?.open()?.read_to_string(&mut text)?;
 //!     Ok(text)
 //! });
 //!
-//! let mut handle = blocking::open("tcp,timeout:all=30,count", &place.to_string())?;
+//! let mut handle = blocking::open("tcp,timeout:all=30,count", &address.to_string())?;
+//! handle.set("tcp:nodelay=no")?;
 //! handle.write_all(b"hello")?;
 //! handle.close()?;
 //! assert_eq!(server.join().expect("the server does not panic")?, "hello");
@@ -36,56 +38,52 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
 use xio_core::{
-    BoxListener, BoxStream, DynStack, Error, ErrorKind, Incoming, Info, Listener as _, Operation,
-    Passive, Result, Stream, Target, Transport,
+    BoxIncoming, BoxListener, BoxStream, DynStack, Error, ErrorKind, Incoming as _, Info,
+    Listener as _, Operation, Passive, Result, Stream, Target, Transport,
 };
 
 use crate::registry;
 
-/// A runtime that works only while somebody waits for it, in the thread that waits.
-struct Engine(Option<Runtime>);
-
-impl Engine {
-    fn new(op: Operation) -> Result<Arc<Self>> {
-        refuse_inside(op)?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Error::from_io(e, "xio", op))?;
-        Ok(Arc::new(Self(Some(runtime))))
+/// The runtime of every handle: its one thread serves sockets and timers, the calling threads poll.
+fn runtime(op: Operation) -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    // Blocking inside a runtime would stop its other tasks, this call's own I/O perhaps among them.
+    if tokio::runtime::Handle::try_current().is_ok() {
+        let fact = "a blocking call inside an asynchronous runtime; \
+                    await the stack's own methods there";
+        return Err(Error::new(ErrorKind::Unsupported, "xio", op, fact));
     }
-
-    fn run<F: Future>(&self, op: Operation, work: F) -> Result<F::Output> {
-        refuse_inside(op)?;
-        let runtime = self.0.as_ref().expect("it is taken in drop only");
-        Ok(runtime.block_on(work))
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
     }
+    let built = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("xio")
+        .enable_all()
+        .build()
+        .map_err(|e| Error::from_io(e, "xio", op))?;
+    Ok(RUNTIME.get_or_init(|| built))
 }
 
-/// Blocking inside a runtime would stop its other tasks, this call's own I/O perhaps among them.
-fn refuse_inside(op: Operation) -> Result<()> {
-    match tokio::runtime::Handle::try_current() {
-        Err(_) => Ok(()),
-        Ok(_) => Err(Error::new(
-            ErrorKind::Unsupported,
-            "xio",
-            op,
-            "a blocking call inside an asynchronous runtime; await the stack's own methods there",
-        )),
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // A plain drop would wait for a thread that reads a terminal, and panic inside a runtime.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
+/// Waits for `work` on this thread, or until it is cancelled.
+fn wait<T, E: From<Error>>(
+    op: Operation,
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    match runtime(op)?.block_on(cancel.run_until_cancelled(work)) {
+        Some(done) => done,
+        None => Err(Error::new(ErrorKind::Cancelled, "xio", op, "cancelled").into()),
     }
 }
 
@@ -102,9 +100,9 @@ pub fn open(stack: &str, contact: &str) -> Result<Handle> {
 /// # Errors
 /// Those of opening.
 pub fn open_with(stack: &DynStack, to: &Target) -> Result<Handle> {
-    let engine = Engine::new(Operation::Connect)?;
-    let stream = engine.run(Operation::Connect, stack.connect(to))??;
-    Ok(Handle { stream, engine })
+    let cancel = CancellationToken::new();
+    let stream = wait(Operation::Connect, &cancel, stack.connect(to))?;
+    Ok(Handle::new(stream, cancel))
 }
 
 /// Listens at `contact` through the stack that a string describes.
@@ -120,58 +118,133 @@ pub fn listen(stack: &str, contact: &str) -> Result<Listener> {
 /// # Errors
 /// Those of listening.
 pub fn listen_with(stack: &DynStack, at: &Target) -> Result<Listener> {
-    let engine = Engine::new(Operation::Listen)?;
-    let inner = engine.run(Operation::Listen, stack.listen(at))??;
-    Ok(Listener { inner, engine })
+    let cancel = CancellationToken::new();
+    let inner = wait(Operation::Listen, &cancel, stack.listen(at))?;
+    Ok(Listener {
+        info: inner.info(),
+        inner: Arc::new(tokio::sync::Mutex::new(inner)),
+        cancel,
+    })
 }
 
-/// Waits for peers, one at a time.
+/// Waits for peers; clones share the queue.
+#[derive(Clone)]
 pub struct Listener {
-    inner: BoxListener,
-    engine: Arc<Engine>,
+    inner: Arc<tokio::sync::Mutex<BoxListener>>,
+    info: Info,
+    cancel: CancellationToken,
 }
 
 impl Listener {
-    /// Waits for the next peer and opens it, handshakes included.
+    /// Waits for the next peer. [`Incoming::open`] runs the handshakes, so a slow peer stops no other.
     ///
     /// # Errors
-    /// Those of accepting and of opening; after one of opening the listener goes on.
-    pub fn accept(&mut self) -> Result<Handle> {
-        let inner = &mut self.inner;
-        let opening = async { inner.accept().await?.open().await };
-        let stream = self.engine.run(Operation::Accept, opening)??;
-        Ok(Handle {
-            stream,
-            engine: Arc::clone(&self.engine),
-        })
+    /// Those of accepting.
+    pub fn accept(&self) -> Result<Incoming> {
+        let accepting = async { self.inner.lock().await.accept().await };
+        wait(Operation::Accept, &self.cancel, accepting).map(Incoming)
     }
 
-    /// What the listener says about itself.
+    /// The address that it listens at, with the port that the system chose.
+    ///
+    /// # Errors
+    /// A bottom without socket addresses, such as `unix`.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.info.local_addr()
+    }
+
+    /// The description of the listener.
     #[must_use]
     pub fn info(&self) -> Info {
-        self.inner.info()
+        self.info.clone()
+    }
+
+    /// Ends pending calls of all clones with [`ErrorKind::Cancelled`], and refuses later ones.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
     }
 }
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        self.info.fmt(f)
     }
 }
 
-/// An open handle; dropping it is an abort, [`close`](Self::close) is the good end.
+/// A peer that was accepted and not opened; dropping it turns the peer away.
+#[derive(Debug)]
+pub struct Incoming(BoxIncoming);
+
+impl Incoming {
+    /// Runs every layer's handshake.
+    ///
+    /// # Errors
+    /// Those of the handshakes; the listener goes on.
+    pub fn open(self) -> Result<Handle> {
+        let cancel = CancellationToken::new();
+        let stream = wait(Operation::Open, &cancel, self.0.open())?;
+        Ok(Handle::new(stream, cancel))
+    }
+
+    /// The description of the peer, known before any handshake.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        self.0.info()
+    }
+}
+
+/// An open handle: clones share it, dropping the last one is an abort.
+#[derive(Clone)]
 pub struct Handle {
-    // Dropped before the engine that drives it.
-    stream: BoxStream,
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    cancel: CancellationToken,
+}
+
+struct Shared {
+    /// Locked for the time of one poll.
+    stream: Mutex<BoxStream>,
+    /// Held by the one call of each direction that the stream keeps a waker for.
+    reading: tokio::sync::Mutex<()>,
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    fn stream(&self) -> MutexGuard<'_, BoxStream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Handle {
-    /// Ends in good order: what was written is handed over, and the peer sees a clean end.
+    fn new(stream: BoxStream, cancel: CancellationToken) -> Self {
+        let shared = Arc::new(Shared {
+            stream: Mutex::new(stream),
+            reading: tokio::sync::Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        });
+        Self { shared, cancel }
+    }
+
+    /// Runs one operation of the stream, in its turn among those of `direction`.
+    fn run<T>(
+        &self,
+        op: Operation,
+        mut poll: impl FnMut(Pin<&mut BoxStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> io::Result<T> {
+        let direction = match op {
+            Operation::Read => &self.shared.reading,
+            _ => &self.shared.writing,
+        };
+        wait(op, &self.cancel, async {
+            let _turn = direction.lock().await;
+            poll_fn(|cx| poll(Pin::new(&mut *self.shared.stream()), cx)).await
+        })
+    }
+
+    /// Ends in good order: hands over all written bytes, and the peer sees a clean end.
     ///
     /// # Errors
-    /// Those of handing over what was still held; the peer then sees an abort.
-    pub fn close(mut self) -> Result<()> {
+    /// Those of handing the bytes over; the peer then sees an abort.
+    pub fn close(self) -> Result<()> {
         self.shutdown()
             .map_err(|e| Error::from_io(e, "xio", Operation::Shutdown))
     }
@@ -180,52 +253,107 @@ impl Handle {
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn shutdown(&mut self) -> io::Result<()> {
-        let stream = &mut self.stream;
-        let ending = poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx));
-        self.engine.run(Operation::Shutdown, ending)?
+    pub fn shutdown(&self) -> io::Result<()> {
+        self.run(Operation::Shutdown, |stream, cx| stream.poll_shutdown(cx))
     }
 
-    /// What the handle says about itself.
+    /// Ends pending calls of all clones with [`ErrorKind::Cancelled`], and refuses later ones.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Sets options of one driver of the open stack: `tcp:nodelay=no`.
+    ///
+    /// # Errors
+    /// A driver that is not in the stack, or an option that is fixed once the handle is open.
+    pub fn set(&self, setting: &str) -> Result<()> {
+        self.shared.stream().set(setting)
+    }
+
+    /// The value of an option of one driver: `tcp:nodelay`.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn get(&self, question: &str) -> Result<String> {
+        self.shared.stream().get(question)
+    }
+
+    /// The description of the handle.
     #[must_use]
     pub fn info(&self) -> Info {
-        self.stream.info()
+        self.shared.stream().info()
+    }
+}
+
+impl Read for &Handle {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut buf = ReadBuf::new(buf);
+        self.run(Operation::Read, |stream, cx| stream.poll_read(cx, &mut buf))?;
+        Ok(buf.filled().len())
     }
 }
 
 impl Read for Handle {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let stream = &mut self.stream;
-        let mut buf = ReadBuf::new(buf);
-        let reading = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buf));
-        self.engine.run(Operation::Read, reading)??;
-        Ok(buf.filled().len())
+        (&*self).read(buf)
+    }
+}
+
+impl Write for &Handle {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.run(Operation::Write, |stream, cx| stream.poll_write(cx, buf))
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.run(Operation::Write, |stream, cx| {
+            stream.poll_write_vectored(cx, bufs)
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.run(Operation::Flush, |stream, cx| stream.poll_flush(cx))
     }
 }
 
 impl Write for Handle {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let stream = &mut self.stream;
-        let writing = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, buf));
-        self.engine.run(Operation::Write, writing)?
+        (&*self).write(buf)
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let stream = &mut self.stream;
-        let writing = poll_fn(|cx| Pin::new(&mut *stream).poll_write_vectored(cx, bufs));
-        self.engine.run(Operation::Write, writing)?
+        (&*self).write_vectored(bufs)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let stream = &mut self.stream;
-        let flushing = poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx));
-        self.engine.run(Operation::Flush, flushing)?
+        (&*self).flush()
+    }
+}
+
+/// [`Unsupported`](io::ErrorKind::Unsupported) where the bytes of the stack have no positions.
+impl Seek for Handle {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let mut started = false;
+        self.run(Operation::Control, |stream, cx| {
+            let stream = stream.get_mut();
+            let Some(seek) = stream.as_seek() else {
+                let fact = format!("{} has no positions", stream.info().chain.join(","));
+                let op = Operation::Control;
+                let error = Error::new(ErrorKind::Unsupported, "xio", op, fact);
+                return Poll::Ready(Err(error.into()));
+            };
+            if !started {
+                ready!(Pin::new(&mut *seek).poll_complete(cx))?;
+                Pin::new(&mut *seek).start_seek(to)?;
+                started = true;
+            }
+            Pin::new(seek).poll_complete(cx)
+        })
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stream.fmt(f)
+        self.shared.stream().fmt(f)
     }
 }
 

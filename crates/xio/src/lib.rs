@@ -1,7 +1,7 @@
 //! Composable transports: every enabled driver behind one name, and stacks from strings.
 //!
-//! A stack reads bottom first, in types and in strings alike. The two lines below open the same
-//! layers, and what they open is the same trait, [`Stream`]:
+//! A stack reads bottom first, in types and in strings alike. The two lines below make the same
+//! layers, and both open handles of one trait, [`Stream`]:
 //!
 //! ```
 //! use xio::{Transport, count::Count, tcp::Tcp};
@@ -15,6 +15,7 @@
 //! | --- | --- |
 //! | [`registry`] | strings into stacks; [`Registry::restrict`] it for a string from a peer |
 //! | [`blocking`] | programs without a runtime |
+//! | [`tutorial`] | a layer of your own, in 60 lines |
 //! | the modules named as the drivers | typed stacks |
 //! | everything of `xio-core`, re-exported | writing drivers, and using streams |
 //!
@@ -82,6 +83,7 @@
 
 pub mod blocking;
 mod drivers;
+pub mod tutorial;
 
 pub use drivers::registry;
 pub use xio_core::*;

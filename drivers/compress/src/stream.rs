@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Info, Result, Stream, Transform};
+use xio_core::{Control, Info, Result, Stream, Transform};
 
 use crate::LAYER;
 use crate::auto::Auto;
@@ -54,7 +54,7 @@ impl Compress {
         Self::fixed(Algorithm::Lz4)
     }
 
-    /// The driver that chooses the codec itself, by the link and the data.
+    /// The driver that chooses the codec by the link and the data.
     #[must_use]
     pub fn auto() -> Self {
         Self::default().strategy(Strategy::Auto)
@@ -98,21 +98,21 @@ impl<S: Stream> Transform<S> for Compress {
     }
 }
 
-/// What a stream has moved so far, as [`Info::get`] gives it.
+/// The bytes that a stream has moved so far, as [`Info::get`] returns them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compression {
     /// Bytes that were written to the stream.
     pub written: u64,
-    /// Bytes that this made for the layer below, as far as it took them.
+    /// Packed bytes taken by the layer below.
     pub sent: u64,
     /// Bytes that were read from the stream.
     pub read: u64,
-    /// Bytes of the layer below that these came in, whole blocks only.
+    /// Packed bytes of these, whole blocks only.
     pub received: u64,
-    /// What the blocks that are written now are packed with.
+    /// The codec of blocks written now.
     pub algorithm: Algorithm,
-    /// At which level.
+    /// Its level.
     pub level: i32,
 }
 
@@ -170,5 +170,9 @@ impl<S: Stream> Stream for CompressHandle<S> {
             algorithm,
             level,
         });
+    }
+
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.control(control)
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use xio_core::{Block, Info, Operation, Positional, Stream, at_layer};
 
 /// An open file.
@@ -93,6 +93,10 @@ impl Stream for FileHandle {
     fn describe(&self, info: &mut Info) {
         info.layer("file");
         info.ends_together = !self.reads;
+    }
+
+    fn as_seek(&mut self) -> Option<&mut (dyn AsyncSeek + Unpin)> {
+        Some(&mut self.file)
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Error, Info, Operation, Result, Stream};
+use xio_core::{Control, Error, Info, Operation, Result, Stream};
 
 use crate::error::{LAYER, error};
 use crate::exchange::Exchange;
@@ -226,6 +226,10 @@ impl<S: Stream> Stream for HttpHandle<S> {
         // A request ends with a mark of its own, and the stream below with the answer.
         info.ends_together &= self.role == Role::Answers;
         info.insert(self.exchange.clone());
+    }
+
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.below.control(control)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ModeEHandle`: deals writes to its connections, and reads the one whose block is next.
+//! `ModeEHandle`: spreads writes over its connections, and reads the one with the next block.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use mode_e::{Gather, Header, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
-use xio_core::{Error, ErrorKind, Info, Operation, Stream};
+use xio_core::{BlockRead, Control, Error, ErrorKind, Info, Operation, Result, Stream};
 
 use crate::lane::{Lane, broken, contradicts};
 use crate::passive::Others;
@@ -17,44 +17,43 @@ use crate::{LAYER, ModeEOptions};
 
 const LIMITS: Limits = Limits::DEFAULT.with_max_connections(256);
 
-/// How long a connection that is announced and missing is waited for when all others have ended.
+/// Time to wait for an announced connection when all others have ended.
 const LATE: Duration = Duration::from_secs(60);
 
-/// How long connections may stay open after the stream that came over them: some peers keep them for
-/// the next one.
+/// Time to wait for the connections to end after the stream; some peers keep them for the next one.
 const OPEN: Duration = Duration::from_secs(1);
 
 /// One stream over several connections.
 pub struct ModeEHandle<S> {
     pub(crate) lanes: Vec<Lane<S>>,
-    /// How many of the first lanes are written to.
+    /// Number of lanes, from the first, that are written to.
     writers: usize,
     block: usize,
-    /// Where in the stream the next block written belongs, in bytes.
+    /// Offset in the stream of the next written block.
     written: u64,
-    /// The lane that is tried first for the next block.
+    /// The lane to try first for the next block.
     turn: usize,
     shut: bool,
     gather: Gather,
-    /// Where in the stream reading in order has come to, in bytes.
+    /// Offset in the stream of the next byte read in order.
     read: u64,
-    /// Whether all of the stream has come.
+    /// Whether the whole stream has arrived.
     complete: bool,
     /// Whether this end connected.
     opener: bool,
-    /// At the end that accepted: where other connections come from, until all have ended.
+    /// At the accepting end: the source of the other connections, until all have ended.
     others: Option<Others<S>>,
     late: Option<Pin<Box<Sleep>>>,
-    /// Until when the connections are waited for to end, once all has come.
+    /// Deadline for the connections to end, once the whole stream has arrived.
     open: Option<Pin<Box<Sleep>>>,
 }
 
-/// How the lanes stand to what is wanted next.
+/// State of the lanes with regard to the next block.
 #[derive(Default)]
 struct Standing {
-    /// One waits for bytes.
+    /// A lane waits for bytes.
     waiting: bool,
-    /// One has a block of a later place.
+    /// A lane has a block of a later offset.
     ahead: bool,
 }
 
@@ -87,7 +86,7 @@ impl<S: Stream> ModeEHandle<S> {
         }
     }
 
-    /// Takes connections that came.
+    /// Adds accepted connections.
     fn poll_others(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while let Some(others) = &mut self.others
             && let Poll::Ready(next) = others.poll_next(cx)
@@ -101,16 +100,16 @@ impl<S: Stream> ModeEHandle<S> {
         self.others.as_ref().is_some_and(Others::is_opening)
     }
 
-    /// Whether the stream can do without a lane that broke before it brought anything.
+    /// Whether the stream can do without a lane that broke before its first block.
     fn can_lose(&self, at: usize) -> bool {
         match self.opener {
-            // Answers come over the first; the others have done their part once all is written.
+            // Answers arrive over the first; the others are done once all is written.
             true => at > 0 && self.shut,
             false => (self.lanes.len() > 1 || self.is_opening()) && (at > 0 || self.written == 0),
         }
     }
 
-    /// Reads from a lane whose next block is wanted, at `wanted` where that is given.
+    /// Reads from a lane whose next block is at `wanted`, or from any where that is `None`.
     fn poll_lanes(
         &mut self,
         cx: &mut Context<'_>,
@@ -159,7 +158,7 @@ impl<S: Stream> ModeEHandle<S> {
         Poll::Pending
     }
 
-    /// Reads bytes, those at `wanted` where that is given, and says where they belong.
+    /// Reads bytes, those at `wanted` where that is given, and returns their offset.
     fn poll_block(
         &mut self,
         cx: &mut Context<'_>,
@@ -184,7 +183,7 @@ impl<S: Stream> ModeEHandle<S> {
             }
             let left = self.lanes.len();
             self.poll_others(cx)?;
-            // One that just came has not been looked at.
+            // A lane that was just added has not been read.
             if self.lanes.len() > left {
                 continue;
             }
@@ -195,7 +194,7 @@ impl<S: Stream> ModeEHandle<S> {
         }
     }
 
-    /// All has come: it must be all of it, and the listener is another stream's.
+    /// Ends reading: checks that no byte is missing, and frees the listener for another stream.
     fn end(&mut self) -> io::Result<()> {
         let received = self.gather.received();
         if received.first_hole() != received.end() {
@@ -207,9 +206,9 @@ impl<S: Stream> ModeEHandle<S> {
         Ok(())
     }
 
-    /// Waits for the ends of the connections. A socket that is closed with an end mark unread, such as
-    /// that of TLS, resets the connection, and the peer loses what is on its way there. The peer may
-    /// not even know of one over which nothing came.
+    /// Waits for the ends of the connections. A socket that is closed with an unread end mark, such as
+    /// that of TLS, resets the connection, and the peer loses the bytes in flight. A lane without any
+    /// block is not waited for: the peer may not even know of it.
     fn poll_lanes_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_open = false;
         for lane in &mut self.lanes {
@@ -224,13 +223,13 @@ impl<S: Stream> ModeEHandle<S> {
         Poll::Ready(())
     }
 
-    /// Gives the listener back, and what was taken from it for nothing.
+    /// Returns the listener, and the unused connections taken from it.
     fn release(&mut self) {
         let Some(others) = self.others.take() else {
             return;
         };
         let mut unused = Vec::new();
-        // The first is this stream's in any case: somebody may have answered over it.
+        // The first belongs to this stream in any case: answers may have gone over it.
         let mut at = 1;
         while let Some(lane) = self.lanes.get_mut(at) {
             match lane.is_untouched() {
@@ -241,7 +240,7 @@ impl<S: Stream> ModeEHandle<S> {
         others.give_back(unused);
     }
 
-    /// Every lane has ended or stands ahead: only a lane that is still to come can help.
+    /// Every lane has ended or is ahead: waits for a missing one, or fails.
     fn poll_missing(
         &mut self,
         cx: &mut Context<'_>,
@@ -320,7 +319,7 @@ impl<S: Stream> AsyncWrite for ModeEHandle<S> {
             let out = lane.waiting.tail();
             out.extend(header.to_bytes());
             out.extend_from_slice(part);
-            // The block is taken; whether it is down already is for the next call.
+            // The block is taken; the next call brings down the rest.
             let _ = lane.poll_drain(cx)?;
             this.written += part.len() as u64;
             this.turn = at + 1;
@@ -338,7 +337,7 @@ impl<S: Stream> AsyncWrite for ModeEHandle<S> {
         let this = self.get_mut();
         if !this.shut {
             this.shut = true;
-            // GFD.20 §4: one mark for each connection, and on one of them how many there are.
+            // GFD.20 §4: one mark for each connection, and their number on one of them.
             for (at, lane) in this.lanes.iter_mut().take(this.writers).enumerate() {
                 let mark = match at {
                     0 => Header::eof(this.writers as u64),
@@ -351,7 +350,7 @@ impl<S: Stream> AsyncWrite for ModeEHandle<S> {
     }
 }
 
-/// Runs an operation on every lane; one that waits does not hold up the others.
+/// Runs an operation on every lane; a pending one does not hold up the others.
 fn poll_all<S>(
     lanes: &mut [Lane<S>],
     mut operation: impl FnMut(&mut Lane<S>) -> Poll<io::Result<()>>,
@@ -373,17 +372,30 @@ impl<S: Stream> Stream for ModeEHandle<S> {
         info.layer(LAYER);
     }
 
-    fn is_unordered(&self) -> bool {
-        true
+    /// Applies a setting to every connection; the first one answers.
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        let mut answers: Vec<_> = self
+            .lanes
+            .iter_mut()
+            .filter_map(|lane| lane.stream.control(control))
+            .collect();
+        let refused = answers.iter().position(|answer| answer.is_err());
+        (!answers.is_empty()).then(|| answers.swap_remove(refused.unwrap_or(0)))
     }
 
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        Some(self)
+    }
+}
+
+impl<S: Stream> BlockRead for ModeEHandle<S> {
     fn poll_read_block(
-        self: Pin<&mut Self>,
+        &mut self,
         cx: &mut Context<'_>,
         wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<u64>> {
-        self.get_mut().poll_block(cx, wanted, buf)
+        self.poll_block(cx, wanted, buf)
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Lane<S> {
     deframer: Deframer,
     /// Blocks on their way down.
     pub(crate) waiting: Outbox,
-    /// Whether nothing more is to be read.
+    /// Whether reading is done.
     pub(crate) ended: bool,
     /// Whether the layer below has ended as well.
     below_ended: bool,
@@ -58,19 +58,19 @@ impl<S: Stream> Lane<S> {
         }
     }
 
-    /// Whether a block has come.
+    /// Whether a header has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.deframer.has_begun()
     }
 
-    /// Whether nothing has come and nothing gone: it may as well be another stream's.
+    /// Whether no byte has arrived or left: it can still serve another stream.
     pub(crate) fn is_untouched(&mut self) -> bool {
         let header = self.deframer.poll();
         let nothing = matches!(header, Ok(Step::Header { need: HEADER_LEN }));
         nothing && !self.ended && !self.has_begun() && !self.down
     }
 
-    /// Reads until payload is next, and says where it belongs and how long it is; `None` at the end.
+    /// Reads to the next payload and returns its offset and length; `None` at the end.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -98,15 +98,15 @@ impl<S: Stream> Lane<S> {
                         gather.begun().map_err(contradicts)?;
                     }
                 }
-                // It closes without having had a part.
+                // The connection closes without any block.
                 _ => self.ended = true,
             }
         }
         Poll::Ready(Ok(None))
     }
 
-    /// Waits for the end of the layer below, after that of this one. What it says besides is not this
-    /// stream's: all of that has come.
+    /// Waits for the end of the layer below, after that of this one. Bytes before it belong to no block
+    /// of this stream.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.below_ended {
             let _of_another = ready!(poll_end(cx, &mut self.stream));
@@ -115,7 +115,7 @@ impl<S: Stream> Lane<S> {
         Poll::Ready(())
     }
 
-    /// Reads payload, of which `len` bytes are left, and says how much came.
+    /// Reads payload, of which `len` bytes are left, and returns the number of bytes.
     pub(crate) fn poll_payload(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl<S: Stream> Lane<S> {
         Poll::Ready(Ok(n))
     }
 
-    /// Brings down what waits.
+    /// Writes the waiting bytes to the layer below.
     pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.waiting.poll_drain(cx, &mut self.stream)
     }

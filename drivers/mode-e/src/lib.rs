@@ -2,27 +2,26 @@
 //!
 //! # What it does
 //!
-//! Opens so many connections in the stack below and deals what is written to whichever can take it, in
-//! blocks that say where they belong. The other end puts them in order and needs no memory
-//! for that: a connection whose block is not next is not read, so what waits there waits in the
-//! network's buffers, and holds up its sender.
+//! Opens several connections in the stack below and writes each block, with its offset, to one that
+//! is ready. The other end restores the order and needs no memory for that: it does not read a
+//! connection whose block is not next, so the block waits in the network's buffers and holds up its
+//! sender.
 //!
 //! The listening end takes as many connections as the sender announces. The wire does not say which
 //! stream a connection belongs to, so **a listener serves one stream at a time**: the next is
-//! accepted when all of the last has come, or its handle is dropped. With `streams=1` each connection
-//! is a stream, and this does not apply.
+//! accepted when the last has arrived whole, or its handle is dropped. With `streams=1` each
+//! connection is a stream, and this does not apply.
 //!
-//! What the end that accepted writes goes back over its first connection, in the same form. A
-//! GridFTP or Globus XIO peer sends one way only, from the end that connects.
+//! The accepting end writes to its first connection, in the same form. A GridFTP or Globus XIO peer
+//! sends one way only, from the end that connects.
 //!
-//! A connection that breaks before its end mark is truncation of the whole. One that comes and goes
-//! without a word is nobody's, and is forgotten. Once all others have ended, a missing one
-//! is waited for a minute.
+//! A connection that breaks before its end mark is truncation of the whole. One that closes without
+//! a byte is ignored. Once all others have ended, a missing one is waited for a minute.
 //!
 //! # When not to use it
 //!
 //! Where one connection fills the path. From senders that put blocks of one connection in another
-//! order than the stream's, unless `ordering` is on top and its memory is enough.
+//! order than the stream's, unless `ordering` is on top with enough memory.
 //!
 //! # String form
 //!
@@ -77,7 +76,7 @@ pub use passive::{ModeEIncoming, ModeEPassive};
 
 const LAYER: &str = "mode_e";
 
-/// A transport whose streams go over several connections of the one below.
+/// A transport of streams over several connections of the one below.
 #[derive(Clone)]
 pub struct ModeE<T> {
     below: T,

@@ -1,4 +1,4 @@
-//! `ModeEPassive`: a listener lent to one stream at a time, which takes its connections from it.
+//! `ModeEPassive`: a listener that one stream at a time takes its connections from.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use xio_core::{
 
 use crate::{LAYER, ModeE, ModeEHandle, ModeEOptions};
 
-/// Most connections of one stream that are taken, strangers included.
+/// Most connections accepted for one stream, foreign ones included.
 const MAX_LANES: usize = 256;
 
 impl<T: Passive<Handle: Stream>> Passive for ModeE<T> {
@@ -34,19 +34,19 @@ impl<T: Passive<Handle: Stream>> Passive for ModeE<T> {
     }
 }
 
-/// The listener below, which is lent to one stream at a time.
+/// The listener below, lent to one stream at a time.
 struct Lent<L: Listener> {
     listener: L,
-    /// Connections whose handshakes run.
+    /// Connections with a handshake in progress.
     opening: JoinSet<Result<L::Handle>>,
-    /// Connections that the last stream took and did not need: the beginning of the next.
+    /// Unused connections of the last stream: the beginning of the next.
     back: VecDeque<L::Handle>,
 }
 
 /// The listener of a [`ModeE`].
 pub struct ModeEPassive<L: Listener> {
     below: Arc<Mutex<Lent<L>>>,
-    /// What the one below said, which cannot be asked while it is lent.
+    /// Description of the listener below, kept since that may be lent.
     info: Info,
     options: ModeEOptions,
 }
@@ -89,7 +89,7 @@ impl<L: Listener> fmt::Debug for ModeEPassive<L> {
     }
 }
 
-/// A handshake that fails is a stranger's, or its connection is missed at the end.
+/// A handshake may fail: its connection is foreign, or is missed at the end.
 fn handshaken<S>(opened: Result<Result<S>, JoinError>) -> Option<S> {
     opened.ok().and_then(Result::ok)
 }
@@ -99,7 +99,7 @@ enum First<L: Listener> {
     Open(L::Handle),
 }
 
-/// The first connection of a stream, and the listener to take the others from.
+/// The first connection of a stream, and the listener for the others.
 pub struct ModeEIncoming<L: Listener> {
     first: First<L>,
     below: Option<OwnedMutexGuard<Lent<L>>>,
@@ -133,23 +133,23 @@ impl<L: Listener> fmt::Debug for ModeEIncoming<L> {
     }
 }
 
-/// The connections after the first, taken from a lent listener while the stream is not whole.
+/// The connections after the first, taken from a lent listener while the stream is incomplete.
 ///
-/// A task of its own takes them, so that their handshakes do not wait for somebody to read.
-/// Dropping this ends the task, which gives the listener back.
+/// A task accepts them, so that their handshakes do not wait for a read. Dropping this ends the
+/// task, which returns the listener.
 pub(crate) struct Others<S> {
     came: mpsc::Receiver<Result<Option<S>>>,
-    /// How many were accepted.
+    /// Number of accepted connections.
     accepted: Arc<AtomicUsize>,
-    /// How many of them are known to have opened or failed.
+    /// Number of those that have opened or failed.
     settled: usize,
     stop: oneshot::Sender<Left<S>>,
 }
 
-/// What a stream leaves: connections that it did not need, and the way on which more may be coming.
+/// The rest of a stream: unused connections, and the channel on which more may arrive.
 type Left<S> = (Vec<S>, mpsc::Receiver<Result<Option<S>>>);
 
-/// All of it, in the order in which it came. Only who sends can tell that nothing is on its way.
+/// All of it, in order of arrival. Only the sender knows that no more will follow.
 fn collect<S>((mut unused, mut came): Left<S>) -> Vec<S> {
     while let Ok(next) = came.try_recv() {
         unused.extend(next.ok().flatten());
@@ -191,15 +191,15 @@ impl<S: Send + 'static> Others<S> {
         self.accepted.load(Ordering::Acquire) > self.settled
     }
 
-    /// Gives the listener back, with the connections that were taken and not needed.
+    /// Returns the listener with the unused connections.
     pub(crate) fn give_back(mut self, unused: Vec<S>) {
         self.came.close();
-        // A task that is gone failed to accept, and so will the next.
+        // The task ends early only when accepting fails, as the next would.
         drop(self.stop.send((unused, self.came)));
     }
 }
 
-/// Accepts and opens connections, and hands them over, until there were too many.
+/// Accepts and opens connections, and hands them over, up to the limit.
 async fn take<L: Listener>(
     mut below: OwnedMutexGuard<Lent<L>>,
     send: mpsc::Sender<Result<Option<L::Handle>>>,
@@ -242,7 +242,7 @@ async fn take<L: Listener>(
                 }
             }
         };
-        // Nobody takes it any more: the word to stop follows.
+        // The receiver is gone: the signal to stop follows.
         if let Err(mpsc::error::SendError(Ok(Some(handle)))) = send.send(Ok(opened)).await {
             let unused = stopped.await.map(collect).unwrap_or_default();
             below.back.extend(unused);

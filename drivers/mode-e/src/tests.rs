@@ -1,4 +1,4 @@
-//! Connections that come late, break, lie or have nothing to do with it.
+//! Connections that arrive late, break, lie or are foreign.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -30,7 +30,7 @@ async fn accept(listener: &mut ModeEPassive<xio_testkit::MemListener>) -> Handle
     listener.accept().await.unwrap().open().await.unwrap()
 }
 
-/// A connection that sends these blocks, and whatever headers, and ends.
+/// A connection that sends these blocks and headers, and ends.
 async fn lane(net: &Mem, parts: &[(Header, &[u8])]) -> MemHandle {
     let mut lane = net.connect(&place()).await.unwrap();
     for (header, bytes) in parts {
@@ -77,7 +77,7 @@ async fn connections_come_in_any_order_and_any_time() {
     let far = accept(&mut listener).await;
     let rest = async {
         last.shutdown().await.unwrap();
-        // A stranger, who comes and goes.
+        // A foreign connection, without a byte.
         drop(lane(&net, &[]).await);
         tokio::task::yield_now().await;
         let mut first = lane(&net, &[data(0, b"abc"), (Header::eof(2), b"")]).await;
@@ -98,7 +98,7 @@ async fn one_broken_connection_truncates_the_whole() {
         for byte in *b"abcdef" {
             near.write_all(&[byte]).await.unwrap();
         }
-        // What breaks is one connection of three; the others end in good order.
+        // One connection of three breaks; the others end in good order.
         near.lanes.remove(at);
         let ((), (_, error)) = tokio::join!(async { near.shutdown().await.unwrap() }, read(far));
         assert!(error.is_some(), "lane {at} was not missed");
@@ -259,7 +259,7 @@ fn options_round_trip_and_are_bounded() {
     }
 }
 
-/// A stream that had nothing to it has no part in what comes after it, however long somebody holds it.
+/// An empty stream has no part in the next one, however long its handle lives.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_comes_after_an_empty_stream_is_that_of_the_next() {
     for in_good_order in [true, false] {
@@ -278,7 +278,7 @@ async fn a_connection_that_comes_after_an_empty_stream_is_that_of_the_next() {
             (Header::eod(), b""),
         ];
         let _next = lane(&net, &parts).await;
-        // Time is paused: it passes when nobody has anything left to do.
+        // Time is paused: it passes when every task is idle.
         tokio::time::sleep(Duration::from_millis(1)).await;
         drop(empty);
         let next = async { read(accept(&mut listener).await).await };

@@ -6,7 +6,7 @@
 //! in order. Its memory is bounded: when it is full, it asks the layer below for nothing but the block
 //! that is next, so that the others wait where they are.
 //!
-//! It is for layers that know places ([`is_unordered`](xio_core::Stream::is_unordered)), as `mode_e`
+//! It is for layers that know places ([`blocks`](xio_core::Stream::blocks)), as `mode_e`
 //! does: `tcp,mode_e:streams=4,ordering`. `mode_e` alone keeps the order too, by
 //! leaving connections unread; this layer reads them all, which helps where a connection that is not
 //! read stalls its sender, and it is needed for senders whose blocks are out of order within a
@@ -47,12 +47,14 @@ mod options;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Driver, DynLayer, Error, ErrorKind, Info, Operation, Result, Stream, Transform};
+use xio_core::{
+    Control, Driver, DynLayer, Error, ErrorKind, Info, KernelTransfer, KernelTransfers, Operation,
+    Result, Stream, Transform,
+};
 
 pub use options::OrderingOptions;
 
@@ -81,9 +83,9 @@ impl fmt::Debug for Ordering {
 impl<S: Stream> Transform<S> for Ordering {
     type Handle = Ordered<S>;
 
-    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+    async fn respond(&self, mut inner: S) -> Result<Self::Handle> {
         Ok(Ordered {
-            sorts: self.options.buffering && inner.is_unordered(),
+            sorts: self.options.buffering && inner.blocks().is_some(),
             inner,
             options: self.options,
             next: 0,
@@ -153,14 +155,16 @@ impl<S: Stream> Ordered<S> {
         let size = self.options.buf_size.in_memory();
         // A short buffer of the caller's would cut what may have to be kept into short blocks.
         let direct = full || buf.remaining() >= size;
-        let inner = Pin::new(&mut self.inner);
+        let Some(blocks) = self.inner.blocks() else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
         let (place, came) = if direct {
-            let place = ready!(inner.poll_read_block(cx, wanted, buf))?;
+            let place = ready!(blocks.poll_read_block(cx, wanted, buf))?;
             (place, buf.filled().get(before..).unwrap_or_default())
         } else {
             self.spare.resize(size, 0);
             let mut window = ReadBuf::new(&mut self.spare);
-            let place = ready!(inner.poll_read_block(cx, wanted, &mut window))?;
+            let place = ready!(blocks.poll_read_block(cx, wanted, &mut window))?;
             let n = window.filled().len();
             (place, self.spare.get(..n).unwrap_or_default())
         };
@@ -255,42 +259,25 @@ impl<S: Stream> Stream for Ordered<S> {
         info.layer(LAYER);
     }
 
-    fn is_send_file(&self) -> bool {
-        self.inner.is_send_file()
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.control(control)
     }
 
-    fn poll_send_file(
-        mut self: Pin<&mut Self>,
+    fn kernel_transfers(&self) -> KernelTransfers {
+        let mut transfers = self.inner.kernel_transfers();
+        transfers.splice &= !self.sorts;
+        transfers
+    }
+
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_send_file(cx, file, offset, len)
-    }
-
-    fn is_splice(&self) -> bool {
-        !self.sorts && self.inner.is_splice()
-    }
-
-    fn poll_splice(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        match self.sorts {
-            true => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
-            false => Pin::new(&mut self.inner).poll_splice(cx, pipe, len),
+        if self.sorts && matches!(transfer, KernelTransfer::Splice { .. }) {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
         }
-    }
-
-    fn poll_write_more(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_more(cx, buf)
+        self.inner.poll_kernel(cx, transfer)
     }
 }
 

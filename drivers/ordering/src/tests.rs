@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::io::AsyncReadExt;
+use xio_core::BlockRead;
 use xio_testkit::Random;
 
 use super::*;
@@ -43,12 +44,14 @@ impl Stream for Blocks {
         info.layer("blocks");
     }
 
-    fn is_unordered(&self) -> bool {
-        true
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        Some(self)
     }
+}
 
+impl BlockRead for Blocks {
     fn poll_read_block(
-        mut self: Pin<&mut Self>,
+        &mut self,
         _: &mut Context<'_>,
         wanted: Option<u64>,
         buf: &mut ReadBuf<'_>,

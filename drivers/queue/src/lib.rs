@@ -1,20 +1,19 @@
-//! Takes writes while earlier ones are still under way.
+//! Accepts writes while earlier ones are still in progress.
 //!
 //! # What it does
 //!
-//! One write at a time goes to the layer below; what is written meanwhile waits in a queue of
-//! bounded size, and goes down together with what waits beside it. So a writer need not wait for each small
-//! write, and many of them become few. While the layer below keeps up, nothing is queued and nothing
-//! copied.
+//! One write at a time goes to the layer below; bytes written meanwhile wait in a queue of bounded
+//! size and go down together. So a writer need not wait for each small write, and many of them become
+//! few. While the layer below keeps up, nothing is queued and nothing copied.
 //!
 //! The queue moves when the stream is written to, flushed or shut down, not by itself: **flush before
-//! waiting for an answer**, as with any buffer. An error of the layer below may come with a later
-//! call than the write that it struck. Dropping the handle drops what is queued.
+//! waiting for an answer**, as with any buffer. An error of the layer below may be returned by a later
+//! call than the write that failed. Dropping the handle drops the queued bytes.
 //!
 //! # When not to use it
 //!
-//! Below layers that make blocks, such as `compress`, which have a buffer of their own; or where
-//! writes are large: one that fills the queue waits as it would without.
+//! Below layers that make blocks, such as `compress`, which have a buffer of their own; or for large
+//! writes: one that fills the queue waits as it would without.
 //!
 //! # String form
 //!
@@ -24,7 +23,7 @@
 //!
 //! # Cost
 //!
-//! One copy of what has to wait, and the memory for it.
+//! One copy of queued bytes, and the memory for them.
 //!
 //! # Example
 //!
@@ -57,12 +56,14 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{ByteSize, Driver, DynLayer, Info, Outbox, Result, Setting, Stream, Transform};
+use xio_core::{
+    BlockRead, ByteSize, Control, Driver, DynLayer, Info, KernelTransfer, KernelTransfers, Outbox,
+    Result, Setting, Stream, Transform,
+};
 
 const MAX_SIZE: u64 = 64 << 20;
 
@@ -70,7 +71,7 @@ xio_core::options! {
     /// Size of the queue.
     #[derive(Copy)]
     pub struct QueueOptions for "queue" [impl Queue] {
-        /// Most bytes that wait.
+        /// Most queued bytes.
         size: ByteSize = ByteSize::new(64 << 10), "size",
             Setting::new()
                 .takes("bytes, 1 to 64M", &["1", "64M"])
@@ -122,7 +123,7 @@ pub struct Queued<S> {
 }
 
 impl<S: Stream> Queued<S> {
-    /// Writes by `write` where nothing waits and the layer below takes it, else into the queue.
+    /// Writes by `write` where the queue is empty and the layer below is ready, else into the queue.
     fn poll_queueing(
         &mut self,
         cx: &mut Context<'_>,
@@ -143,7 +144,7 @@ impl<S: Stream> Queued<S> {
             taken += part.len();
         }
         if taken == 0 && bufs.iter().any(|buf| !buf.is_empty()) {
-            // What is full below, or waits there, has this task to wake.
+            // The layer below wakes this task.
             return Poll::Pending;
         }
         Poll::Ready(Ok(taken))
@@ -202,56 +203,28 @@ impl<S: Stream> Stream for Queued<S> {
         info.layer("queue");
     }
 
-    fn is_send_file(&self) -> bool {
-        self.inner.is_send_file()
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.control(control)
     }
 
-    fn poll_send_file(
-        mut self: Pin<&mut Self>,
+    fn kernel_transfers(&self) -> KernelTransfers {
+        self.inner.kernel_transfers()
+    }
+
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        let this = &mut *self;
-        // A file does not overtake what waits.
-        ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
-        Pin::new(&mut this.inner).poll_send_file(cx, file, offset, len)
+        // A file does not overtake queued bytes.
+        if !matches!(transfer, KernelTransfer::Splice { .. }) {
+            ready!(self.waiting.poll_drain(cx, &mut self.inner))?;
+        }
+        self.inner.poll_kernel(cx, transfer)
     }
 
-    fn is_splice(&self) -> bool {
-        self.inner.is_splice()
-    }
-
-    fn poll_splice(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_splice(cx, pipe, len)
-    }
-
-    fn poll_write_more(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let bufs = [IoSlice::new(buf)];
-        self.poll_queueing(cx, &bufs, |inner, cx| inner.poll_write_more(cx, buf))
-    }
-
-    fn is_unordered(&self) -> bool {
-        self.inner.is_unordered()
-    }
-
-    fn poll_read_block(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        wanted: Option<u64>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<u64>> {
-        Pin::new(&mut self.inner).poll_read_block(cx, wanted, buf)
+    fn blocks(&mut self) -> Option<&mut dyn BlockRead> {
+        self.inner.blocks()
     }
 }
 
@@ -291,7 +264,7 @@ mod tests {
                 Err(_) => break,
             }
         }
-        // What fits into the network, and the queue.
+        // The capacity of the network and of the queue.
         assert_eq!(taken, 1100);
         let mut first = [0; 100];
         far.read_exact(&mut first).await.unwrap();

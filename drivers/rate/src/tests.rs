@@ -2,12 +2,12 @@
 
 use std::future::poll_fn;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
-use xio_core::{Incoming, Listener, Passive, Transport};
+use xio_core::{Incoming, KernelTransfer, KernelTransfers, Listener, Passive, Transport};
 use xio_testkit::{Mem, MemHandle};
 
 use super::*;
@@ -133,31 +133,19 @@ impl Stream for Sink {
         info.layer("sink");
     }
 
-    fn is_send_file(&self) -> bool {
-        true
+    fn kernel_transfers(&self) -> KernelTransfers {
+        KernelTransfers::ALL
     }
 
-    fn poll_send_file(
-        self: Pin<&mut Self>,
+    fn poll_kernel(
+        &mut self,
         _: &mut Context<'_>,
-        _: BorrowedFd<'_>,
-        _: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(len))
-    }
-
-    fn is_splice(&self) -> bool {
-        true
-    }
-
-    fn poll_splice(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        _: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(len))
+        Poll::Ready(match transfer {
+            KernelTransfer::SendFile { len, .. } | KernelTransfer::Splice { len, .. } => Ok(len),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        })
     }
 }
 
@@ -172,15 +160,20 @@ async fn files_and_splices_pay_as_well() {
         let began = Instant::now();
         let mut moved = 0;
         while moved < 200_000 {
-            moved += poll_fn(|cx| {
-                let handle = Pin::new(&mut handle);
-                match way {
-                    "splice" => handle.poll_splice(cx, pipe.as_fd(), 1 << 20),
-                    _ => handle.poll_send_file(cx, file.as_fd(), 0, 1 << 20),
-                }
-            })
-            .await
-            .unwrap();
+            let transfer = match way {
+                "splice" => KernelTransfer::Splice {
+                    pipe: pipe.as_fd(),
+                    len: 1 << 20,
+                },
+                _ => KernelTransfer::SendFile {
+                    file: file.as_fd(),
+                    offset: 0,
+                    len: 1 << 20,
+                },
+            };
+            moved += poll_fn(|cx| handle.poll_kernel(cx, transfer))
+                .await
+                .unwrap();
         }
         let time = began.elapsed().as_millis();
         assert!((1_850..=2_050).contains(&time), "{way}: {time} ms");

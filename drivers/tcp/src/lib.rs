@@ -4,7 +4,7 @@
 //!
 //! Opens connections and waits for them, over IPv4 and IPv6, with the socket set as asked. It
 //! sends files without copying them through the program, sends header and payload in one segment
-//! ([`poll_write_more`](xio_core::Stream::poll_write_more)), ends in good order on `shutdown` and
+//! ([`KernelTransfer::Head`](xio_core::KernelTransfer::Head)), ends in good order on `shutdown` and
 //! resets when dropped without. Its description carries what the kernel knows of the path, as
 //! [`PathStats`](xio_core::PathStats): round-trip time, segments sent and sent again.
 //!
@@ -55,6 +55,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
 mod listener;
 mod options;
 mod path;

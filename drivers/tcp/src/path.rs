@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection's path: round-trip time, segments sent and sent again.
+//! The kernel's measurements of a connection's path: round-trip time, segments sent and resent.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;

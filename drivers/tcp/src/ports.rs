@@ -23,7 +23,7 @@ pub(crate) fn of_kernel() -> Option<PortRange> {
     *RANGE
 }
 
-/// Whether the administrator keeps `port` for somebody who names it.
+/// Whether the administrator reserved `port` for programs that ask for it by number.
 pub(crate) fn is_reserved(port: u16) -> bool {
     RESERVED.iter().any(|range| range.contains(port))
 }

@@ -9,7 +9,7 @@ use nix::sys::socket::SetSockOpt;
 use nix::{setsockopt_impl, sockopt_impl};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use xio_core::{Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
+use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, SocketHints, Target, resolve};
 
 use crate::options::TcpOptions;
 use crate::ports;
@@ -32,44 +32,67 @@ sockopt_impl!(
     bool
 );
 
-fn fail(error: io::Error, op: Operation, what: &str) -> Error {
+pub(crate) fn fail(error: io::Error, op: Operation, what: &str) -> Error {
     Error::from_io(error, "tcp", op).about(what)
 }
 
-/// Sets what an open socket can be set to; the buffers are set before connecting or listening.
+/// Sets the options of a socket that are not set before connecting or listening.
 pub(crate) fn configure(socket: &impl AsFd, options: &TcpOptions, op: Operation) -> Result<()> {
-    let sock = SockRef::from(socket);
-    sock.set_tcp_nodelay(options.nodelay)
-        .map_err(|e| fail(e, op, "cannot set nodelay"))?;
-    match options.keep_idle {
-        Some(idle) => keep_alive(socket, idle),
-        None if options.keepalive => sock.set_keepalive(true),
-        None => Ok(()),
-    }
-    .map_err(|e| fail(e, op, "cannot set keepalive"))?;
-    if let Some(name) = &options.congestion {
-        sock.set_tcp_congestion(name.as_bytes()).map_err(|e| {
-            let known =
-                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let known = known.unwrap_or_default();
-            let fact = format!(
-                "option cc: the kernel does not offer `{name}`; available are: {}",
-                known.trim()
-            );
-            Error::new(ErrorKind::BadOption, "tcp", op, fact).with_source(e)
-        })?;
-    }
-    if let Some(rate) = options.pacing {
-        MaxPacingRate
-            .set(socket, &rate.bytes())
-            .map_err(|e| fail(e.into(), op, "cannot set pacing"))?;
-    }
-    Ok(())
+    let keys = ["nodelay", "keepalive", "cc", "pacing"];
+    keys.iter()
+        .try_for_each(|key| set(socket, key, options, op))
 }
 
-/// Probes a peer that was silent for `idle`, and takes one that is silent for three times as long for gone.
+/// Sets one option, by its key, to its value among `options`.
+pub(crate) fn set(
+    socket: &impl AsFd,
+    key: &str,
+    options: &TcpOptions,
+    op: Operation,
+) -> Result<()> {
+    let sock = SockRef::from(socket);
+    // The kernel takes an `int` and cuts the size down to its own limit.
+    let size = |size: ByteSize| size.in_memory().min(i32::MAX as usize);
+    let done = match key {
+        "nodelay" => sock.set_tcp_nodelay(options.nodelay),
+        "keepalive" | "keepidle" => match options.keep_idle {
+            Some(idle) => keep_alive(socket, idle),
+            // New sockets send no probes.
+            None if options.keepalive || op == Operation::Control => {
+                sock.set_keepalive(options.keepalive)
+            }
+            None => Ok(()),
+        },
+        "cc" => match &options.congestion {
+            Some(name) => return set_congestion(&sock, name, op),
+            None => Ok(()),
+        },
+        "pacing" => match options.pacing {
+            Some(rate) => MaxPacingRate.set(socket, &rate.bytes()).map_err(Into::into),
+            None => Ok(()),
+        },
+        "sndbuf" => (options.send_buffer).map_or(Ok(()), |n| sock.set_send_buffer_size(size(n))),
+        "rcvbuf" => (options.receive_buffer).map_or(Ok(()), |n| sock.set_recv_buffer_size(size(n))),
+        _ => Ok(()),
+    };
+    done.map_err(|e| fail(e, op, &format!("cannot set {key}")))
+}
+
+fn set_congestion(sock: &SockRef<'_>, name: &str, op: Operation) -> Result<()> {
+    sock.set_tcp_congestion(name.as_bytes()).map_err(|e| {
+        let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let known = known.unwrap_or_default();
+        let fact = format!(
+            "option cc: the kernel does not offer `{name}`; available are: {}",
+            known.trim()
+        );
+        Error::new(ErrorKind::BadOption, "tcp", op, fact).with_source(e)
+    })
+}
+
+/// Probes a peer that was silent for `idle`, and gives it up after three times as long.
 pub(crate) fn keep_alive(socket: &impl AsFd, idle: Duration) -> io::Result<()> {
-    // Whole seconds, within what the kernel takes.
+    // Whole seconds, within the range of the kernel.
     let idle = Duration::from_secs(idle.as_secs().clamp(1, 32_767));
     let between = Duration::from_secs((idle.as_secs() / 3).max(1));
     let probes = TcpKeepalive::new()
@@ -79,21 +102,6 @@ pub(crate) fn keep_alive(socket: &impl AsFd, idle: Duration) -> io::Result<()> {
     SockRef::from(socket).set_tcp_keepalive(&probes)
 }
 
-fn set_buffers(socket: &TcpSocket, options: &TcpOptions, op: Operation) -> Result<()> {
-    let sock = SockRef::from(socket);
-    // The kernel takes an `int` and cuts the size down to its own limit.
-    let most = i32::MAX as usize;
-    if let Some(size) = options.send_buffer {
-        sock.set_send_buffer_size(size.in_memory().min(most))
-            .map_err(|e| fail(e, op, "cannot set sndbuf"))?;
-    }
-    if let Some(size) = options.receive_buffer {
-        sock.set_recv_buffer_size(size.in_memory().min(most))
-            .map_err(|e| fail(e, op, "cannot set rcvbuf"))?;
-    }
-    Ok(())
-}
-
 fn socket_for(address: SocketAddr, options: &TcpOptions, op: Operation) -> Result<TcpSocket> {
     let made = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -101,7 +109,8 @@ fn socket_for(address: SocketAddr, options: &TcpOptions, op: Operation) -> Resul
         TcpSocket::new_v6()
     };
     let socket = made.map_err(|e| fail(e, op, "no socket"))?;
-    set_buffers(&socket, options, op)?;
+    set(&socket, "sndbuf", options, op)?;
+    set(&socket, "rcvbuf", options, op)?;
     configure(&socket, options, op)?;
     Ok(socket)
 }
@@ -252,7 +261,7 @@ fn listen_one(at: SocketAddr, options: &TcpOptions) -> Result<TcpListener> {
 mod tests {
     use super::*;
 
-    /// Where the kernel has but four ports to give, and leaves each to an ended connection for a minute.
+    /// The kernel has but four ports here, and leaves each to an ended connection for a minute.
     #[test]
     fn ended_connections_do_not_use_up_the_ports() {
         let inside = "ip link set lo up \

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,9 +12,11 @@ use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use xio_core::{Info, Operation, Stream, at_layer};
+use xio_core::{
+    Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
+};
 
-use crate::{path, socket};
+use crate::{control, path, socket};
 
 /// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
 /// much in a few milliseconds, and the system call's own cost is small against it.
@@ -27,7 +28,7 @@ const SEND_FILE_STEP: usize = 512 * 1024;
 /// would read as a clean end, and to a peer in FTP's stream mode that means a complete file.
 pub struct TcpHandle {
     socket: TcpStream,
-    /// Who the peer is, as learnt when it came; the kernel forgets when the connection breaks.
+    /// Address of the peer, kept since the kernel forgets it when the connection breaks.
     peer: Option<SocketAddr>,
     shut: bool,
 }
@@ -44,31 +45,35 @@ impl TcpHandle {
         }
     }
 
-    /// The socket, for what this interface does not offer.
+    /// The socket, for operations that this interface does not offer.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Has the kernel probe a peer that was silent for `idle`, and break the connection to one that is silent for
-    /// three times as long. What is between the two then sees it used.
+    /// Probes a peer that was silent for `idle`, and breaks the connection after three times as long.
+    /// The probes also keep it alive in firewalls on the way.
     ///
     /// # Errors
-    /// Those of setting options, which a connection that is gone has.
+    /// Those of setting options, as on a connection that is gone.
     pub fn keep_alive(&self, idle: Duration) -> io::Result<()> {
         socket::keep_alive(&self.socket, idle)
     }
 
-    /// Runs a system call once the socket can be written, and again while it cannot after all.
-    fn poll_writing(
+    /// Runs a system call once the socket is ready for it, and again while it is not after all.
+    fn poll_call(
         &self,
         cx: &mut Context<'_>,
+        interest: Interest,
         op: Operation,
         mut call: impl FnMut() -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.socket.poll_write_ready(cx))?;
-            match self.socket.try_io(Interest::WRITABLE, || Ok(call()?)) {
+            ready!(match interest {
+                Interest::READABLE => self.socket.poll_read_ready(cx),
+                _ => self.socket.poll_write_ready(cx),
+            })?;
+            match self.socket.try_io(interest, || Ok(call()?)) {
                 Ok(n) => return Poll::Ready(Ok(n)),
                 Err(e)
                     if matches!(
@@ -175,60 +180,40 @@ impl Stream for TcpHandle {
         }
     }
 
-    fn is_send_file(&self) -> bool {
-        true
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        control::answer(&self.socket, control)
     }
 
-    fn poll_send_file(
-        self: Pin<&mut Self>,
+    fn kernel_transfers(&self) -> KernelTransfers {
+        KernelTransfers::ALL
+    }
+
+    fn poll_kernel(
+        &mut self,
         cx: &mut Context<'_>,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        transfer: KernelTransfer<'_>,
     ) -> Poll<io::Result<usize>> {
-        let step = len.min(SEND_FILE_STEP);
-        self.poll_writing(cx, Operation::SendFile, || {
-            let mut from = offset;
-            rustix::fs::sendfile(&self.socket, file, Some(&mut from), step)
-        })
-    }
-
-    fn is_splice(&self) -> bool {
-        true
-    }
-
-    fn poll_splice(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            let moved = self.socket.try_io(Interest::READABLE, || {
-                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-                Ok(splice(&self.socket, None, pipe, None, len, flags)?)
-            });
-            match moved {
-                Ok(n) => return Poll::Ready(Ok(n)),
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) => {}
-                Err(e) => return Poll::Ready(Err(at_layer(e, "tcp", Operation::Read))),
+        let op = transfer.operation();
+        match transfer {
+            KernelTransfer::Head(bytes) => self.poll_call(cx, Interest::WRITABLE, op, || {
+                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+                rustix::net::send(&self.socket, bytes, flags)
+            }),
+            KernelTransfer::SendFile { file, offset, len } => {
+                let step = len.min(SEND_FILE_STEP);
+                self.poll_call(cx, Interest::WRITABLE, op, || {
+                    let mut from = offset;
+                    rustix::fs::sendfile(&self.socket, file, Some(&mut from), step)
+                })
             }
+            KernelTransfer::Splice { pipe, len } => {
+                self.poll_call(cx, Interest::READABLE, op, || {
+                    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                    splice(&self.socket, None, pipe, None, len, flags)
+                })
+            }
+            _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
-    }
-
-    fn poll_write_more(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_writing(cx, Operation::Write, || {
-            rustix::net::send(&self.socket, buf, SendFlags::MORE | SendFlags::NOSIGNAL)
-        })
     }
 }
 

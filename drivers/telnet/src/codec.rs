@@ -13,13 +13,13 @@ const CR: u8 = b'\r';
 const LF: u8 = b'\n';
 const NUL: u8 = 0;
 
-/// Longest subnegotiation that is read over, in bytes.
+/// Longest subnegotiation that is skipped, in bytes.
 const MAX_SUBNEGOTIATION: usize = 1024;
 
-/// Writes data so that no byte of it is taken for a command.
+/// Escapes data so that no byte of it reads as a command.
 #[derive(Debug, Clone, Default)]
 pub struct Encoder {
-    /// The last byte was a carriage return: what follows decides whether a NUL stands between.
+    /// The last byte was a carriage return: a NUL follows unless the next byte is a line feed.
     after_cr: bool,
 }
 
@@ -45,22 +45,22 @@ impl Encoder {
         }
     }
 
-    /// Makes room at `at` for a command that was put into `out` behind the data: a carriage return is
-    /// completed first, since a line feed may still follow the command.
+    /// Prepares for a command at `at` in `out`: completes a carriage return before it, since a line
+    /// feed may still follow the command.
     pub fn interrupt(&mut self, out: &mut Vec<u8>, at: usize) {
         if std::mem::take(&mut self.after_cr) {
             out.insert(at.min(out.len()), NUL);
         }
     }
 
-    /// Completes what a last carriage return left open.
+    /// Completes a last carriage return.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let end = out.len();
         self.interrupt(out, end);
     }
 }
 
-/// Takes commands out of the data, and says how they are answered.
+/// Takes commands out of the data and answers them.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
     state: State,
@@ -72,15 +72,15 @@ enum State {
     Data,
     AfterCr,
     Command,
-    /// The option of this verb comes next.
+    /// The option of this verb follows.
     Option(u8),
-    /// Within a subnegotiation of so many bytes so far.
+    /// Within a subnegotiation, with its length so far.
     Sub(usize),
     /// The same, after an IAC.
     SubCommand(usize),
 }
 
-/// A subnegotiation is longer than any sense has.
+/// A subnegotiation is longer than any useful one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TooLong;
@@ -109,8 +109,8 @@ impl Decoder {
         !matches!(self.state, State::Data | State::AfterCr)
     }
 
-    /// Leaves the data of `bytes` at its front, says how much that is, and appends to `answers` what
-    /// the peer must be told: at most as much as it sent.
+    /// Moves the data of `bytes` to its front, returns its length, and appends the answers for the
+    /// peer to `answers`: at most as many bytes as it sent.
     ///
     /// # Errors
     /// [`TooLong`]; the stream is of no use then.
@@ -138,13 +138,13 @@ impl Decoder {
             (State::Command, IAC) => (State::Data, Some(IAC)),
             (State::Command, WILL..=DONT) => (State::Option(byte), None),
             (State::Command, SB) => (State::Sub(0), None),
-            // Every other command asks nothing of a stream of bytes.
+            // Every other command means nothing to a stream of bytes.
             (State::Command, _) => (State::Data, None),
             (State::Option(verb), option) => {
                 match verb {
                     WILL => answers.extend([IAC, DONT, option]),
                     DO => answers.extend([IAC, WONT, option]),
-                    // RFC 1143 §7: what is off already needs no answer, or two ends never rest.
+                    // RFC 1143 §7: a refusal of an option that is off needs no answer, or two ends never rest.
                     _ => {}
                 }
                 (State::Data, None)

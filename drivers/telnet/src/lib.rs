@@ -5,7 +5,7 @@
 //! Any byte can be written and read: 255 is doubled, a carriage return that no line feed follows
 //! gets a NUL behind it, and both are taken off at the other end. To a Telnet peer this end is a
 //! plain network virtual terminal: every option that it offers or asks for is refused, which RFC 854
-//! allows any end to do, and its commands and subnegotiations are read over. Both ends behave alike.
+//! allows any end to do, and its commands and subnegotiations are skipped. Both ends behave alike.
 //!
 //! # When not to use it
 //!
@@ -18,7 +18,7 @@
 //!
 //! # Cost
 //!
-//! One pass over the bytes, and one copy of what is written. Reading decodes in place.
+//! One pass over the bytes, and one copy of written bytes. Reading decodes in place.
 //!
 //! # Example
 //!
@@ -52,22 +52,15 @@
 mod codec;
 
 use std::fmt;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    Driver, DynLayer, Error, ErrorKind, Info, NoOptions, Operation, Outbox, Result, Stream,
-    Transform,
+    ByteMap, Driver, DynLayer, Error, ErrorKind, Info, Mapped, NoOptions, Operation, Result,
+    Stream, Transform,
 };
 
 pub use codec::{Decoder, Encoder, TooLong};
 
 const LAYER: &str = "telnet";
-
-/// Most bytes that wait to go down; a peer that asks without reading is not read either.
-const MAX_WAITING: usize = 16 << 10;
 
 /// The layer.
 #[derive(Clone, Copy, Default)]
@@ -92,16 +85,7 @@ impl<S: Stream> Transform<S> for Telnet {
     type Handle = TelnetHandle<S>;
 
     async fn respond(&self, inner: S) -> Result<Self::Handle> {
-        Ok(TelnetHandle {
-            inner,
-            decoder: Decoder::new(),
-            encoder: Encoder::new(),
-            waiting: Outbox::new(),
-            shut: false,
-            asked: false,
-            reader: None,
-            writer: None,
-        })
+        Ok(Mapped::new(inner, Nvt::default()))
     }
 
     fn describe(&self, info: &mut Info) {
@@ -110,159 +94,45 @@ impl<S: Stream> Transform<S> for Telnet {
 }
 
 /// A stream through Telnet.
-pub struct TelnetHandle<S> {
-    inner: S,
+pub type TelnetHandle<S> = Mapped<S, Nvt>;
+
+/// A network virtual terminal that refuses every option.
+#[derive(Debug, Default)]
+pub struct Nvt {
     decoder: Decoder,
     encoder: Encoder,
-    waiting: Outbox,
-    shut: bool,
-    /// Whether there are answers that were not flushed.
-    asked: bool,
-    /// Who waits to bring answers down before reading on.
-    reader: Option<Waker>,
-    /// Who waits to write.
-    writer: Option<Waker>,
 }
 
-fn broken(kind: ErrorKind, fact: impl Into<String>) -> io::Error {
-    Error::new(kind, LAYER, Operation::Read, fact).into()
-}
+impl ByteMap for Nvt {
+    const LAYER: &'static str = LAYER;
 
-/// Who calls the layer below, which wakes only the last who waited there.
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    Reader,
-    Writer,
-}
-
-impl<S: Stream> TelnetHandle<S> {
-    /// Brings everything down for one side, and flushes it on demand; when it is down, the other
-    /// side is woken, whose place below this one took.
-    fn poll_down(&mut self, cx: &mut Context<'_>, side: Side, flush: bool) -> Poll<io::Result<()>> {
-        let mut down = self.waiting.poll_drain(cx, &mut self.inner);
-        if flush && matches!(down, Poll::Ready(Ok(()))) {
-            down = Pin::new(&mut self.inner).poll_flush(cx);
-        }
-        let (own, other) = match side {
-            Side::Reader => (&mut self.reader, &mut self.writer),
-            Side::Writer => (&mut self.writer, &mut self.reader),
-        };
-        *own = down.is_pending().then(|| cx.waker().clone());
-        if down.is_ready()
-            && let Some(other) = other.take()
-        {
-            other.wake();
-        }
-        down
+    fn encode(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        self.encoder.encode(data, out);
     }
 
-    /// Brings answers down while reading: nobody else may write or flush for long.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let answered = self.poll_down(cx, Side::Reader, self.asked);
-        self.asked &= answered.is_pending();
-        answered
-    }
-}
-
-impl<S: Stream> AsyncRead for TelnetHandle<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if buf.remaining() == 0 {
-            return Poll::Ready(Ok(()));
+    fn decode(&mut self, bytes: &mut [u8], answers: &mut Vec<u8>) -> Result<usize> {
+        let before = answers.len();
+        let kept = self.decoder.decode(bytes, answers).map_err(|error| {
+            let fact = error.to_string();
+            Error::new(ErrorKind::Protocol, LAYER, Operation::Read, fact)
+        })?;
+        if answers.len() > before {
+            self.encoder.interrupt(answers, before);
         }
-        loop {
-            if this.poll_answer(cx)?.is_pending() && this.waiting.len() >= MAX_WAITING {
-                return Poll::Pending;
-            }
-            let window = buf.initialize_unfilled();
-            let mut fresh = ReadBuf::new(window);
-            ready!(Pin::new(&mut this.inner).poll_read(cx, &mut fresh))?;
-            let n = fresh.filled().len();
-            if n == 0 {
-                return Poll::Ready(match this.decoder.is_within() {
-                    false => Ok(()),
-                    true => Err(broken(
-                        ErrorKind::UnexpectedEof,
-                        "the stream ended within a command",
-                    )),
-                });
-            }
-            // After this end was shut down there is no way left to answer.
-            let mut unsaid = Vec::new();
-            let answers = match this.shut {
-                false => this.waiting.tail(),
-                true => &mut unsaid,
-            };
-            let before = answers.len();
-            let raw = window.get_mut(..n).unwrap_or_default();
-            let decoded = this.decoder.decode(raw, answers);
-            let kept = decoded.map_err(|error| broken(ErrorKind::Protocol, error.to_string()))?;
-            if answers.len() > before {
-                this.encoder.interrupt(answers, before);
-                this.asked = !this.shut;
-            }
-            if kept > 0 {
-                buf.advance(kept);
-                // What it asked for is answered even if nobody reads on.
-                let _ = this.poll_answer(cx)?;
-                return Poll::Ready(Ok(()));
-            }
+        Ok(kept)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.encoder.finish(out);
+    }
+
+    fn end(&self) -> Result<()> {
+        if !self.decoder.is_within() {
+            return Ok(());
         }
-    }
-}
-
-impl<S: Stream> AsyncWrite for TelnetHandle<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = &mut *self;
-        if buf.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        if this.shut {
-            let fact = "it was shut down before";
-            let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
-            return Poll::Ready(Err(error.into()));
-        }
-        ready!(this.poll_down(cx, Side::Writer, false))?;
-        let part = buf.get(..MAX_WAITING).unwrap_or(buf);
-        this.encoder.encode(part, this.waiting.tail());
-        let _ = this.poll_down(cx, Side::Writer, false)?;
-        Poll::Ready(Ok(part.len()))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_down(cx, Side::Writer, true)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if !this.shut {
-            this.shut = true;
-            this.asked = false;
-            this.encoder.finish(this.waiting.tail());
-        }
-        ready!(this.poll_down(cx, Side::Writer, false))?;
-        Pin::new(&mut this.inner).poll_shutdown(cx)
-    }
-}
-
-impl<S: Stream> Stream for TelnetHandle<S> {
-    fn describe(&self, info: &mut Info) {
-        self.inner.describe(info);
-        info.layer(LAYER);
-    }
-}
-
-impl<S: Stream> fmt::Debug for TelnetHandle<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.info())
+        let fact = "the stream ended within a command";
+        let (kind, op) = (ErrorKind::UnexpectedEof, Operation::Read);
+        Err(Error::new(kind, LAYER, op, fact))
     }
 }
 

@@ -1,7 +1,11 @@
 //! Data, options and commands, as a Telnet peer sends and sees them.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use xio_testkit::{Mem, MemHandle};
 
 use super::*;
@@ -11,7 +15,7 @@ async fn pair() -> (TelnetHandle<MemHandle>, MemHandle) {
     (Telnet::new().respond(near).await.unwrap(), peer)
 }
 
-/// What `near` gives for what the peer sends, and what the peer gets for that.
+/// Returns the bytes that `near` reads when the peer sends `sent`, and the answers to the peer.
 async fn talk(sent: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut near, mut peer) = pair().await;
     peer.write_all(sent).await.unwrap();
@@ -111,11 +115,8 @@ async fn a_peer_that_asks_and_does_not_read_is_held_up() {
     });
     assert!(waited.await.is_err());
     // One read of the peer's bytes at most comes on top of the bound.
-    assert!(
-        near.waiting.len() <= MAX_WAITING + 1000,
-        "{:?}",
-        near.waiting
-    );
+    let most = TelnetHandle::<MemHandle>::MAX_WAITING;
+    assert!(near.waiting() <= most + 1000, "{}", near.waiting());
 }
 
 #[derive(Default)]
@@ -142,7 +143,8 @@ async fn a_reader_that_waits_to_answer_is_woken_when_a_writer_made_room() {
         let read = Pin::new(&mut near).poll_read(&mut reading, &mut buf);
         assert!(read.is_pending());
     }
-    assert!(near.waiting.len() >= MAX_WAITING, "{:?}", near.waiting);
+    let most = TelnetHandle::<MemHandle>::MAX_WAITING;
+    assert!(near.waiting() >= most, "{}", near.waiting());
     reader.0.store(false, std::sync::atomic::Ordering::SeqCst);
     let writing = near.write_all(b"x");
     let mut answers = vec![0; 17_000];

@@ -1,4 +1,4 @@
-//! `TlsHandle`: a session over a stream, and reading from it; close-notify is its end mark.
+//! `TlsHandle`: a TLS session over a stream, and reads from it; close-notify is its end mark.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,23 +9,23 @@ use std::task::{Context, Poll, Waker, ready};
 use rustls::ProtocolVersion;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
-use xio_core::{Error, ErrorKind, Info, Operation, Result, Stream, at_layer};
+use xio_core::{Control, Error, ErrorKind, Info, Operation, Result, Stream, at_layer};
 
 use crate::buffer::Buffer;
 use crate::error::{LAYER, blame, truncated};
 use crate::info::TlsInfo;
 use crate::session::{Intent, RECORD, Session, Step};
 
-/// Reads begin with this much room, enough for most handshakes.
+/// First size of reads in bytes, enough for most handshakes.
 pub(crate) const FIRST_READ: usize = 8 * 1024;
-/// Room that reads grow to while the layer below fills it. A handshake message is assembled in it
-/// as well, so this bounds the longest one.
+/// Largest size of reads in bytes. Handshake messages are assembled in the same buffer, so this
+/// bounds the longest one.
 const MOST_READ: usize = 16 * RECORD;
 
-/// Reads in a row that fill little of their room before it shrinks.
+/// Number of small reads in a row after which the size of reads is halved.
 const SMALL_READS: u8 = 16;
 
-/// How far this end is from having ended its way of the stream.
+/// Progress of this end's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
     Open,
@@ -35,62 +35,87 @@ pub(crate) enum Ending {
     Shut,
 }
 
+/// Progress of the peer's direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// Open; only close-notify ends it.
+    Marked,
+    /// Open; the end of the stream below counts as close-notify.
+    Unmarked,
+    /// Close-notify was received.
+    Closed,
+    /// The stream below has ended as well.
+    Ended,
+}
+
+impl Receiving {
+    pub(crate) const fn is_open(self) -> bool {
+        matches!(self, Self::Marked | Self::Unmarked)
+    }
+}
+
+/// State of the bytes for the layer below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Those in `outgoing` wait for the first write of this end.
+    Held,
+    /// The layer below took some since it was flushed.
+    Unflushed,
+    Flushed,
+}
+
+/// The wait of a client for a first word of the server after the handshake.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// Bytes received from below since the handshake, with those in `incoming` at its end.
+    pub(crate) fetched: u64,
+    /// Ends the wait.
+    pub(crate) silence: Option<Pin<Box<Sleep>>>,
+}
+
 /// A TLS connection over a stream.
 ///
-/// Reading ends with 0 bytes when the peer's close-notify was seen. Where the stream below ends
-/// without it, that is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+/// Reading ends with 0 bytes after the peer's close-notify. A stream below that ends without it is
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
 pub struct TlsHandle<S> {
     pub(crate) below: S,
     session: Box<Session>,
-    /// What came from below and was not decrypted.
+    /// Received and not yet decrypted.
     pub(crate) incoming: Buffer,
-    /// What was decrypted and not read.
+    /// Decrypted and not yet read.
     pub(crate) plain: Buffer,
-    /// What was encrypted and not taken below.
+    /// Encrypted and not yet taken by the layer below.
     pub(crate) outgoing: Buffer,
-    /// Room that the next read from below gets.
+    /// Size of the next read from below.
     read_size: usize,
-    /// Reads in a row that filled little of it.
+    /// Number of small reads in a row.
     small_reads: u8,
-    /// The layer below took something since it was flushed.
-    pub(crate) unflushed: bool,
-    /// What waits in `outgoing` is of no hurry: it goes with what is written next.
-    pub(crate) lazy: bool,
+    pub(crate) output: Output,
     pub(crate) ending: Ending,
-    pub(crate) peer_closed: bool,
-    /// Whether the handshake left open what the peer thinks of it.
-    pub(crate) awaits_word: bool,
-    /// Bytes that came from below since the handshake.
-    pub(crate) fetched: u64,
-    /// Ends the wait for the peer's word.
-    pub(crate) silence: Option<Pin<Box<Sleep>>>,
-    /// The end of the stream below needs no waiting for.
-    below_ended: bool,
-    /// An end of the stream below without close-notify counts as one with it.
-    pub(crate) unmarked_end: bool,
-    /// Why the connection cannot go on.
+    pub(crate) receiving: Receiving,
+    /// `None` where the end of the handshake shows that the peer accepted it.
+    pub(crate) verdict: Option<Verdict>,
+    /// The error that broke the connection.
     pub(crate) fault: Option<rustls::Error>,
-    /// Who waits until the layer below takes more. It polls that by itself, and a layer below
-    /// remembers one waker for each direction, so a reader must leave writing alone meanwhile.
+    /// Waker of the task that waits for the layer below to take more. A layer below remembers one
+    /// waker for each direction, so a reader does not write meanwhile.
     pub(crate) writer: Option<Waker>,
-    /// Whether somebody waits for bytes; a writer must leave reading alone meanwhile.
-    pub(crate) reader_waits: bool,
-    /// Who that is, for a writer that must read nevertheless.
+    /// Waker of the task that waits for bytes; a writer does not read meanwhile, or wakes it.
     pub(crate) reader: Option<Waker>,
     info: Arc<TlsInfo>,
 }
 
 #[cfg(test)]
 impl<S> TlsHandle<S> {
-    /// The stream below, to put on it what TLS would not.
+    /// The stream below, to write bytes on it that TLS would not.
     pub(crate) const fn below_mut(&mut self) -> &mut S {
         &mut self.below
     }
 }
 
 impl<S: Stream> TlsHandle<S> {
-    /// One end of a session over `below` that has still to [`shake`](Self::shake) hands.
-    pub(crate) fn new(below: S, session: Session, unmarked_end: bool) -> Self {
+    /// One end of a session over `below`, before its [`handshake`](Self::handshake).
+    pub(crate) fn new(below: S, session: Session, receiving: Receiving) -> Self {
         Self {
             below,
             session: Box::new(session),
@@ -99,28 +124,23 @@ impl<S: Stream> TlsHandle<S> {
             outgoing: Buffer::default(),
             read_size: FIRST_READ,
             small_reads: 0,
-            unflushed: false,
-            lazy: false,
+            output: Output::Flushed,
             ending: Ending::Open,
-            peer_closed: false,
-            awaits_word: false,
-            fetched: 0,
-            silence: None,
-            below_ended: false,
-            unmarked_end,
+            receiving,
+            verdict: None,
             fault: None,
             writer: None,
-            reader_waits: false,
             reader: None,
             info: Arc::default(),
         }
     }
 
-    /// Shakes hands.
-    pub(crate) async fn shake(&mut self, op: Operation) -> Result<()> {
+    pub(crate) async fn handshake(&mut self, op: Operation) -> Result<()> {
         std::future::poll_fn(|cx| self.poll_handshake(cx, op)).await?;
-        self.awaits_word = Self::awaits_word_of(&self.session);
-        self.fetched = self.incoming.len() as u64;
+        self.verdict = Self::awaits_verdict(&self.session).then(|| Verdict {
+            fetched: self.incoming.len() as u64,
+            silence: None,
+        });
         self.info = Arc::new(TlsInfo::of(&self.session));
         Ok(())
     }
@@ -154,22 +174,21 @@ impl<S: Stream> TlsHandle<S> {
                 Err(error) => return Poll::Ready(Err(Error::from_io(error, LAYER, op))),
             }
         }
-        // What a responder of TLS 1.3 still holds are tickets. A peer that only sends may never read
-        // them, and closing a socket with bytes unread destroys what is under way the other way.
-        // So they go with the first bytes that this end writes. Where ending one way ends both there is
-        // no such harm, and they are the word that the peer waits for.
-        self.lazy = matches!(*self.session, Session::Responder(_))
+        // A server of TLS 1.3 still holds tickets here. A peer that only sends may never read them, and
+        // closing a socket with unread bytes destroys those in flight. So the tickets go with the
+        // first bytes that this end writes. Where ending one way ends both, they do no such harm,
+        // and are the word that the client waits for.
+        if matches!(*self.session, Session::Responder(_))
             && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
-            && !self.below.info().ends_together;
-        if self.lazy {
+            && !self.below.info().ends_together
+        {
+            self.output = Output::Held;
             return Poll::Ready(Ok(()));
         }
         self.poll_push(cx).map_err(|e| Error::from_io(e, LAYER, op))
     }
 
-    /// Takes a step, and keeps the payload that comes to light.
-    ///
-    /// That is no more than what was fetched already.
+    /// Takes a step, and keeps the decrypted payload, which is no more than was received.
     pub(crate) fn step(&mut self, intent: Intent<'_>) -> std::result::Result<Step, rustls::Error> {
         let plain = &mut self.plain;
         let step = self.session.step(
@@ -178,21 +197,22 @@ impl<S: Stream> TlsHandle<S> {
             intent,
             &mut |bytes| plain.extend(bytes),
         )?;
-        self.peer_closed |= step == Step::PeerClosed;
+        if step == Step::PeerClosed {
+            self.receiving = Receiving::Closed;
+        }
         Ok(step)
     }
 
-    /// Gives the connection up, and tells the peer why as far as that works at once.
+    /// Gives the connection up, and sends the alert as far as that works at once.
     #[cold]
     pub(crate) fn fail(&mut self, cx: &mut Context<'_>, fault: rustls::Error) {
-        // The alert is the last of what is still there to be sent. Beyond it nothing may be asked
-        // of the session. Where keys are used up it would be a close-notify, and what was sent is
-        // not all there is.
+        // The alert is the last message to send; the session takes no step after it. With used-up
+        // keys it would be a close-notify, a false end.
         if fault != rustls::Error::EncryptError {
             while self.session.wants_write() && self.step(Intent::Look).is_ok() {}
         }
         self.fault = Some(fault);
-        self.lazy = false;
+        self.release();
         match self.writer.take() {
             Some(writer) => writer.wake(),
             None => {
@@ -209,11 +229,11 @@ impl<S: Stream> TlsHandle<S> {
         }
     }
 
-    /// Reads from below; gives 0 at its end.
+    /// Reads from below; 0 at its end.
     pub(crate) fn poll_fetch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let waiting = self.incoming.len();
         if waiting >= MOST_READ {
-            // Whole records are taken out before, so this is a handshake message without an end.
+            // Whole records were taken out before, so this is an endless handshake message.
             let error = Error::new(
                 ErrorKind::Protocol,
                 LAYER,
@@ -227,8 +247,8 @@ impl<S: Stream> TlsHandle<S> {
         let mut room = ReadBuf::new(self.incoming.room(least));
         ready!(Pin::new(&mut self.below).poll_read(cx, &mut room))?;
         let n = room.filled().len();
-        // Grows while it is filled, and shrinks when most of it was for nothing all the time: to give
-        // memory back and take it again costs more than to keep it for a while.
+        // Grows while it is filled, and shrinks after many small reads: freeing memory and taking it
+        // again costs more than keeping it for a while.
         if n >= self.read_size / 8 {
             self.small_reads = 0;
         } else {
@@ -241,11 +261,13 @@ impl<S: Stream> TlsHandle<S> {
             self.read_size = (self.read_size / 2).max(FIRST_READ);
         }
         self.incoming.fill(n);
-        self.fetched += n as u64;
+        if let Some(verdict) = &mut self.verdict {
+            verdict.fetched += n as u64;
+        }
         Poll::Ready(Ok(n))
     }
 
-    /// Copies what was decrypted before.
+    /// Copies payload that was decrypted before.
     fn take_plain(&mut self, buf: &mut ReadBuf<'_>) {
         let n = self.plain.len().min(buf.remaining());
         buf.put_slice(self.plain.filled().get(..n).unwrap_or_default());
@@ -262,7 +284,7 @@ impl<S: Stream> TlsHandle<S> {
         if !self.plain.is_empty() {
             self.take_plain(buf);
         }
-        while buf.remaining() > 0 && !self.peer_closed {
+        while buf.remaining() > 0 && self.receiving.is_open() {
             if self.fault.is_some() {
                 if buf.filled().len() > before {
                     break;
@@ -282,15 +304,15 @@ impl<S: Stream> TlsHandle<S> {
             );
             match step {
                 Ok(Step::Again | Step::Payload | Step::Done) => {}
-                Ok(Step::PeerClosed) => self.peer_closed = true,
+                Ok(Step::PeerClosed) => self.receiving = Receiving::Closed,
                 Ok(Step::Starved) if buf.filled().len() > before => break,
                 Ok(Step::Starved) => match ready!(self.poll_fetch(cx)) {
-                    Ok(0) if self.unmarked_end && self.incoming.is_empty() => {
-                        self.peer_closed = true;
+                    Ok(0) if self.receiving == Receiving::Unmarked && self.incoming.is_empty() => {
+                        self.receiving = Receiving::Closed;
                     }
                     Ok(0) => {
                         let fact = "the peer ended without close-notify; \
-                                    what arrived may not be all there is";
+                                    the received bytes may not be all";
                         return Poll::Ready(Err(truncated(Operation::Read, fact).into()));
                     }
                     Ok(_) => {}
@@ -301,22 +323,22 @@ impl<S: Stream> TlsHandle<S> {
                 Err(fault) => self.fail(cx, fault),
             }
         }
-        if self.peer_closed && buf.filled().len() == before && buf.remaining() > 0 {
+        if !self.receiving.is_open() && buf.filled().len() == before && buf.remaining() > 0 {
             ready!(self.poll_end_below(cx));
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for the end below after close-notify where that ends both ways, so that it follows: whoever
-    /// is done by then and drops the stream would break off what the peer is still ending. What comes
-    /// besides is to be ignored (RFC 8446 §6.1).
+    /// Waits for the end below after close-notify where that ends both ways: a caller that dropped
+    /// the stream before it would break off the peer's end. Bytes after close-notify are ignored
+    /// (RFC 8446 §6.1).
     fn poll_end_below(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.below_ended {
+        if self.receiving == Receiving::Closed {
             if self.below.info().ends_together {
                 self.answer_end(cx);
-                let _said_nothing = ready!(xio_core::poll_end(cx, &mut self.below));
+                let _ = ready!(xio_core::poll_end(cx, &mut self.below));
             }
-            self.below_ended = true;
+            self.receiving = Receiving::Ended;
         }
         Poll::Ready(())
     }
@@ -330,18 +352,16 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let answer = this.poll_payload(cx, buf);
-        this.reader_waits = answer.is_pending();
-        this.reader = (this.reader_waits && this.awaits_word).then(|| cx.waker().clone());
-        if this.silence.is_some()
-            && (!this.reader_waits || !this.is_unheard())
+        this.reader = answer.is_pending().then(|| cx.waker().clone());
+        if this.waits_for_verdict()
+            && (this.reader.is_none() || !this.is_unheard())
             && let Some(writer) = &this.writer
         {
-            // What it waits for came here.
+            // It waits for bytes that arrived here.
             writer.wake_by_ref();
         }
-        if this.reader_waits && !this.lazy && this.writer.is_none() {
-            // The peer may wait for what is left here before it says anything. What goes wrong is
-            // for the next write to say.
+        if this.reader.is_some() && this.output != Output::Held && this.writer.is_none() {
+            // The peer may wait for the rest before it sends anything. The next write reports errors.
             let _ = this.poll_push(cx);
         }
         answer
@@ -363,7 +383,7 @@ impl<S: Stream> AsyncWrite for TlsHandle<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.get_mut()
-            .poll_for_writer(cx, |this, cx| this.poll_take(cx, bufs, false))
+            .poll_for_writer(cx, |this, cx| this.poll_take(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -387,14 +407,8 @@ impl<S: Stream> Stream for TlsHandle<S> {
         info.insert(TlsInfo::clone(&self.info));
     }
 
-    fn poll_write_more(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let bufs = &[IoSlice::new(buf)];
-        self.get_mut()
-            .poll_for_writer(cx, |this, cx| this.poll_take(cx, bufs, true))
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.below.control(control)
     }
 }
 

@@ -2,31 +2,30 @@
 //!
 //! # What it does
 //!
-//! Protects a stream against reading and changing by others, and proves to the end that connects,
-//! and on demand to the other, who its peer is. It is [rustls] with the cryptography of
-//! AWS-LC, so there is authenticated encryption with forward secrecy and nothing else; no
-//! renegotiation, no compression, no early data.
+//! Encrypts a stream, and authenticates the server to the client and, on demand, the client to the
+//! server. It is [rustls] with the cryptography of AWS-LC: authenticated encryption with forward
+//! secrecy and nothing else; no renegotiation, no compression, no early data.
 //!
 //! The end mark is *close-notify* (RFC 8446 §6.1): `shutdown` sends it, and a stream below that ends
-//! without it is an error, since somebody may have cut it. One way can end while the other goes on.
+//! without it is an error, since an attacker may have cut it. One direction can end before the other.
 //!
-//! A peer that knows nothing of `alpn` is accepted, as RFC 7301 has it; [`TlsInfo`] says what was
-//! agreed on. One that names none of the protocols asked for is not.
+//! A peer without `alpn` is accepted (RFC 7301); [`TlsInfo`] has the negotiated protocol. A peer that
+//! offers none of the wanted protocols is refused.
 //!
-//! A peer that is refused hears why: the alert goes out, the end behind it, and what the peer still sends
-//! is read and thrown away until it leaves, for a second and 1 MiB at most; the error is told after that.
-//! In TLS 1.3 the end that connects is open before the other has looked at its certificate, and learns
-//! what became of it by reading, or by the write that fails. Where ending one way of the stream ends
-//! both, as over UDT, its `shutdown` waits for the first that the other says, so that a refusal is an error.
+//! A refused peer receives the alert and the end behind it; its bytes are discarded until it closes,
+//! for a second and 1 MiB at most, before the error is returned. In TLS 1.3 the client is open before
+//! the server has checked its certificate, and learns of a refusal by reading, or by a failed write.
+//! Where ending one way of the stream ends both, as over UDT, its `shutdown` waits for the first
+//! message of the server, so that a refusal is an error.
 //!
-//! There is no option that leaves certificates unverified. For tests and measurements, make an
-//! authority and name it in `ca`.
+//! Certificates are always verified. For tests and measurements, make an authority and name it in
+//! `ca`.
 //!
 //! # When not to use it
 //!
-//! Against peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link
-//! that is protected already. TLS 1.2 bears 2^24 records under its keys of AES-GCM, 256 GiB one way,
-//! and then breaks off with an error; for more there is TLS 1.3, which renews them (`min=1.3`).
+//! With peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link that
+//! is protected already. TLS 1.2 allows 2^24 records under one AES-GCM key, 256 GiB one way, and then
+//! fails; TLS 1.3 renews its keys (`min=1.3`).
 //!
 //! # String form
 //!
@@ -34,8 +33,8 @@
 //!
 //! The options are those of [`TlsOptions`].
 //!
-//! A stack with `cert` can listen; one without can only connect, and says so. The files are read
-//! when the stack is made, so a string that a peer may choose must not name this driver's options.
+//! A stack with `cert` can listen; one without can only connect. The files are read when the stack
+//! is made, so a peer's string must not set the options of this driver.
 //!
 //! # Cost
 //!
@@ -92,8 +91,8 @@ mod credentials;
 mod error;
 mod handle;
 mod info;
-mod last_words;
 mod options;
+mod refusal;
 mod send;
 mod session;
 #[cfg(test)]
@@ -111,6 +110,7 @@ use xio_core::{
 
 use crate::builder::Shared;
 use crate::error::{LAYER, blame};
+use crate::handle::Receiving;
 use crate::session::Session;
 
 pub use builder::{Both, Client, Initiates, Responds, Server, TlsBuilder};
@@ -119,7 +119,7 @@ pub use handle::TlsHandle;
 pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};
 
-/// The layer: shakes hands as one end, or as either, depending on what it was given.
+/// The layer, for one role or both.
 pub struct Tls {
     active: Option<Active>,
     passive: Option<Arc<ServerConfig>>,
@@ -127,13 +127,13 @@ pub struct Tls {
     unmarked_end: bool,
 }
 
-/// What it takes to be the end that connects.
+/// Settings of the client role.
 struct Active {
     roots: Roots,
     identity: Option<Identity>,
     shared: Shared,
     name: Option<ServerName<'static>>,
-    /// Made when it is first needed, where the roots are the system's.
+    /// Made on first use, where the roots are the system's.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
@@ -146,7 +146,7 @@ impl Active {
         Ok(Arc::clone(self.config.get_or_init(|| made)))
     }
 
-    /// Whom to expect at the other end.
+    /// The name that the server's certificate must have.
     fn expected(&self, to: &Target) -> Result<ServerName<'static>> {
         if let Some(name) = &self.name {
             return Ok(name.clone());
@@ -169,31 +169,35 @@ impl Active {
 }
 
 impl Tls {
-    /// A layer for the end that connects, which believes these authorities.
+    /// A layer for the client, which trusts these authorities.
     pub fn client(roots: Roots) -> TlsBuilder<Client> {
         TlsBuilder::new(Some(roots), None)
     }
 
-    /// A layer for the end that is connected to, which shows this certificate.
+    /// A layer for the server, with this certificate.
     pub fn server(identity: Identity) -> TlsBuilder<Server> {
         TlsBuilder::new(None, Some(identity))
     }
 
-    /// A layer for either end.
+    /// A layer for both roles.
     pub fn both(roots: Roots, identity: Identity) -> TlsBuilder<Both> {
         TlsBuilder::new(Some(roots), Some(identity))
     }
 
-    /// Shakes hands over `inner` in the time that is given, and tells a peer that is refused why.
-    async fn shake<S: Stream>(
+    /// Runs the handshake over `inner` within the time limit, and sends the alert of a refusal.
+    async fn handshake<S: Stream>(
         &self,
         inner: S,
         session: Session,
         op: Operation,
     ) -> Result<TlsHandle<S>> {
-        let mut handle = TlsHandle::new(inner, session, self.unmarked_end);
-        let shaken = tokio::time::timeout(self.handshake_timeout, handle.shake(op)).await;
-        let failure = match shaken {
+        let receiving = match self.unmarked_end {
+            true => Receiving::Unmarked,
+            false => Receiving::Marked,
+        };
+        let mut handle = TlsHandle::new(inner, session, receiving);
+        let done = tokio::time::timeout(self.handshake_timeout, handle.handshake(op)).await;
+        let failure = match done {
             Ok(Ok(())) => return Ok(handle),
             Ok(Err(failure)) => failure,
             Err(_) => Error::new(
@@ -206,7 +210,7 @@ impl Tls {
                 ),
             ),
         };
-        handle.part().await;
+        handle.linger().await;
         Err(failure)
     }
 }
@@ -226,7 +230,7 @@ impl<S: Stream> Transform<S> for Tls {
         })?;
         let name = active.expected(to)?;
         let session = Session::initiate(active.config()?, name).map_err(|e| blame(&e, op))?;
-        self.shake(inner, session, op).await
+        self.handshake(inner, session, op).await
     }
 
     async fn respond(&self, inner: S) -> Result<TlsHandle<S>> {
@@ -240,7 +244,7 @@ impl<S: Stream> Transform<S> for Tls {
             )
         })?;
         let session = Session::respond(Arc::clone(config)).map_err(|e| blame(&e, op))?;
-        self.shake(inner, session, op).await
+        self.handshake(inner, session, op).await
     }
 
     fn describe(&self, info: &mut Info) {

@@ -1,4 +1,4 @@
-//! Sending: what is written becomes records, and these go to the layer below.
+//! Sending: written bytes become records, and these go to the layer below.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,34 +7,41 @@ use std::task::{Context, Poll, ready};
 use xio_core::{Error, ErrorKind, Operation, Stream};
 
 use crate::error::{LAYER, blame};
-use crate::handle::{Ending, FIRST_READ, TlsHandle};
+use crate::handle::{Ending, FIRST_READ, Output, TlsHandle};
 use crate::session::{Intent, RECORD, Step};
 
-/// Payload that is encrypted before the layer below is asked to take it: some records at once, so
-/// that a system call moves them together, and few enough to stay in a core's cache.
+/// Payload in bytes that is encrypted before the layer below takes it: several records, so that one
+/// system call moves them, and few enough to stay in a core's cache.
 const BATCH: usize = 8 * RECORD;
 
 impl<S: Stream> TlsHandle<S> {
-    /// Hands what is encrypted to the layer below, until nothing is left.
+    /// Sends held bytes with the next write.
+    pub(crate) fn release(&mut self) {
+        if self.output == Output::Held {
+            self.output = Output::Flushed;
+        }
+    }
+
+    /// Writes all encrypted bytes to the layer below.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.lazy = false;
+        self.release();
         while !self.outgoing.is_empty() {
             let n = ready!(Pin::new(&mut self.below).poll_write(cx, self.outgoing.filled()))?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.outgoing.consume(n);
-            self.unflushed = true;
+            self.output = Output::Unflushed;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Sends, and makes the layer below send what it was given.
+    /// Sends, and flushes the layer below.
     pub(crate) fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
-        if self.unflushed {
+        if self.output == Output::Unflushed {
             ready!(Pin::new(&mut self.below).poll_flush(cx))?;
-            self.unflushed = false;
+            self.output = Output::Flushed;
         }
         Poll::Ready(Ok(()))
     }
@@ -45,7 +52,7 @@ impl<S: Stream> TlsHandle<S> {
         self.explained(sent, op)
     }
 
-    /// Works for someone who writes, flushes or shuts down, and remembers whom to leave it to.
+    /// Runs an operation of the writing task, and keeps its waker while it is pending.
     pub(crate) fn poll_for_writer<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -57,7 +64,7 @@ impl<S: Stream> TlsHandle<S> {
         answer
     }
 
-    /// Carries an intent out, after whatever the library wants done before.
+    /// Carries an intent out, after the steps that the library takes before it.
     pub(crate) fn carry_out(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,9 +84,9 @@ impl<S: Stream> TlsHandle<S> {
         }
     }
 
-    /// Encrypts as much of `bufs` as there is room for, and gives how much that is.
+    /// Encrypts as much of `bufs` as there is room for, and returns the number of bytes.
     ///
-    /// Short slices are put together, so that a header does not become a record of its own.
+    /// Short slices are joined, so that a header does not become a record of its own.
     fn encrypt(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let room = BATCH - self.outgoing.len();
         let mut left = room;
@@ -113,7 +120,6 @@ impl<S: Stream> TlsHandle<S> {
         &mut self,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
-        more_follows: bool,
     ) -> Poll<io::Result<usize>> {
         self.check(Operation::Write)?;
         if self.ending != Ending::Open {
@@ -129,20 +135,15 @@ impl<S: Stream> TlsHandle<S> {
             return Poll::Ready(Ok(0));
         }
         let full = self.outgoing.len() + RECORD > BATCH;
-        if !self.outgoing.is_empty() && (full || !self.lazy) {
+        if !self.outgoing.is_empty() && (full || self.output != Output::Held) {
             let sent = self.poll_drain(cx, Operation::Write)?;
             if sent.is_pending() && self.outgoing.len() + RECORD > BATCH {
                 return Poll::Pending;
             }
         }
-        let nothing_before = self.outgoing.is_empty();
         let n = self.encrypt(cx, bufs)?;
-        if more_follows {
-            self.lazy |= nothing_before;
-        } else {
-            // What does not go now goes with the next write, with flushing or with shutdown.
-            let _ = self.poll_drain(cx, Operation::Write)?;
-        }
+        // The rest goes with the next write, flush or shutdown.
+        let _ = self.poll_drain(cx, Operation::Write)?;
         Poll::Ready(Ok(n))
     }
 
@@ -156,30 +157,29 @@ impl<S: Stream> TlsHandle<S> {
         self.poll_drain(cx, Operation::Shutdown)
     }
 
-    /// Sends all that was written, and has the layer below do so.
+    /// Sends all written bytes, and flushes the layer below.
     pub(crate) fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check(Operation::Flush)?;
         ready!(self.poll_drain(cx, Operation::Flush))?;
         self.outgoing.shrink(FIRST_READ);
         let flushed = Pin::new(&mut self.below).poll_flush(cx);
         ready!(self.explained(flushed, Operation::Flush))?;
-        self.unflushed = false;
+        self.output = Output::Flushed;
         Poll::Ready(Ok(()))
     }
 
-    /// Ends this way of the stream.
+    /// Ends this direction of the stream.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ending != Ending::Shut {
             ready!(self.poll_mark(cx))?;
-            ready!(self.poll_word(cx))?;
-            // Tickets that nobody read would make a socket that is closed now reset the connection,
-            // and with it what is still on its way to the peer.
-            if !self.reader_waits
+            ready!(self.poll_verdict(cx))?;
+            // With unread tickets, closing the socket would reset the connection and destroy the bytes
+            // in flight to the peer.
+            if self.reader.is_none()
                 && self.incoming.is_empty()
                 && let Poll::Ready(Err(_)) = self.poll_fetch(cx)
             {
-                // What broke is told but once, and an end behind it is nobody's proper end.
-                self.unmarked_end = false;
+                self.require_mark();
             }
             let shut = Pin::new(&mut self.below).poll_shutdown(cx);
             ready!(self.explained(shut, Operation::Shutdown))?;

@@ -70,8 +70,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    ByteSize, Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result, Setting, Stream,
-    Transform, poll_end,
+    ByteSize, Control, Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result,
+    Setting, Stream, Transform, poll_end,
 };
 
 pub use block::{BadBlock, Opener, Sealer};
@@ -221,6 +221,10 @@ impl<S: Stream> Stream for Verified<S> {
     fn describe(&self, info: &mut Info) {
         self.inner.describe(info);
         info.layer(LAYER);
+    }
+
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.control(control)
     }
 }
 

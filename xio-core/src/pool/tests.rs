@@ -71,7 +71,7 @@ fn a_reader_that_waits_holds_no_block() {
 
     let mut writing = pin!(tokio::io::AsyncWriteExt::write_all(&mut far, b"0123456789"));
     assert!(now(writing.as_mut()).is_ready());
-    // Somebody else has the only block: the read waits for it, and takes no byte meanwhile.
+    // The only block is held: the read waits for it, and takes no byte meanwhile.
     let other = pool.try_get().unwrap();
     assert!(now(reading.as_mut()).is_pending());
     drop(other);
@@ -110,7 +110,7 @@ fn a_share_holds_no_more_than_its_part() {
     assert!(share.try_get().is_none());
     let mut waiting = pin!(share.get());
     assert!(now(waiting.as_mut()).is_pending());
-    // Whoever waits for the own share takes nothing from others.
+    // A task that waits for its own limit takes nothing from others.
     assert_eq!(pool.available(), 2);
     let others = [pool.try_get().unwrap(), pool.share(9).try_get().unwrap()];
     drop(held);

@@ -1,4 +1,4 @@
-//! How drivers of every kind fit on each other, and what is said when they do not.
+//! Drivers of every kind on each other, and the errors where they do not fit.
 
 use std::future::Future;
 use std::io::{self, IoSliceMut};

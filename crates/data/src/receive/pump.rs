@@ -9,7 +9,7 @@ use bytes::Bytes;
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind};
 use mode_e::{HEADER_LEN, Step};
 use tokio::io::{AsyncRead, ReadBuf};
-use xio_core::{Block, Pool, Stream};
+use xio_core::{Block, KernelTransfer, Pool, Stream};
 
 use crate::conn::Conn;
 use crate::error::{Error, ErrorKind, Result};
@@ -265,7 +265,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return true;
         }
         let shown = job.watch.head().left(offset) > 0;
-        if job.pipes == 0 || shown || !self.conn.stream.is_splice() {
+        if job.pipes == 0 || shown || !self.conn.stream.kernel_transfers().splice {
             return false;
         }
         let worth = match self.framing {
@@ -295,8 +295,11 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             return Ok(Read::Full);
         };
         let want = usize::try_from(len).unwrap_or(usize::MAX).min(pipe::SIZE);
-        let stream = Pin::new(&mut self.conn.stream);
-        let n = match stream.poll_splice(cx, pipe.into(), want) {
+        let transfer = KernelTransfer::Splice {
+            pipe: pipe.into(),
+            len: want,
+        };
+        let n = match self.conn.stream.poll_kernel(cx, transfer) {
             Poll::Pending => return Ok(Read::Wait),
             Poll::Ready(Ok(0)) => return self.ended(),
             Poll::Ready(Ok(n)) => n,

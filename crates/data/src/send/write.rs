@@ -9,7 +9,7 @@ use std::task::Poll;
 use gridftp_dsi::{Error as StorageError, ErrorKind as StorageKind, Source};
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::io::AsyncWrite;
-use xio_core::{Block, BoxStream, Pool, Stream};
+use xio_core::{Block, BoxStream, KernelTransfer, Pool, Stream};
 
 use crate::error::{Error, Result};
 use crate::watch::Watch;
@@ -70,7 +70,7 @@ async fn at_once<const N: usize>(stream: &mut BoxStream, pieces: [&[u8]; N]) -> 
 /// Writes all of `head`, which payload follows at once.
 async fn ahead(stream: &mut BoxStream, mut head: &[u8]) -> Result<()> {
     while !head.is_empty() {
-        let n = poll_fn(|cx| Pin::new(&mut *stream).poll_write_more(cx, head)).await;
+        let n = poll_fn(|cx| stream.poll_kernel(cx, KernelTransfer::Head(head))).await;
         head = head.get(some(n)?..).unwrap_or_default();
     }
     Ok(())
@@ -106,7 +106,8 @@ impl<S: Source> Feed<'_, S> {
         tail: &[u8],
     ) -> Result<()> {
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
-        let mut sends_file = stream.is_send_file() && self.source.descriptor().is_some_and(sends);
+        let mut sends_file =
+            stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
         // Bytes that the connection was last seen to take at a time.
         let mut room = u64::MAX;
         while len > 0 {
@@ -174,9 +175,12 @@ impl<S: Source> Feed<'_, S> {
         while sent < len {
             let want = usize::try_from((len - sent).min(STEP)).unwrap_or(usize::MAX);
             self.warm(file, offset + sent, want as u64).await?;
-            let n =
-                poll_fn(|cx| Pin::new(&mut *stream).poll_send_file(cx, file, offset + sent, want));
-            match n.await {
+            let transfer = KernelTransfer::SendFile {
+                file,
+                offset: offset + sent,
+                len: want,
+            };
+            match poll_fn(|cx| stream.poll_kernel(cx, transfer)).await {
                 Ok(0) => return Err(Error::storage("send", shrank(offset + sent))),
                 Ok(n) => {
                     sent += n as u64;

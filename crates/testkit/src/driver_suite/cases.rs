@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use xio_core::{BoxStream, Stream};
+use xio_core::{BoxStream, KernelTransfer, Stream};
 
 use super::{Subject, drain, once};
 use crate::random::Random;
@@ -100,42 +100,23 @@ pub(super) async fn vectored(subject: &Subject) {
     }
 }
 
-pub(super) async fn write_more(subject: &Subject) {
-    let (mut near, mut far) = subject.pair().await;
-    for round in 0..50_u8 {
-        let header = [round; 17];
-        let payload = [!round; 100];
-        let writing = async {
-            let mut left = &header[..];
-            while !left.is_empty() {
-                let n = poll_fn(|cx| Pin::new(&mut near).poll_write_more(cx, left)).await;
-                left = left.get(n.expect("writing")..).unwrap_or_default();
-            }
-            near.write_all(&payload).await.expect("writing");
-            near.flush().await.expect("flushing");
-        };
-        // Were anything held back after what followed, this would not come to an end.
-        let mut block = [0; 117];
-        let ((), read) = tokio::join!(writing, far.read_exact(&mut block));
-        read.expect("reading");
-        assert_eq!(block.split_at(17), (&header[..], &payload[..]));
-    }
-}
-
 pub(super) async fn send_file(subject: &Subject) {
     let (mut near, mut far) = subject.pair().await;
     assert_eq!(
-        near.is_send_file(),
+        near.kernel_transfers().send_file,
         subject.send_file,
         "a layer on a bottom that sends files must say so, and another must not"
     );
     let bytes = Random::new(5).bytes(3 << 20);
     let mut file = tempfile::tempfile().expect("a temporary file");
     file.write_all(&bytes).expect("filling it");
-    let from = 1000;
+    let stretch = |offset, len| KernelTransfer::SendFile {
+        file: file.as_fd(),
+        offset,
+        len,
+    };
     if !subject.send_file {
-        let refused =
-            poll_fn(|cx| Pin::new(&mut near).poll_send_file(cx, file.as_fd(), 0, 10)).await;
+        let refused = poll_fn(|cx| near.poll_kernel(cx, stretch(0, 10))).await;
         let kind = refused
             .expect_err("this stack says it sends no files")
             .kind();
@@ -143,14 +124,17 @@ pub(super) async fn send_file(subject: &Subject) {
         return;
     }
     let sending = async {
-        near.write_all(b"head").await.expect("writing");
-        let mut offset = from;
+        near.write_all(b"he").await.expect("writing");
+        let mut head = &b"ad"[..];
+        while !head.is_empty() {
+            let n = poll_fn(|cx| near.poll_kernel(cx, KernelTransfer::Head(head))).await;
+            head = head.get(n.expect("writing")..).unwrap_or_default();
+        }
+        let mut offset = 1000;
         loop {
-            let n = poll_fn(|cx| {
-                Pin::new(&mut near).poll_send_file(cx, file.as_fd(), offset, usize::MAX)
-            })
-            .await
-            .expect("sending");
+            let n = poll_fn(|cx| near.poll_kernel(cx, stretch(offset, usize::MAX)))
+                .await
+                .expect("sending");
             assert!(
                 n <= 1 << 20,
                 "one call moves a bounded amount, not {n} bytes"
@@ -176,13 +160,17 @@ pub(super) async fn splice(subject: &Subject) {
     let (mut near, mut far) = subject.pair().await;
     // The bottom that sends files inside the kernel is the one that takes them so.
     assert_eq!(
-        far.is_splice(),
+        far.kernel_transfers().splice,
         subject.send_file,
         "a layer on a bottom that splices must say so, and another must not"
     );
     let (mut from, into) = std::io::pipe().expect("a pipe");
+    let splice = |len| KernelTransfer::Splice {
+        pipe: into.as_fd(),
+        len,
+    };
     if !subject.send_file {
-        let refused = poll_fn(|cx| Pin::new(&mut far).poll_splice(cx, into.as_fd(), 10)).await;
+        let refused = poll_fn(|cx| far.poll_kernel(cx, splice(10))).await;
         let kind = refused.expect_err("this stack says it does not splice");
         assert_eq!(kind.kind(), std::io::ErrorKind::Unsupported);
         return;
@@ -197,7 +185,7 @@ pub(super) async fn splice(subject: &Subject) {
         far.read_exact(&mut head).await.expect("reading");
         let mut arrived = head.to_vec();
         loop {
-            let n = poll_fn(|cx| Pin::new(&mut far).poll_splice(cx, into.as_fd(), 16_384))
+            let n = poll_fn(|cx| far.poll_kernel(cx, splice(16_384)))
                 .await
                 .expect("splicing");
             assert!(n <= 16_384, "more than was asked for: {n} bytes");

@@ -3,16 +3,18 @@
 use std::io::ErrorKind as IoKind;
 use std::thread;
 
+use xio_core::Transform;
+
 use super::*;
 
 #[test]
 fn many_peers_at_once_share_one_listener() {
-    let mut listener = listen("tcp,count", "127.0.0.1:0").unwrap();
-    let place = listener.info().local.unwrap().to_string();
+    let listener = listen("tcp,count", "127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let server = thread::spawn(move || {
         let mut echoes = Vec::new();
         for _ in 0..4 {
-            let mut peer = listener.accept().unwrap();
+            let mut peer = listener.accept().unwrap().open().unwrap();
             echoes.push(thread::spawn(move || {
                 let mut bytes = Vec::new();
                 peer.read_to_end(&mut bytes).unwrap();
@@ -24,10 +26,10 @@ fn many_peers_at_once_share_one_listener() {
     });
     let clients: Vec<_> = (0..4_u8)
         .map(|id| {
-            let place = place.clone();
+            let address = address.clone();
             thread::spawn(move || {
                 let sent = vec![id; 100_000];
-                let mut handle = open("tcp,timeout:all=20", &place).unwrap();
+                let mut handle = open("tcp,timeout:all=20", &address).unwrap();
                 handle.write_all(&sent).unwrap();
                 handle.shutdown().unwrap();
                 let mut bytes = Vec::new();
@@ -62,11 +64,11 @@ fn a_file_is_written_and_read() {
 
 #[test]
 fn dropping_is_an_abort() {
-    let mut listener = listen("tcp", "127.0.0.1:0").unwrap();
-    let place = listener.info().local.unwrap().to_string();
-    let mut near = open("tcp", &place).unwrap();
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut near = open("tcp", &address).unwrap();
     near.write_all(b"a part").unwrap();
-    let mut far = listener.accept().unwrap();
+    let mut far = listener.accept().unwrap().open().unwrap();
     drop(near);
     let error = far.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), IoKind::ConnectionReset);
@@ -74,16 +76,16 @@ fn dropping_is_an_abort() {
 
 #[test]
 fn an_operation_ends_in_its_time() {
-    let mut listener = listen("tcp,timeout:accept=0.01", "127.0.0.1:0").unwrap();
+    let listener = listen("tcp,timeout:accept=0.01", "127.0.0.1:0").unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::TimedOut);
-    let place = listener.info().local.unwrap().to_string();
-    let mut near = open("tcp,timeout:read=0.01", &place).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut near = open("tcp,timeout:read=0.01", &address).unwrap();
     assert_eq!(near.read(&mut [0]).unwrap_err().kind(), IoKind::TimedOut);
 }
 
 #[test]
 fn inside_a_runtime_it_refuses() {
-    let mut listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let error = open("tcp", "127.0.0.1:1").unwrap_err();
@@ -95,6 +97,133 @@ fn inside_a_runtime_it_refuses() {
         // And dropping there is no panic.
         drop(listener);
     });
+}
+
+#[test]
+fn one_thread_reads_while_another_writes() {
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let near = open("tcp", &listener.local_addr().unwrap().to_string()).unwrap();
+    let far = listener.accept().unwrap().open().unwrap();
+    let echo = thread::spawn(move || {
+        // More than the sockets hold, so each end has to read while it writes.
+        io::copy(&mut &far, &mut &far).unwrap();
+        far.close().unwrap();
+    });
+    let sent = vec![7; 20 << 20];
+    let mut reader = near.clone();
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    (&near).write_all(&sent).unwrap();
+    near.shutdown().unwrap();
+    assert!(reading.join().unwrap() == sent);
+    echo.join().unwrap();
+}
+
+/// A layer whose passive end waits for a byte of the peer before it is open.
+struct Greeted;
+
+impl<S: Stream> Transform<S> for Greeted {
+    type Handle = S;
+
+    async fn initiate(&self, inner: S, _: &Target) -> Result<S> {
+        Ok(inner)
+    }
+
+    async fn respond(&self, mut inner: S) -> Result<S> {
+        let mut byte = [0];
+        let mut buf = ReadBuf::new(&mut byte);
+        poll_fn(|cx| Pin::new(&mut inner).poll_read(cx, &mut buf))
+            .await
+            .map_err(|e| Error::from_io(e, "greeted", Operation::Open))?;
+        Ok(inner)
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("greeted");
+    }
+}
+
+#[test]
+fn accept_waits_for_no_handshake() {
+    let stack = DynStack::new(crate::tcp::Tcp::new().push(Greeted), "tcp,greeted");
+    let listener = listen_with(&stack, &"127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let _silent = open("tcp", &address).unwrap();
+    let mut near = open("tcp", &address).unwrap();
+    near.write_all(b"!x").unwrap();
+    let silent = listener.accept().unwrap();
+    let mut far = listener.accept().unwrap().open().unwrap();
+    far.read_exact(&mut [0]).unwrap();
+    assert!(silent.info().peer.is_some());
+}
+
+#[test]
+fn another_thread_cancels() {
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let near = open("tcp", &listener.local_addr().unwrap().to_string()).unwrap();
+    let far = listener.accept().unwrap().open().unwrap();
+    let waiting = [
+        thread::spawn({
+            let near = near.clone();
+            move || {
+                let error = (&near).read(&mut [0]).unwrap_err();
+                Error::try_from_io(error).unwrap().kind()
+            }
+        }),
+        thread::spawn({
+            let listener = listener.clone();
+            move || listener.accept().unwrap_err().kind()
+        }),
+    ];
+    // A call that has not begun is cancelled as well, so nothing depends on which thread is first.
+    near.cancel();
+    listener.cancel();
+    for waits in waiting {
+        assert_eq!(waits.join().unwrap(), ErrorKind::Cancelled);
+    }
+    assert!((&near).write(b"x").is_err());
+    drop(near);
+    assert!((&far).read(&mut [0]).is_err(), "dropping is an abort");
+}
+
+#[test]
+fn a_file_is_sought_and_a_socket_is_not() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"0123456789").unwrap();
+    let contact = format!("file:{}", file.path().display());
+    let mut handle = open("file,count", &contact).unwrap();
+    let mut byte = [0];
+    for (to, at) in [
+        (SeekFrom::Start(7), 7),
+        (SeekFrom::Current(-3), 5),
+        (SeekFrom::End(-1), 9),
+    ] {
+        assert_eq!(handle.seek(to).unwrap(), at);
+        handle.read_exact(&mut byte).unwrap();
+        assert_eq!(u64::from(byte[0] - b'0'), at);
+    }
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let mut near = open("tcp", &listener.local_addr().unwrap().to_string()).unwrap();
+    let error = near.seek(SeekFrom::Start(0)).unwrap_err();
+    assert_eq!(error.kind(), IoKind::Unsupported);
+}
+
+#[test]
+fn open_handles_take_settings_by_driver() {
+    let listener = listen("tcp", "127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let near = open("tcp,count,timeout:all=20", &address).unwrap();
+    assert_eq!(near.get("tcp:nodelay").unwrap(), "yes");
+    near.set("tcp:nodelay=0").unwrap();
+    assert_eq!(near.get("tcp:nodelay").unwrap(), "no");
+    let error = near.set("tls:min=1.3").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "xio: control: no driver \"tls\" in tcp,count,timeout"
+    );
 }
 
 #[test]

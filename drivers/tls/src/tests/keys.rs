@@ -1,4 +1,4 @@
-//! Keys that are used up, after as many records as their cipher bears.
+//! Keys after the last record that their cipher allows.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use xio_core::{Operation, Transform as _};
 use xio_testkit::{Authority, Mem, MemHandle, Random};
 
 use super::{HOST, drain, identity, roots};
+use crate::handle::Receiving;
 use crate::session::Session;
 use crate::{Tls, TlsHandle};
 
-/// Records that a key bears here, where it is some million in earnest.
+/// Records that a key allows here; real suites allow some million.
 const BEARS: u64 = 10;
 
 fn common(known: &CipherSuiteCommon) -> CipherSuiteCommon {
@@ -26,7 +27,7 @@ fn common(known: &CipherSuiteCommon) -> CipherSuiteCommon {
     }
 }
 
-/// A suite whose keys are soon used up.
+/// A suite with keys for few records.
 fn weak(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     match suite {
         SupportedCipherSuite::Tls13(known) => {
@@ -44,7 +45,7 @@ fn weak(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// An end that connects and whose keys are soon used up, and a peer.
+/// A client with keys for few records, and its peer.
 async fn open(suite: SupportedCipherSuite) -> (TlsHandle<MemHandle>, TlsHandle<MemHandle>) {
     let authority = Authority::new("test authority");
     let server = Tls::server(identity(&authority.issue("server", &[HOST])))
@@ -62,9 +63,9 @@ async fn open(suite: SupportedCipherSuite) -> (TlsHandle<MemHandle>, TlsHandle<M
     let name = ServerName::try_from(HOST).unwrap();
     let session = Session::initiate(Arc::new(config), name).unwrap();
     let (near, far) = Mem::new().capacity(1 << 20).pair();
-    let mut near = TlsHandle::new(near, session, false);
-    let (shaken, far) = tokio::join!(near.shake(Operation::Connect), server.respond(far));
-    shaken.unwrap();
+    let mut near = TlsHandle::new(near, session, Receiving::Marked);
+    let (done, far) = tokio::join!(near.handshake(Operation::Connect), server.respond(far));
+    done.unwrap();
     (near, far.unwrap())
 }
 
@@ -82,7 +83,7 @@ async fn keys_are_renewed_as_often_as_needed() {
     let ((), (got, ended)) = tokio::join!(sending, drain(&mut far));
     ended.unwrap();
     assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
-    // The other way went on meanwhile.
+    // The other direction went on meanwhile.
     far.write_all(b"taken").await.unwrap();
     far.shutdown().await.unwrap();
     let mut answer = String::new();
@@ -107,7 +108,7 @@ async fn keys_that_cannot_be_renewed_are_said_to_be_used_up() {
         error.starts_with("tls: write: ") && error.contains("only TLS 1.3 renews them"),
         "{error}"
     );
-    // What was sent is right, and that it is not all is not kept from the peer.
+    // The sent bytes are right, and the peer learns that they are not all.
     assert!(got.iter().all(|byte| *byte == 7));
     assert!(ended.is_err(), "{} bytes looked whole", got.len());
 }

@@ -1,4 +1,4 @@
-//! Last words: each end hears why the other gives the connection up.
+//! Refusals: each end reads the alert by which the other gives the connection up.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,75 +10,81 @@ use rustls::{Error as Fault, ProtocolVersion};
 use xio_core::{Error, ErrorKind, Operation, Stream, at_layer};
 
 use crate::error::{LAYER, blame, truncated};
-use crate::handle::{Ending, TlsHandle};
+use crate::handle::{Ending, Receiving, TlsHandle, Verdict};
 use crate::session::{Intent, RECORD, Session, Step};
 
-/// How long a peer that was refused may take to hear of it and to leave.
-const PARTING: Duration = Duration::from_secs(1);
-/// Most that it may send meanwhile, in bytes.
-const PARTING_BYTES: usize = 1 << 20;
-/// How long a server may say nothing at all, from the end of the handshake until this end has ended.
+/// Longest time that a refused peer gets to read the alert and close.
+const LINGER: Duration = Duration::from_secs(1);
+/// Most bytes that it may send meanwhile.
+const LINGER_BYTES: usize = 1 << 20;
+/// Longest silence of a server between the handshake and the shutdown of this end.
 const SILENCE: Duration = Duration::from_secs(30);
 
 impl<S: Stream> TlsHandle<S> {
-    /// Sees to it that a peer whose handshake failed is told why, before the connection is closed.
+    /// Sends the alert of a failed handshake, and lingers until the peer has closed.
     ///
-    /// It may have sent more by then, as who connects in TLS 1.3 does behind its part of the handshake.
-    /// Closing a socket with that unread resets the connection, and the reset overtakes the alert. So the
-    /// end follows the alert, and what still comes is thrown away, for as long and as much as costs
-    /// little beside the handshake that the peer was allowed anyway.
+    /// The peer may have sent more by then, as a client does in TLS 1.3 right after its part of the
+    /// handshake. Closing a socket with unread bytes resets the connection, and the reset overtakes
+    /// the alert. So this end shuts down after the alert and discards received bytes, within limits
+    /// that cost little beside the handshake.
     ///
     /// # Cancel safety
     /// The connection breaks off when the future is dropped.
-    pub(crate) async fn part(&mut self) {
+    pub(crate) async fn linger(&mut self) {
         if !matches!(&self.fault, Some(fault) if !matches!(fault, Fault::AlertReceived(_))) {
             return;
         }
-        let parting = async {
+        let lingering = async {
             poll_fn(|cx| self.poll_push(cx)).await?;
             poll_fn(|cx| Pin::new(&mut self.below).poll_shutdown(cx)).await?;
-            let mut came = 0;
-            while came < PARTING_BYTES {
+            let mut discarded = 0;
+            while discarded < LINGER_BYTES {
                 self.incoming.consume(self.incoming.len());
                 match poll_fn(|cx| self.poll_fetch(cx)).await? {
                     0 => break,
-                    n => came += n,
+                    n => discarded += n,
                 }
             }
             io::Result::Ok(())
         };
-        // Whether it is there to hear or not, the error that is told is why it was refused.
-        let _ = tokio::time::timeout(PARTING, parting).await;
+        // The caller reports the failed handshake in any case.
+        let _ = tokio::time::timeout(LINGER, lingering).await;
     }
 
-    /// Finds out why the layer below takes no more: the peer may have said it before it left.
+    /// Replaces a failure to write by the alert that the peer may have sent before.
     #[cold]
     pub(crate) fn explain(&mut self, failure: io::Error, op: Operation) -> io::Error {
-        // Who waits for bytes hears of it there.
-        let mut looks = !self.reader_waits && self.fault.is_none() && !self.peer_closed;
+        // A waiting reader gets the alert.
+        let mut looks = self.reader.is_none() && self.fault.is_none() && self.receiving.is_open();
         let mut cx = Context::from_waker(Waker::noop());
         while looks {
             looks = match self.step(Intent::Look) {
                 Ok(Step::Again | Step::Payload) => true,
                 Ok(Step::PeerClosed | Step::Done) => false,
                 Ok(Step::Starved) => match self.poll_fetch(&mut cx) {
-                    // What arrived before is kept for a reader, but not without bounds.
+                    // Payload before the alert is kept for a reader, within bounds.
                     Poll::Ready(Ok(n)) => n > 0 && self.plain.len() < 16 * RECORD,
                     Poll::Ready(Err(_)) => {
-                        // What broke is told but once, and an end behind it is nobody's proper end.
-                        self.unmarked_end = false;
+                        self.require_mark();
                         false
                     }
                     Poll::Pending => false,
                 },
                 Err(fault) => {
-                    let told = blame(&fault, op).into();
+                    let alert = blame(&fault, op).into();
                     self.fault = Some(fault);
-                    return told;
+                    return alert;
                 }
             };
         }
         failure
+    }
+
+    /// Refuses an unmarked end after an error of the layer below, which reports that only once.
+    pub(crate) fn require_mark(&mut self) {
+        if self.receiving == Receiving::Unmarked {
+            self.receiving = Receiving::Marked;
+        }
     }
 
     /// As [`explain`](Self::explain) for an answer of the layer below, with errors of this layer.
@@ -90,22 +96,29 @@ impl<S: Stream> TlsHandle<S> {
         answer.map_err(|failure| at_layer(self.explain(failure, op), LAYER, op))
     }
 
-    /// Whether the peer's part of the handshake says that it took ours, or is still to be waited for: in
-    /// TLS 1.3 the end that connects is done first, and what comes next tells it what the other thinks.
-    pub(crate) fn awaits_word_of(session: &Session) -> bool {
+    /// Whether the handshake leaves open that the peer accepted it: in TLS 1.3 the client is done
+    /// before the server has checked its certificate.
+    pub(crate) fn awaits_verdict(session: &Session) -> bool {
         matches!(session, Session::Initiator(_))
             && session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Whether the peer's word is still to come.
+    /// Whether no message of the server was decrypted since the handshake.
     pub(crate) fn is_unheard(&self) -> bool {
-        // What was not made out yet may be a refusal.
-        self.awaits_word && !self.peer_closed && self.fetched <= self.incoming.len() as u64
+        let waiting = self.incoming.len() as u64;
+        let unheard = |verdict: &Verdict| verdict.fetched <= waiting;
+        self.receiving.is_open() && self.verdict.as_ref().is_some_and(unheard)
     }
 
-    /// Waits for the first that a server says after the handshake, where nothing can be read any more
-    /// once this end has ended: that may be a refusal.
-    pub(crate) fn poll_word(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Whether a shutdown waits for the first message of the server.
+    pub(crate) fn waits_for_verdict(&self) -> bool {
+        let waits = |verdict: &Verdict| verdict.silence.is_some();
+        self.verdict.as_ref().is_some_and(waits)
+    }
+
+    /// Waits for the first message of the server after the handshake, which may be a refusal, where
+    /// nothing can be read once this end has ended.
+    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let op = Operation::Shutdown;
         if !self.is_unheard() || !self.below.info().ends_together {
             return Poll::Ready(Ok(()));
@@ -115,31 +128,33 @@ impl<S: Stream> TlsHandle<S> {
         loop {
             self.carry_out(cx, op, Intent::Look)?;
             if !self.is_unheard() {
-                self.silence = None;
+                self.verdict = None;
                 return Poll::Ready(Ok(()));
             }
             let fetched = self.poll_fetch(cx);
             if fetched.is_ready()
-                && let Some(reader) = self.reader.take()
+                && let Some(reader) = &self.reader
             {
-                reader.wake();
+                reader.wake_by_ref();
             }
             match fetched {
                 Poll::Ready(Ok(0)) => {
-                    let fact = "the peer ended without a word after the handshake; \
-                                it may have refused what this end showed";
+                    let fact = "the peer ended without a message after the handshake; \
+                                it may have refused the certificate of this end";
                     return Poll::Ready(Err(truncated(op, fact).into()));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(at_layer(error, LAYER, op))),
                 Poll::Pending => {
-                    let silence = self
-                        .silence
-                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(SILENCE)));
-                    ready!(silence.as_mut().poll(cx));
+                    if let Some(verdict) = &mut self.verdict {
+                        let silence = verdict
+                            .silence
+                            .get_or_insert_with(|| Box::pin(tokio::time::sleep(SILENCE)));
+                        ready!(silence.as_mut().poll(cx));
+                    }
                     let fact = format!(
-                        "the peer said nothing for {} s after the handshake; \
-                         whether it took anything is not known",
+                        "the peer sent nothing for {} s after the handshake; \
+                         whether it received anything is unknown",
                         SILENCE.as_secs()
                     );
                     let error = Error::new(ErrorKind::TimedOut, LAYER, op, fact);
@@ -149,7 +164,7 @@ impl<S: Stream> TlsHandle<S> {
         }
     }
 
-    /// Answers the peer's end mark where its end is this one's as well, so that the peer has heard us.
+    /// Answers the peer's close-notify where its end is this one's as well.
     pub(crate) fn answer_end(&mut self, cx: &mut Context<'_>) {
         if self.ending == Ending::Open
             && self.writer.is_none()
@@ -158,7 +173,7 @@ impl<S: Stream> TlsHandle<S> {
                 .is_ok()
         {
             self.ending = Ending::Marked;
-            self.lazy = false;
+            self.release();
         }
     }
 }

@@ -1,0 +1,213 @@
+//! `Mapped<S, M>`: a stream with a `ByteMap` on it; the base of layers that change single bytes.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::info::Info;
+use crate::outbox::Outbox;
+use crate::stream::Stream;
+
+/// Changes the bytes of a [`Mapped`] stream, in both directions.
+pub trait ByteMap: Send + Unpin + 'static {
+    /// Name of the layer, for errors and descriptions.
+    const LAYER: &'static str;
+
+    /// Appends the form of `data` that the layer below gets, which may be longer, to `out`.
+    fn encode(&mut self, data: &[u8], out: &mut Vec<u8>);
+
+    /// Turns received bytes into data in place, at the front of `bytes`, and returns its length.
+    ///
+    /// Appends to `answers` the bytes that the peer must get for them, in their form below.
+    ///
+    /// # Errors
+    /// A violation of the protocol; the stream is broken then.
+    fn decode(&mut self, bytes: &mut [u8], answers: &mut Vec<u8>) -> Result<usize>;
+
+    /// Appends the end mark, if there is one, to `out`.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
+    /// Checks that the received bytes may end here.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnexpectedEof`] where something is missing.
+    fn end(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream through a [`ByteMap`].
+///
+/// Bytes are encoded into a bounded buffer and decoded in the buffer of the caller.
+pub struct Mapped<S, M> {
+    inner: S,
+    map: M,
+    waiting: Outbox,
+    shut: bool,
+    /// Whether there are answers that were not flushed.
+    answers: bool,
+    /// Waker of a reader that brings answers down before it reads on.
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// The side that calls the layer below, which wakes only the last that waited there.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    Reader,
+    Writer,
+}
+
+impl<S: Stream, M: ByteMap> Mapped<S, M> {
+    /// Bytes that wait to go down at which a peer that asks without reading is not read either.
+    pub const MAX_WAITING: usize = 16 << 10;
+
+    /// Puts `map` on `inner`.
+    pub const fn new(inner: S, map: M) -> Self {
+        Self {
+            inner,
+            map,
+            waiting: Outbox::new(),
+            shut: false,
+            answers: false,
+            reader: None,
+            writer: None,
+        }
+    }
+
+    /// Number of bytes that wait to go down.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Brings everything down for one side, and flushes it on demand; when it is down, wakes the
+    /// other side, whose place below this one took.
+    fn poll_down(&mut self, cx: &mut Context<'_>, side: Side, flush: bool) -> Poll<io::Result<()>> {
+        let mut down = self.waiting.poll_drain(cx, &mut self.inner);
+        if flush && matches!(down, Poll::Ready(Ok(()))) {
+            down = Pin::new(&mut self.inner).poll_flush(cx);
+        }
+        let (own, other) = match side {
+            Side::Reader => (&mut self.reader, &mut self.writer),
+            Side::Writer => (&mut self.writer, &mut self.reader),
+        };
+        *own = down.is_pending().then(|| cx.waker().clone());
+        if down.is_ready()
+            && let Some(other) = other.take()
+        {
+            other.wake();
+        }
+        down
+    }
+
+    /// Brings answers down while reading, since the writer may stay idle for long.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let answered = self.poll_down(cx, Side::Reader, self.answers);
+        self.answers &= answered.is_pending();
+        answered
+    }
+
+    /// Decodes in place, and puts the answers among the bytes that go down.
+    fn decode(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        if self.shut {
+            // After this end was shut down there is no way left to answer.
+            return self.map.decode(bytes, &mut Vec::new());
+        }
+        let before = self.waiting.len();
+        let decoded = self.map.decode(bytes, self.waiting.tail());
+        self.answers |= self.waiting.len() > before;
+        decoded
+    }
+}
+
+impl<S: Stream, M: ByteMap> AsyncRead for Mapped<S, M> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while buf.remaining() > 0 {
+            if this.poll_answer(cx)?.is_pending() && this.waiting.len() >= Self::MAX_WAITING {
+                return Poll::Pending;
+            }
+            let mut fresh = ReadBuf::new(buf.initialize_unfilled());
+            ready!(Pin::new(&mut this.inner).poll_read(cx, &mut fresh))?;
+            if fresh.filled().is_empty() {
+                this.map.end()?;
+                break;
+            }
+            let kept = this.decode(fresh.filled_mut())?;
+            if kept > 0 {
+                buf.advance(kept);
+                // The peer is answered even if the caller does not read on.
+                let _ = this.poll_answer(cx)?;
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream, M: ByteMap> AsyncWrite for Mapped<S, M> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        if this.shut {
+            let fact = "this end was shut down before";
+            let error = Error::new(ErrorKind::Reset, M::LAYER, Operation::Write, fact);
+            return Poll::Ready(Err(error.into()));
+        }
+        ready!(this.poll_down(cx, Side::Writer, false))?;
+        let part = buf.get(..Self::MAX_WAITING).unwrap_or(buf);
+        this.map.encode(part, this.waiting.tail());
+        let _ = this.poll_down(cx, Side::Writer, false)?;
+        Poll::Ready(Ok(part.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_down(cx, Side::Writer, true)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if !this.shut {
+            this.shut = true;
+            this.answers = false;
+            this.map.finish(this.waiting.tail());
+        }
+        ready!(this.poll_down(cx, Side::Writer, false))?;
+        Pin::new(&mut this.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S: Stream, M: ByteMap> Stream for Mapped<S, M> {
+    fn describe(&self, info: &mut Info) {
+        self.inner.describe(info);
+        info.layer(M::LAYER);
+    }
+
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        self.inner.control(control)
+    }
+}
+
+impl<S: Stream, M: ByteMap> fmt::Debug for Mapped<S, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.info())
+    }
+}
