@@ -1,4 +1,4 @@
-//! `CodecCache`: the codecs that all streams of a layer share, so that a stream which waits holds no tables.
+//! `CodecCache`: the codecs that all streams of a layer share, so that an idle stream holds no tables.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use crate::codec::{self, Algorithm, Codec, Corrupt, is_fill, room_for};
 use crate::frame::{BadFrame, Head, Header};
 use crate::options::Rules;
 
-/// Sets of codecs that are kept when nobody uses them; more are made and thrown away.
+/// Most idle sets of codecs that are kept; further ones are dropped after use.
 const KEPT: usize = 16;
 
 /// An algorithm at a level.
@@ -24,7 +24,7 @@ impl Choice {
         level: 0,
     };
 
-    /// About how long it takes to pack `len` bytes, so that long work can be done elsewhere.
+    /// Estimated time to pack `len` bytes, by which long work moves to another thread.
     pub(crate) fn time(self, len: usize) -> Duration {
         let nanoseconds_a_byte = match (self.algorithm, self.level) {
             (Algorithm::Stored | Algorithm::Fill, _) => 0,
@@ -42,7 +42,7 @@ impl Choice {
     }
 }
 
-/// About how long it takes to unpack to `len` bytes.
+/// Estimated time to unpack to `len` bytes.
 pub(crate) fn unpacking_time(algorithm: Algorithm, len: usize) -> Duration {
     let nanoseconds_a_byte = match algorithm {
         Algorithm::Stored | Algorithm::Fill => 0,
@@ -52,13 +52,13 @@ pub(crate) fn unpacking_time(algorithm: Algorithm, len: usize) -> Duration {
     Duration::from_nanos(nanoseconds_a_byte * len as u64)
 }
 
-/// A codec and how it was made.
+/// A codec and its settings.
 struct CachedCodec {
     choice: Choice,
     codec: Box<dyn Codec>,
 }
 
-/// The codecs of one worker, made when they are first needed.
+/// The codecs of one worker, made on first use.
 #[derive(Default)]
 struct CodecSet(Vec<CachedCodec>);
 
@@ -81,7 +81,7 @@ impl CodecSet {
     }
 }
 
-/// Where workers get their codecs. Clones share the stock.
+/// The source of the workers' codecs. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct CodecCache(Arc<Mutex<Vec<CodecSet>>>);
 
@@ -91,27 +91,27 @@ impl fmt::Debug for CodecCache {
     }
 }
 
-/// A block that is ready to be sent.
+/// A packed block.
 #[derive(Debug)]
 pub(crate) struct Packed {
     pub(crate) head: Head,
-    /// What follows the head: `payload_len` bytes.
+    /// The payload after the head: `payload_len` bytes.
     pub(crate) payload: Vec<u8>,
     pub(crate) payload_len: usize,
     /// The memory of the block, where it is not the payload.
     pub(crate) spare: Vec<u8>,
-    /// One for each way that was tried.
+    /// One for each choice that was tried.
     pub(crate) outcomes: Vec<Outcome>,
-    /// When it was given to be packed.
+    /// Start of packing.
     pub(crate) began: Instant,
 }
 
-/// What packing a block brought and cost.
+/// Gain and cost of packing a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     pub(crate) choice: Choice,
     pub(crate) original: usize,
-    /// What it came to, though it be sent as it is.
+    /// The packed length, even where the block is sent stored.
     pub(crate) packed: usize,
     pub(crate) time: Duration,
 }
@@ -131,8 +131,8 @@ impl CodecCache {
         done
     }
 
-    /// Packs a block in each of these ways and keeps the smallest; leaves it as it is where the
-    /// rules or its contents say so.
+    /// Packs a block by each choice and keeps the smallest result; stores it where the rules or its
+    /// contents require that.
     ///
     /// `room` is memory that may be used.
     pub(crate) fn pack(
@@ -185,7 +185,7 @@ impl CodecCache {
         }
     }
 
-    /// Says which share of a sample is left when it is packed quickly.
+    /// Returns the share of a sample that is left when it is packed by the reference codec.
     pub(crate) fn sample(&self, choice: Choice, sample: &[u8]) -> f64 {
         let mut room = vec![0; room_for(sample.len())];
         let packed = self.with(choice, |codec| codec.compress(sample, &mut room));

@@ -28,13 +28,13 @@
 //! follows, in as few groups as hold them. A stored block has no packed length, since it is the
 //! original one. The checksum is little-endian and is that of the block's number in the stream
 //! (eight bytes, little-endian, from 0), of the header before the checksum, and of the
-//! **original** bytes. So a block that was lost, doubled, moved, altered or unpacked wrongly does
-//! not agree.
+//! **original** bytes. So it detects a block that was lost, doubled, moved, altered or unpacked
+//! wrongly.
 //!
-//! What a reader may rely on, because it refuses everything else: a block is never empty, its
-//! original length is at most the largest block that the preamble announced, which is at most
-//! [`MAX_BLOCK`], and what is packed is shorter than what it was. Seven bytes around a stored block
-//! of 4 KiB are 0.17 %.
+//! A reader refuses every block that breaks these rules: a block is never empty, its original length
+//! is at most the largest block that the preamble announced, which is at most [`MAX_BLOCK`], and
+//! packed bytes are fewer than the original ones. Seven bytes around a stored block of 4 KiB are
+//! 0.17 %.
 
 use std::fmt;
 
@@ -42,9 +42,9 @@ use crate::codec::Algorithm;
 
 /// Length in bytes of a preamble.
 pub const PREAMBLE_LEN: usize = 8;
-/// Largest length in bytes of what precedes the packed bytes of a block.
+/// Largest length in bytes of the header of a block.
 pub const MAX_HEADER: usize = 1 + 3 + 3 + CHECKSUM_LEN;
-/// Largest block in bytes that anyone may announce.
+/// Largest block in bytes that a preamble may announce.
 pub const MAX_BLOCK: usize = 1 << 20;
 
 const MAGIC: [u8; 4] = *b"XIOZ";
@@ -53,13 +53,13 @@ const CHECKSUM_LEN: usize = 4;
 const END: u8 = 0x80;
 const CODEC: u8 = 0x0F;
 
-/// What is wrong with the bytes of a stream.
+/// A violation of the wire form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadFrame {
-    /// The stream does not begin as one of this layer does.
+    /// The stream does not begin with the preamble.
     Magic,
-    /// The stream is of a version that this one does not know.
+    /// The version of the stream is unknown.
     Version(u8),
     /// The announced largest block is 0 or beyond [`MAX_BLOCK`].
     Announced(usize),
@@ -67,20 +67,20 @@ pub enum BadFrame {
     Tag(u8),
     /// The number of the codec is not assigned.
     Codec(u8),
-    /// The codec is known, but this build has been made without it.
+    /// The codec is known, but not in this build.
     NotBuilt(Algorithm),
-    /// A length takes more groups than it needs, or than any may.
+    /// A length has more groups than it needs, or than are allowed.
     Length,
     /// The block is empty.
     Empty,
-    /// The block unpacks to more bytes than were announced as the most.
+    /// The block unpacks to more bytes than the announced largest block.
     TooLong {
-        /// What the header says.
+        /// Original length in the header.
         original: usize,
-        /// What the preamble said.
+        /// Largest block of the preamble.
         announced: usize,
     },
-    /// The packed bytes are none, or no fewer than the original ones.
+    /// There are no packed bytes, or no fewer than the original ones.
     NotSmaller,
     /// The packed bytes do not unpack to exactly the original length.
     Corrupt(Algorithm),
@@ -138,7 +138,7 @@ impl Preamble {
         }
     }
 
-    /// Gives the wire form.
+    /// Returns the wire form.
     #[must_use]
     pub fn write(self) -> [u8; PREAMBLE_LEN] {
         let [m0, m1, m2, m3] = MAGIC;
@@ -149,7 +149,7 @@ impl Preamble {
     /// Reads the wire form.
     ///
     /// # Errors
-    /// When this is no preamble, or one that announces what is not accepted.
+    /// Bytes that are no preamble, or announce an unknown version or a bad block length.
     pub fn parse(bytes: [u8; PREAMBLE_LEN]) -> Result<Self, BadFrame> {
         let [m0, m1, m2, m3, version, b0, b1, b2] = bytes;
         if [m0, m1, m2, m3] != MAGIC {
@@ -165,15 +165,15 @@ impl Preamble {
     }
 }
 
-/// What precedes the packed bytes of a block.
+/// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// What packed it.
+    /// The codec.
     pub algorithm: Algorithm,
-    /// Length in bytes of what was packed.
+    /// Length in bytes of the original.
     pub original: usize,
-    /// Length in bytes of what follows the header.
+    /// Length in bytes of the packed bytes.
     pub packed: usize,
     /// Checksum over number, header and original bytes.
     pub checksum: u32,
@@ -190,12 +190,12 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// Reads a header, or says `None` when it goes on beyond `bytes`; gives its length, too.
+    /// Reads a header and returns it with its length; `None` when it continues beyond `bytes`.
     ///
-    /// `number` is how many blocks came before, and `announced` the preamble's largest block.
+    /// `number` is the number of blocks before it, and `announced` the preamble's largest block.
     ///
     /// # Errors
-    /// When no block of such a stream begins so.
+    /// Bytes that begin no block of such a stream.
     pub fn parse(
         bytes: &[u8],
         number: u64,
@@ -259,7 +259,7 @@ impl Frame {
 }
 
 impl Header {
-    /// Begins the checksum that must come to [`checksum`](Self::checksum) over the original bytes.
+    /// Begins the checksum that must equal [`checksum`](Self::checksum) after the original bytes.
     #[must_use]
     pub fn verify(&self, number: u64) -> Checksum {
         let head = Head::lengths(self.algorithm, self.original, self.packed);
@@ -280,7 +280,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Makes the header of block `number`, which `algorithm` brought from `original` to `packed` bytes.
+    /// Makes the header of block `number`, packed by `algorithm` from `original` to `packed` bytes.
     #[must_use]
     pub fn new(number: u64, algorithm: Algorithm, original: &[u8], packed: usize) -> Self {
         let mut head = Self::lengths(algorithm, original.len(), packed);
@@ -340,7 +340,7 @@ impl Head {
     }
 }
 
-/// A checksum under way: over the number of the block, its header and its original bytes.
+/// A running checksum: over the number of the block, its header and its original bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Checksum(u32);
 
@@ -357,7 +357,7 @@ impl Checksum {
         self.0 = crc32c::crc32c_append(self.0, bytes);
     }
 
-    /// The value over all that was added.
+    /// The value over all added bytes.
     #[must_use]
     pub const fn finish(self) -> u32 {
         self.0
@@ -368,7 +368,7 @@ fn checksum_at(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|four| u32::from_le_bytes(*four))
 }
 
-/// Reads a length, or says `None` when it goes on beyond `bytes`; gives what follows it, too.
+/// Reads a length and returns it with the rest; `None` when it continues beyond `bytes`.
 fn length_at(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, BadFrame> {
     let mut length = 0;
     for (i, &byte) in bytes.iter().take(3).enumerate() {

@@ -1,32 +1,31 @@
-//! Compresses what passes through a stack, block by block.
+//! Compresses the bytes of a stack, block by block.
 //!
 //! # What it does
 //!
-//! Collects what is written to blocks, packs each by a codec, and sends it with its lengths and a
-//! checksum ([`frame`] draws the bytes). What moves blocks knows nothing of what packs them: a
-//! [codec](codec::Codec) is one small trait. Every block says what packed it, so a reader needs no
-//! options, and a block that does not shrink travels as it is.
+//! Collects written bytes to blocks, packs each by a codec, and sends it with its lengths and a
+//! checksum ([`frame`] draws the bytes). A [codec](codec::Codec) is one small trait, independent of
+//! frames and streams. Every block names its codec, so a reader needs no options, and a block that
+//! does not shrink is sent stored.
 //!
-//! | Codec | What it is | Levels |
+//! | Codec | Description | Levels |
 //! | --- | --- | --- |
 //! | `zstd` | Zstandard: smaller than `zlib`, at several times its speed; the default | -7 to 19, 3 |
 //! | `zlib` | deflate, as the compression driver of Globus XIO has it | 1 to 9, 6 |
 //! | `lz4` | little work for a little less; unpacks at gigabytes a second | none |
 //! | `lzo` | LZO1X, the other codec of that driver; **only in builds with the feature `lzo`** | 1 to 9, 3 |
-//! | `stored` | nothing; measures what the layer itself costs | none |
+//! | `stored` | no compression; measures the cost of the layer itself | none |
 //!
-//! With every codec but `stored`, a block of one byte over and over, as holes of files are, travels
-//! as that byte.
+//! With every codec but `stored`, a block of one repeated byte, as in holes of files, is sent as
+//! that byte.
 //!
-//! The library behind `lzo` is under the **GPL, version 2**. Nothing has it unless asked:
-//! `--features lzo` builds it in, here and in the programs, and what is built so falls
-//! under that licence as a whole.
+//! The library behind `lzo` is under the **GPL, version 2**. Only `--features lzo` builds it in, here
+//! and in the programs, and such a build falls under that licence as a whole.
 //!
-//! **Flushing.** Bytes wait until a block is full. A flush sends what there is at once, as a block
-//! of its own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.
+//! **Flushing.** Bytes wait until a block is full. A flush sends them at once, as a block of their
+//! own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.
 //!
-//! **Reading.** A block is handed out when its checksum agrees, so that whatever was read before an error
-//! is as it was written. The end is reported only when every block agreed and the end mark was read.
+//! **Reading.** A block is handed out when its checksum agrees, so all bytes before an error are as
+//! they were written. The end is reported only when every block agreed and the end mark was read.
 //!
 //! **Choosing.** `strategy=auto` watches the link, and chooses the codec for each block: none on a
 //! link that is faster than any codec or on data that does not shrink, the one that moves most
@@ -34,24 +33,23 @@
 //!
 //! # When not to use it
 //!
-//! Below an encrypting layer: what is encrypted does not shrink; use `tcp,tls,compress`. On secrets
-//! next to text that others choose, over an encrypting layer: lengths then tell about the secret.
-//! On a link that is faster than the codec, unless `strategy=auto` chooses.
+//! Below an encrypting layer: encrypted bytes do not shrink; use `tcp,tls,compress`. On secrets next
+//! to text that others choose, over an encrypting layer: lengths then reveal the secret. On a link
+//! that is faster than the codec, unless `strategy=auto` chooses.
 //!
 //! # String form
 //!
-//! `compress`, with any of these, as in `compress:codec=zlib;level=1;threads=4`. They rule what
-//! this end sends.
+//! `compress`, with options as in `compress:codec=zlib;level=1;threads=4`. They apply to sent data.
 //!
 //! The options are those of [`CompressOptions`].
 //!
 //! # Cost
 //!
-//! A processor's time as the codec needs it: 64 KiB of a program take about 1.3 ms with `zlib`, 0.4
-//! with `zstd`, 0.1 with `lz4`. Work of more than 2 ms, and with `threads` above 1 all work
-//! worth a thread, is done on the runtime's threads for blocking work. Wire: up to 11 bytes a
-//! block, 8 and 5 a stream. Memory: while bytes are on their way, four blocks for each thread and
-//! direction at most; none while a stream is idle or flushed. Tables are shared by all streams.
+//! Processor time of the codec: 64 KiB of a program take about 1.3 ms with `zlib`, 0.4 with `zstd`,
+//! 0.1 with `lz4`. Work of more than 2 ms, and with `threads` above 1 all work worth a thread, is
+//! done on the runtime's threads for blocking work. Wire: up to 11 bytes a block, 8 and 5 a stream.
+//! Memory: during transfer at most four blocks for each thread and direction; none while a stream is
+//! idle or flushed. All streams share the tables.
 //!
 //! # Example
 //!

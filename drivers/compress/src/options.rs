@@ -1,4 +1,4 @@
-//! `CompressOptions`: which codec, how large the blocks, how many threads, and the rules.
+//! `CompressOptions`: codec, size of blocks, number of threads, and the rules for stored blocks.
 
 use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, Setting};
 
@@ -25,7 +25,7 @@ xio_core::words! { Strategy: "fixed or auto", Fixed = "fixed", Auto = "auto" }
 xio_core::options! {
     /// Settings of the compression of sent data; `None` is the default.
     ///
-    /// The other end chooses the codec of what it sends, block by block.
+    /// The other end chooses the codec of its data, block by block.
     #[derive(Copy)]
     pub struct CompressOptions for "compress" [impl Compress] check Self::check {
         /// Most bytes that are compressed at once, from 256 bytes to 1 MiB; 64 KiB by default.
@@ -47,7 +47,7 @@ xio_core::options! {
                 |value| value.parse().map(Some),
                 |level| Some((*level)?.to_string()),
             );
-        /// Bytes below which a block is sent as it is; 64 by default.
+        /// Bytes below which a block is sent stored; 64 by default.
         smallest: Option<ByteSize> = None, "smallest",
             Setting::new().takes("bytes, as 4K", &["4K", "0"]).read_by(|v| v.size().map(Some));
         /// The way to choose the codec.
@@ -112,8 +112,8 @@ impl CompressOptions {
         self.threads.unwrap_or(1)
     }
 
-    /// How many blocks are worked on at once here: no more than there are processors for, since a
-    /// peer may have chosen the number.
+    /// Most blocks that are packed at once: no more than processors, since a peer may have chosen the
+    /// number.
     pub(crate) fn width(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         self.thread_count().min(processors)
@@ -128,7 +128,7 @@ impl CompressOptions {
     }
 }
 
-/// When a block is sent as it is, whatever the codec.
+/// The rules for stored blocks, whatever the codec.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     smallest: usize,
@@ -137,7 +137,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether blocks of one byte over and over are sent as that byte.
+    /// Whether blocks of one repeated byte are sent as that byte.
     pub(crate) const fn fills(self) -> bool {
         self.fills
     }
@@ -147,12 +147,12 @@ impl Rules {
         original >= self.smallest && original > 1
     }
 
-    /// Whether what came of it is worth unpacking.
+    /// Whether the packed bytes are worth unpacking.
     pub(crate) const fn accept(self, original: usize, packed: usize) -> bool {
         packed < original && packed * 100 <= original * (100 - self.gain as usize)
     }
 
-    /// The share of its length that a block may have left at most.
+    /// The largest share of its length that a packed block may have.
     pub(crate) fn most(self) -> f64 {
         1.0 - f64::from(self.gain) / 100.0
     }

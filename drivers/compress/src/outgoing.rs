@@ -1,25 +1,25 @@
-//! `Outgoing`: packed bytes on their way, small blocks gathered for one call.
+//! `Outgoing`: packed bytes for the layer below, with small blocks gathered for one call.
 
 use std::io::IoSlice;
 
 use crate::frame::Head;
 
-/// Packed blocks up to this length in bytes are sent together with what follows them.
+/// Packed blocks up to this length in bytes are sent together with the next ones.
 pub(crate) const SMALL: usize = 8 << 10;
-/// No more than this many bytes, or blocks, are held back to be sent with what follows.
+/// Most bytes, and most blocks, that are held back to be sent with the next ones.
 const HELD_BYTES: usize = 16 << 10;
 const HELD_BLOCKS: usize = 16;
 
-/// Packed bytes on their way: first `bytes`, then the first `tail_len` of `tail`.
+/// Packed bytes for the layer below: first `bytes`, then the first `tail_len` of `tail`.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
     pub(crate) tail: Vec<u8>,
     pub(crate) tail_len: usize,
-    /// How much of both together is sent.
+    /// Number of bytes of both that are sent.
     pub(crate) sent: usize,
     blocks: usize,
-    /// All that was ever sent.
+    /// Number of bytes sent since the start.
     pub(crate) sent_before: u64,
 }
 
@@ -38,7 +38,7 @@ impl Outgoing {
         self.blocks += 1;
     }
 
-    /// Adds a block, and gives its memory back where it is not needed.
+    /// Adds a block, and returns its memory where it is not needed.
     pub(crate) fn add(&mut self, head: &Head, payload: Vec<u8>, len: usize) -> Option<Vec<u8>> {
         self.add_head(head);
         if len <= SMALL {

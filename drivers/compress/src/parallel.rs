@@ -1,4 +1,4 @@
-//! `WorkQueue`: work on several blocks at once, done in any order and handed on in the order it came.
+//! `WorkQueue`: work on several blocks at once, finished in any order and returned in order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Work that takes longer than this leaves the thread of the runtime when there is but one at a time.
+/// Longest work that a queue of width 1 does on the thread of the runtime.
 const LONG: Duration = Duration::from_millis(2);
-/// Work that takes longer than this is worth another thread where several may be used.
+/// Longest work that a wider queue does on the thread of the runtime.
 const WORTH_A_THREAD: Duration = Duration::from_micros(40);
 
 /// A bounded queue of work in order.
 ///
-/// Dropping it lets what runs come to its end, a block or so later, and forgets it.
+/// Dropping it lets running work end, a block or so later, and drops the results.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<T> {
     jobs: VecDeque<Job<T>>,
@@ -26,7 +26,7 @@ pub(crate) struct WorkQueue<T> {
 
 #[derive(Debug)]
 enum Job<T> {
-    /// Always full; taken out when its turn comes.
+    /// Always `Some`; taken out in its turn.
     Done(Option<T>),
     Running(JoinHandle<T>),
 }
@@ -48,7 +48,7 @@ impl<T: Send + 'static> WorkQueue<T> {
         self.jobs.is_empty()
     }
 
-    /// Whether work of about this length is done on the spot.
+    /// Whether work of about this time is done at once.
     pub(crate) fn does_at_once(&self, time: Duration) -> bool {
         time <= if self.width > 1 { WORTH_A_THREAD } else { LONG }
     }
@@ -58,7 +58,7 @@ impl<T: Send + 'static> WorkQueue<T> {
         self.jobs.push_back(Job::Done(Some(done)));
     }
 
-    /// Adds work that takes about `time`, and does it on the spot when that is short.
+    /// Adds work that takes about `time`, and does it at once when that is short.
     pub(crate) fn push(&mut self, time: Duration, work: impl FnOnce() -> T + Send + 'static) {
         match Handle::try_current() {
             Ok(runtime) if !self.does_at_once(time) => {
@@ -69,10 +69,10 @@ impl<T: Send + 'static> WorkQueue<T> {
         }
     }
 
-    /// Gives the oldest result; `None` when there is no work.
+    /// Returns the oldest result; `None` when there is no work.
     ///
     /// # Errors
-    /// When the work ended without a result: the runtime is shutting down.
+    /// Work that ended without a result: the runtime is shutting down.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<T>>> {
         let next = match self.jobs.front_mut() {
             None => Ok(None),

@@ -1,4 +1,4 @@
-//! `Reader`: takes blocks off the stream below, has them unpacked in order, and hands out their bytes.
+//! `Reader`: reads blocks from the stream below, unpacks them in order, and hands out their bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::frame::{BadFrame, Frame, Header, MAX_HEADER, PREAMBLE_LEN, Preamble};
 use crate::parallel::WorkQueue;
 use crate::write::Moved;
 
-/// Least room in bytes to read into, so that many small blocks come with one call.
+/// Least size of reads in bytes, so that one call reads many small blocks.
 const INBOX: usize = 32 << 10;
 /// Stored blocks from this length on are handed out without being copied before.
 const PASSED: usize = 4 << 10;
@@ -28,14 +28,14 @@ pub(crate) struct Reader {
     /// Most bytes of a block, as the preamble announced it.
     announced: usize,
     line: WorkQueue<Result<Vec<u8>, Broken>>,
-    /// An unpacked block and how much of it was handed out.
+    /// An unpacked block and the number of its bytes handed out.
     block: Vec<u8>,
     taken: usize,
     place: StreamOffset,
     original: u64,
 }
 
-/// Where in the stream something is.
+/// A position in the stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct StreamOffset {
     /// Blocks before it.
@@ -54,14 +54,14 @@ struct Broken {
 enum Stage {
     Preamble,
     Header,
-    /// The packed bytes of a block are to come.
+    /// The packed bytes of a block follow.
     Packed(Header),
-    /// So many bytes of a stored block, whose checksum agrees, are to be handed out of the inbox.
+    /// These bytes of a stored block, with a valid checksum, are handed out of the inbox.
     Stored(usize),
-    /// The end mark was read; the end of the stream below is to follow.
+    /// The end mark was read; the end of the stream below follows.
     Marked,
     Ended,
-    /// The stream breaks off or breaks the rules here; what came before it is still handed out.
+    /// The stream breaks off or breaks the rules here; the bytes before it are still handed out.
     Broken(Broken),
     Truncated,
     Failed(io::ErrorKind),
@@ -133,7 +133,7 @@ impl Reader {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives bytes of the unpacked block, if there are any.
+    /// Hands out bytes of the unpacked block, if there are any.
     fn hand_out(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let rest = self.block.get(self.taken..).unwrap_or_default();
         let n = rest.len().min(buf.remaining());
@@ -142,10 +142,10 @@ impl Reader {
         n > 0
     }
 
-    /// Goes on by one step of the stream; says whether there is anything after it.
+    /// Advances by one step of the stream; returns whether more follows.
     ///
-    /// Steps that give bytes to the caller, or say that there are no more, wait until all blocks
-    /// before them were handed out.
+    /// Steps that return bytes to the caller, or the end, wait until all blocks before them were handed
+    /// out.
     fn poll_advance<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -259,14 +259,14 @@ impl Reader {
         }
     }
 
-    /// Leaves a block behind.
+    /// Moves past a block.
     fn next_block(&mut self, header: Header) {
         self.place.number += 1;
         self.place.offset += (header.wire_len() + header.packed) as u64;
         self.stage = Stage::Header;
     }
 
-    /// The stage after a whole stored block has come.
+    /// The stage after a whole stored block has arrived.
     fn stored(&mut self, header: Header) -> Stage {
         let bytes = self.inbox.bytes().get(..header.packed);
         let mut checksum = header.verify(self.place.number);
@@ -278,7 +278,7 @@ impl Reader {
         Stage::Stored(header.packed)
     }
 
-    /// Has a whole block unpacked.
+    /// Queues a whole block to be unpacked.
     fn unpack(&mut self, header: Header) {
         let place = self.place;
         let memory = std::mem::take(&mut self.block);
@@ -301,7 +301,7 @@ impl Reader {
         self.next_block(header);
     }
 
-    /// Reads more into the inbox, for `want` bytes altogether.
+    /// Reads more into the inbox, up to `want` bytes in all.
     fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -317,7 +317,7 @@ impl Reader {
                 return Poll::Ready(Err(error));
             }
             Poll::Pending => {
-                // Who waits between blocks holds no memory.
+                // A stream that waits between blocks holds no memory.
                 if self.inbox.bytes().is_empty() && self.line.is_empty() {
                     self.inbox = Inbox::default();
                     self.block = Vec::new();
@@ -334,7 +334,7 @@ fn error(kind: ErrorKind, fact: String) -> io::Error {
     Error::new(kind, LAYER, Operation::Read, fact).into()
 }
 
-/// Bytes that came from below and were not yet looked at.
+/// Received bytes that were not yet parsed.
 #[derive(Debug, Default)]
 struct Inbox {
     memory: Vec<u8>,
@@ -359,7 +359,7 @@ impl Inbox {
         }
     }
 
-    /// Makes room for `want` bytes altogether, the present ones at the beginning.
+    /// Makes room for `want` bytes in all, the present ones at the beginning.
     fn make_room(&mut self, want: usize) {
         if self.memory.len() - self.from < want {
             self.memory.copy_within(self.from..self.to, 0);

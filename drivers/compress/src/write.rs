@@ -1,4 +1,4 @@
-//! `Writer`: collects bytes to blocks, has them packed in order, and sends them on.
+//! `Writer`: collects bytes to blocks, packs them, and sends them in order.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,19 +17,19 @@ use crate::options::Rules;
 use crate::outgoing::{Outgoing, SMALL};
 use crate::parallel::WorkQueue;
 
-/// One call takes no more blocks when it has taken so many bytes.
+/// Number of bytes after which one call takes no more blocks.
 const AT_ONCE: usize = 64 << 10;
-/// Bytes of a block that stand for all of it when a sample is taken.
+/// Size in bytes of a sample of a block.
 const SAMPLE: usize = 4 << 10;
 
-/// Who chooses how the next block is packed.
+/// The source of the choice for the next block.
 #[derive(Debug)]
 pub(crate) enum Chooser {
     Fixed(Choice),
     Auto(Box<Auto>),
 }
 
-/// What a direction has moved so far.
+/// The bytes that a direction has moved so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Moved {
     pub(crate) original: u64,
@@ -43,12 +43,12 @@ pub(crate) struct Writer {
     rules: Rules,
     block: usize,
     chooser: Chooser,
-    /// What was chosen for the next block, until that is packed.
+    /// The choices for the next block, until it is packed.
     next: Option<Vec<Choice>>,
     /// The block that is being collected.
     fill: Vec<u8>,
     line: WorkQueue<Packed>,
-    /// Whether someone waits for the oldest block of the line to be packed.
+    /// Whether the caller waits for the oldest block of the line to be packed.
     waited: bool,
     out: Outgoing,
     /// Memory of blocks that have been sent, for those to come.
@@ -117,7 +117,7 @@ impl Writer {
     ) -> Poll<io::Result<usize>> {
         self.begin(Operation::Write)?;
         let mut taken = 0;
-        // Several small blocks in one call, but not so many that others wait for long.
+        // Several small blocks in one call, but not so many that other tasks wait for long.
         while taken < buf.len() && taken < AT_ONCE {
             let rest = buf.get(taken..).unwrap_or_default();
             let answer = self.poll_take(cx, below, rest);
@@ -160,7 +160,7 @@ impl Writer {
         Pin::new(below).poll_shutdown(cx)
     }
 
-    /// Writes the preamble when nothing was written yet, and refuses what comes too late.
+    /// Writes the preamble before the first block, and refuses operations after the end or a failure.
     fn begin(&mut self, op: Operation) -> io::Result<()> {
         let fact = match self.stage {
             Stage::Open => return Ok(()),
@@ -180,7 +180,7 @@ impl Writer {
         Err(Error::new(ErrorKind::Reset, LAYER, op, fact).into())
     }
 
-    /// Remembers that the stream below has a hole now when something failed.
+    /// Remembers a failure: the stream below has a hole then.
     fn settle<T>(&mut self, answer: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(error)) = &answer {
             self.stage = Stage::Failed(error.kind());
@@ -214,7 +214,7 @@ impl Writer {
         self.fill
             .extend_from_slice(buf.get(..n).unwrap_or_default());
         self.original += n as u64;
-        // What is full goes on its way now; that it has to wait there is no matter of this call.
+        // A full block is sent now; whether it waits below does not matter to this call.
         if self.fill.len() == self.block {
             let progress = self.poll_progress(cx, below);
             self.waited = false;
@@ -225,7 +225,7 @@ impl Writer {
         Poll::Ready(Ok(n))
     }
 
-    /// Gives the full block to be packed, and sends what is ready and worth a call.
+    /// Queues the full block to be packed, and sends packed blocks that are worth a call.
     fn poll_progress<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -265,7 +265,7 @@ impl Writer {
             Poll::Ready(sent) => sent?,
             Poll::Pending => 0,
         };
-        // What the layer below did not take is held here, since the head promises it.
+        // The rest that the layer below did not take is kept here, since its header is sent.
         let rest = sent.saturating_sub(ahead);
         self.out.advance(sent - rest);
         let mut tail = self.spare.pop().unwrap_or_default();
@@ -288,7 +288,7 @@ impl Writer {
         Poll::Ready(Ok(Some(block.len())))
     }
 
-    /// Gives the collected block to be packed, once there is room for that.
+    /// Queues the collected block to be packed, once there is room.
     fn poll_seal<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -310,7 +310,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// The ways in which the next block is packed; none but the way it is when there are none.
+    /// The choices for the next block; it is stored when there are none.
     fn choose(&mut self, block: &[u8]) -> Vec<Choice> {
         let auto = match &mut self.chooser {
             Chooser::Fixed(Choice::STORED) => return Vec::new(),
@@ -339,7 +339,7 @@ impl Writer {
         choices
     }
 
-    /// Sends everything that was written.
+    /// Sends all written bytes.
     fn poll_empty<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -352,14 +352,14 @@ impl Writer {
             ready!(self.poll_step(cx, below))?;
         }
         ready!(self.poll_out(cx, below))?;
-        // Who waits from here on holds no memory.
+        // A stream that waits from here on holds no memory.
         self.fill = Vec::new();
         self.spare.clear();
         self.out.release();
         Poll::Ready(Ok(()))
     }
 
-    /// Moves the oldest block from the line to what is sent, and sends as much as is due before.
+    /// Moves the oldest block from the line to the outgoing bytes, and sends those before it.
     fn poll_step<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -375,7 +375,7 @@ impl Writer {
         let waited = std::mem::take(&mut self.waited);
         let next = next.map_err(|error| Error::from_io(error, LAYER, Operation::Write))?;
         if let Some(mut packed) = next {
-            // What others have to wait for costs what they waited, threads to start included.
+            // The cost of work on other threads is the time waited for it, the start of threads included.
             if let ([only], true) = (packed.outcomes.as_mut_slice(), waited) {
                 only.time = only.time.max(packed.began.elapsed());
             }
@@ -393,7 +393,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends all that is packed.
+    /// Sends all packed bytes.
     fn poll_out<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -425,7 +425,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the chooser how far things are.
+    /// Tells the chooser the numbers of bytes written and sent.
     fn wrote(&mut self) {
         if let Chooser::Auto(auto) = &mut self.chooser {
             auto.moved(self.out.sent_before, self.original);

@@ -1,4 +1,4 @@
-//! Bytes that no honest peer sends: each is an error that says where, none costs memory or hangs.
+//! Malformed streams: each is an error with its position, and none costs memory or hangs.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ async fn read_by(layer: &Compress, wire: &[u8]) -> (Vec<u8>, std::io::Result<()>
     (bytes, ended)
 }
 
-/// What a stream of this data looks like.
+/// The stream of this data.
 async fn wire(options: &str, data: &[u8]) -> Vec<u8> {
     let (mut peer, inner) = Mem::new().capacity(data.len() * 2 + 1000).pair();
     let mut stream = layer(options).respond(inner).await.unwrap();
@@ -191,11 +191,11 @@ fn pack(algorithm: Algorithm, data: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_bomb_is_stopped_at_the_announced_length() {
     for algorithm in Algorithm::ALL.into_iter().filter(|one| one.is_built()) {
-        // Those two make of any length what the head says.
+        // Those two unpack to any length in the header.
         if [Algorithm::Stored, Algorithm::Fill].contains(&algorithm) {
             continue;
         }
-        // A megabyte of zeros under a head that speaks of 1000 bytes, and of one less or more.
+        // A megabyte of zeros under a header of 1000 bytes, and of one less or more.
         for said in [1000, MAX_BLOCK - 1, MAX_BLOCK + 1] {
             let bomb = pack(algorithm, &vec![0; MAX_BLOCK]);
             let head = Head::new(0, algorithm, &vec![0; said], bomb.len().min(said - 1));
@@ -280,7 +280,7 @@ async fn noise_is_refused_by_every_codec() {
             let packed = random.bytes(random.clone().up_to(200));
             let mut block = vec![0; random.up_to(5000)];
             if packed.len() != block.len() {
-                // Whether it fails or not, it must come back and keep to the block.
+                // It must return and stay within the block, failed or not.
                 let _ = codec.decompress(&packed, &mut block);
             }
         }
@@ -295,7 +295,7 @@ async fn noise_is_refused_by_every_codec() {
     }
 }
 
-/// What the layers below have to say after the mark must not be left in a socket.
+/// The end marks of the layers below must not stay unread in a socket.
 #[tokio::test]
 async fn the_end_of_the_stream_below_is_read_as_well() {
     let (data, mut whole) = (sample(), wire("", &sample()).await);

@@ -1,4 +1,4 @@
-//! Any data, however written and read, with any codec, block size and number of threads, arrives as it was.
+//! Any data arrives intact, in writes and reads of any size, by every codec, block size and thread count.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where by itself")]
 

@@ -1,6 +1,6 @@
-//! `Buffer`: bytes between a stream and the protocol, taken at the front and added at the back.
+//! `Buffer`: bytes between a stream and the protocol, removed at the front and added at the back.
 
-/// A buffer whose memory is initialised once and used again.
+/// A buffer that initialises its memory once and reuses it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -9,7 +9,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// How many bytes wait in it.
+    /// Number of bytes in it.
     pub(crate) const fn len(&self) -> usize {
         self.end - self.start
     }
@@ -18,17 +18,17 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// The bytes that wait.
+    /// The bytes in it.
     pub(crate) fn filled(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The bytes that wait, to be worked on in place.
+    /// The bytes in it, to be changed in place.
     pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.start..self.end).unwrap_or_default()
     }
 
-    /// Takes `n` bytes off the front.
+    /// Removes `n` bytes at the front.
     pub(crate) fn consume(&mut self, n: usize) {
         self.start = self.end.min(self.start + n);
         if self.is_empty() {
@@ -48,7 +48,7 @@ impl Buffer {
         self.bytes.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Counts `n` bytes of the room among the filled.
+    /// Adds `n` bytes of the room to the filled ones.
     pub(crate) fn fill(&mut self, n: usize) {
         self.end = self.bytes.len().min(self.end + n);
     }
@@ -62,7 +62,7 @@ impl Buffer {
         self.fill(bytes.len());
     }
 
-    /// Gives memory beyond `keep` bytes back, when it is empty.
+    /// Frees memory beyond `keep` bytes, when it is empty.
     pub(crate) fn shrink(&mut self, keep: usize) {
         if self.is_empty() && self.bytes.len() > keep {
             self.bytes.truncate(keep);

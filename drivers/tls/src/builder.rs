@@ -1,4 +1,4 @@
-//! `TlsBuilder`: a layer put together step by step, with the steps that its ends can use.
+//! `TlsBuilder`: a layer built step by step, with the steps for its roles.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -15,32 +15,32 @@ use crate::credentials::{Identity, Roots, refused};
 use crate::options::{DEFAULT_HANDSHAKE_TIMEOUT, MinVersion};
 use crate::{Active, Tls};
 
-/// Marks a layer that shakes hands as the end that connected.
+/// Marks a layer that is the client of its handshakes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Client {}
 
-/// Marks a layer that shakes hands as the end that listened.
+/// Marks a layer that is the server of its handshakes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Server {}
 
-/// Marks a layer that does either, as data channels of two equal servers need it.
+/// Marks a layer for both roles, as data channels between two servers need it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Both {}
 
-/// A role that connects, and so believes authorities.
+/// A role that connects, and so trusts authorities.
 pub trait Initiates {}
 impl Initiates for Client {}
 impl Initiates for Both {}
 
-/// A role that is connected to, and so has a certificate.
+/// A role that accepts connections, and so has a certificate.
 pub trait Responds {}
 impl Responds for Server {}
 impl Responds for Both {}
 
-/// Puts a [`Tls`] together; which steps there are depends on the ends it serves.
+/// Builds a [`Tls`]; its steps depend on its roles.
 ///
 /// ```compile_fail,E0599
 /// # fn example(identity: xio_tls::Identity) {
@@ -53,7 +53,7 @@ impl Responds for Both {}
 pub struct TlsBuilder<Role> {
     roots: Option<Roots>,
     name: Option<String>,
-    /// What this end shows as the one that connected.
+    /// The certificate of this end as a client.
     own: Option<Identity>,
     identity: Option<Identity>,
     clients: Option<(Roots, bool)>,
@@ -61,7 +61,7 @@ pub struct TlsBuilder<Role> {
     role: PhantomData<fn() -> Role>,
 }
 
-/// What both ends have.
+/// Settings of both roles.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) alpn: Vec<String>,
@@ -101,7 +101,7 @@ impl<Role> TlsBuilder<Role> {
         self
     }
 
-    /// Names the application protocols spoken here, the preferred first (RFC 7301).
+    /// Sets the application protocols, the preferred first (RFC 7301).
     pub fn alpn<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.shared.alpn = names.into_iter().map(Into::into).collect();
         self
@@ -113,21 +113,21 @@ impl<Role> TlsBuilder<Role> {
         self
     }
 
-    /// Whether an earlier session may go on without showing certificates again; yes by default.
+    /// Whether an earlier session may be resumed without certificates; yes by default.
     pub fn resume(mut self, resume: bool) -> Self {
         self.shared.resume = resume;
         self
     }
 
-    /// How long the handshake as a whole may take; 30 seconds by default.
+    /// Time limit of the whole handshake; 30 seconds by default.
     pub fn handshake_timeout(mut self, time: Duration) -> Self {
         self.shared.handshake_timeout = time;
         self
     }
 
-    /// Takes an end of the stream below for a proper end, for peers known not to send close-notify.
+    /// Accepts the end of the stream below as close-notify, for peers known not to send it.
     ///
-    /// Whoever can cut the connection can then shorten what arrives without being noticed.
+    /// An attacker that can cut the connection can then truncate the received bytes unnoticed.
     pub fn close_notify_optional(mut self) -> Self {
         self.shared.unmarked_end = true;
         self
@@ -136,7 +136,7 @@ impl<Role> TlsBuilder<Role> {
     /// Makes the layer.
     ///
     /// # Errors
-    /// When a key does not belong to its certificate, or a name is none.
+    /// A key that does not belong to its certificate, or a bad name.
     pub fn build(self) -> Result<Tls> {
         let passive = match self.identity.clone() {
             Some(identity) => Some(responder(identity, self.clients, &self.shared)?),
@@ -148,7 +148,7 @@ impl<Role> TlsBuilder<Role> {
                 let name = self.name.map(server_name).transpose()?;
                 let active = Active {
                     roots,
-                    // Who has one certificate shows it at either end.
+                    // A layer with one certificate uses it in both roles.
                     identity: self.own.or(self.identity),
                     shared: self.shared.clone(),
                     name,
@@ -170,13 +170,13 @@ impl<Role> TlsBuilder<Role> {
 }
 
 impl<Role: Initiates> TlsBuilder<Role> {
-    /// The name that the peer's certificate must be for, where it is not the target's host.
+    /// The name that the peer's certificate must have, where it is not the target's host.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The certificate to show to peers that ask for one.
+    /// The certificate for peers that ask for one.
     pub fn client_identity(mut self, identity: Identity) -> Self {
         self.own = Some(identity);
         self
@@ -184,13 +184,13 @@ impl<Role: Initiates> TlsBuilder<Role> {
 }
 
 impl<Role: Responds> TlsBuilder<Role> {
-    /// Turns peers away that have no certificate of these authorities.
+    /// Refuses peers without a certificate of these authorities.
     pub fn require_client_certificates(mut self, of: Roots) -> Self {
         self.clients = Some((of, true));
         self
     }
 
-    /// Asks peers for a certificate of these authorities, and serves those who have none as well.
+    /// Asks peers for a certificate of these authorities, and accepts those without one too.
     pub fn request_client_certificates(mut self, of: Roots) -> Self {
         self.clients = Some((of, false));
         self
@@ -222,7 +222,7 @@ fn names(alpn: &[String]) -> Vec<Vec<u8>> {
     alpn.iter().map(|name| name.as_bytes().to_vec()).collect()
 }
 
-/// The library's settings for the end that connects.
+/// The configuration of rustls for the client.
 pub(crate) fn initiator(
     roots: &Roots,
     identity: Option<Identity>,
@@ -246,7 +246,7 @@ pub(crate) fn initiator(
     Ok(Arc::new(config))
 }
 
-/// The library's settings for the end that is connected to.
+/// The configuration of rustls for the server.
 fn responder(
     identity: Identity,
     clients: Option<(Roots, bool)>,

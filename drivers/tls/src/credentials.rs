@@ -1,4 +1,4 @@
-//! `Identity` and `Roots`: who this end is, and whom it believes.
+//! `Identity` and `Roots`: the certificate of this end, and the authorities that it trusts.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use xio_core::{Error, ErrorKind, Operation, Result};
 
 use crate::error::LAYER;
 
-/// A certificate with those that lead to its authority, and the private key that belongs to it.
+/// A certificate, its chain to the authority, and its private key.
 pub struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
@@ -22,7 +22,7 @@ impl Identity {
     /// Reads the chain, the own certificate first, and the key from PEM text.
     ///
     /// # Errors
-    /// When the one holds no certificate, or the other no key that is not encrypted.
+    /// Text without a certificate, or without an unencrypted key.
     pub fn pem(certificates: &[u8], key: &[u8]) -> Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect();
         Self::new(
@@ -36,7 +36,7 @@ impl Identity {
     /// Reads the chain, the own certificate first, and the key from PEM files, or from one file.
     ///
     /// # Errors
-    /// When a file cannot be read, or does not hold what it should.
+    /// A file that cannot be read, or has no certificate or key in it.
     pub fn pem_files(certificates: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self> {
         let (certificates, key) = (certificates.as_ref(), key.as_ref());
         let chain = CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect);
@@ -76,14 +76,14 @@ impl Clone for Identity {
     }
 }
 
-/// Says how long the chain is, and nothing of the key.
+/// Prints the length of the chain, and nothing of the key.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({} certificates)", self.chain.len())
     }
 }
 
-/// The authorities whose certificates are believed.
+/// The trusted authorities.
 #[derive(Debug, Clone)]
 pub struct Roots(Source);
 
@@ -94,7 +94,7 @@ enum Source {
 }
 
 impl Roots {
-    /// Those that this system trusts; read when they are first needed.
+    /// Those of this system; read on first use.
     ///
     /// The environment's `SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured.
     #[must_use]
@@ -105,7 +105,7 @@ impl Roots {
     /// Those of PEM text.
     ///
     /// # Errors
-    /// When there is none in it.
+    /// Text without a certificate.
     pub fn pem(text: &[u8]) -> Result<Self> {
         Self::given("the text", CertificateDer::pem_slice_iter(text).collect())
     }
@@ -113,7 +113,7 @@ impl Roots {
     /// Those of a PEM file.
     ///
     /// # Errors
-    /// When it cannot be read, or holds none.
+    /// A file that cannot be read, or has no certificate in it.
     pub fn pem_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
@@ -130,7 +130,7 @@ impl Roots {
         Ok(Self(Source::Given(Arc::new(store))))
     }
 
-    /// Whether they are still to be read.
+    /// Whether they are read on first use.
     pub(crate) const fn is_system(&self) -> bool {
         matches!(self.0, Source::System)
     }
@@ -161,7 +161,7 @@ impl Roots {
     }
 }
 
-/// An option that cannot be.
+/// The error of a bad option.
 pub(crate) fn refused(fact: impl Into<String>) -> Error {
     Error::new(ErrorKind::BadOption, LAYER, Operation::Plan, fact)
 }

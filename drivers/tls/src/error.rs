@@ -1,4 +1,4 @@
-//! What the protocol library reports, in words that say who is at fault and what to try.
+//! Errors of rustls as errors of this layer: the end at fault, the fact and the remedy.
 
 use rustls::pki_types::UnixTime;
 use rustls::{
@@ -8,13 +8,13 @@ use xio_core::{Error, ErrorKind, Operation};
 
 pub(crate) const LAYER: &str = "tls";
 
-/// Makes an error of this layer of what the library reports.
+/// Turns an error of rustls into one of this layer.
 #[cold]
 pub(crate) fn blame(fault: &Fault, op: Operation) -> Error {
     Error::new(kind(fault), LAYER, op, fact(fault)).with_source(fault.clone())
 }
 
-/// The layer below ended without the end mark of this one.
+/// The error of a stream below that ends without close-notify.
 #[cold]
 pub(crate) fn truncated(op: Operation, fact: &str) -> Error {
     Error::new(ErrorKind::UnexpectedEof, LAYER, op, fact)
@@ -68,7 +68,7 @@ fn fact(fault: &Fault) -> String {
     }
 }
 
-/// What is wrong with the certificate that the peer showed.
+/// The fault of the peer's certificate.
 fn certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::Expired => "the peer's certificate has expired".to_owned(),
@@ -107,7 +107,7 @@ fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// Names that a certificate is for, the first few of them.
+/// The first few names of a certificate.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<_> = names.iter().take(SHOWN).map(String::as_str).collect();
@@ -118,7 +118,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How long it is from one time to a later one, in the unit that a person would use.
+/// The time between two instants, in the unit that a person would use.
 fn span(from: UnixTime, to: UnixTime) -> String {
     let seconds = to.as_secs().saturating_sub(from.as_secs());
     match seconds {
@@ -129,7 +129,7 @@ fn span(from: UnixTime, to: UnixTime) -> String {
     }
 }
 
-/// What the peer holds against us.
+/// The meaning of the peer's alert.
 fn refusal(alert: AlertDescription) -> String {
     let why = match alert {
         AlertDescription::CertificateRequired => {

@@ -1,4 +1,4 @@
-//! `TlsInfo`: what was agreed, and who the peer proved to be.
+//! `TlsInfo`: the negotiated parameters and the identity of the peer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What a TLS connection agreed on; a layer's fact in [`Info`](xio_core::Info).
+/// The result of a TLS handshake; a fact in [`Info`](xio_core::Info).
 ///
 /// Prints as `TLS 1.3 TLS13_AES_256_GCM_SHA384`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub struct TlsInfo {
     pub version: &'static str,
     /// The cipher suite by its standard name.
     pub cipher: String,
-    /// The application protocol, where one was agreed on.
+    /// The negotiated application protocol.
     pub alpn: Option<String>,
-    /// Subject of the certificate that the peer proved to be its own, as `CN=host, O=Grid`.
+    /// Subject of the peer's verified certificate, as `CN=host, O=Grid`.
     pub peer_subject: Option<String>,
-    /// That certificate and those it came with, the peer's own first, in DER.
+    /// The peer's certificate chain, its own first, in DER.
     pub peer_certificates: Vec<Vec<u8>>,
-    /// Whether an earlier session went on, without certificates being shown again.
+    /// Whether an earlier session was resumed, without certificates.
     pub resumed: bool,
 }
 
@@ -50,10 +50,10 @@ impl TlsInfo {
     }
 }
 
-/// The subject of a certificate that was verified before.
+/// The subject of a verified certificate.
 fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    // An authority may have signed anything; what is printed stays on one line.
+    // An authority may have signed any text; the printed one stays on one line.
     let printable = |c: char| if c.is_control() { '?' } else { c };
     Some(
         parsed

@@ -16,7 +16,7 @@ const fn file() -> Setting<Option<String>> {
         .local()
 }
 
-/// Lowest version that is accepted.
+/// Lowest accepted version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MinVersion {
@@ -29,16 +29,16 @@ pub enum MinVersion {
 
 xio_core::words! { MinVersion: "1.2 or 1.3", Tls12 = "1.2", Tls13 = "1.3" }
 
-/// Whether peers that connect must show a certificate.
+/// Whether clients need a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// No certificate is requested.
     #[default]
     None,
-    /// They are asked, and served without one as well.
+    /// A certificate is requested; clients without one are accepted.
     Optional,
-    /// They are turned away without one.
+    /// Clients without a certificate are refused.
     Required,
 }
 
@@ -50,7 +50,7 @@ xio_core::words! {
 xio_core::options! {
     /// The TLS settings of a stack string.
     ///
-    /// Programs that do not read strings build a layer with [`Tls::client`], [`Tls::server`] or
+    /// Programs without stack strings build a layer with [`Tls::client`], [`Tls::server`] or
     /// [`Tls::both`].
     pub struct TlsOptions for "tls" {
         /// Application protocols, in order of preference.
@@ -65,9 +65,9 @@ xio_core::options! {
             );
         /// File of the trusted authorities; those of the system by default.
         ca: Option<String> = None, "ca", file();
-        /// File of this end's certificate, and of those that lead to its authority.
+        /// File of this end's certificate and its chain to the authority.
         cert: Option<String> = None, "cert", file();
-        /// Whether peers that connect must show a certificate of an authority in `ca`.
+        /// Whether clients need a certificate of an authority in `ca`.
         client_cert: ClientCertificates = ClientCertificates::None, "client_cert",
             Setting::new().local();
         /// Whether an end of the stream below without close-notify counts as one with it.
@@ -87,9 +87,9 @@ xio_core::options! {
             Setting::new().local();
         /// File of the private key, where it is not in the file of the certificate.
         key: Option<String> = None, "key", file();
-        /// Lowest version that is accepted.
+        /// Lowest accepted version.
         min: MinVersion = MinVersion::Tls12, "min";
-        /// Name that the peer's certificate must be for, where it is not the target's host.
+        /// Name that the peer's certificate must have, where it is not the target's host.
         name: Option<String> = None, "name",
             Setting::new().takes("a host name or address", &["example.org"]).local();
         /// Whether earlier sessions may be resumed.
@@ -98,12 +98,12 @@ xio_core::options! {
 }
 
 impl TlsOptions {
-    /// Makes the layer, reading the files that the options name.
+    /// Makes the layer, and reads the files.
     ///
-    /// It can connect always, and be connected to when there is a certificate.
+    /// It can always connect, and accept connections when it has a certificate.
     ///
     /// # Errors
-    /// Files that cannot be read, and options that do not fit together.
+    /// Files that cannot be read, and contradictory options.
     pub fn build(&self) -> Result<Tls> {
         let ca = self.ca.as_ref().map(Roots::pem_file).transpose()?;
         let identity = match (&self.cert, &self.key) {
@@ -123,7 +123,7 @@ impl TlsOptions {
         if let Some(name) = &self.name {
             builder = builder.server_name(name);
         }
-        // Whoever the system trusts for web sites has no say in who may connect here.
+        // The system's authorities are for web sites, and do not decide which clients may connect.
         let clients = || {
             ca.ok_or_else(|| refused("option client_cert needs the authorities of the peers in ca"))
         };

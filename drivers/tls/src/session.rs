@@ -1,4 +1,4 @@
-//! `Session`: one end of the protocol, as steps over bytes; it knows neither stream nor clock.
+//! `Session`: one end of the protocol as steps over bytes, without stream or clock.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 
 /// Largest payload of a record (RFC 8446 §5.1).
 pub(crate) const RECORD: usize = 16 * 1024;
-/// More than header, nonce, content type and tag of a record come to in any suite we have.
+/// Bound for header, nonce, content type and tag of a record in every supported suite.
 const RECORD_EXTRA: usize = 64;
 
 /// One end of the protocol.
@@ -21,10 +21,10 @@ pub(crate) enum Session {
     Responder(UnbufferedServerConnection),
 }
 
-/// What to do once the protocol has nothing more urgent.
+/// The wish of the caller, carried out after pending protocol messages.
 #[derive(Clone, Copy)]
 pub(crate) enum Intent<'a> {
-    /// Nothing: only what came is looked at.
+    /// Only process received bytes.
     Look,
     /// Encrypt these bytes.
     Encrypt(&'a [u8]),
@@ -32,18 +32,18 @@ pub(crate) enum Intent<'a> {
     Close,
 }
 
-/// What one step came to.
+/// The result of one step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something was done; there may be more to do.
+    /// Progress was made, and more may be possible.
     Again,
     /// A record of payload went into the sink.
     Payload,
-    /// The peer's end mark was seen. Said once.
+    /// The peer's close-notify was received; returned once.
     PeerClosed,
     /// The intent was carried out.
     Done,
-    /// Nothing can be done until more bytes arrive.
+    /// More bytes are needed.
     Starved,
 }
 
@@ -59,10 +59,10 @@ impl Session {
         UnbufferedServerConnection::new(config).map(Self::Responder)
     }
 
-    /// Takes one step: looks at what came in `incoming`, gives payload to `sink`, puts what must be
-    /// sent into `outgoing`.
+    /// Takes one step: processes `incoming`, passes payload to `sink`, and appends messages to
+    /// `outgoing`.
     ///
-    /// `incoming` must be handed in whole every time, since records are assembled in place there.
+    /// `incoming` must be the whole buffer every time, since records are assembled in place there.
     pub(crate) fn step(
         &mut self,
         incoming: &mut Buffer,
@@ -96,7 +96,7 @@ impl std::ops::Deref for Session {
     }
 }
 
-/// Acts on the state that the library is in; gives how much of the input may go, and the step.
+/// Acts on the state of rustls; returns the number of processed bytes, and the step.
 fn settle<D>(
     status: UnbufferedStatus<'_, '_, D>,
     outgoing: &mut Buffer,
@@ -129,7 +129,7 @@ fn settle<D>(
         })
         .map(|()| Step::Again),
         ConnectionState::TransmitTlsData(transmit) => {
-            // Whoever owns `outgoing` sends it; the library need not wait for that.
+            // The caller sends `outgoing`; rustls need not wait for that.
             transmit.done();
             Ok(Step::Again)
         }
@@ -153,27 +153,27 @@ fn settle<D>(
             .map(|()| Step::Done)
         }
         ConnectionState::PeerClosed => Ok(Step::PeerClosed),
-        // Early data is never switched on, and both ways being closed leaves nothing to do.
+        // Early data is never enabled, and with both directions closed nothing is left to do.
         _ => Ok(Step::Starved),
     };
     (seen, step)
 }
 
-/// Why a message did not go into the room it was given.
+/// The reason that a message was not written.
 enum Misfit {
-    /// It needs so many bytes.
+    /// It needs this number of bytes.
     Short(usize),
     Failed(Error),
 }
 
-/// Writes a message behind what is in `outgoing`, with more room where `guess` was too small.
+/// Appends a message to `outgoing`, with more room where `guess` was too small.
 fn fit(
     outgoing: &mut Buffer,
     guess: usize,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, Misfit>,
 ) -> Result<(), Error> {
     let mut least = guess;
-    // What was asked for is enough, so the second try is the last.
+    // The required size is enough, so the second try is the last.
     for _ in 0..2 {
         match write(outgoing.room(least)) {
             Ok(n) => {

@@ -1,15 +1,15 @@
-//! `Candidate`: a codec that takes part in the choice, and what contests have shown of it.
+//! `Candidate`: a codec that takes part in the choice, with its results in contests.
 
 use std::time::{Duration, Instant};
 
 use crate::codec::Algorithm;
 use crate::codec_cache::{Choice, Outcome};
 
-/// How long a cap holds, at first and at most.
+/// Time that a cap holds, at first and at most.
 pub(super) const CAP: Duration = Duration::from_secs(2);
 pub(super) const LONGEST_CAP: Duration = Duration::from_secs(120);
 
-/// The codecs that take part, the cheapest first, and the bytes per second that each hardly exceeds.
+/// The candidates, the cheapest first, with a bound for their bytes per second.
 pub(super) const FIELD: &[(Algorithm, i32, f64)] = &[
     (Algorithm::Lz4, 0, 4e9),
     (Algorithm::Lzo, 3, 3e9),
@@ -19,8 +19,8 @@ pub(super) const FIELD: &[(Algorithm, i32, f64)] = &[
     (Algorithm::Zstd, 9, 3e8),
     (Algorithm::Zstd, 15, 4e7),
 ];
-/// What a sample is packed with, and what others are compared with: cheap, and better than a
-/// search for repeats alone.
+/// The codec of samples, which others are compared with: cheap, and better than a search for repeats
+/// alone.
 pub(super) const SAMPLER: Choice = Choice {
     algorithm: Algorithm::Zstd,
     level: 1,
@@ -34,7 +34,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// This one so far, another one from here on, which counts by `weight`.
+    /// The moving average of this and `other`, which counts by `weight`.
     pub(super) fn mix(self, new: Self, weight: f64) -> Self {
         let mix = |old: f64, new: f64| old * (1.0 - weight) + new * weight;
         Self {
@@ -53,19 +53,19 @@ impl Measure {
     }
 }
 
-/// A codec and what is known of it.
+/// A codec and its measurements.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) choice: Choice,
-    /// Bytes per second that it hardly exceeds on any machine.
+    /// Bytes per second that it exceeds on hardly any machine.
     pub(super) hope: f64,
     /// Contests that it took part in.
     pub(super) contests: u32,
-    /// What it took and left in them, the latest counting most.
+    /// Its cost and gain in them, the latest counting most.
     pub(super) own: Measure,
-    /// What the reference took and left of the same blocks.
+    /// Cost and gain of the reference on the same blocks.
     pub(super) reference: Measure,
-    /// Rate that the receiver bears, until when that holds, and for how long it did.
+    /// Largest rate of the receiver, until when that holds, and for how long.
     pub(super) cap: Option<(f64, Instant)>,
     pub(super) cap_time: Duration,
 }
@@ -87,12 +87,12 @@ impl Candidate {
         self.cap.map_or(rate, |(cap, _)| rate.min(cap))
     }
 
-    /// What it is expected to take and leave where the reference takes and leaves `base`.
+    /// Expected cost and gain where the reference has `base`.
     pub(super) fn measure(&self, base: Option<Measure>) -> Option<Measure> {
         (self.contests > 0).then_some(base?.times(self.own, self.reference))
     }
 
-    /// Takes note of a contest.
+    /// Records the result of a contest.
     pub(super) fn compare(&mut self, own: Measure, reference: Measure) {
         self.contests += 1;
         match self.contests {
@@ -101,7 +101,7 @@ impl Candidate {
                 let weight = 1.0 / f64::from(n.min(8));
                 self.own = self.own.mix(own, weight);
                 self.reference = self.reference.mix(reference, weight);
-                // The first time it made its tables as well.
+                // The first time includes the making of its tables.
                 if n == 2 {
                     (self.own.cost, self.reference.cost) = (own.cost, reference.cost);
                 }
@@ -111,7 +111,7 @@ impl Candidate {
 }
 
 impl Outcome {
-    /// What it says, where the codec had something to do.
+    /// The measurement, where the codec had work to do.
     pub(super) fn measure(&self) -> Option<(Choice, Measure)> {
         if self.original == 0 || self.time.is_zero() {
             return None;

@@ -1,27 +1,26 @@
-//! `Auto`: which codec the next block gets, from measured gain, cost and link rate; time is an argument.
+//! `Auto`: chooses the codec of each block from measured gain, cost and link rate; has no clock.
 //!
 //! # How it decides
 //!
-//! A block that takes `cost` seconds a byte to pack and leaves the share `left` of its length can
-//! move no faster than packing does, nor than the link moves what is left:
+//! A block that takes `cost` seconds a byte to pack, to the share `left` of its length, moves no
+//! faster than packing, nor than the link moves the packed bytes:
 //!
 //! ```text
 //! rate = min(threads / cost, link / left)          without a codec: rate = link
 //! ```
 //!
-//! *Cost* and *left* come from blocks that were packed; see below. The *link* is measured
-//! between two moments at which the layer below took no more: what it took in between, it moved.
-//! While that never happens the link is no bottleneck, no codec can help, and none is tried; so a
-//! fast link costs nothing. When it does happen, a few kilobytes of a block are packed as a
-//! sample. If there is nothing to gain the next sample is taken after twice as many blocks, else
-//! all codecs that could win pack the same block in a contest, the next one after twice as many
-//! blocks. Different blocks say nothing about codecs, so a contest tells how each compares with the
-//! one that samples are packed with; and every block that is sent tells what that one would now
-//! cost and leave, as data and machine are.
+//! *Cost* and *left* come from packed blocks; see below. The *link* is measured between two moments
+//! at which the layer below took no more: it moved the bytes that it took in between. While that
+//! never happens the link is no bottleneck, no codec can help, and none is tried; so a fast link
+//! costs nothing. When it does happen, a few kilobytes of a block are packed as a sample. If there is
+//! no gain, the next sample is taken after twice as many blocks. Else all codecs that could win pack
+//! the same block in a contest, the next one after twice as many blocks. Different blocks do not
+//! compare codecs, so a contest compares each with the reference, the codec of samples; and every
+//! sent block updates the cost and gain of the reference on the present data and machine.
 //!
-//! A receiver that unpacks too slowly looks like a slow link. So when fewer original bytes come
-//! through by a codec than the link moved bare ones, the rate of that codec is capped by that, and
-//! the cap is lifted after a time that doubles whenever it proves right.
+//! A receiver that unpacks too slowly looks like a slow link. So when a codec moves fewer original
+//! bytes than the bare link did, that rate caps the codec, for a time that doubles whenever the cap
+//! proves right.
 
 mod candidate;
 
@@ -32,9 +31,9 @@ use crate::codec_cache::{Choice, Outcome};
 
 /// Shortest time between two moments of a full link that gives a rate.
 const SPAN: Duration = Duration::from_millis(20);
-/// A pause of this length, not caused by the link, makes what was measured before it worthless.
+/// A pause of this length, not caused by the link, ends a measurement.
 const IDLE: Duration = Duration::from_millis(5);
-/// How long the rate of the link holds without being seen again, at first and at most.
+/// Time that a measured rate of the link holds, at first and at most.
 const TRUST: Duration = Duration::from_secs(5);
 const LONGEST_TRUST: Duration = Duration::from_secs(120);
 /// A codec is taken only when it is expected to be better than none by this factor,
@@ -43,32 +42,32 @@ const WORTH: f64 = 1.03;
 const CHANGE: f64 = 1.05;
 /// Blocks between two samples, or two contests, at most.
 const LONGEST_GAP: u64 = 256;
-/// A wait of this length says that the link is slow before its rate is known.
+/// A wait of this length shows that the link is slow before its rate is known.
 const SLOW: Duration = Duration::from_millis(5);
-/// Blocks without gain in a row after which a codec is no longer believed in.
+/// Blocks without gain in a row after which a codec is dropped.
 const NO_GAIN: u32 = 3;
 
-/// What the stream does next.
+/// The next action of the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
-    /// Packs the block so.
+    /// Packs the block by this choice.
     Pack(Choice),
-    /// Packs a sample of the block so, and says what was left to [`Auto::sampled`].
+    /// Packs a sample of the block, and passes the result to [`Auto::sampled`].
     Sample(Choice),
-    /// Packs the block in each of these ways, and sends the smallest.
+    /// Packs the block by each choice, and sends the smallest result.
     Contest(Vec<Choice>),
 }
 
-/// The rate of the link, and how long it holds.
+/// The rate of the link, and the time that it holds.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     rate: f64,
     until: Instant,
-    /// Whether it is no more than a first guess.
+    /// Whether it is a first guess.
     guess: bool,
 }
 
-/// What was measured since the link was full for the last time.
+/// Measurements since the link was last full.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     began: Instant,
@@ -86,14 +85,14 @@ pub(crate) struct Auto {
     candidates: Vec<Candidate>,
     current: Choice,
     threads: f64,
-    /// Share of its length that a block may have left to count as compressible.
+    /// Largest share of its length that a compressible block may have left.
     most: f64,
     link: Option<Link>,
     trust: Duration,
     span: Option<Span>,
     /// The one choice of the span before.
     before: Option<Choice>,
-    /// When it last heard of anything, and whether the link was full then.
+    /// Time of the last event, and whether the link was full then.
     heard: Option<(Instant, bool)>,
     wire: u64,
     original: u64,
@@ -103,16 +102,16 @@ pub(crate) struct Auto {
     next_contest: u64,
     contest_gap: u64,
     without_gain: u32,
-    /// What the reference would take and leave now.
+    /// Expected cost and gain of the reference now.
     base: Option<Measure>,
-    /// When the first block came.
+    /// Time of the first block.
     began: Option<Instant>,
-    /// What the last sample left; a guess at what codecs that are not yet tried leave.
+    /// Share left of the last sample; the guess for untried codecs.
     sample: f64,
 }
 
 impl Auto {
-    /// A stream that packs on so many threads, and takes blocks for compressible that leave `most`.
+    /// A stream that packs on `threads` threads, and counts blocks as compressible up to the share `most`.
     pub(crate) fn new(threads: usize, most: f64) -> Self {
         let candidates = FIELD
             .iter()
@@ -142,12 +141,12 @@ impl Auto {
         }
     }
 
-    /// What most blocks get now.
+    /// The choice of most blocks now.
     pub(crate) const fn current(&self) -> Choice {
         self.current
     }
 
-    /// Says how the next block is packed.
+    /// Returns the choice for the next block.
     pub(crate) fn choose(&mut self, now: Instant) -> Next {
         self.began.get_or_insert(now);
         self.hear(now, false);
@@ -174,7 +173,7 @@ impl Auto {
         self.take(Choice::STORED)
     }
 
-    /// Takes note of what was left of a sample, and says how the block is packed.
+    /// Records the share left of a sample, and returns the choice for the block.
     pub(crate) fn sampled(&mut self, left: f64) -> Next {
         self.sample = left;
         if left >= self.most {
@@ -192,7 +191,7 @@ impl Auto {
         self.pick(self.link.map_or(f64::INFINITY, |link| link.rate))
     }
 
-    /// Takes note of what a block came to, by the codec that packed it or by all of a contest.
+    /// Records the results of a block, of one codec or of all in a contest.
     pub(crate) fn packed(&mut self, now: Instant, outcomes: &[Outcome]) {
         self.hear(now, false);
         let measured: Vec<_> = outcomes.iter().filter_map(Outcome::measure).collect();
@@ -216,7 +215,7 @@ impl Auto {
         }
     }
 
-    /// Learns from a block that one codec packed how data and machine are now.
+    /// Updates the reference from a block that one codec packed.
     fn learn(&mut self, choice: Choice, measure: Measure) {
         let found = self
             .candidates
@@ -229,7 +228,7 @@ impl Auto {
         *base = base.mix(now, 0.125);
     }
 
-    /// Learns from a contest how codecs compare.
+    /// Updates the candidates from a contest.
     fn judge(&mut self, all: &[(Choice, Measure)]) {
         let Some((_, reference)) = all.iter().find(|(choice, _)| *choice == SAMPLER) else {
             return;
@@ -245,13 +244,13 @@ impl Auto {
         }
     }
 
-    /// Takes note of all that was taken by the layer below, and of all that was written above.
+    /// Records the bytes taken by the layer below, and those written above.
     pub(crate) fn moved(&mut self, wire: u64, original: u64) {
         self.wire = wire;
         self.original = original;
     }
 
-    /// Takes note that the layer below takes no more for now.
+    /// Records that the layer below takes no more for now.
     pub(crate) fn full(&mut self, now: Instant) {
         self.hear(now, true);
         let Some(span) = self.span else {
@@ -265,7 +264,7 @@ impl Auto {
         let rate = amount(self.wire - span.wire) / seconds(time);
         let through = amount(self.original - span.original) / seconds(time);
         let blocked = span.blocked * 2 >= time;
-        // What the span moved is in part what was queued before it.
+        // The span moved bytes that were queued before it.
         let choice = span.choice.filter(|_| span.choice == self.before);
         self.before = span.choice;
         self.measure(now, rate, through, blocked, choice);
@@ -277,14 +276,14 @@ impl Auto {
         self.heard.is_some_and(|(_, full)| full)
     }
 
-    /// Takes note that the layer below takes bytes again.
+    /// Records that the layer below takes bytes again.
     pub(crate) fn free(&mut self, now: Instant) {
         let wait = self
             .heard
             .map(|(before, _)| now.saturating_duration_since(before));
         self.hear(now, false);
         let Some(began) = self.began else { return };
-        // All that was taken since the beginning is more than the link has moved.
+        // The bytes taken since the beginning are more than the link has moved.
         if self.link.is_none() && self.trust == TRUST && wait.is_some_and(|wait| wait >= SLOW) {
             let time = now.saturating_duration_since(began);
             let rate = amount(self.wire) / seconds(time);
@@ -306,7 +305,7 @@ impl Auto {
         });
     }
 
-    /// Learns from a span: about the link, or about what the receiver bears.
+    /// Updates the rate of the link, or the cap of a codec, from a span.
     fn measure(
         &mut self,
         now: Instant,
@@ -336,7 +335,7 @@ impl Auto {
             return;
         }
         if bare || rate > link.rate {
-            // What is confirmed is trusted for longer, since measuring it again costs bare blocks.
+            // A confirmed rate holds for longer, since measuring it again costs bare blocks.
             let confirmed = (rate / link.rate - 1.0).abs() < 0.25;
             self.trust = if confirmed {
                 (self.trust * 2).min(LONGEST_TRUST)
@@ -367,7 +366,7 @@ impl Auto {
         }
     }
 
-    /// Keeps account of pauses: those of the link belong to the span, others end it.
+    /// Records pauses: those of the link belong to the span, others end it.
     fn hear(&mut self, now: Instant, full: bool) {
         if let Some((before, was_full)) = self.heard.replace((now, full)) {
             let pause = now.saturating_duration_since(before);
@@ -379,7 +378,7 @@ impl Auto {
         }
     }
 
-    /// Notes in the span what a block gets.
+    /// Records the choice of a block in the span.
     fn take(&mut self, choice: Choice) -> Next {
         self.current = choice;
         if let Some(span) = &mut self.span
@@ -414,7 +413,7 @@ impl Auto {
         }
         self.next_contest = self.blocks + self.contest_gap;
         self.contest_gap = (self.contest_gap * 2).min(LONGEST_GAP);
-        // What was measured may have been bad luck, and what was not may be good.
+        // A bad measurement may be chance, and an untried codec may be good.
         let promise = |c: &Candidate| match rate(c) {
             Some(rate) => rate * 1.2,
             None => c.limit((threads * c.hope).min(link / (sample * 0.6))),
@@ -430,7 +429,7 @@ impl Auto {
         if contest.len() < 2 {
             return self.take(best.0);
         }
-        // The span's blocks are nobody's then.
+        // The span's blocks then count for no choice.
         if let Some(span) = &mut self.span {
             span.choice = None;
         }

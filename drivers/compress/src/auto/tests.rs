@@ -1,4 +1,4 @@
-//! The machine on simulated links, codecs and data, and what moves compared with the bare link.
+//! The machine on simulated links, codecs and data, compared with the bare link.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -10,7 +10,7 @@ use crate::codec::Algorithm;
 
 const BLOCK: usize = 64 << 10;
 
-/// What is simulated: bytes per second, shares left, and bytes the socket takes ahead.
+/// The simulation: bytes per second, shares left, and bytes that the socket buffers.
 struct World {
     link: fn(u64) -> f64,
     /// Speed and share left of each codec, for the block that begins at this byte.
@@ -23,7 +23,7 @@ struct World {
     threads: usize,
 }
 
-/// A link of so many bytes per second and codecs on data that shrink well.
+/// A link of this rate in bytes per second, and codecs on compressible data.
 const WORLD: World = World {
     link: |_| 12.5e6,
     codec: |choice, _| compressible(choice),
@@ -50,7 +50,7 @@ fn random(choice: Choice) -> (f64, f64) {
     (compressible(choice).0, 1.0)
 }
 
-/// How a run went: seconds it took, and how many blocks each choice packed.
+/// The result of a run: its seconds, and the number of blocks of each choice.
 struct Run {
     seconds: f64,
     samples: usize,
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// Moves so many bytes and feeds the machine as a stream does; `fixed` overrules it.
+/// Moves these bytes and feeds the machine as a stream does; `fixed` overrules it.
 fn run(world: &World, total: u64, fixed: Option<Choice>) -> Run {
     let start = Instant::now();
     let most = 0.99;
@@ -121,11 +121,11 @@ fn run(world: &World, total: u64, fixed: Option<Choice>) -> Run {
         let (choice, packed) = (sent.choice, sent.packed as f64);
         let left = packed / BLOCK as f64;
         original += BLOCK as u64;
-        // The receiver holds the link up when it unpacks more slowly.
+        // A receiver that unpacks more slowly holds up the link.
         let link = (world.link)(original).min((world.receiver)(choice) * left);
         queued = (queued - busy * link).max(0.0);
         auto.packed(at(now), &outcomes);
-        // As a socket does: it fills up to the brim, and takes more when a third is free.
+        // As a socket does: it fills up, and takes more when a third is free.
         let mut rest = packed;
         while queued + rest > world.buffer {
             let taken = world.buffer - queued;

@@ -1,8 +1,8 @@
-//! `Fill`: a block of one byte over and over.
+//! `Fill`: a block of one repeated byte.
 
 use super::{Codec, Corrupt};
 
-/// Keeps one byte of a block that is nothing else.
+/// Packs a block of one repeated byte to that byte.
 pub(super) struct Fill;
 
 impl Codec for Fill {
@@ -21,7 +21,7 @@ impl Codec for Fill {
     }
 }
 
-/// Whether a block is one byte over and over, as holes of files are.
+/// Whether a block is one repeated byte, as in holes of files.
 pub(crate) fn is_fill(block: &[u8]) -> bool {
     block.len() > 1 && block.get(1..) == block.get(..block.len() - 1)
 }

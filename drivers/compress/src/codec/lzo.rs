@@ -4,7 +4,7 @@ use lzo1x::CompressLevel;
 
 use super::{Codec, Corrupt};
 
-/// LZO1X. Its library knows no state that could be kept between blocks.
+/// LZO1X. Its library has no state to keep between blocks.
 pub(super) struct Lzo {
     level: CompressLevel,
 }

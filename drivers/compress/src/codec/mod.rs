@@ -24,19 +24,19 @@ pub enum Algorithm {
     Stored = 0,
     /// Raw deflate (RFC 1951) in blocks of their own.
     Zlib = 1,
-    /// LZO1X, which only builds with the feature `lzo` have.
+    /// LZO1X, only in builds with the feature `lzo`.
     Lzo = 2,
     /// Zstandard (RFC 8878), a frame for each block.
     #[default]
     Zstd = 3,
     /// The block format of LZ4.
     Lz4 = 4,
-    /// One byte for a block that is nothing else, as holes of files are; any codec's streams have it.
+    /// One byte for a block that repeats it, as in holes of files; part of every codec's streams.
     Fill = 5,
 }
 
 impl Algorithm {
-    /// All of them, built or not.
+    /// All algorithms, built or not.
     pub const ALL: [Self; 6] = [
         Self::Stored,
         Self::Zlib,
@@ -88,7 +88,7 @@ impl Algorithm {
         }
     }
 
-    /// The level that it has when none is asked for.
+    /// The default level.
     #[must_use]
     pub const fn default_level(self) -> i32 {
         match self {
@@ -98,7 +98,7 @@ impl Algorithm {
         }
     }
 
-    /// Says that this build lacks it, and what to do about that.
+    /// The error that this build lacks it, with the remedy.
     #[must_use]
     pub fn how_to_get(self) -> String {
         format!(
@@ -125,7 +125,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The packed bytes are not what this codec makes of a block of that length.
+/// The packed bytes do not unpack to a block of that length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_structs,
@@ -133,21 +133,21 @@ impl FromStr for Algorithm {
 )]
 pub struct Corrupt;
 
-/// An algorithm: knows blocks of bytes, and nothing of frames, order or streams.
+/// An algorithm on blocks of bytes, without frames, order or streams.
 ///
 /// Blocks stand by themselves: none is needed to unpack another. A codec keeps tables between
 /// calls for speed only.
 pub trait Codec: Send {
-    /// Packs `block` into the beginning of `out` and gives the length; `None` when it could not.
+    /// Packs `block` into the beginning of `out` and returns the length; `None` when it could not.
     ///
     /// `out` has at least [`room_for`] the block.
     fn compress(&mut self, block: &[u8], out: &mut [u8]) -> Option<usize>;
 
-    /// Unpacks into `block`, whose length is that of the original.
+    /// Unpacks into `block`, which has the length of the original.
     ///
     /// # Errors
     /// [`Corrupt`] unless `packed` unpacks to exactly that many bytes. It never writes more, and
-    /// takes no memory that `packed` asks for.
+    /// allocates nothing by a length in `packed`.
     fn decompress(&mut self, packed: &[u8], block: &mut [u8]) -> Result<(), Corrupt>;
 }
 

@@ -7,7 +7,7 @@ pub(super) struct Stored;
 
 impl Codec for Stored {
     fn compress(&mut self, _: &[u8], _: &mut [u8]) -> Option<usize> {
-        // A stored block is no smaller, so what moves blocks sends it without asking here.
+        // A stored block is no smaller, so the writer never calls this for one.
         None
     }
 

@@ -4,8 +4,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use super::{Codec, Corrupt};
 
-/// Raw deflate. The wrapping of zlib with its own checksum would cost six bytes for each block
-/// and say nothing that the frame does not.
+/// Raw deflate. The header and checksum of zlib would cost six bytes for each block, and repeat those
+/// of the frame.
 pub(super) struct Zlib {
     level: Compression,
     deflate: Option<Compress>,

@@ -26,7 +26,7 @@ impl Codec for Zstd {
         if self.compressor.is_none() {
             self.compressor = Compressor::new(self.level).ok();
         }
-        // Without memory for its tables it is as if nothing could be gained: the block goes stored.
+        // Without memory for its tables the block is sent stored.
         self.compressor
             .as_mut()?
             .compress_to_buffer(block, out)

@@ -1,4 +1,4 @@
-//! What two ends agree on, and what they say of it.
+//! The parameters that two ends negotiate and report.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::Stream as _;
@@ -100,7 +100,7 @@ async fn a_receiver_that_only_reads_is_sent_no_tickets_before_it_ends() {
     near.flush().await.unwrap();
     let mut bytes = [0; 3];
     far.read_exact(&mut bytes).await.unwrap();
-    // It waits for more, which sends what cannot wait.
+    // A waiting reader sends pending messages.
     let waited = tokio::time::timeout(std::time::Duration::from_millis(1), far.read_u8()).await;
     assert!(waited.is_err());
     let below = std::future::poll_fn(|cx| {
@@ -193,7 +193,7 @@ fn options_build_what_they_say() {
     let options: TlsOptions = text.parse().unwrap();
     assert!(options.build().is_ok());
     assert_eq!(options.to_string(), text);
-    // A key of somebody else.
+    // The key of another certificate.
     let other = authority
         .issue("other", &[HOST])
         .write(folder.path(), "other");
@@ -205,7 +205,7 @@ fn options_build_what_they_say() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("certificate and key"), "{error}");
-    // A file with the one and not the other.
+    // A file with a certificate and no key, or the reverse.
     let text = format!("cert={};key={}", pair.display(), ca.display());
     let error = text
         .parse::<TlsOptions>()

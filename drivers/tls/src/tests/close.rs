@@ -1,4 +1,4 @@
-//! How a stream ends: marked, cut at every byte, half, and with something behind the mark.
+//! Ends of a stream: marked, cut at every byte, half, and with bytes behind the mark.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ async fn a_cut_at_any_byte_is_never_a_clean_end() {
     let payload = [7; 300];
     let mut clean = 0;
     let mut cut = 0;
-    // The whole exchange is some two thousand bytes each way; every 13th cut, and every one near the end.
+    // The exchange is about 2,000 bytes each way: cuts at every 13th byte, and at each near the end.
     for bytes in (0..4000).filter(|n| n % 13 == 0 || (1500..1900).contains(n)) {
         let (near, far) = Mem::new().pair();
         let near = Faulty::new(near, cut_after(bytes));
@@ -87,7 +87,7 @@ async fn peers_that_are_known_to_leave_out_the_mark_may() {
     ended.unwrap();
     assert_eq!(bytes, b"all there is");
 
-    // Half a record is no end in anybody's book.
+    // Half a record is never an end.
     let (near, far) = Mem::new().pair();
     let (near, far) = shake(&lenient, &server, near, far).await;
     let (mut near, mut far) = (near.unwrap(), far.unwrap());
@@ -192,7 +192,7 @@ async fn a_writer_in_another_task_goes_on_when_the_peer_takes_again() {
 
 #[tokio::test(start_paused = true)]
 async fn who_flushes_is_woken_though_another_task_reads() {
-    // The layer below holds bytes back, so that flushing it waits; it remembers one waker for each way.
+    // The layer below holds bytes back, so flushing waits; it keeps one waker for each direction.
     let tls = plain();
     let (near, far) = Mem::new().capacity(1000).pair();
     let (near, far) = shake(&tls, &tls, near, far).await;
@@ -232,7 +232,7 @@ async fn who_flushes_is_woken_though_another_task_reads() {
     assert_eq!(reader.await.unwrap().unwrap(), b"xx");
 }
 
-/// A stream that says once that it was reset, as a socket does, and from then on that it ended.
+/// A stream that reports a reset once, as a socket does, and then the end.
 struct Reset {
     inner: MemHandle,
     due: bool,

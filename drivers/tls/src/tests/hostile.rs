@@ -1,4 +1,4 @@
-//! Peers that break the protocol, or never meant to speak it.
+//! Peers that break the protocol, or speak another one.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn random_bytes_end_in_an_error() {
     for seed in 0..200 {
         let mut bytes = Random::new(seed).bytes(2000);
         if seed % 2 == 0 {
-            // Records that look right from the outside.
+            // Records with a valid header.
             bytes[..3].copy_from_slice(&[22, 3, 1]);
             bytes[3] %= 8;
         }
@@ -70,7 +70,7 @@ async fn a_handshake_that_stalls_is_ended() {
         let began = Instant::now();
         let (near, far) = shake(&tls, &tls, Faulty::new(near, options), far).await;
         let errors = [near.map(|_| ()).unwrap_err(), far.map(|_| ()).unwrap_err()];
-        // Both give up in the same instant, and who comes second may see the other leave.
+        // Both fail at once, and the second may see the end of the other instead.
         for error in &errors {
             let kinds = [ErrorKind::TimedOut, ErrorKind::Reset];
             assert!(kinds.contains(&error.kind()), "stall at {stall}: {error}");
@@ -86,7 +86,7 @@ async fn a_handshake_message_without_end_is_bounded() {
     let tls = plain();
     let (mut near, far) = Mem::new().pair();
     let flood = async {
-        // A client hello that says 16 MB, in records as long as they may be.
+        // A client hello of an announced length of 16 MB, in records of the largest size.
         let mut sent = 0_u64;
         let mut first = true;
         loop {
@@ -127,7 +127,7 @@ async fn who_was_refused_holds_nothing_for_long() {
         let limit = Duration::from_secs(if floods { 0 } else { 1 });
         assert_eq!(began.elapsed(), limit);
         assert!(sent < 2 << 20, "{sent} bytes were taken");
-        // It was told, and the end is there, not a reset.
+        // It received the alert and the end, not a reset.
         let mut alert = [0; 7];
         reader.read_exact(&mut alert).await.unwrap();
         assert_eq!((alert[0], alert[5]), (21, 2), "a fatal alert");
@@ -162,10 +162,10 @@ async fn a_record_too_long_and_a_flipped_bit_end_the_stream() {
     assert_eq!(bytes, b"good", "what was right is delivered first");
     let error = ended.unwrap_err().to_string();
     assert!(error.contains("longer than the protocol allows"), "{error}");
-    // The peer learns why.
+    // The peer receives the alert.
     let error = drain(&mut far).await.1.unwrap_err().to_string();
     assert!(error.contains("refused by the peer"), "{error}");
-    // And nothing works any more at this end, with the same reason.
+    // Every operation of this end fails with the same error.
     let error = near.write_all(b"x").await.unwrap_err().to_string();
     assert!(
         error.starts_with("tls: write: ") && error.contains("longer than"),

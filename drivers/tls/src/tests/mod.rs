@@ -1,4 +1,4 @@
-//! Two ends over memory, and what goes wrong between them.
+//! Two ends over memory, and the failures between them.
 
 mod agree;
 mod close;
@@ -24,7 +24,7 @@ pub(super) fn identity(credential: &Credential) -> Identity {
     Identity::pem(credential.certificate.as_bytes(), credential.key.as_bytes()).unwrap()
 }
 
-/// A layer for either end, with a certificate for [`HOST`].
+/// A layer for both roles, with a certificate for [`HOST`].
 pub(super) fn plain() -> Tls {
     let authority = Authority::new("test authority");
     let own = authority.issue("server", &[HOST]);
@@ -37,7 +37,7 @@ pub(super) fn target() -> Target {
     Target::host(HOST, 2811)
 }
 
-/// Shakes hands between a client and a server over any two streams.
+/// Runs the handshake between a client and a server over any two streams.
 pub(super) async fn shake<A: Stream, B: Stream>(
     client: &Tls,
     server: &Tls,
@@ -65,7 +65,7 @@ pub(super) async fn drain<S: Stream>(stream: &mut S) -> (Vec<u8>, std::io::Resul
     (bytes, ended.map(|_| ()))
 }
 
-/// The message of what must fail.
+/// The message of an expected error.
 pub(super) async fn message<T>(work: impl Future<Output = Result<T>>) -> String {
     match work.await {
         Ok(_) => "it worked".to_owned(),

@@ -1,4 +1,4 @@
-//! Who is refused, with which words, at which end.
+//! Refused peers, and the errors at both ends.
 
 use xio_core::{ErrorKind, Operation, Target, Transform as _};
 use xio_testkit::{Authority, Mem, Validity};
@@ -6,13 +6,13 @@ use xio_testkit::{Authority, Mem, Validity};
 use super::{HOST, drain, identity, message, roots, shake, target};
 use crate::{MinVersion, Roots, Tls};
 
-/// What the client and the server say when a certificate is refused.
+/// The errors of the client and the server when a certificate is refused.
 async fn said(client: &Tls, server: &Tls) -> (String, String) {
     let (near, far) = Mem::new().pair();
     let (near, far) = shake(client, server, near, far).await;
     let near = match near {
         Err(error) => error.to_string(),
-        // In TLS 1.3 a client learns what the server thinks of it when it reads.
+        // In TLS 1.3 a client learns of the server's refusal when it reads.
         Ok(mut near) => match drain(&mut near).await.1 {
             Ok(()) => "it worked".to_owned(),
             Err(error) => error.to_string(),
