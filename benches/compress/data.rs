@@ -1,4 +1,4 @@
-//! The five sets of data of the paper, made here from a fixed seed or from this machine's libraries.
+//! The sets of data of the paper and one more, made here from a fixed seed or from this machine's libraries.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) struct Sets {
 }
 
 /// Names of the sets, and how each came about.
-pub(crate) const SETS: [(&str, &str); 5] = [
+pub(crate) const SETS: [(&str, &str); 6] = [
     ("zero", "bytes of zero"),
     (
         "ascii",
@@ -35,6 +35,10 @@ pub(crate) const SETS: [(&str, &str); 5] = [
         "deflated noise and libraries in transport packets of 188 bytes, as video travels",
     ),
     ("random", "numbers of a seeded generator"),
+    (
+        "sparse",
+        "bytes of zero but one in 512, so that no block is a fill of one byte",
+    ),
 ];
 
 impl Sets {
@@ -61,6 +65,7 @@ pub(crate) fn make(options: &Options) -> Result<Sets> {
             "ascii" => census(size),
             "binary" => repeat(&libraries, size),
             "media" => packets(&libraries, size)?,
+            "sparse" => (0..size).map(|at| u8::from(at % 512 == 0)).collect(),
             _ => Random::new(5).bytes(size),
         };
         fs::write(folder.path().join(name), bytes)?;

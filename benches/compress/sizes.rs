@@ -25,11 +25,15 @@ pub(crate) fn run(sets: &Sets) -> Result<()> {
     );
     println!("| Data | zlib | paper | LZO | paper | zstd | LZ4 | zstd in 64 KiB |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for ((name, _), (_, zlib, lzo)) in SETS.iter().zip(PAPER) {
+    for (name, _) in SETS {
+        let paper = PAPER.iter().find(|(set, ..)| *set == name);
+        let [zlib, lzo] = paper.map_or_else(Default::default, |(_, zlib, lzo)| {
+            [zlib, lzo].map(|percent| format!("{percent:.2}"))
+        });
         let bytes = sets.bytes(name)?;
         let percent = |options| percent(&bytes, options);
         println!(
-            "| {name} | {:.2} | {zlib:.2} | {:.2} | {lzo:.2} | {:.2} | {:.2} | {:.2} |",
+            "| {name} | {:.2} | {zlib} | {:.2} | {lzo} | {:.2} | {:.2} | {:.2} |",
             percent("codec=zlib;block=16K")?,
             percent("codec=lzo;block=16K")?,
             percent("codec=zstd;block=16K")?,

@@ -38,7 +38,7 @@ fn measure() -> Result<()> {
     let Some(pair) = pair::Pair::find()? else {
         return Ok(());
     };
-    options.extent.prioritize(machine::go_first);
+    println!("{}", options.extent.prioritize(machine::go_first));
     println!("{}", machine::caption());
     println!(
         "medians of {} alternating runs; above 1 we are better\n",

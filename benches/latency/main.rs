@@ -82,7 +82,7 @@ fn bench(words: &[String]) -> Result<()> {
             .filter(|figure| figure.is_far() == far);
         for (nth, figure) in figures.enumerate() {
             if nth == 0 {
-                options.extent.prioritize(raise);
+                println!("{}", options.extent.prioritize(raise));
             }
             figure.run(&options)?;
         }

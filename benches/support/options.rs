@@ -27,12 +27,12 @@ impl Extent {
         self.quick || !self.bench
     }
 
-    /// Raises the priority by `raise` if that was asked for, and says so.
-    pub fn prioritize(&self, raise: fn() -> bool) {
+    /// Raises the priority by `raise` if that was asked for, and returns a line about it.
+    pub fn prioritize(&self, raise: fn() -> bool) -> &'static str {
         match self.priority.then(raise) {
-            None => {}
-            Some(true) => println!("with priority over other work"),
-            Some(false) => println!("without priority over other work, which needs root"),
+            None => "in the ordinary scheduling class",
+            Some(true) => "before all other work of the machine",
+            Some(false) => "in the ordinary scheduling class: priority needs root",
         }
     }
 }

@@ -45,7 +45,7 @@ fn bench(words: &[String]) -> Result<()> {
     let Some(program) = Program::compile()? else {
         return Ok(());
     };
-    options.prioritize(machine::weigh_more);
+    println!("{}", options.extent.prioritize(machine::weigh_more));
     println!("{}", machine::caption());
     let libudt = program.flow();
     if options.wants("loopback") {

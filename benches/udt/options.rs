@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pub(crate) pictures: Option<PathBuf>,
     #[command(flatten)]
-    extent: Extent,
+    pub(crate) extent: Extent,
 }
 
 impl Options {
@@ -38,11 +38,6 @@ impl Options {
     /// Whether this only shows that all works.
     pub(crate) fn is_quick(&self) -> bool {
         self.extent.is_quick()
-    }
-
-    /// Raises the priority by `raise` if that was asked for.
-    pub(crate) fn prioritize(&self, raise: fn() -> bool) {
-        self.extent.prioritize(raise);
     }
 
     /// Seconds that each flow over an emulated link takes.
