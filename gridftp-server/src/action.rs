@@ -1,4 +1,4 @@
-//! Carries out one `Action` against the storage or the data channel, as a future of its own.
+//! `Executor`: runs each `Action` of a session against the storage or the data channel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,38 +24,37 @@ use crate::names::{self, dsi_path};
 use crate::reply_for::reply_for;
 use crate::server::Shared;
 
-/// Events a transfer may be ahead of the control connection; a slow reader makes it wait.
+/// Most events that wait for the control connection; a slow reader delays the transfer.
 const EVENTS: usize = 4;
 
-/// Descriptors of a file that is moved: its own, that of its directory and that of its note in the
-/// index.
+/// Descriptors of a file in transfer: its own, its directory's and that of its entry in the index.
 pub(crate) const FILE: usize = 3;
 
-/// What an action needs of its session.
+/// Runs the actions of one session.
 pub(crate) struct Executor<D: Dsi> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) ends: Ends,
-    /// Who is logged in.
+    /// The account, after login.
     pub(crate) who: Option<Arc<Admitted>>,
-    /// Lent to the action that works on it, and gone after one that was dropped.
+    /// Lent to the running action; lost if that is dropped.
     pub(crate) side: Option<Box<DataSide>>,
-    /// What `SITE TASKID` said.
+    /// The value of `SITE TASKID`.
     pub(crate) task: Arc<str>,
-    /// This connection's place among all.
+    /// Counts this connection.
     pub(crate) permit: SessionPermit,
 }
 
-/// The action that runs.
+/// The running action.
 pub(crate) struct Running {
     pub(crate) ticket: Ticket,
     pub(crate) work: Pin<Box<dyn Future<Output = Finished> + Send>>,
     pub(crate) events: mpsc::Receiver<Event>,
-    /// Taken to cancel; the work then ends by itself, and soon.
+    /// Taken to cancel; the work then ends by itself soon.
     pub(crate) cancel: Option<oneshot::Sender<AbortedBy>>,
 }
 
-/// What comes back from an action.
+/// The result of an action.
 pub(crate) struct Finished {
     pub(crate) outcome: Outcome,
     pub(crate) side: Option<Box<DataSide>>,
@@ -64,9 +63,9 @@ pub(crate) struct Finished {
 }
 
 impl<D: Dsi> Executor<D> {
-    /// Starts an action that will be answered; `None` for those that are done here and now.
+    /// Starts an action; `None` for one without an outcome, which is done at once.
     pub(crate) fn start(&mut self, ticket: Ticket, action: Action) -> Option<Running> {
-        // Lines of a listing are much for an event.
+        // The lines of a listing are large events.
         let ahead = if matches!(action, Action::Names(_)) {
             1
         } else {
@@ -145,14 +144,14 @@ impl<D: Dsi> Executor<D> {
         }
     }
 
-    /// The data side, made when it is first needed or when the last one was lost.
+    /// Takes the data side; makes one on first use or after a loss.
     fn side(&mut self) -> Box<DataSide> {
         self.side
             .take()
             .unwrap_or_else(|| Box::new(self.shared.data_side(&self.policy)))
     }
 
-    /// Whether this user may deal with hosts other than the client's.
+    /// Says whether this user may exchange data with hosts other than the client's.
     fn may_third_party(&self) -> bool {
         match self.shared.config.third_party {
             ThirdParty::Off => false,
@@ -232,7 +231,7 @@ impl<D: Dsi> Executor<D> {
                 Some(who) => tokio::select! {
                     biased;
                     result = names::run(&shared.dsi, &who.user, &shared.owners, action, &events) => result,
-                    // A session that is gone drops this future; only an abort comes this way.
+                    // The end of a session drops this future; only an abort is sent.
                     Ok(by) = cancelled => Err(Error::Aborted(by)),
                 },
             };
@@ -289,7 +288,7 @@ impl<D: Dsi> Executor<D> {
                 Outcome::Transferred { bytes } => {
                     receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
                 }
-                // The channel knows whether it is still of use.
+                // The channel knows whether the next transfer can use it.
                 Outcome::Failed(reply) if receipt.is_some() && side.channel.is_cached() => {
                     Outcome::Spared(reply)
                 }
@@ -402,7 +401,7 @@ fn about(kind: &TransferKind) -> (&'static str, &[u8]) {
     (verb, path.as_bytes())
 }
 
-/// A transfer line to be written at the end, or when the transfer is dropped with its session.
+/// The log line of a transfer, written at its end or when it is dropped with its session.
 struct Unfinished<'a> {
     user: &'a str,
     verb: &'static str,

@@ -109,8 +109,8 @@ impl Admission {
     /// Counts a new connection.
     ///
     /// At a limit on unauthenticated connections an older one, picked at random, is evicted: of the
-    /// same host at the limit of a host, else of table. A client that logs in at once is hardly
-    /// ever evicted, however many idle connections a flood opens.
+    /// same host at the limit of a host, else of all. A client that logs in at once is hardly ever
+    /// evicted, however many idle connections a flood opens.
     ///
     /// # Errors
     /// [`Full`] at the limit on logged-in sessions: a login could not succeed.

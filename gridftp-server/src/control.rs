@@ -12,24 +12,24 @@ use xio::{Info, Stream};
 use xio_tcp::TcpHandle;
 
 /// Silence after which the client is probed: a control connection is idle while a transfer runs,
-/// and what is on the way, NAT and firewalls, forgets idle connections after some minutes.
+/// and NAT and firewalls forget idle connections after some minutes.
 const PROBED: Duration = Duration::from_secs(60);
 
-/// A TCP connection whose reads do not take the urgent mark for the end of what has come.
+/// A TCP connection that reads on behind the urgent mark.
 ///
 /// Clients send the Telnet synch before `ABOR` as urgent data. A read ends at that mark although
-/// more is there, and tokio takes a read that does not fill its buffer for the last one, so that
-/// the `ABOR` would lie unread until something else comes. Here only the kernel's "would block"
+/// more data is there, and tokio waits for readiness after a read that does not fill its buffer, so
+/// that the `ABOR` would stay unread until more data arrives. Here only the kernel's "would block"
 /// ends the reading.
 #[derive(Debug)]
 pub(crate) struct ControlStream(TcpHandle);
 
 impl ControlStream {
-    /// Takes a connection and sets it up for commands: small writes go out at once, urgent data
-    /// stays in line, an idle client is probed.
+    /// Sets up a connection for commands: small writes are sent at once, urgent data stays in line,
+    /// an idle client is probed.
     ///
     /// # Errors
-    /// Those of setting options, which a connection that is gone has.
+    /// Those of setting options on a connection that has ended.
     pub(crate) fn new(socket: TcpStream) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         options.set_tcp_nodelay(true)?;

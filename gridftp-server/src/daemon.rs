@@ -15,7 +15,7 @@ use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// The flags over the file.
+/// Merges the flags over the file.
 pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Options> {
     let file = match file {
         Some(path) => Options::read(path)?,
@@ -24,7 +24,7 @@ pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Opti
     Ok(flags.clone().or(file))
 }
 
-/// Serves until a signal says stop.
+/// Serves until a signal stops it.
 pub(crate) async fn run(
     config: Config,
     file: Option<PathBuf>,
@@ -32,8 +32,8 @@ pub(crate) async fn run(
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     warn(&config);
-    // Its default action would end the process where a write reaches the limit of a file's size;
-    // caught, it leaves that write with an error, which is answered.
+    // The default action of SIGXFSZ ends the process where a write reaches the limit of a file's
+    // size; caught, the write fails, and the client gets a reply.
     let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
@@ -98,7 +98,7 @@ async fn serve<D: Dsi>(
     Ok(())
 }
 
-/// Removes what is left of failed uploads once it is old enough; looks once an hour.
+/// Removes old partial uploads, once an hour.
 async fn expire(posix: Posix, age: Duration) {
     let mut ticker = tokio::time::interval(age.min(Duration::from_secs(3600)));
     loop {
@@ -111,7 +111,7 @@ async fn expire(posix: Posix, age: Duration) {
     }
 }
 
-/// Reads the file and the accounts again whenever the signal comes; what is broken changes nothing.
+/// Reads the file and the accounts again after each signal; a mistake changes nothing.
 async fn reload<D: Dsi>(
     mut signal: Signal,
     control: Control<D>,
@@ -144,8 +144,8 @@ async fn reload<D: Dsi>(
     }
 }
 
-/// Raises the limit of open descriptors as far as it goes, and the sessions no further than it
-/// carries: refusing with 421 is better than failing in the middle of a transfer.
+/// Raises the limit of open descriptors as far as allowed, and lowers the number of sessions to fit
+/// it: refusing with 421 is better than failing in the middle of a transfer.
 fn within_descriptors(mut policy: Policy) -> Policy {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -176,19 +176,19 @@ fn within_descriptors(mut policy: Policy) -> Policy {
     policy
 }
 
-/// How the descriptors are shared out.
+/// The shares of descriptors.
 #[derive(Debug, PartialEq, Eq)]
 struct Shares {
     /// Control connections of users.
     users: usize,
-    /// Those of unauthenticated.
+    /// Unauthenticated connections.
     unauthenticated: usize,
     /// For ports, data connections, pipes and files.
     data: usize,
 }
 
-/// Shares out descriptors: unauthenticated leave three quarters, and users two thirds of that for
-/// data.
+/// Shares out descriptors: unauthenticated connections leave three quarters, and users two thirds
+/// of that for data.
 fn share_out(descriptors: u64, users: usize, unauthenticated: usize) -> Shares {
     /// For the listener, the log, the runtime, the tree, and calls of the storage.
     const OURS: u64 = 32;

@@ -1,4 +1,4 @@
-//! `Error`: whatever can end an action, before it becomes a reply.
+//! `Error`: the failures of an action, before they become replies.
 
 use gridftp_data::{ErrorKind as DataErrorKind, Wait};
 
@@ -82,7 +82,7 @@ pub(crate) enum Error {
 /// The side that stopped an action before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AbortedBy {
-    /// The client, by `ABOR` or by going away.
+    /// The client, by `ABOR` or by closing the control connection.
     #[error("aborted by the client")]
     Client,
     /// This server, at the end of its time to drain.
@@ -147,7 +147,8 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let why = cause.to_string();
-        // A layer may have told the system's error already, in its words and without its number.
+        // A layer may have included the system's error already, in the same words and without its
+        // number.
         let words = why.split(" (os error").next().unwrap_or_default();
         if !text.ends_with(&why) && !text.to_lowercase().ends_with(&words.to_lowercase()) {
             text = format!("{text}: {why}");

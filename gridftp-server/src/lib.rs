@@ -24,14 +24,14 @@
 //!
 //! # Map
 //!
-//! | Module | What it owns |
+//! | Module | Its part |
 //! | --- | --- |
 //! | [`config`] | Flags and file, checked once |
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
-//! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine, decides nothing |
-//! | `action`, `names`, `listing`, `data` | What the machine asks for, done against storage and data channel |
+//! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
+//! | `action`, `names`, `listing`, `data` | The machine's actions, run against storage and data channel |
 //! | `reply_for` | The one table from errors to replies |
 //! | [`manual`] | The administrator's manual |
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! `Lister`: the lines of LIST, NLST, MLSD, MLSR and MLSC, produced in batches whatever the
-//! directory's size.
+//! `Lister`: the lines of LIST, NLST, MLSD, MLSR and MLSC, made in batches whatever the directory's
+//! size.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -13,15 +13,15 @@ use gridftp_dsi::{Dsi, DsiPath, ErrorKind, Kind, Listing, Result, Stat, User};
 
 use crate::owners::Owners;
 
-/// Bytes of lines that are made at a time, and one line more: they wait for a slow client.
+/// Bytes of lines in one batch, one line more included: they wait for a slow client.
 const PIECE: usize = 8 << 10;
 
-/// Bytes that a recursive listing remembers of directories that it has yet to enter; those of outer
-/// ones are looked for again beyond it.
+/// Memory in bytes for directories that a recursive listing has yet to enter; beyond it, outer
+/// directories are read again.
 const WAITING: usize = 16 << 10;
 
-/// Links to directories that a recursive listing remembers to have followed. One that leads back to
-/// where it is found is known without.
+/// Followed links to directories that a recursive listing remembers. A link to a directory above
+/// itself needs no memory.
 const FOLLOWED: usize = 1024;
 
 /// A listing being produced.
@@ -33,42 +33,42 @@ pub(crate) struct Lister<'a, D: Dsi> {
     now: TimeVal,
     /// Lines made before any directory is read: `.` and `..`, or the one file.
     head: Vec<u8>,
-    /// Entries that were read, whose lines are not made yet.
+    /// Entries read, without lines yet.
     batch: vec::IntoIter<Stat>,
-    /// The directory being read and those above it, up to the one asked for.
+    /// The directory being read and those above it, up to the requested one.
     levels: Vec<Level>,
     /// Path of the innermost.
     path: DsiPath,
-    /// What the names of its entries begin with.
+    /// Prefix of the names of its entries.
     prefix: Vec<u8>,
     /// The innermost directory itself, unless others were read meanwhile.
     open: Option<D::Listing>,
-    /// Bytes that directories to be entered take, in all levels.
+    /// Memory in bytes of the directories yet to enter, in all levels.
     waiting: usize,
     followed: HashSet<Identity>,
-    /// What names must match, where the last component of the path is a pattern and no name.
+    /// Pattern of the names, where the last component of the path is one.
     pattern: Option<Vec<u8>>,
 }
 
 /// Device and inode.
 type Identity = (u64, u64);
 
-/// A directory of which a part is listed.
+/// A directory that is listed in part.
 struct Level {
     identity: Identity,
-    /// Where the batch at hand begins: the listing's own mark, or how many entries lie before.
+    /// The start of the current batch: the listing's own mark, or the number of entries before it.
     from: u64,
     /// Directories of that batch that were entered.
     entered: usize,
-    /// What follows it; `None` when it has to be read again to tell.
+    /// The rest of the directory; `None` when it has to be read again.
     ahead: Option<Box<Ahead>>,
 }
 
-/// What is known of a directory beyond the lines that were made.
+/// The part of a directory behind the finished lines.
 struct Ahead {
-    /// Directories of the batch at hand that are still to be entered, the next one last.
+    /// Directories of the current batch yet to enter, the next one last.
     inner: Vec<Inner>,
-    /// Where the next batch begins; `None` when there is none.
+    /// The start of the next batch; `None` when there is none.
     next: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
     /// Looks at `path` and opens it when it is a directory.
     ///
     /// # Errors
-    /// Those of the storage: the object is not there, or cannot be listed.
+    /// Those of the storage: the object is missing, or cannot be listed.
     pub(crate) async fn open(
         dsi: &'a D,
         user: &'a User,
@@ -128,13 +128,13 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok(lister)
     }
 
-    /// Whether a path that does not exist is taken for a pattern; machine listings take none.
+    /// Says whether a missing path may be a pattern; machine listings know no patterns.
     fn is_matching(&self, path: &DsiPath) -> bool {
         matches!(self.form, ListForm::Long | ListForm::Names { .. })
             && ftp_wire::glob::is_pattern(path.name())
     }
 
-    /// Opens the directory asked for, and prints its own line and its parent's where the form has
+    /// Opens the requested directory, and prints its own line and its parent's where the form has
     /// them.
     async fn begin(&mut self, path: &DsiPath, stat: &Stat) -> Result<()> {
         let listing = self.dsi.list(self.user, path).await?;
@@ -164,7 +164,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok(())
     }
 
-    /// How many entries a directory has, `.` and `..` included.
+    /// Counts the entries of a directory, `.` and `..` included.
     async fn count(dsi: &D, user: &User, path: &DsiPath) -> Result<u64> {
         let mut listing = dsi.list(user, path).await?;
         let mut count = 2;
@@ -226,8 +226,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
             };
             match stepped {
                 Ok(()) => {}
-                // A directory within that goes meanwhile, or cannot be read to its end, ends by
-                // itself.
+                // Losing an inner directory, or failing to read it, ends that directory alone.
                 Err(_) if self.goes_on() && self.levels.len() > 1 => {
                     self.failed(self.prefix.clone(), &mut lines);
                     self.ascend();
@@ -239,7 +238,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok(Some(lines))
     }
 
-    /// Whether a directory that cannot be listed is told in a line of its own.
+    /// Says whether a directory that cannot be listed gets a line of its own.
     fn goes_on(&self) -> bool {
         matches!(self.form, ListForm::Tree { fail: false, .. })
     }
@@ -251,7 +250,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         self.line(&entry, lines);
     }
 
-    /// Reads the batch that begins at `from`, and notes which of its directories are to be entered.
+    /// Reads the batch that begins at `from`, and notes its directories to enter.
     async fn read_on(&mut self, from: u64) -> Result<()> {
         let (batch, next) = self.read_batch(from).await?;
         let inner = self.inner(&batch, 0);
@@ -274,7 +273,8 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok(())
     }
 
-    /// The entries of the innermost directory that begin at `from`, and where the next ones begin.
+    /// Returns the entries of the innermost directory from `from` on, and the start of the next
+    /// batch.
     async fn read_batch(&mut self, from: u64) -> Result<(Vec<Stat>, Option<u64>)> {
         let mut listing = match self.open.take() {
             Some(listing) => listing,
@@ -302,7 +302,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok((batch, more.then_some(next)))
     }
 
-    /// The directories of a batch that are to be entered, less the first ones, the next one last.
+    /// The directories of a batch to enter, less the first ones, the next one last.
     fn inner(&self, batch: &[Stat], entered: usize) -> Vec<Inner> {
         let ListForm::Tree { follow, .. } = self.form else {
             return Vec::new();
@@ -321,8 +321,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         inner
     }
 
-    /// Notes what lies ahead in the innermost directory; outer ones are forgotten where that is too
-    /// much.
+    /// Notes the rest of the innermost directory; outer ones are forgotten at the bound on memory.
     fn remember(&mut self, inner: Vec<Inner>, next: Option<u64>) {
         self.waiting += inner.iter().map(Inner::cost).sum::<usize>();
         let Some((level, outer)) = self.levels.split_last_mut() else {
@@ -339,7 +338,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         }
     }
 
-    /// Opens a directory that was found, unless a link led there before.
+    /// Opens a directory, unless a link led there before.
     async fn descend(&mut self, inner: Inner, lines: &mut Vec<u8>) -> Result<()> {
         let Some(path) = self.path.child(&inner.name) else {
             return Ok(());
@@ -367,7 +366,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         Ok(())
     }
 
-    /// Goes back to the directory above.
+    /// Returns to the directory above.
     fn ascend(&mut self) {
         self.levels.pop();
         self.open = None;
@@ -376,7 +375,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
         self.prefix.truncate(cut);
     }
 
-    /// The name that an entry of the innermost directory is listed under.
+    /// The listed name of an entry of the innermost directory.
     fn below(&self, name: &[u8]) -> Vec<u8> {
         if self.prefix.is_empty() {
             return name.to_vec();
@@ -422,7 +421,7 @@ impl<'a, D: Dsi> Lister<'a, D> {
 }
 
 impl Inner {
-    /// Bytes of memory it takes, roughly.
+    /// Its memory in bytes, roughly.
     fn cost(&self) -> usize {
         size_of::<Self>() + self.name.len() + 16
     }
@@ -438,7 +437,7 @@ impl<D: Dsi> Chunks for Lister<'_, D> {
     }
 }
 
-/// Tells in the protocol's words what the storage said of an object.
+/// Turns the storage's facts of an object into those of the protocol.
 pub(crate) fn entry(owners: &Owners, user: &User, stat: &Stat, name: Vec<u8>) -> Entry {
     let kind = match stat.kind {
         Kind::File => EntryKind::File,

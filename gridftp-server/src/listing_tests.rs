@@ -11,7 +11,7 @@ use gridftp_dsi_posix::Posix;
 
 use super::*;
 
-/// Names of a listing in the order of their lines, and the most memory that it waited in.
+/// Returns the names of a listing in order, and its peak memory.
 async fn walk<D: Dsi>(dsi: &D, follow: bool) -> (Vec<String>, usize) {
     let user = User::new("ann", DsiPath::root(), true);
     let owners = Owners::load();
@@ -53,7 +53,7 @@ fn expected(dir: &Path, prefix: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// Makes a tree of which each level is more than the walk remembers; only one directory of each has
+/// Makes a tree with more in each level than the walk remembers; only one directory of each has
 /// inner ones.
 fn make_deep(dir: &Path) {
     let mut at = dir.to_owned();
@@ -78,7 +78,7 @@ async fn a_wide_and_deep_tree_is_listed_once_in_little_memory() {
     let (names, most) = walk(&Posix::open(dir.path()).unwrap(), false).await;
     assert_eq!(names.len(), whole.len());
     assert!(names.into_iter().collect::<BTreeSet<_>>() == whole);
-    // What is ahead, in its directory's batch at least, and lines with names of 1,400 bytes.
+    // The directories of one batch at least, and lines with names of 1,400 bytes.
     assert!(most < WAITING + 16 * 1024 + PIECE + 4096, "{most} bytes");
 }
 
@@ -148,7 +148,7 @@ async fn links_that_lead_back_end_the_way() {
     assert_eq!(names, [".", "a", "a/again", "a/again/up", "a/b", "a/b/up"]);
 }
 
-/// Such a backend knows no marks in a directory.
+/// Such a backend has no marks in a directory.
 #[tokio::test]
 async fn a_backend_without_marks_is_listed_once_as_well() {
     let memory = Memory::new();

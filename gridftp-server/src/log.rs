@@ -1,4 +1,4 @@
-//! The log on stderr, and the transfer line that every file leaves in it.
+//! The log on stderr, and its line for every transfer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use crate::config::{LogFormat, LogLevel};
 use crate::log_queue::LogQueue;
 
-/// How long the end of a process may wait for its last log lines.
+/// Time that the end of a process waits for its last log lines.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// The log of a process. Dropped, it waits half a second at most until the last lines are written.
@@ -29,9 +29,8 @@ impl Drop for Log {
 
 /// Sends all log lines of this process to stderr in the given form.
 ///
-/// Nothing waits for stderr: where it does not take lines as fast as they come, lines are dropped,
-/// and how many is logged once it takes some again. Does nothing when a subscriber is installed
-/// already.
+/// Nothing waits for stderr: where it is too slow, lines are dropped, and their number is logged
+/// later. Does nothing when a subscriber is installed already.
 ///
 /// # Errors
 /// Those of making the thread that writes.
@@ -52,8 +51,7 @@ pub fn install(format: LogFormat, level: LogLevel) -> io::Result<Log> {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(Arc::clone(&queue))
-        // A log that cannot be written must not end what was to be logged: reporting it there would
-        // panic.
+        // A failing log must not end the logged work: reporting it there would panic.
         .log_internal_errors(false)
         .with_ansi(false);
     let installed = match format {
@@ -80,11 +78,11 @@ fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> f
     }
 }
 
-/// The value of a field: in quotes where a blank, a quote or an `=` would make up another.
+/// The value of a field: in quotes where a blank, a quote or an `=` would begin another.
 struct Value(String);
 
 impl Value {
-    /// Whether it is a quoted string already, and nothing behind it.
+    /// Says whether it is one quoted string already.
     fn is_quoted(&self) -> bool {
         let inner = self.0.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
         let mut escaped = false;
@@ -128,7 +126,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What one transfer came to.
+/// The result of one transfer.
 #[derive(Debug)]
 pub(crate) struct TransferLine<'a> {
     /// Login name.
@@ -145,9 +143,9 @@ pub(crate) struct TransferLine<'a> {
     pub(crate) streams: u32,
     /// The control connection's other end.
     pub(crate) peer: IpAddr,
-    /// What `SITE TASKID` said; empty for nothing, and then it is left out.
+    /// The value of `SITE TASKID`; left out when empty.
     pub(crate) task: &'a str,
-    /// `ok`, or why not.
+    /// `ok`, or the error.
     pub(crate) result: &'a str,
 }
 

@@ -1,5 +1,5 @@
-//! `LogQueue`: log lines on their way to a writer that may be slow; lines over its bound are
-//! dropped and counted.
+//! `LogQueue`: log lines for a writer that may be slow; lines over its bound are dropped and
+//! counted.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ const KEEP: usize = 64 << 10;
 pub(crate) struct LogQueue {
     lines: Mutex<Lines>,
     changed: Condvar,
-    /// The thread that writes: it tells of lines that were dropped, for which there is always room.
+    /// The writing thread, whose own lines about dropped ones are always queued.
     writer: OnceLock<ThreadId>,
 }
 
@@ -30,8 +30,8 @@ struct Lines {
 }
 
 impl LogQueue {
-    /// Starts a thread that writes what is queued to `out`. After lines were dropped and some could
-    /// be written again, it has `tell` log how many those were.
+    /// Starts a thread that writes the queue to `out`. When lines can be written again after a
+    /// loss, it calls `tell` with the number of lost lines.
     ///
     /// # Errors
     /// Those of making a thread.
@@ -58,7 +58,7 @@ impl LogQueue {
         );
     }
 
-    /// Adds a line, or drops it: never waits for anything but memory.
+    /// Adds a line or drops it, without waiting.
     fn push(&self, line: &[u8]) {
         let mut lines = self.lines();
         if lines.waiting.len() + line.len() > MOST
@@ -121,9 +121,10 @@ impl Write for &LogQueue {
     }
 }
 
-/// Writes lines as far as possible, behind one that may be `broken`; gives how many were lost.
+/// Writes lines as far as possible, behind one that may be `broken`; returns the number of lost
+/// lines.
 fn write_lines(out: &mut impl Write, lines: &[u8], broken: &mut bool) -> u64 {
-    // A line that was cut off is ended, so that none becomes the end of it.
+    // A truncated line is ended, so that the next one does not continue it.
     let ended = !*broken || write_some(out, b"\n") > 0;
     let written = if ended { write_some(out, lines) } else { 0 };
     let (written, rest) = lines.split_at_checked(written).unwrap_or((lines, &[]));
@@ -131,7 +132,7 @@ fn write_lines(out: &mut impl Write, lines: &[u8], broken: &mut bool) -> u64 {
     rest.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Writes as far as possible; gives how many bytes were.
+/// Writes as far as possible; returns the number of bytes.
 fn write_some(out: &mut impl Write, bytes: &[u8]) -> usize {
     let mut written = 0;
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
@@ -152,7 +153,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A writer that does with each chunk what it is told, and passes it on.
+    /// A writer that obeys a command for each chunk, and passes the chunk on.
     struct Slow {
         then: mpsc::Receiver<io::Result<()>>,
         written: mpsc::Sender<Vec<u8>>,
@@ -221,7 +222,7 @@ mod tests {
         })
         .unwrap();
         queue.push(b"first\n");
-        // The writer has it, and takes no more.
+        // The writer holds this line, and accepts no more.
         while !queue.lines().writing {
             thread::yield_now();
         }

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use gridftp_server::config::{Config, Options};
 
-/// How long work on the storage that nobody waits for may go on when the server ends.
+/// Time that abandoned work on the storage may go on when the server ends.
 const LEAVING: Duration = Duration::from_millis(500);
 
 mod daemon;
@@ -23,8 +23,9 @@ mod passwd;
 
 /// Serves a directory tree over FTP and GridFTP.
 ///
-/// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users nobody can log
-/// in. SIGTERM lets running transfers end and then stops; SIGHUP reads --config and --users again.
+/// Prints `listening on ADDR:PORT` when it is ready. Without --anonymous or --users no login is
+/// possible. SIGTERM lets running transfers end and then stops; SIGHUP reads --config and --users
+/// again.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -42,8 +43,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a line for the users file; the password is asked for, or read from standard input when
-    /// that is no terminal.
+    /// Makes a line for the users file; reads the password from the terminal, or from standard
+    /// input when that is no terminal.
     Passwd(passwd::Args),
 }
 
@@ -75,14 +76,14 @@ fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
         .build()
         .context("start the runtime")?;
     let ready = |address| {
-        // Nobody waits for the line where standard output takes none.
+        // Standard output may be closed.
         let mut out = std::io::stdout();
         drop(writeln!(out, "listening on {address}").and_then(|()| out.flush()));
     };
-    // On a worker rather than here: what is accepted stays on the thread that accepted it.
+    // On a worker rather than here: a connection stays on the thread that accepted it.
     let served =
         runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await });
-    // What a thread still copies, hashes or waits for, nobody wants any more.
+    // Copies and hashes still under way on threads are abandoned.
     runtime.shutdown_timeout(LEAVING);
     served?
 }

@@ -13,10 +13,10 @@ use crate::error::{Error, Forbidden};
 use crate::listing::{Lister, entry};
 use crate::owners::Owners;
 
-/// A path as the storage takes it.
+/// Turns a path into the storage's form.
 ///
 /// # Errors
-/// [`ErrorKind::BadName`] for what no storage can hold.
+/// [`ErrorKind::BadName`] for a path that no storage can hold.
 pub(crate) fn dsi_path(path: &FtpPath) -> Result<DsiPath, Error> {
     DsiPath::new(path.as_bytes()).ok_or_else(|| {
         let name = crate::log::Shown(path.as_bytes()).to_string();
@@ -121,7 +121,7 @@ async fn lines<D: Dsi>(
             drop(events.send(Event::Lines(last)).await);
             last = Vec::new();
         }
-        // Names in listings hold no line ends of their own, so every CRLF ends a line.
+        // Names in listings hold no line ends, so every CRLF ends a line.
         let mut rest = batch.as_slice();
         while let Some(at) = rest.windows(2).position(|pair| pair == b"\r\n") {
             let (line, after) = rest.split_at_checked(at).unwrap_or((rest, &[]));

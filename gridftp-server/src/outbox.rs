@@ -1,4 +1,4 @@
-//! `Outbox`: replies that wait for the client to take them, and since when it has taken none.
+//! `Outbox`: replies not yet sent, and the deadline for the client to read them.
 
 use std::io;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ const FULL: usize = 16 << 10;
 /// Memory for replies that an idle session keeps.
 const KEEP: usize = 1024;
 
-/// How long a client may take no reply at all while some wait for it.
+/// Longest time without progress while replies wait for the client.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Replies not yet sent. Time is an argument.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
-    /// How many of them were sent.
+    /// Number of bytes sent.
     sent: usize,
-    /// When the client last took something, or had nothing to take.
+    /// Time of the last progress, or of the last empty outbox.
     took: Instant,
 }
 
@@ -40,23 +40,23 @@ impl Outbox {
         if self.rest().is_empty() {
             self.took = now;
         }
-        // A client that always leaves a few bytes would make all that it took stay here.
+        // The sent part must go even where a client always leaves a few bytes unread.
         self.bytes.drain(..self.sent);
         self.sent = 0;
         write(&mut self.bytes);
     }
 
-    /// What the client has not taken yet.
+    /// The bytes not sent yet.
     pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or(&[])
     }
 
-    /// Says whether so much waits that nothing more may be added.
+    /// Says whether the bound is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.rest().len() >= FULL
     }
 
-    /// When the client is given up, unless it takes something.
+    /// The deadline of the client's next progress.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.rest().is_empty()).then(|| self.took + DEADLINE)
     }
@@ -68,7 +68,7 @@ impl Outbox {
         self.sent = 0;
     }
 
-    /// Sends what waits, as far as the client takes it.
+    /// Sends as far as the connection accepts it.
     ///
     /// # Errors
     /// Those of the connection.
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(out.deadline(), Some(later + DEADLINE));
     }
 
-    /// Takes all but the last byte of what it is given.
+    /// Accepts all but the last byte.
     struct Reluctant;
 
     impl AsyncWrite for Reluctant {

@@ -1,11 +1,11 @@
-//! `Owners`: names of users and groups for listings, and what this process may do with a file.
+//! `Owners`: names of users and groups for listings, and the permissions of this process on a file.
 
 use std::collections::HashMap;
 use std::fs;
 
 use gridftp_dsi::{Kind, Stat, User};
 
-/// Names from the system's files, read once; numbers stand for what they do not name.
+/// Names from the system's files, read once; numbers for owners without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     users: HashMap<u32, Box<str>>,
@@ -47,8 +47,8 @@ impl Owners {
             .map_or_else(|| gid.to_string(), |name| name.to_string())
     }
 
-    /// The letters of the `Perm` fact (RFC 3659 §7.5.5) that hold for `user` on this object, as far
-    /// as permission bits tell.
+    /// The letters of the `Perm` fact (RFC 3659 §7.5.5) for `user` on this object, by its
+    /// permission bits.
     pub(crate) fn perm(&self, user: &User, stat: &Stat) -> String {
         let bits = match () {
             () if self.uid == 0 => 0o7,

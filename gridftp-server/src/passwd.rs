@@ -1,4 +1,4 @@
-//! `gridftp-server passwd`: asks for a password and gives the line that the users file needs.
+//! `gridftp-server passwd`: reads a password and makes a line for the users file.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -16,16 +16,16 @@ pub(crate) struct Args {
     /// Login name.
     name: String,
 
-    /// Users file to put the line into, in the place of an older line of that name; without it the
-    /// line is printed.
+    /// Users file to write the line to, replacing an older line of that name; without it the line
+    /// is printed.
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
 
-    /// What the user may do.
+    /// Access of the user.
     #[arg(long, value_name = "ACCESS", default_value = "rw")]
     access: Access,
 
-    /// Where the user's sessions start, within the exported tree.
+    /// Initial directory of the user's sessions, within the exported tree.
     #[arg(long, value_name = "PATH", default_value = "/")]
     home: String,
 }
@@ -94,8 +94,8 @@ fn prompt(text: &str) -> anyhow::Result<String> {
     line
 }
 
-/// Puts `line` into the file as a whole: a reader sees the old file or the new one, and may read
-/// the one if it might read the other.
+/// Replaces the file with one that holds `line`: a reader sees the old file or the new one, which
+/// has the same permissions.
 fn store(path: &Path, name: &str, line: &str) -> anyhow::Result<()> {
     let old = match fs::read_to_string(path) {
         Ok(text) => text,

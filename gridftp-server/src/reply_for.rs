@@ -7,8 +7,8 @@ use gridftp_dsi::error::ErrorKind as Storage;
 use crate::auth::Refused;
 use crate::error::{Error, Forbidden, chain};
 
-/// Turns an error into the reply that tells the client of it: a code that clients act on, the whole
-/// story in words, and the class word that GridFTP clients look for (`GlobusError: v=1 c=…`).
+/// Turns an error into a reply: a code for clients, the whole chain in words, and the class word of
+/// GridFTP (`GlobusError: v=1 c=…`).
 pub(crate) fn reply_for(error: &Error) -> Reply {
     let (code, class) = classify(error);
     let story = chain(error);
@@ -87,8 +87,7 @@ fn storage(kind: Storage) -> (Code, Option<&'static str>) {
         Storage::Denied | Storage::Outside | Storage::ReadOnly => {
             (Code::of::<550>(), Some("PERMISSION_DENIED"))
         }
-        // RFC 959 §5.4: MKD knows no 553, and clients take a 550 for a directory that is there
-        // already.
+        // RFC 959 §5.4: MKD has no 553, and clients expect 550 for an existing directory.
         Storage::Exists => (Code::of::<550>(), Some("PATH_EXISTS")),
         Storage::NotDirectory => (Code::of::<550>(), Some("NOT_A_DIRECTORY")),
         Storage::IsDirectory => (Code::of::<550>(), Some("IS_A_DIRECTORY")),

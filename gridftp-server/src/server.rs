@@ -1,4 +1,4 @@
-//! `Server`: accepts, limits, hands over to sessions, and drains them when it is to stop.
+//! `Server`: accepts connections, limits them, runs their sessions, and drains them at its end.
 
 use std::fs::File;
 use std::future::Future;
@@ -27,41 +27,39 @@ use crate::data::{DataSide, Ends, Stacks};
 use crate::owners::Owners;
 use crate::session::Session;
 
-/// Connections the kernel may hold for us until they are accepted.
+/// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 1024;
 
 /// Memory for blocks of data, all sessions together.
 const POOL: usize = 64 << 20;
 
-/// The part of the blocks, and of the descriptors for data, that one session may hold: one in so
-/// many.
+/// Divisor for the share of one session in the blocks and the descriptors for data.
 const SHARE: usize = 8;
 
-/// Descriptors that one session may hold whatever its share: a port, a file, and four connections
-/// with their pipes.
+/// Descriptors that one session may always hold: a port, a file, and four connections with their
+/// pipes.
 const LEAST: usize = 1 + FILE + 4 * 3;
 
-/// Bytes of an upload that may wait for those in front of them, where it is written in order.
+/// Most bytes of an upload out of order, where it is written in order.
 const AHEAD: usize = 16 << 10;
 
-/// Separate ranges that the blocks of one upload may form.
+/// Most separate ranges of the blocks of one upload.
 const RANGES: usize = 2048;
 
-/// How often it is looked whether memory of the pool can go back to the kernel.
+/// Interval of returning memory of the pool to the kernel.
 const TRIM: Duration = Duration::from_secs(2);
 
-/// How long sessions get to stop what they still do when their time to end by themselves is over.
+/// Time for sessions to abort their actions after the drain timeout.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long sessions may take to be dropped after that; one waits for storage that does not answer.
+/// Time for dropping sessions after that, which may wait for a stuck storage.
 const DROP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long to leave the listener alone when the process is out of descriptors or memory.
+/// Pause before the next accept when the process is out of descriptors or memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How long a 226 waits for the client to close the data connection that it was sent a file over:
-/// aria2 waits for ever for a 226 that it reads together with the 150. Clients close when they have
-/// read all.
+/// Time that a 226 waits for the client to close the data connection of a download, as clients do
+/// at its end: aria2 waits for ever if it reads the 226 together with the 150.
 const LINGER: Duration = Duration::from_millis(250);
 
 /// A GridFTP server on one address.
@@ -73,7 +71,7 @@ pub struct Server<D: Dsi> {
     shared: Arc<Shared<D>>,
 }
 
-/// What every session of a server works with.
+/// The state shared by all sessions of a server.
 pub(crate) struct Shared<D: Dsi> {
     pub(crate) dsi: D,
     pub(crate) config: Config,
@@ -87,14 +85,14 @@ pub(crate) struct Shared<D: Dsi> {
     rules: Mutex<Rules>,
 }
 
-/// What new sessions get; replaced as a whole by a reload.
+/// The policy of new sessions; replaced as a whole by a reload.
 #[derive(Debug, Clone)]
 struct Rules {
     policy: Arc<Policy>,
     settings: Arc<Settings>,
 }
 
-/// Changes what a running server allows.
+/// Changes the policy of a running server.
 #[derive(Clone)]
 pub struct Control<D: Dsi> {
     shared: Arc<Shared<D>>,
@@ -106,7 +104,7 @@ impl<D: Dsi> Control<D> {
         self.shared.set_policy(policy);
     }
 
-    /// How many sessions there are now.
+    /// Returns the number of sessions.
     pub fn sessions(&self) -> usize {
         self.shared.admission.sessions()
     }
@@ -162,24 +160,24 @@ impl<D: Dsi> Server<D> {
         })
     }
 
-    /// The address it listens at, the port filled in.
+    /// The listening address with its port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// A handle to change the running server with.
+    /// Returns a handle to change the running server.
     pub fn control(&self) -> Control<D> {
         Control {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Serves until `shutdown` is over; then takes no more connections, lets what runs come to its
-    /// end within the configuration's `drain_timeout`, or until `hurry` is over as well, and aborts
-    /// what is left: what came of uploads is kept for a restart.
+    /// Serves until `shutdown` completes. Then accepts no more connections and lets transfers end
+    /// within the configuration's `drain_timeout`, or until `hurry` completes as well. Aborts the
+    /// others; their uploads are kept for a restart.
     ///
     /// # Cancel safety
-    /// Dropped, all sessions end at once: uploads that are not whole never show under their names.
+    /// Dropped, all sessions end at once; incomplete uploads never show under their names.
     pub async fn run(self, shutdown: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
         let Self {
             listener, shared, ..
@@ -189,7 +187,7 @@ impl<D: Dsi> Server<D> {
         let mut sessions = JoinSet::new();
         let mut trim = time::interval(TRIM);
         trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Given up to tell a connection that there are no descriptors left.
+        // Closed to make room for a connection that is answered 421 when no descriptors are left.
         let mut spare = File::open("/dev/null").ok();
         loop {
             tokio::select! {
@@ -224,7 +222,7 @@ impl<D: Dsi> Server<D> {
         );
         // First to let transfers end, then to abort them.
         for (times, within) in [(1, shared.config.drain_timeout), (2, ABORT_TIMEOUT)] {
-            // Nobody listens where there is no session.
+            // Fails where there is no session.
             let _ = stop.send(times);
             let all = async {
                 while let Some(ended) = sessions.join_next().await {
@@ -252,7 +250,7 @@ impl<D: Dsi> Server<D> {
 }
 
 impl<D: Dsi> Shared<D> {
-    /// Makes a session of a connection, or turns it away.
+    /// Makes a session of a connection, or refuses it.
     fn receive(
         self: &Arc<Self>,
         stream: TcpStream,
@@ -263,7 +261,7 @@ impl<D: Dsi> Shared<D> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        // An error here is a connection that is gone already.
+        // An error here means that the connection has ended.
         let peer = stream.peer_addr().ok()?.ip().to_canonical();
         let here = stream.local_addr().ok()?;
         let local = here.ip().to_canonical();
@@ -318,7 +316,7 @@ impl<D: Dsi> Shared<D> {
         options.stall = policy.stall_timeout;
         options.connections = policy.max_streams;
         options.linger = LINGER;
-        // What a peer can have this server remember beside blocks of the pool.
+        // The bounds on memory beside the pool.
         (options.ahead, options.ranges) = (AHEAD, RANGES);
         let share = (self.pool.blocks() / SHARE).max(2);
         DataSide::new(
@@ -336,7 +334,7 @@ impl<D: Dsi> Shared<D> {
     }
 }
 
-/// What the protocol machine is to know of this server.
+/// The settings of the protocol machine.
 fn settings<D: Dsi>(config: &Config, policy: &Policy, dsi: &D) -> Settings {
     let system = rustix::system::uname();
     let capabilities = dsi.capabilities();
@@ -380,14 +378,14 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Says 421 as far as the socket takes it at once: no session, no wait for somebody who is refused,
-/// and no look at whether the runtime has heard of the socket yet.
+/// Sends 421 without waiting: a refused connection gets no session, and the runtime may not have
+/// registered the socket yet.
 fn refuse_connection(stream: &TcpStream) {
     const WORDS: &[u8] = b"421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.\r\n";
     drop(SockRef::from(stream).send(WORDS));
 }
 
-/// Errors of one connection, which the next one does not have.
+/// Says whether an error of `accept` concerns one connection only.
 fn is_about_the_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -21,12 +21,12 @@ use crate::action::{Executor, Finished, Running};
 use crate::error::AbortedBy;
 use crate::outbox::Outbox;
 
-/// How long the last replies may take.
+/// Time for the last replies.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// What a read goes into: one for all sessions of a thread, because lines are copied out before
-    /// the next poll.
+    /// The read buffer: one for all sessions of a thread, since lines are copied out before the
+    /// next poll.
     static SCRATCH: RefCell<[u8; 16 << 10]> = const { RefCell::new([0; 16 << 10]) };
 }
 
@@ -36,25 +36,24 @@ pub(crate) struct Session<D: Dsi> {
     stream: BoxStream,
     lines: LineSplitter,
     out: Outbox,
-    /// Set while a 125 or 150 waits to be sent: the transfer goes on behind it.
+    /// Set while a 125 or 150 is unsent; the transfer continues behind it.
     announcing: bool,
     executor: Executor<D>,
     running: Option<Running>,
-    /// How often sessions were asked to stop, and how often this one has heard it.
+    /// The number of requests to stop, and of those handled here.
     stopping: watch::Receiver<u8>,
     heard: u8,
-    /// Set once nothing more will be read.
+    /// Set at the end of reading.
     read_closed: bool,
-    /// Set once nothing more can be sent.
+    /// Set at the end of writing.
     write_closed: bool,
-    /// When the machine wants to be woken.
+    /// The machine's deadline.
     deadline: Option<Instant>,
-    /// When a data port that no transfer has used yet is closed, so that the range does not run
-    /// dry.
+    /// Deadline for closing an unused data port, so that the range is not exhausted.
     port_until: Option<Instant>,
 }
 
-/// What a session wakes up for.
+/// The cause of a session's wake-up.
 enum Wake {
     /// Lines may be in the splitter.
     Read,
@@ -64,9 +63,9 @@ enum Wake {
     Done(Finished),
     Deadline,
     Stop,
-    /// Room was made for more replies.
+    /// The outbox has room again.
     Sent,
-    /// Somebody else needs the place.
+    /// The connection is evicted in favour of a new one.
     Evicted,
 }
 
@@ -94,19 +93,17 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Runs the session to its end. It stays in its box, for a future holds what it takes by value
-    /// twice.
+    /// Runs the session to its end. It stays in its box, since a future holds its arguments twice.
     ///
     /// # Cancel safety
-    /// Dropped, it closes the control connection and aborts what runs.
+    /// Dropped, it closes the control connection and aborts the running action.
     pub(crate) async fn run(mut self: Box<Self>) {
         let ending = self.drive().await;
         let flush = async {
             self.stream.write_all(self.out.rest()).await?;
             self.stream.shutdown().await
         };
-        // A client that does not take its last replies has them cut off, and one that has to go at
-        // once, since its place is taken already.
+        // An evicted client's last replies are not awaited: its place is taken already.
         let within = match ending {
             Some(Ending::Overloaded) => Duration::ZERO,
             _ => FLUSH_TIMEOUT,
@@ -122,7 +119,7 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Runs until the machine closes, or until nobody is left to talk to.
+    /// Runs until the machine closes, or the connection is lost.
     async fn drive(&mut self) -> Option<Ending> {
         let mut timer = pin!(time::sleep(Duration::ZERO));
         let mut stop = pin!(asked(self.stopping.clone(), self.heard));
@@ -156,7 +153,7 @@ impl<D: Dsi> Session<D> {
             if let Some(ending) = self.settle() {
                 return Some(ending);
             }
-            // Lines that came while replies or the queue were full.
+            // Lines received while the outbox or the queue was full.
             while self.may_run_more() {
                 let Some(line) = self.lines.next_line() else {
                     break;
@@ -175,7 +172,7 @@ impl<D: Dsi> Session<D> {
             if !answers.is_empty() {
                 self.out.add(now, |out| out.extend_from_slice(&answers));
             }
-            // Looked at every time: a client that never stops sending leaves no time for a timer.
+            // Checked every time: a client that never stops sending leaves no time for a timer.
             if let Some(ending) = self.keep_time(now) {
                 return Some(ending);
             }
@@ -185,7 +182,7 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Does what is due; gives the reason when the machine closed.
+    /// Handles expired deadlines; returns the ending when the machine closed.
     fn keep_time(&mut self, now: Instant) -> Option<Ending> {
         if self.port_until.is_some_and(|until| until <= now) {
             self.port_until = None;
@@ -198,7 +195,7 @@ impl<D: Dsi> Session<D> {
         self.settle()
     }
 
-    /// Drains the machine; gives the reason when it closed.
+    /// Polls the machine's outputs; returns the ending when it closed.
     fn settle(&mut self) -> Option<Ending> {
         loop {
             match self.machine.poll() {
@@ -211,12 +208,12 @@ impl<D: Dsi> Session<D> {
                         && running.ticket == ticket
                         && let Some(cancel) = running.cancel.take()
                     {
-                        // Heard twice, the call to stop ends what runs.
+                        // The second request to stop aborts the running action.
                         let by = match self.heard {
                             0 | 1 => AbortedBy::Client,
                             _ => AbortedBy::Server,
                         };
-                        // The work may be over already, which is what was asked for.
+                        // The work may have ended already.
                         let _ = cancel.send(by);
                     }
                 }
@@ -240,7 +237,7 @@ impl<D: Dsi> Session<D> {
         }
     }
 
-    /// Takes in what an action came to.
+    /// Handles the result of an action.
     fn finish(&mut self, now: Instant, finished: Finished) -> Option<Ending> {
         let mut running = self.running.take()?;
         while let Ok(event) = running.events.try_recv() {
@@ -252,7 +249,7 @@ impl<D: Dsi> Session<D> {
         }
         if let Some(side) = finished.side {
             let waits = matches!(finished.outcome, Outcome::Listening(_) | Outcome::Failed(_));
-            // What changed something else, as a stack of files, leaves a port its time.
+            // Other actions, such as a disk stack, leave the deadline of a port unchanged.
             let until = waits.then(|| now + self.executor.policy.connect_timeout);
             let until = self.port_until.or(until);
             self.port_until = until.filter(|_| side.has_unused_port());
@@ -276,21 +273,21 @@ impl<D: Dsi> Session<D> {
         !self.out.is_full() && self.machine.has_room()
     }
 
-    /// Looks at everything a session can wait for, and sends when nothing else is left to do.
+    /// Polls every event of a session, and sends when no event is ready.
     fn poll_wake(
         &mut self,
         cx: &mut Context<'_>,
         timer: Pin<&mut Sleep>,
         stop: Pin<&mut (impl Future<Output = ()> + Send)>,
     ) -> Poll<Wake> {
-        // Before the reading: a client that never stops sending has to stop all the same.
+        // Before reading: a client that never stops sending must not prevent the stop.
         if stop.poll(cx).is_ready() {
             return Poll::Ready(Wake::Stop);
         }
         if self.executor.permit.poll_evicted(cx).is_ready() {
             return Poll::Ready(Wake::Evicted);
         }
-        // Before the work: the loss of the client is known before its upload's end is taken for
+        // Before the work: the loss of a client is handled before the end of its upload counts as
         // complete.
         if let Poll::Ready(wake) = self.poll_read(cx) {
             return Poll::Ready(wake);
@@ -299,7 +296,7 @@ impl<D: Dsi> Session<D> {
         if let Poll::Ready(wake) = self.poll_work(cx) {
             return Poll::Ready(wake);
         }
-        // Last, before sleeping: replies of all that could be done at once leave in one piece.
+        // Last, before sleeping: all replies so far are sent in one piece.
         if self.send(cx).is_err() {
             return Poll::Ready(Wake::Lost);
         }
@@ -309,7 +306,7 @@ impl<D: Dsi> Session<D> {
         self.poll_timer(cx, timer)
     }
 
-    /// Sends what waits, as far as the client takes it; an error is the end of the connection.
+    /// Sends replies as far as the client reads them; an error ends the connection.
     fn send(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.write_closed {
             self.out.clear();
@@ -322,7 +319,7 @@ impl<D: Dsi> Session<D> {
         sent
     }
 
-    /// Reads while there is room for what comes.
+    /// Reads while the queue and the outbox have room.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Wake> {
         if self.read_closed || !self.may_run_more() {
             return Poll::Pending;
@@ -356,7 +353,7 @@ impl<D: Dsi> Session<D> {
     }
 
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Wake> {
-        // A client that does not read its markers makes the work wait, not this memory grow.
+        // Unread markers delay the work and do not grow the memory.
         if self.out.is_full() {
             return Poll::Pending;
         }
@@ -366,8 +363,8 @@ impl<D: Dsi> Session<D> {
         if let Poll::Ready(Some(event)) = running.events.poll_recv(cx) {
             return Poll::Ready(Wake::Event(event));
         }
-        // A 150 leaves before the data moves: some clients lose a 226 that comes in one piece with
-        // it.
+        // A 150 is sent before the data moves: some clients lose a 226 that arrives in one piece
+        // with it.
         if std::mem::take(&mut self.announcing) && self.send(cx).is_err() {
             return Poll::Ready(Wake::Lost);
         }
@@ -391,7 +388,7 @@ impl<D: Dsi> Session<D> {
             .flatten()
             .min();
         let Some(due) = due else { return Poll::Pending };
-        // Deadlines mostly move on; a timer set too early wakes the session once, for nothing.
+        // Deadlines mostly move later; a timer set too early costs one wake-up.
         if timer.deadline().into_std() > due || timer.is_elapsed() {
             timer.as_mut().reset(due.into());
         }
@@ -405,10 +402,10 @@ impl<D: Dsi> Session<D> {
     }
 }
 
-/// Waits until sessions were asked to stop once more than was heard.
+/// Waits for the next request to stop.
 async fn asked(mut stopping: watch::Receiver<u8>, heard: u8) {
     if stopping.wait_for(|asked| *asked > heard).await.is_err() {
-        // The server is gone, and its task ends this one.
+        // The server has ended, and its task ends this one.
         std::future::pending().await
     }
 }

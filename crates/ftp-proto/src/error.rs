@@ -1,36 +1,36 @@
-//! `PeerMisbehaved`, `ApiMisuse`: whose fault it is when a session cannot go on.
+//! `PeerMisbehaved`, `ApiMisuse`: faults of the peer and of the caller that end a session.
 
 use std::fmt;
 
 use ftp_wire::reply::Code;
 
-/// The peer broke the protocol, or a bound that keeps it from costing memory.
+/// The peer broke the protocol or a bound on memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerMisbehaved {
-    /// A line came without an end within the limit.
+    /// A line is longer than the limit.
     LineTooLong,
     /// The first line belongs to another protocol (HTTP, TLS, SSH).
     NotFtp,
-    /// More commands came than may wait for their turn.
+    /// More commands wait than the queue may hold.
     QueueFull,
     /// Too many refused logins.
     TooManyLogins,
-    /// Too many commands that cannot be understood or are not allowed before login.
+    /// Too many commands that are malformed or not allowed before login.
     TooManyErrors,
     /// Too many commands without a login.
     TooManyCommands,
     /// The greeting is one of SSH or HTTP.
     OtherGreeting,
-    /// A line that begins no reply came where a reply must begin, again and again.
+    /// Lines that begin no reply arrived again and again where a reply must begin.
     NotAReply,
     /// A reply has more lines or bytes than any real one.
     ReplyTooLong,
-    /// Replies came that no command asked for.
+    /// The server sent replies to no command.
     Unsolicited,
 }
 
 impl PeerMisbehaved {
-    /// The reply code with which a server tells its peer; `None` where it only hangs up.
+    /// The reply code that a server sends to the peer; `None` where it only closes the connection.
     pub const fn code(self) -> Option<Code> {
         match self {
             Self::LineTooLong | Self::QueueFull => Code::new(500),
@@ -68,9 +68,9 @@ impl std::error::Error for PeerMisbehaved {}
 /// The caller of a session broke its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiMisuse {
-    /// A command was given to a session that has ended.
+    /// A command for a session that has ended.
     Closed,
-    /// More commands were given than the session holds; wait for replies first.
+    /// More commands than the session holds; wait for replies first.
     PipelineFull,
 }
 

@@ -1,4 +1,4 @@
-//! Runs operations, read from bytes, against either machine and checks what must always hold.
+//! Runs operations, read from bytes, against either machine and checks its invariants.
 //!
 //! The fuzz targets and the property tests share it, so that whatever one finds the other can
 //! replay. An operation is a byte that names it, two bytes of length (little-endian), and that many
@@ -166,7 +166,7 @@ fn start() -> Instant {
 ///
 /// # Panics
 ///
-/// When an invariant is broken; that is what it is for.
+/// When an invariant is broken, by design.
 pub fn server(bytes: &[u8]) {
     let mut settings = server::Settings::new("host", "0");
     settings.checksums = vec![("MD5".into(), 10)];
@@ -374,7 +374,7 @@ fn event(pick: u8) -> Event {
 ///
 /// # Panics
 ///
-/// When an invariant is broken; that is what it is for.
+/// When an invariant is broken, by design.
 pub fn client(bytes: &[u8]) {
     let settings = client::Settings {
         window: 5,

@@ -2,10 +2,10 @@
 //!
 //! # The drive contract
 //!
-//! [`server::ServerSession`] and [`client::ClientSession`] know no socket, no file, no clock and no
-//! task. Both are driven alike: feed one input, take outputs until `Wait`, and come back with the
-//! next input or when the time of `Wait` has come. `Wait` is the only way out of the loop, so no
-//! deadline is forgotten.
+//! [`server::ServerSession`] and [`client::ClientSession`] use no socket, no file, no clock and no
+//! task. Both are driven alike: feed one input, poll outputs until `Wait`, and return with the next
+//! input or at the deadline of `Wait`. `Wait` is the only way out of the loop, so no deadline is
+//! forgotten.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,14 +40,14 @@
 //! assert!(said.ends_with("257 \"/\" is current directory.\r\n221 Goodbye.\r\n"), "{said}");
 //! ```
 //!
-//! Whatever a session cannot do itself is an [`Action`](types::Action) under a
-//! [`Ticket`](types::Ticket); its progress and its end come back as inputs under the same ticket.
-//! At most one action that is answered is outstanding. Commands that come meanwhile wait in a queue
-//! of bounded length and bytes, `ABOR` apart, which is looked at when it comes. Every command has
-//! exactly one final reply, in order.
+//! Work that a session cannot do itself is an [`Action`](types::Action) under a
+//! [`Ticket`](types::Ticket); its progress and its outcome return as inputs under the same ticket.
+//! At most one action with an outcome is outstanding. Meanwhile further commands wait in a queue of
+//! bounded length and bytes; `ABOR` alone acts at once. Every command has exactly one final reply,
+//! in order.
 //!
-//! The client's end matches replies to commands; [`client::Login`] is the one conversation that is
-//! the same for every client, as a value that can run over any connection.
+//! The client's end matches replies to commands; [`client::Login`] is the login of every client, as
+//! a value that runs over any connection.
 //!
 //! # Verbs implemented by the server
 //!
@@ -56,52 +56,52 @@
 //! | RFC 959 | USER PASS ACCT (202) QUIT NOOP HELP SYST STAT TYPE (A, I) MODE (S, E) STRU (F) ALLO REST RETR STOR APPE ABOR PASV PORT LIST NLST CWD CDUP PWD MKD RMD DELE RNFR RNTO SITE |
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
 //! | GFD.20 and GCT | SPAS SPOR ERET P, ESTO A, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
-//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR RESTRICT CHROOT |
+//! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
 //! | Security, answered so that clear sessions work | DCAU N, PBSZ, PROT C |
 //!
 //! **Not** implemented, and refused: AUTH and ADAT (504, 503), DCAU A and S (504), PROT S, E and P
 //! (536), DCSC (502), ERET and ESTO modules (504), STOU, REIN, SMNT, ABUF, MIC, ENC, CCC and
-//! GFD.47's GET and PUT (500 or 502), SITE `AUTHZ_ASSERT`, DSI, SETNETSTACK, SETDISKSTACK, SHARING,
-//! HTTP, UPAS, UPRT and FAULT (500).
+//! GFD.47's GET and PUT (500 or 502), SITE `AUTHZ_ASSERT`, DSI, SHARING, HTTP, UPAS, UPRT and FAULT
+//! (500).
 //!
 //! # Where it departs from the servers of the Grid Community Toolkit, and why
 //!
 //! - A blank line is answered 500; GCT hangs up.
-//! - A wrong data set-up is answered 425 with what to send instead; GCT answers 500 with the names
-//!   of its functions.
-//! - After `ABOR` both replies of RFC 959 come and the session goes on; GCT's ends. Commands sent
-//!   before the `ABOR` that have not begun are answered 426 and not run.
+//! - A wrong data set-up is answered 425, and the text names the right command; GCT answers 500
+//!   with the names of its functions.
+//! - `ABOR` is answered with both replies of RFC 959 and the session continues; GCT ends it.
+//!   Commands sent before the `ABOR` that have not begun are answered 426 and not run.
 //! - Errors of `TYPE` and `LANG` name the argument without a line end, which in GCT's replies makes
 //!   a second, broken line.
-//! - `LANG EN-US` is taken for English. `TYPE L 8` is TYPE I.
-//! - `EPSV ALL` is kept (RFC 2428 §4): other set-up commands are answered 503. `EPSV 3` is answered
+//! - `LANG EN-US` is English. `TYPE L 8` is TYPE I.
+//! - `EPSV ALL` lasts (RFC 2428 §4): other set-up commands are answered 503. `EPSV 3` is answered
 //!   522, not 501.
 //! - `OPTS MLST` is answered with the list in force (RFC 3659 §7.9). `OPTS MLSR` without facts
 //!   leaves the facts as they are; GCT switches all of them off.
-//! - `OPTS RETR Parallelism=0` is refused; GCT takes it and dies. A large number is cut to the
-//!   server's limit. It counts from the next connections that are opened.
+//! - `OPTS RETR Parallelism=0` is refused; GCT accepts it and dies. A large number is cut to the
+//!   server's limit. It applies to connections opened later.
 //! - `ERET P offset -1` means "to the end"; GCT dies.
 //! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
 //! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are
-//!   refused with 501 rather than ignored. What works on a whole tree (RNFR, MLSR, SITE RDEL) is
-//!   refused where a rule forbids something beneath it.
+//!   refused with 501 rather than ignored. Commands on a whole tree (RNFR, MLSR, SITE RDEL) are
+//!   refused where a rule forbids a path beneath it.
 //! - After `SITE CHROOT` or `SITE RESTRICT` symbolic links are neither followed nor made, so that
-//!   none leads out of what is left.
+//!   none leads out of the remaining tree.
 //! - `SITE RDEL /` is refused.
 //! - `SCKS` and `CKSM` refuse algorithms the server does not have, at once.
-//! - `SITE HELP` lists the SITE commands, so that clients that look there find them. FEAT names
-//!   SBUF, EPSV, EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;`, which is ours:
-//!   `ESTO tag=n path` is a `STOR` whose data names itself by that number and so may be sent right
-//!   behind the pipelined command; `ERET tag=n path` is its counterpart for a source. Their 226
-//!   ends with a [receipt](ftp_wire::receipt). So is `HELD`: `SITE HELD` tells what is kept of an
-//!   upload that broke, as a 111 would, and `SITE DELHELD` removes it: 250, or 550 where nothing is
-//!   kept.
-//! - `TREV PERF` gives 112 markers of what is received in MODE S as well. They go on while an
-//!   upload is flushed, hashed and published.
+//! - `SITE HELP` lists the SITE commands, since some clients look there. FEAT names SBUF, EPSV,
+//!   EPRT, TREV, SCKS and TVFS as well, and `STOR Tagged;`, an extension: `ESTO tag=n path` is a
+//!   `STOR` whose data begins with that number and so may be sent right behind the pipelined
+//!   command; `ERET tag=n path` is its counterpart for a source. Their 226 ends with a
+//!   [receipt](ftp_wire::receipt). `HELD` is another: `SITE HELD` lists the ranges kept of a broken
+//!   upload, as a 111 would, and `SITE DELHELD` removes the partial file: 250, or 550 where nothing
+//!   is kept.
+//! - `TREV PERF` sends 112 markers of uploads in MODE S as well. They continue while an upload is
+//!   flushed, hashed and published.
 //! - Errors before the data connections exist leave the set-up usable in MODE S too. A tagged store
-//!   that fails leaves the connections to the next one, which steps over what comes of it.
-//! - Before login nothing but the table of open commands is looked at; 32 bad commands or 4 refused
-//!   logins end the session. Login must be done in 30 seconds (GCT: 120).
+//!   that fails leaves the connections to the next one, which skips the rest of its data.
+//! - Before login only the table of open commands runs; 32 bad commands or 4 refused logins end the
+//!   session. The time for the login is 30 seconds (GCT: 120).
 //! - A first line of HTTP, TLS or SSH ends the session without an answer.
 //! - Ports below 1024, and hosts other than the peer's unless third-party transfers are allowed,
 //!   are refused in PORT, EPRT and SPOR.

@@ -1,4 +1,4 @@
-//! What a server session asks its edge to do, and what the edge answers.
+//! Actions of a server session, and the outcomes and events that its caller returns.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,19 +10,20 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
-/// Names one outstanding action, or one command a client has sent; the answer carries it back.
+/// Identifies an outstanding action of a server, or a command of a client; its outcome carries it
+/// back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
-    /// What a server says first: the reply to no command of a client.
+    /// The greeting of a server, which is the reply to no command.
     pub const BANNER: Self = Self(0);
 }
 
-/// Work a session cannot do itself.
+/// Work that a session cannot do itself.
 ///
 /// Every path is absolute within the user's tree, normalised, and already inside the session's
-/// virtual root; the edge still resolves it safely.
+/// virtual root; the caller still resolves it safely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Check a name and password. Answered by [`Outcome::LoggedIn`] or [`Outcome::Failed`].
@@ -42,8 +43,8 @@ pub enum Action {
         /// choice.
         receive_buffer: u64,
     },
-    /// Remember these addresses to send data to, or take it from; the connections are made by the
-    /// transfer. Answered by [`Outcome::Done`].
+    /// Remember these addresses of the data connections; the transfer connects. Answered by
+    /// [`Outcome::Done`].
     ///
     /// The session has already refused ports below 1024 and, where third-party transfers are not
     /// allowed, hosts other than the peer's.
@@ -56,36 +57,35 @@ pub enum Action {
     Abort(Ticket),
     /// Close data connections, cached or not, and data listeners. Not answered.
     ///
-    /// The session says so whenever the data side is spent: after every transfer in MODE S that
-    /// began, after a transfer that failed once it had begun, and after an abort. A transfer that
-    /// fails before [`Event::Opened`] leaves listener and connections for the next one.
-    /// [`Self::Listen`] and [`Self::Connect`] replace whatever was there before without this
-    /// action.
+    /// Follows when the data side is used up: after every transfer in MODE S that began, after a
+    /// transfer that failed once it had begun, and after an abort. A transfer that fails before
+    /// [`Event::Opened`] leaves listener and connections for the next one. [`Self::Listen`] and
+    /// [`Self::Connect`] replace the previous data side without this action.
     DropData,
-    /// Anything on names. Answered as the variant says.
+    /// Work on names. Answered as the variant says.
     Names(Names),
     /// Build data connections or files with this stack from now on; `None` for this server's own
     /// choice. Answered by [`Outcome::Done`], or by [`Outcome::Failed`] when the stack is not
-    /// allowed or makes no sense, and then all stays as it was.
+    /// allowed or does not parse, which changes nothing.
     ///
-    /// The session has closed whatever data side there was before.
+    /// The session has closed the previous data side.
     Stack(StackSide, Option<String>),
     /// Follow no symbolic link from now on, and make none. Not answered.
     ///
-    /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it keeps by the
+    /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it enforces on the
     /// text of paths: a link would lead around that.
     NoLinks,
     /// Facts for the log: `SITE CLIENTINFO` and `SITE TASKID`. Not answered.
     Annotate {
         /// `clientinfo` or `taskid`.
         key: &'static str,
-        /// What the client said.
+        /// The client's text.
         value: String,
     },
 }
 
 impl Action {
-    /// Says whether an outcome comes back for it.
+    /// Says whether it has an outcome.
     pub const fn is_answered(&self) -> bool {
         !matches!(
             self,
@@ -102,7 +102,7 @@ pub enum Names {
     /// Lines of a listing for the control channel (`STAT path`, `MLSC`). Answered by
     /// [`Outcome::Lines`].
     Lines(FtpPath, ListForm),
-    /// Make a directory. [`Outcome::Done`], like all that follow where nothing else is said.
+    /// Make a directory. [`Outcome::Done`], as all below unless stated otherwise.
     MakeDir(FtpPath),
     /// Remove an empty directory.
     RemoveDir(FtpPath),
@@ -110,7 +110,7 @@ pub enum Names {
     Delete(FtpPath),
     /// Remove a tree without following links.
     RemoveTree(FtpPath),
-    /// Rename, replacing what is there.
+    /// Rename, replacing an existing target.
     Rename(FtpPath, FtpPath),
     /// Set permission bits.
     SetMode(FtpPath, u32),
@@ -120,9 +120,9 @@ pub enum Names {
     SetModified(FtpPath, TimeVal),
     /// Make a symbolic link: target text, then the link.
     Symlink(FtpPath, FtpPath),
-    /// What is kept of an upload that broke. Answered by [`Outcome::Held`].
+    /// The ranges kept of a broken upload. Answered by [`Outcome::Held`].
     Held(FtpPath),
-    /// Remove what is kept of an upload that broke.
+    /// Remove the partial file of a broken upload.
     DropHeld(FtpPath),
     /// Cut a file to a length that is not above its present one.
     Truncate(FtpPath, u64),
@@ -130,13 +130,13 @@ pub enum Names {
     Checksum {
         /// The file.
         path: FtpPath,
-        /// One of the names the backend offers, upper case.
+        /// One of the backend's names, upper case.
         algorithm: String,
         /// First byte.
         offset: u64,
         /// Number of bytes; `None` to the end.
         length: Option<u64>,
-        /// How often to report progress; `None` never.
+        /// Interval of progress reports; `None` for none.
         markers: Option<Duration>,
     },
 }
@@ -145,19 +145,18 @@ pub enum Names {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transfer {
-    /// What is moved.
+    /// The file or the listing, and its direction.
     pub kind: TransferKind,
-    /// How it crosses the network.
+    /// Parameters of the data channel.
     pub channel: Channel,
     /// Interval of 112 performance markers; `None` for none.
     pub perf_every: Option<Duration>,
     /// Interval of 111 restart markers; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Tag of the data, in MODE E; the peer sends it whatever is answered.
+    /// Tag of the data, in MODE E; the peer may send such data before the reply.
     pub tag: Option<u64>,
-    /// Whether the rest of an upload that fails is to be taken off its connection: clients of plain
-    /// FTP look for the reply when they have sent all, those of GridFTP wait for the connection to
-    /// break.
+    /// Whether to read and discard the rest of a failed upload: clients of plain FTP read the reply
+    /// after all data is sent, clients of GridFTP wait for the connection to break.
     pub drains: bool,
 }
 
@@ -183,7 +182,7 @@ impl Transfer {
     }
 }
 
-/// What a transfer moves.
+/// The file or the listing of a transfer, and its direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferKind {
     /// A file, or a region of it, to the peer.
@@ -201,7 +200,7 @@ pub enum TransferKind {
         path: FtpPath,
         /// How it is opened and where wire offset 0 lies.
         into: Placement,
-        /// Ranges the peer says we hold (`REST`), relative to wire offset 0.
+        /// Ranges held here according to the peer (`REST`), relative to wire offset 0.
         held: RangeSet,
         /// Expected number of bytes (`ALLO`).
         size: Option<u64>,
@@ -222,7 +221,7 @@ pub enum TransferKind {
 /// How a file to be stored is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// `STOR`: a new file in the place of any old one; with ranges held, a continued one.
+    /// `STOR`: a new file that replaces any old one; with ranges held, a continued one.
     Whole,
     /// `ESTO A`: an existing or new file, not truncated, wire offset 0 at this offset.
     At(u64),
@@ -237,8 +236,8 @@ pub enum ListForm {
     Long,
     /// `NLST`: names.
     Names {
-        /// What goes before each name that a pattern matches: the pattern's directory as the client
-        /// wrote it, slash included, so that the line is a path to that object (RFC 1123 §4.1.2.7).
+        /// Prefix of each name that matches a pattern: the pattern's directory as the client wrote
+        /// it, slash included, so that the line is a path to that object (RFC 1123 §4.1.2.7).
         before: Vec<u8>,
     },
     /// `MLSD` and `MLSC`: facts of one directory.
@@ -252,14 +251,14 @@ pub enum ListForm {
     Tree {
         /// Facts to print.
         facts: FactSet,
-        /// Whether to go through symbolic links to directories.
+        /// Whether to follow symbolic links to directories.
         follow: bool,
         /// Whether a directory that cannot be read ends the listing.
         fail: bool,
     },
 }
 
-/// How a transfer crosses the network.
+/// Parameters of a data channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Channel {
@@ -276,8 +275,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel of one connection with the kernel's buffers and TYPE A, as RFC 959 §5.1 has
-    /// it begin.
+    /// Makes a channel of one connection with the kernel's buffers and TYPE A, the defaults of
+    /// RFC 959 §5.1.
     pub const fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -298,44 +297,44 @@ impl Default for Channel {
 /// The end of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done, with nothing to tell.
+    /// Success without a value.
     Done,
-    /// The action failed; the reply says how. Only the edge's one table makes such replies. After
-    /// an [`Action::Abort`] the session answers 426 whatever this reply says.
+    /// The action failed; the reply says how. Only the caller's table of errors makes such replies.
+    /// After an [`Action::Abort`] the session answers 426 whatever this reply says.
     Failed(Reply),
-    /// The user is in.
+    /// The login succeeded.
     LoggedIn {
-        /// Where the session starts, absolute.
+        /// The initial working directory, absolute.
         home: FtpPath,
         /// Lines to add to the 230 reply.
         message: Vec<String>,
     },
-    /// Listening at these addresses, one a stripe, as the peer should be told them.
+    /// Listening at these addresses, one a stripe, in the form for the peer.
     Listening(Vec<SocketAddr>),
-    /// One object.
+    /// The facts of one object.
     Stat(Box<ftp_wire::facts::Entry>),
-    /// The last lines of a listing, without line ends; those before came as [`Event::Lines`].
+    /// The last lines of a listing, without line ends; the earlier ones were [`Event::Lines`].
     Lines(Vec<Vec<u8>>),
     /// A digest, lower-case hexadecimal.
     Checksum(String),
-    /// Ranges that a restart may build on; none where nothing is kept.
+    /// Ranges kept for a restart; none where nothing is kept.
     Held(RangeSet),
     /// The transfer ended well.
     Transferred {
         /// Payload bytes moved.
         bytes: u64,
     },
-    /// The tagged transfer ended well, and this crossed.
+    /// The tagged transfer ended well, with the receipt of its data.
     Proven(Receipt),
-    /// The transfer failed with this reply, and the data connections serve the next one all the
-    /// same: what is left on them of this one has a tag to know it by.
+    /// The transfer failed with this reply, and the data connections serve the next one: the rest
+    /// of this transfer's data is known by its tag.
     Spared(Reply),
 }
 
 /// Progress of an outstanding action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The data connections are there: 150, or 125 when `reused`.
+    /// The data connections are open: 150, or 125 when `reused`.
     Opened {
         /// Whether cached connections serve again.
         reused: bool,

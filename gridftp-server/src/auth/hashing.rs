@@ -9,38 +9,38 @@ use std::{io, mem, thread};
 use argon2::Block;
 use tokio::sync::oneshot;
 
-/// Blocks of so many bytes together are returned to the system as soon as they are freed: glibc
-/// keeps what is smaller for later use.
+/// Size in bytes from which freed memory returns to the system at once: glibc keeps smaller pieces
+/// for later use.
 const RETURNED: usize = 33 << 20;
 
-/// Hashing takes tens of megabytes and a whole core: as many at a time as there are cores.
+/// Turns at hashing, one per core: a hash takes tens of megabytes and a whole core.
 #[derive(Debug)]
 pub(super) struct Hashing(Mutex<Turns>);
 
 #[derive(Debug)]
 struct Turns {
     free: usize,
-    /// Those who wait, by hosts: each host's oldest is served in turn, so that one host's flood
+    /// Waiting requests by host: each host's oldest is served in turn, so that one host's flood
     /// delays no other.
     waiting: VecDeque<(IpAddr, VecDeque<oneshot::Sender<Turn>>)>,
 }
 
-/// The right to hash one password; the next one's when dropped.
+/// The right to hash one password; passes to the next request on drop.
 #[derive(Debug)]
 pub(super) struct Turn {
     hashing: Arc<Hashing>,
     memory: Memory,
 }
 
-/// Memory for argon2: it goes from turn to turn, and back to the system when nobody waits for it.
+/// Memory for argon2: it passes from turn to turn, and returns to the system when no request waits.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Vec<Block>);
 
 impl Memory {
-    /// As many blocks as asked for; what is in them does not matter.
+    /// Returns `count` blocks of any content.
     pub(super) fn blocks(&mut self, count: usize) -> &mut [Block] {
         if self.0.len() < count {
-            // Room that is not used costs nothing.
+            // Unused capacity costs no memory.
             self.0 = Vec::with_capacity(count.max(RETURNED / Block::SIZE));
             self.0.resize(count, Block::new());
         }
@@ -59,7 +59,7 @@ impl Hashing {
     /// Waits for a turn on behalf of `host`.
     ///
     /// # Cancel safety
-    /// Dropped, the place in the queue is gone, and a turn that came meanwhile passes on.
+    /// Dropped, the request leaves the queue, and its turn passes to the next.
     pub(super) async fn turn(self: &Arc<Self>, host: IpAddr) -> Option<Turn> {
         let turn = {
             let mut turns = self.turns();
@@ -98,7 +98,7 @@ impl Turns {
         receiver
     }
 
-    /// The oldest of the next host that still waits; `None` makes the turn a free one.
+    /// Takes the oldest request of the next host; `None` frees the turn.
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         while let Some((host, mut queue)) = self.waiting.pop_front() {
             let next = loop {
@@ -120,8 +120,8 @@ impl Turns {
 }
 
 impl Turn {
-    /// Runs `work` on a thread of its own; the turn ends with it, whoever still waits for what it
-    /// finds.
+    /// Runs `work` on a thread of its own; the turn lasts until its end, even if the request was
+    /// dropped.
     ///
     /// A thread is made for each: that costs a hundredth of what the cheapest hash does, and
     /// storage that does not answer never holds a login.
@@ -139,7 +139,7 @@ impl Drop for Turn {
         let next = self.hashing.turns().next();
         if let Some(next) = next {
             let turn = self.hashing.make_turn(mem::take(&mut self.memory));
-            // Whoever went away in this moment drops it, and it passes on.
+            // A request dropped in this moment drops the turn, which passes on.
             drop(next.send(turn));
         }
     }
@@ -157,7 +157,7 @@ mod tests {
 
     type Asking = std::pin::Pin<Box<dyn Future<Output = Option<Turn>> + Send>>;
 
-    /// A future that has taken its place in the queue.
+    /// Returns a queued request.
     fn ask(hashing: &Arc<Hashing>, host: u8) -> Asking {
         let hashing = Arc::clone(hashing);
         let mut asking: Asking = Box::pin(async move { hashing.turn(ip(host)).await });

@@ -1,5 +1,4 @@
-//! `Authenticator`: decides who comes in, at the same pace for names that exist and names that do
-//! not.
+//! `Authenticator`: verifies logins, in the same time for known and unknown names.
 
 mod hashing;
 mod password;
@@ -24,20 +23,20 @@ use crate::config::{Access, Policy};
 /// Failures remembered at a time; each costs some 50 bytes.
 const REMEMBERED: usize = 10_000;
 
-/// Where anonymous sessions and accounts without a home start.
+/// Home of anonymous sessions and of accounts without one.
 const ROOT: &[u8] = b"/";
 
-/// The server's door: one for all sessions.
+/// Verifies the logins of all sessions.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     throttle: Arc<Mutex<Throttle>>,
     hashing: Arc<Hashing>,
 }
 
-/// Somebody who came in.
+/// A successful login.
 #[derive(Debug, Clone)]
 pub(crate) struct Admitted {
-    /// On whose behalf the session works.
+    /// The user of the session.
     pub(crate) user: User,
     /// Whether a password was checked.
     pub(crate) by_password: bool,
@@ -60,7 +59,7 @@ pub(crate) enum Refused {
     Busy,
 }
 
-/// A name and a password to be looked at.
+/// A name and a password to verify.
 struct Try {
     policy: Arc<Policy>,
     name: String,
@@ -78,15 +77,14 @@ impl Authenticator {
         }
     }
 
-    /// Checks a name and a password from an address; who comes in has taken the user's place that
-    /// `reservation` is for.
+    /// Verifies a name and a password from an address; a successful login commits `reservation`.
     ///
-    /// A refusal is answered when the policy's delay is over, counted from the start, so that
-    /// neither its cause nor the existence of the name shows in the time it takes.
+    /// A refusal returns after the policy's delay, counted from the start, so that its time shows
+    /// neither the cause nor whether the name exists.
     ///
     /// # Cancel safety
-    /// Dropped before the password's turn has come, it is not looked at. Once it is being looked
-    /// at, that goes on to its end, the count of a failure included.
+    /// Dropped before its turn, the password is not verified. A verification that has begun
+    /// continues to its end, the count of a failure included.
     pub(crate) async fn login(
         &self,
         policy: Arc<Policy>,
@@ -106,7 +104,7 @@ impl Authenticator {
                 Err(admission::Full) => Err(Refused::Full),
             },
             Err(refused) => {
-                // Whoever failed holds no place while he waits.
+                // A refused login reserves no session during the delay.
                 drop(reservation);
                 time::sleep_until(start + delay).await;
                 Err(refused)
@@ -131,13 +129,13 @@ impl Authenticator {
             from,
             throttle: Arc::clone(&self.throttle),
         };
-        // The turn and the count of failures are the thread's: both hold whether somebody still
-        // waits or not.
+        // The turn and the count of failures belong to the thread, so that both hold after a
+        // hang-up.
         let work = move |memory: &mut Memory| {
             let verdict = this.verdict(memory);
-            // The password is gone before anybody hears of it.
+            // The password is erased before the reply.
             drop(this);
-            // Nobody listens any more where the session has ended.
+            // The receiver is gone where the session has ended.
             let _ = tell.send(verdict);
         };
         if let Err(error) = turn.run(work) {
@@ -149,7 +147,7 @@ impl Authenticator {
 }
 
 impl Try {
-    /// Looks at the password, and counts a failure.
+    /// Verifies the password, and counts a failure.
     fn verdict(&self, memory: &mut Memory) -> Result<Admitted, Refused> {
         let (name, peer) = (&self.name, self.from);
         let rule = throttle::Policy {
@@ -157,7 +155,7 @@ impl Try {
             lockout: self.policy.lockout,
         };
         let key = self.throttle().key(name, peer);
-        // After the wait for a turn: tries that come all at once must not all be too early for it.
+        // After the wait for a turn: simultaneous attempts must not all pass the check.
         let now = Instant::now().into_std();
         if self.throttle().is_locked(now, key, rule) {
             tracing::warn!(user = ?name, %peer, "login refused: locked out");
@@ -191,8 +189,8 @@ impl Try {
     }
 }
 
-/// Overwrites the part of this thread's stack that functions called before have used: hashing
-/// leaves copies of the password there.
+/// Overwrites the part of this thread's stack below the caller: hashing leaves copies of the
+/// password there.
 #[inline(never)]
 fn overwrite_stack() {
     std::hint::black_box(&mut [0u8; 16 << 10]);
@@ -271,7 +269,7 @@ mod tests {
             .await
     }
 
-    /// Waits until no password is being looked at.
+    /// Waits until no password is being verified.
     async fn nobody_hashes(authenticator: &Authenticator) {
         let mut turns = Vec::new();
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -382,7 +380,7 @@ mod tests {
         );
     }
 
-    /// Whoever hangs up while his password is looked at, in order to try the next one at once.
+    /// A client that hangs up during the verification cannot try the next password at once.
     #[tokio::test]
     async fn a_try_that_is_given_up_keeps_its_turn_and_is_counted() {
         let (authenticator, policy) =
@@ -390,7 +388,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let started = {
-            // The threads cannot go on while this is held.
+            // The threads wait while this is held.
             let _held = authenticator.throttle.lock().unwrap();
             for _ in 0..50 {
                 let given_up = pin!(try_login(&authenticator, &policy, "ann", "wrong"));

@@ -1,4 +1,4 @@
-//! `Hashed`: one password hash as the users file holds it, made and verified by well-kept crates.
+//! `Hashed`: one password hash of the users file.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ enum Scheme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHash {
-    /// It begins like none of the known schemes.
+    /// Its prefix is of no known scheme.
     #[error(
         "password hash of an unknown kind, need $argon2id$, $6$ or $y$ (make one with `gridftp-server passwd`)"
     )]
@@ -50,8 +50,8 @@ impl Hashed {
     /// Hashes `password` with argon2id, a fresh salt and the crate's recommended cost.
     ///
     /// # Errors
-    /// [`BadHash::TooLong`] when no login would ever take the password, [`BadHash::Malformed`] when
-    /// the system gives no random bytes.
+    /// [`BadHash::TooLong`] for a password over the limit, [`BadHash::Malformed`] when the system
+    /// gives no random bytes.
     pub fn new(password: &str) -> Result<Self, BadHash> {
         if password.len() > LONGEST {
             return Err(BadHash::TooLong);
@@ -65,10 +65,10 @@ impl Hashed {
         })
     }
 
-    /// Takes a hash as the users file has it.
+    /// Parses a hash of the users file.
     ///
     /// # Errors
-    /// [`BadHash`] when no password could ever match it.
+    /// [`BadHash`] for a text that no password can match.
     pub fn parse(text: &str) -> Result<Self, BadHash> {
         let scheme = match text.split('$').nth(1) {
             Some("argon2id" | "argon2i" | "argon2d") => Scheme::Argon2,
@@ -93,7 +93,7 @@ impl Hashed {
         }
     }
 
-    /// Says whether `password` is the one; takes milliseconds of processor time on purpose.
+    /// Says whether `password` matches; takes milliseconds of processor time on purpose.
     ///
     /// Argon2 works in the memory that is lent; yescrypt takes its own.
     pub(super) fn verify(&self, password: &str, memory: &mut Memory) -> bool {
@@ -136,11 +136,11 @@ fn argon2(text: &str, password: &[u8], memory: &mut Memory) -> Option<bool> {
     Some(Output::new(&found).ok()? == expected)
 }
 
-/// Has the allocator return what yescrypt has freed on this thread, 16 MiB as a rule.
+/// Makes the allocator return the memory freed by yescrypt on this thread, 16 MiB as a rule.
 ///
 /// glibc keeps it, and shortens a thread's heap only when its free end is more than twice as long
-/// as any block that was mapped for itself and freed. These make it so, and take no memory, since
-/// nobody writes to them.
+/// as any block that was mapped for itself and freed. These allocations meet that condition, and
+/// take no memory, since they are never written to.
 fn give_back() {
     let end: [Vec<u8>; 3] = std::array::from_fn(|_| Vec::with_capacity(15 << 20));
     drop(std::hint::black_box(end));

@@ -1,5 +1,4 @@
-//! `Throttle`: failed logins per user and network, with the delays and lockouts that follow from
-//! them.
+//! `Throttle`: failed logins per user and network, and the lockouts after them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +13,8 @@ pub(crate) struct Throttle {
     hasher: RandomState,
 }
 
-/// Who failed: a keyed hash of the name, so that names of any length cost the same, and a network.
+/// A user and a network: a keyed hash of the name, so that names of any length cost the same
+/// memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     name: u64,
@@ -34,12 +34,12 @@ struct Entry {
     last: Instant,
 }
 
-/// How failures are answered.
+/// The limits on failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// Failures in a row before a lockout; 0 for no lockout.
     pub(crate) attempts: u32,
-    /// How long a lockout lasts, and how long failures are remembered.
+    /// Duration of a lockout, and of the memory of failures.
     pub(crate) lockout: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Throttle {
         }
     }
 
-    /// The key of a name tried from an address: an IPv4 /24 or an IPv6 /64 counts as one network.
+    /// Returns the key of a name and an address: an IPv4 /24 or an IPv6 /64 counts as one network.
     pub(crate) fn key(&self, name: &str, from: IpAddr) -> Key {
         let network = match from.to_canonical() {
             IpAddr::V4(v4) => {
@@ -101,7 +101,8 @@ impl Throttle {
         self.entries.remove(&key);
     }
 
-    /// Drops what has expired, or else the older half, so that the cost per failure stays constant.
+    /// Drops the expired entries, or else the older half, so that the cost per failure stays
+    /// constant.
     fn make_room(&mut self, now: Instant, policy: Policy) {
         self.entries.retain(|_, entry| !expired(now, entry, policy));
         if self.entries.len() >= self.capacity {

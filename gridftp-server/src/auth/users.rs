@@ -7,7 +7,7 @@ use gridftp_dsi::DsiPath;
 
 use super::password::{BadHash, Hashed};
 
-/// The accounts that a users file names.
+/// The accounts of a users file.
 ///
 /// Each line is `name:hash[:ro|rw[:home]]`; blank lines and lines that begin with `#` are skipped.
 #[derive(Debug, Clone, Default)]
@@ -18,11 +18,11 @@ pub struct Users {
 /// One account.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// What its password must hash to.
+    /// Hash of the password.
     pub(crate) hash: Hashed,
-    /// Whether it may change anything.
+    /// Whether it may write.
     pub(crate) may_write: bool,
-    /// Where its sessions start.
+    /// Initial directory of its sessions.
     pub(crate) home: DsiPath,
 }
 
@@ -78,20 +78,19 @@ impl Users {
         self.accounts.get(name)
     }
 
-    /// A hash to spend the same time on when there is no account of that name: the same one for the
-    /// same name, as it were its own.
+    /// Returns a hash to verify in vain for an unknown name, always the same one for a name.
     pub(crate) fn decoy(&self, name: &str) -> Option<&Hashed> {
         let mut hashes = self.accounts.values().map(|account| &account.hash);
         let draw = self.accounts.hasher().hash_one(name) % (self.accounts.len().max(1) as u64);
         hashes.nth(usize::try_from(draw).ok()?)
     }
 
-    /// How many accounts there are.
+    /// Returns the number of accounts.
     pub fn len(&self) -> usize {
         self.accounts.len()
     }
 
-    /// Says whether there is none.
+    /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
@@ -187,8 +186,8 @@ mod tests {
         }
     }
 
-    /// Where accounts have hashes of several kinds, a name that does not exist costs what one of
-    /// them does, always the same.
+    /// Where accounts have hashes of several kinds, an unknown name costs as much as one of them,
+    /// always the same.
     #[test]
     fn unknown_names_are_spread_over_the_kinds_of_hashes() {
         let yescrypt = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";

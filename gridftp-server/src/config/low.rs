@@ -1,5 +1,5 @@
-//! What the configuration file and the flags literally said: one structure for both, so that they
-//! have the same keys.
+//! The options as written in the configuration file and the flags: one structure for both, so that
+//! they have the same keys.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::values::{in_file, seconds, seconds_in_file};
 
 /// Every option, as a flag (`--max-sessions 50`) and as a key of the file (`max-sessions = 50`).
 ///
-/// `None` means not said; a flag wins over the file.
+/// `None` means absent; a flag overrides the file.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -36,9 +36,9 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", help_heading = "Network")]
     pub advertise: Option<IpAddr>,
 
-    /// Lets a client send data to, and accept it from, hosts other than itself, as transfers
-    /// between two servers need: `off`, `users` (those with a password) or `all`. Nothing tells the
-    /// other server from a stranger who connects first [default: off].
+    /// Users that may exchange data with hosts other than their own, as transfers between two
+    /// servers need: `off` for none, `users` for those with a password, or `all`. A data port then
+    /// serves any host that connects first [default: off].
     #[arg(long, value_name = "WHO", help_heading = "Network")]
     pub third_party: Option<ThirdParty>,
 
@@ -63,31 +63,30 @@ pub struct Options {
     )]
     pub disk_stacks: Option<Vec<String>>,
 
-    /// Directory to serve; nothing outside it can be reached.
+    /// Directory to serve; nothing outside it is reachable.
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub root: Option<PathBuf>,
 
-    /// Where files live: `posix` serves the directory given by --root; `null` reads zeros of any
-    /// size and discards what is written, for measuring [default: posix].
+    /// Storage of files: `posix` serves the directory given by --root; `null` reads zeros of any
+    /// size and discards writes, for measurements [default: posix].
     #[arg(long, value_name = "NAME", help_heading = "Storage")]
     pub backend: Option<Backend>,
 
-    /// Writes uploads directly under their final names instead of renaming them when they are
-    /// whole.
+    /// Writes uploads directly under their final names instead of renaming them when complete.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
     pub in_place: Option<bool>,
 
     /// Flushes to disk before a restart marker is sent and before an upload is published, so that
-    /// neither is lost when the machine dies.
+    /// both survive a crash of the machine.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true, help_heading = "Storage")]
     pub sync_writes: Option<bool>,
 
-    /// Hours after which what is left of a failed upload is removed, 0 for never [default: 168].
+    /// Hours after which a partial upload is removed, 0 for never [default: 168].
     #[arg(long, value_name = "HOURS", help_heading = "Storage")]
     pub partial_expiry: Option<u32>,
 
-    /// Directory that notes where partial uploads are, so that old ones are found without a walk of
-    /// the tree; a tree whose root the server may not write to needs one, of its own [default:
+    /// Directory of the index of partial uploads, by which old ones are found without a walk of the
+    /// tree; a tree whose root the server may not write to needs one of its own [default:
     /// .gridftp-index in the root].
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     pub partial_index: Option<PathBuf>,
@@ -97,7 +96,7 @@ pub struct Options {
     #[serde(default, deserialize_with = "in_file")]
     pub block_size: Option<ByteSize>,
 
-    /// Lets anybody in as `anonymous` or `ftp`, to read (`ro`) or to read and write (`rw`).
+    /// Allows anonymous login (`anonymous` or `ftp`), to read (`ro`) or to read and write (`rw`).
     #[arg(long, value_name = "ACCESS", help_heading = "Access")]
     pub anonymous: Option<Access>,
 
@@ -106,49 +105,48 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     pub users: Option<PathBuf>,
 
-    /// Time before a refused login is answered [default: 1].
+    /// Delay of the answer to a refused login [default: 1].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_delay: Option<u32>,
 
-    /// Refused logins in a row after which a user is locked out from that network, 0 for never
+    /// Refused logins in a row before a user is locked out from that network, 0 for no lockout
     /// [default: 5].
     #[arg(long, value_name = "N", help_heading = "Access")]
     pub login_attempts: Option<u32>,
 
-    /// Time that a lockout lasts [default: 300].
+    /// Duration of a lockout [default: 300].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Access")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub lockout: Option<u32>,
 
-    /// Sessions at a time that are logged in; while there are as many, new connections are told to
-    /// come back [default: 1000].
+    /// Most logged-in sessions at a time; beyond it new connections are answered 421 [default:
+    /// 1000].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_sessions: Option<u32>,
 
-    /// Connections at a time that have not logged in, besides the sessions; beyond it each new one
-    /// takes the place of an older one picked at random, so that a flood cannot keep everybody out
-    /// [default: 200].
+    /// Most connections at a time that have not logged in, besides the sessions; beyond it each new
+    /// one evicts an older one picked at random, so that a flood does not keep users out [default:
+    /// 200].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_unauthenticated: Option<u32>,
 
-    /// Connections at a time from one address (IPv6: from one /64) that have not logged in; beyond
-    /// it each new one takes the place of an older one of that address [default: a quarter of
+    /// Most connections at a time from one address (IPv6: from one /64) that have not logged in;
+    /// beyond it each new one evicts an older one of that address [default: a quarter of
     /// --max-unauthenticated, and no such limit for connections from this host].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_per_address: Option<u32>,
 
-    /// Data connections that one transfer may use [default: 128].
+    /// Most data connections of one transfer [default: 128].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_streams: Option<u32>,
 
-    /// Time that a client may take to log in; the time that its password waits and is looked at
-    /// does not count [default: 30].
+    /// Time for a login, without the time that verifying the password takes [default: 30].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub login_timeout: Option<u32>,
 
-    /// Time without a command after which a session ends [default: 600].
+    /// Time without a command before a session ends [default: 600].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub idle_timeout: Option<u32>,
@@ -158,17 +156,17 @@ pub struct Options {
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub connect_timeout: Option<u32>,
 
-    /// Time without a byte after which a transfer fails [default: 300].
+    /// Time without a byte before a transfer fails [default: 300].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub stall_timeout: Option<u32>,
 
-    /// Time that running transfers get to end after a request to stop [default: 30].
+    /// Time for running transfers to end after a request to stop [default: 30].
     #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Limits")]
     #[serde(default, deserialize_with = "seconds_in_file")]
     pub drain_timeout: Option<u32>,
 
-    /// Form of the log on stderr: `text` or `json` [default: text].
+    /// Format of the log on stderr: `text` or `json` [default: text].
     #[arg(long, value_name = "FORM", help_heading = "Log")]
     pub log_format: Option<LogFormat>,
 
@@ -177,15 +175,15 @@ pub struct Options {
     pub log_level: Option<LogLevel>,
 }
 
-/// Who may use hosts other than the client's own as the other end of a data connection.
+/// Users that may exchange data with hosts other than their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ThirdParty {
-    /// Nobody.
+    /// None.
     #[default]
     Off,
-    /// Whoever logged in with a password.
+    /// Those with a password.
     Users,
     /// Anonymous users too.
     All,
@@ -203,7 +201,7 @@ pub enum Backend {
     Null,
 }
 
-/// What somebody may do.
+/// Access of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -219,7 +217,7 @@ pub enum Access {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     #[default]
     Text,
     /// One JSON object a line.
@@ -231,9 +229,9 @@ pub enum LogFormat {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LogLevel {
-    /// What an administrator must see to.
+    /// Errors that need the administrator.
     Error,
-    /// What may become one.
+    /// Conditions that may become errors.
     Warn,
     /// Sessions and transfers.
     #[default]
@@ -245,10 +243,10 @@ pub enum LogLevel {
 }
 
 impl Options {
-    /// Takes from `file` whatever `self` does not say.
+    /// Completes the absent options from `file`.
     #[must_use]
     pub fn or(self, file: Self) -> Self {
-        // Listed without `..`, so that a new option cannot be forgotten here.
+        // Listed without `..`, so that the compiler demands each new option here.
         Self {
             bind: self.bind.or(file.bind),
             port: self.port.or(file.port),

@@ -19,11 +19,11 @@ use crate::auth::Users;
 /// The port that GridFTP servers listen on.
 pub const DEFAULT_PORT: u16 = 2811;
 
-/// What the server was told, checked.
+/// The checked configuration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where to listen: the first of these that can be bound.
+    /// Listening addresses: the first that can be bound is used.
     pub listen: Vec<SocketAddr>,
     /// The exported tree, for backends that need one.
     pub root: Option<PathBuf>,
@@ -33,64 +33,65 @@ pub struct Config {
     pub block_size: usize,
     /// Whether uploads are written under their final names.
     pub in_place: bool,
-    /// Whether data is on disk before a marker or a final name says so.
+    /// Whether data is flushed to disk before a marker is sent or a file published.
     pub sync_writes: bool,
-    /// Age at which what is left of a failed upload is removed; `None` for never.
+    /// Age at which a partial upload is removed; `None` for never.
     pub partial_expiry: Option<Duration>,
-    /// Where the index of partial uploads is; `None` for the root.
+    /// Directory of the index of partial uploads; `None` for the root.
     pub partial_index: Option<PathBuf>,
     /// Ports of data connections; `None` for any.
     pub data_ports: Option<PortRange>,
-    /// Drivers that clients may name for data connections, with the options that are ours to set.
+    /// Drivers that clients may name for data connections, with the options set by the server.
     pub net_stacks: Vec<Entry>,
     /// Drivers that clients may name over files, `file` among them.
     pub disk_stacks: Vec<Entry>,
-    /// The address clients are told for data, when it is not the control connection's.
+    /// Address that clients are told for data, where it is not the control connection's.
     pub advertise: Option<IpAddr>,
-    /// Who may use other hosts as the far end of data connections.
+    /// Users that may exchange data with other hosts.
     pub third_party: ThirdParty,
-    /// How long running transfers get to end after a request to stop.
+    /// Time for running transfers after a request to stop.
     pub drain_timeout: Duration,
     /// Form of the log.
     pub log_format: LogFormat,
     /// Least level that is logged.
     pub log_level: LogLevel,
-    /// What can change while the server runs.
+    /// The reloadable part.
     pub policy: Arc<Policy>,
 }
 
-/// What a reload can change: it holds for logins, transfers and waits that begin after it.
+/// The reloadable part of the configuration, for logins, transfers and waits that begin after a
+/// reload.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Policy {
-    /// What anonymous users may do; `None` when they may not come in.
+    /// Access of anonymous users; `None` for no anonymous login.
     pub anonymous: Option<Access>,
     /// The accounts of the users file.
     pub users: Users,
-    /// Sessions at a time that are logged in.
+    /// Most sessions at a time that are logged in.
     pub max_sessions: usize,
-    /// Connections at a time that have not logged in.
+    /// Most connections at a time that have not logged in.
     pub max_unauthenticated: usize,
     /// Those from one address; `None` for a quarter of them, and no limit for this host's own.
     pub max_per_address: Option<usize>,
     /// Data connections of one transfer.
     pub max_streams: u32,
-    /// Descriptors of all transfers together, theirs of ports, connections, pipes and files; no
-    /// option, the limit of the process leaves so many.
+    /// Descriptors of all transfers together, for ports, connections, pipes and files; not an
+    /// option, but the rest of the process's limit.
     pub max_data_descriptors: usize,
-    /// How long a client may take to log in.
+    /// Time for a login.
     pub login_timeout: Duration,
-    /// How long a session may be without a command.
+    /// Time without a command before a session ends.
     pub idle_timeout: Duration,
-    /// How long to wait for data connections.
+    /// Time to wait for data connections.
     pub connect_timeout: Duration,
-    /// How long a transfer may be without a byte.
+    /// Time without a byte before a transfer fails.
     pub stall_timeout: Duration,
-    /// How long a refused login waits for its answer.
+    /// Delay of the answer to a refused login.
     pub login_delay: Duration,
     /// Refused logins before a lockout; 0 for none.
     pub login_attempts: u32,
-    /// How long a lockout lasts.
+    /// Duration of a lockout.
     pub lockout: Duration,
 }
 
@@ -107,12 +108,12 @@ pub enum BadConfig {
     /// The users file does not parse.
     #[error("config: users file {}", .0.display())]
     Users(PathBuf, #[source] crate::auth::BadUsers),
-    /// A list of drivers for clients names what they cannot be allowed.
+    /// A list of drivers for clients names one that they may never use.
     #[error("config: {key}")]
     Stack {
         /// The option.
         key: &'static str,
-        /// What is wrong with it.
+        /// The fault in it.
         #[source]
         why: xio::Error,
     },
@@ -121,7 +122,7 @@ pub enum BadConfig {
     Range {
         /// The option.
         key: &'static str,
-        /// What it accepts.
+        /// The accepted values.
         accepts: &'static str,
     },
 }
@@ -139,7 +140,7 @@ impl Options {
 }
 
 impl Config {
-    /// Checks what flags and file said, and reads the users file.
+    /// Checks the options of flags and file, and reads the users file.
     ///
     /// # Errors
     /// [`BadConfig`] for a value out of range or a users file at fault.
@@ -154,7 +155,7 @@ impl Config {
             ],
         };
         let block_size = options.block_size.map_or(256 << 10, ByteSize::bytes);
-        // Eight of the largest fill what all sessions share.
+        // Eight of the largest blocks fill the shared pool.
         if !(4096..=8 << 20).contains(&block_size) {
             return Err(range("block-size", "between 4K and 8M"));
         }
@@ -189,7 +190,7 @@ impl Config {
 }
 
 impl Policy {
-    /// Checks the reloadable part of what flags and file said, and reads the users file.
+    /// Checks the reloadable options, and reads the users file.
     ///
     /// # Errors
     /// [`BadConfig`] for a value out of range or a users file at fault.
@@ -223,7 +224,7 @@ impl Policy {
         })
     }
 
-    /// Says whether anybody can log in.
+    /// Says whether any login is possible.
     pub fn admits_anybody(&self) -> bool {
         self.anonymous.is_some() || !self.users.is_empty()
     }

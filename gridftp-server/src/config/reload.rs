@@ -1,12 +1,11 @@
-//! What of a configuration that is read again holds only after a restart.
+//! The options that a reload cannot change.
 
 use super::Config;
 
 impl Config {
-    /// The options whose values in `new` are others than here, and that a running server does not
-    /// take.
+    /// Returns the options with other values in `new` that need a restart.
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
-        // Taken apart without `..`, so that a new option is looked at or left to the policy.
+        // Destructured without `..`, so that a new option is handled here or left to the policy.
         let Self {
             listen,
             root,
@@ -58,7 +57,7 @@ mod tests {
     fn what_holds_after_a_restart_is_named_and_nothing_else() {
         let mut options = Options::default();
         let running = Config::check(&options).unwrap();
-        // Said or not, the default is the same.
+        // A default given explicitly is no change.
         options.port = Some(2811);
         options.max_sessions = Some(5);
         let new = Config::check(&options).unwrap();

@@ -4,8 +4,7 @@ use xio::{Entry, Error, ErrorKind, Operation, Registry};
 
 use super::BadConfig;
 
-/// Drivers that lead out of what a data connection is: to files, programs and other hosts of our
-/// choice.
+/// Drivers that are no data connection to the client: files, programs and other hosts.
 const NOT_FOR_PEERS: &[&str] = &["file", "gridftp", "multicast", "pipe", "popen", "unix"];
 
 /// Checks `net-stacks`.

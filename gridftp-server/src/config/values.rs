@@ -24,7 +24,7 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// Reads a key of the file as the flag of its name is read.
+/// Reads a key of the file in the grammar of its flag.
 pub(super) fn in_file<'de, D: Deserializer<'de>, T: OptionValue>(
     file: D,
 ) -> Result<Option<T>, D::Error> {

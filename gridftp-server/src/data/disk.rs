@@ -1,4 +1,4 @@
-//! `DiskStack`: a file behind the layers that a client chose with `SITE SETDISKSTACK`.
+//! `DiskStack`: a file behind the layers of `SITE SETDISKSTACK`.
 
 use std::future::Future;
 use std::io;
@@ -16,13 +16,13 @@ use xio::{
     BoxStream, Driver, DynStack, Info, NoOptions, Plan, Registry, Result, Stream, Target, Transport,
 };
 
-/// Bytes that one read or write of the storage moves.
+/// Bytes of one read or write of the storage.
 const BLOCK: usize = 32 << 10;
 
 /// Layers over a file of the storage, which stands at the bottom under the name `file`.
 ///
-/// Such a file is read and written from its start to its end, since a layer may change how long it
-/// is: no restarts, no regions, no digests given ahead.
+/// Such a file is read and written from its start to its end, since a layer may change its length:
+/// no restarts, no regions, no digests given ahead.
 #[derive(Debug, Clone)]
 pub(crate) struct DiskStack {
     layers: Registry,
@@ -30,22 +30,22 @@ pub(crate) struct DiskStack {
 }
 
 impl DiskStack {
-    /// The layers that `text` names over `file`; `None` when it names none.
+    /// Parses the layers over `file`; `None` when `text` names none.
     ///
     /// # Errors
-    /// What [`Registry::build`] has to say, and `file` not at the bottom.
+    /// Those of [`Registry::build`], and a stack without `file` at the bottom.
     pub(super) fn new(layers: &Registry, text: &str) -> Result<Option<Self>> {
         let plan: Plan = text.parse()?;
         let stack = Self {
             layers: layers.clone(),
             plan,
         };
-        // Built once around nothing, to say now what is wrong with it.
+        // Built once around nothing, to find its errors now.
         stack.around(None)?;
         Ok((stack.plan.entries().len() > 1).then_some(stack))
     }
 
-    /// The stack whose one handle, to be taken once, is `file`.
+    /// Returns the stack whose only handle is `file`.
     fn around(&self, file: Option<Box<dyn Stream>>) -> Result<DynStack> {
         let file = Arc::new(Slot::new(file));
         let mut registry = self.layers.clone();
@@ -122,7 +122,7 @@ impl Transport for Once {
     }
 }
 
-/// What is read of a file through layers.
+/// A file read through layers.
 pub(super) struct Reading(BoxStream);
 
 impl Chunks for Reading {
@@ -142,7 +142,7 @@ impl Chunks for Reading {
 pub(super) struct Layered<K> {
     stream: Mutex<BoxStream>,
     sink: Arc<K>,
-    /// Bytes that the layers made.
+    /// Bytes written by the layers.
     written: Arc<Slot<u64>>,
 }
 
@@ -152,7 +152,7 @@ impl<K: Sink> Sink for Layered<K> {
         written.map_err(|e| storage_error("write", e))
     }
 
-    /// Nothing of it can be continued: what a layer holds is not in the file yet.
+    /// It cannot be continued: bytes inside a layer are not in the file yet.
     async fn checkpoint(&self, _: &RangeSet, _: bool) -> Result<(), StorageError> {
         Err(StorageError::new(ErrorKind::Unsupported, "checkpoint"))
     }
@@ -170,7 +170,7 @@ impl<K: Sink> Sink for Layered<K> {
         let ended = stream.shutdown().await;
         ended.map_err(|e| storage_error("write", e))?;
         drop(stream);
-        // The length and the ranges of what came are not those of what the layers made.
+        // The length and the ranges of the received data differ from those of the layers' output.
         done.size = Some(*self.written.lock().unwrap_or_else(PoisonError::into_inner));
         done.held = None;
         match Arc::into_inner(self.sink) {
@@ -187,7 +187,7 @@ fn storage_error(op: &'static str, error: io::Error) -> StorageError {
         .unwrap_or_else(|error| layer_error(op, error))
 }
 
-/// A file that a layer did not write will not be another when it is read again.
+/// A file that no layer has written fails in the same way when it is read again.
 fn read_error(error: io::Error) -> StorageError {
     match xio::Error::layer_of(&error).map(xio::Error::kind) {
         Some(xio::ErrorKind::Protocol | xio::ErrorKind::UnexpectedEof) => {
@@ -203,7 +203,7 @@ type Busy<T> = Pin<Box<dyn Future<Output = Result<T, StorageError>> + Send>>;
 struct FileOut<S> {
     source: Arc<S>,
     offset: u64,
-    /// What was read and not yet given.
+    /// Bytes read and not yet returned.
     block: BytesMut,
     busy: Option<Busy<BytesMut>>,
 }
@@ -273,7 +273,7 @@ struct FileIn<K> {
 }
 
 impl<K: Sink> FileIn<K> {
-    /// Waits for the write that is under way, and accounts for it.
+    /// Waits for the running write, and counts it.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(busy) = &mut self.busy {
             let done = ready!(busy.as_mut().poll(cx));
@@ -311,7 +311,7 @@ impl<K: Sink> AsyncWrite for FileIn<K> {
             sink.write_at(offset, data).await?;
             Ok(n as u64)
         }));
-        // Begun now; the next call waits for it.
+        // Started now; the next call waits for it.
         match self.poll_idle(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(n)),

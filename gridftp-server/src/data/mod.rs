@@ -22,8 +22,8 @@ pub(crate) use self::stacks::Stacks;
 pub(crate) use self::store::{Store, store};
 use crate::error::{Error, Forbidden};
 
-/// How long a client may go on sending a file that was answered 552: most read the reply when they
-/// have sent all.
+/// Time for a client to send the rest of a file that was answered 552: most read the reply after
+/// that.
 const DRAINING: Duration = Duration::from_secs(30);
 
 /// TCP buffers in bytes; 0 for the kernel's choice.
@@ -40,13 +40,13 @@ impl From<&Channel> for Buffers {
 }
 
 impl Buffers {
-    /// A listening socket hands them on to the connections that it accepts.
+    /// Accepted connections inherit the buffers of the listening socket.
     pub(crate) fn new(send: u64, receive: u64) -> Self {
         Self { send, receive }
     }
 }
 
-/// The two ends of the control connection, as far as the data side must know them.
+/// The addresses of the control connection for the data side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     /// Our address.
@@ -55,13 +55,13 @@ pub(crate) struct Ends {
     pub(crate) peer: IpAddr,
     /// The link of a connection between link-local addresses; else 0.
     pub(crate) link: u32,
-    /// The address to tell clients instead of ours.
+    /// The address for clients instead of ours.
     pub(crate) advertise: Option<IpAddr>,
 }
 
 impl Ends {
-    /// The address that a client means: one that is only of a link is of the link the client is on,
-    /// since commands cannot name another (RFC 4007 §6).
+    /// Completes an address of a client: a link-local one is on the client's link, since commands
+    /// cannot name another (RFC 4007 §6).
     fn on_link(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -71,11 +71,10 @@ impl Ends {
         }
     }
 
-    /// The address to connect to the client from, where the kernel would choose another of this
-    /// machine: data comes from where the control connection goes to (RFC 1123 §4.1.2.12), as
-    /// firewalls expect.
+    /// The local address for connections to the client, where the kernel would choose another: data
+    /// comes from the address of the control connection (RFC 1123 §4.1.2.12), as firewalls expect.
     ///
-    /// Where the choice is right it is left to the kernel, which then has more ports to choose
+    /// Where the kernel's choice is right it stands, since the kernel then has more ports to choose
     /// from.
     fn source(&self) -> Option<IpAddr> {
         let any: IpAddr = match self.peer {
@@ -83,7 +82,7 @@ impl Ends {
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = UdpSocket::bind((any, 0)).ok()?;
-        // Nothing is sent: this only asks for the route.
+        // Nothing is sent: connecting a UDP socket only selects the route.
         socket
             .connect(self.on_link(SocketAddr::new(self.peer, 9)))
             .ok()?;
@@ -99,11 +98,11 @@ pub(crate) struct DataSide {
     stacks: Arc<Stacks>,
     /// The stack of data connections.
     net: DynStack,
-    /// Layers over the files, where the client chose some.
+    /// The client's layers over files.
     disk: Option<DiskStack>,
-    /// Whether a port of ours was told to the client last.
+    /// Whether the last set-up was a passive one.
     listens: bool,
-    /// The address to connect from, where it is not the kernel's own choice.
+    /// The local address for connections, where it is not the kernel's choice.
     source: Option<IpAddr>,
 }
 
@@ -124,7 +123,7 @@ impl DataSide {
         }
     }
 
-    /// Listens for data connections and gives the address to tell the client.
+    /// Listens for data connections and returns the address for the client.
     pub(crate) async fn listen(
         &mut self,
         ends: Ends,
@@ -152,7 +151,7 @@ impl DataSide {
         Ok(SocketAddr::new(told, bound.port()))
     }
 
-    /// Remembers where to connect to.
+    /// Remembers the addresses to connect to.
     pub(crate) fn connect_to(
         &mut self,
         to: Vec<SocketAddr>,
@@ -194,14 +193,14 @@ impl DataSide {
         Ok(())
     }
 
-    /// Has the rest of files that cannot be stored taken off their connections, or these reset.
+    /// Chooses between reading the rest of a refused upload and resetting its connection.
     pub(crate) fn set_draining(&mut self, drains: bool) {
         self.channel.options_mut().draining = if drains { DRAINING } else { Duration::ZERO };
     }
 
-    /// Has connections from here on made with these buffers.
+    /// Sets the buffers of later connections.
     fn settle(&mut self, buffers: Buffers) {
-        // Ports are chosen by who listens.
+        // The listener chooses ports.
         let mut hints = self.stacks.hints(buffers);
         hints.ports = None;
         hints.source = self.source;
@@ -214,13 +213,13 @@ impl DataSide {
         self.channel.reset();
     }
 
-    /// Says whether a port is held that nobody has connected to.
+    /// Says whether a port is open without a connection.
     pub(crate) fn has_unused_port(&self) -> bool {
         self.listens && !self.channel.is_cached()
     }
 }
 
-/// Says whether an address is of the family asked for; any is when none was.
+/// Says whether an address is of the requested family, if any.
 fn is_of(ip: IpAddr, family: Option<Family>) -> bool {
     match family {
         Some(Family::V4) => ip.is_ipv4(),

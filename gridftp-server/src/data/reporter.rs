@@ -12,18 +12,18 @@ use tokio::time::{self, Instant, Interval, MissedTickBehavior};
 
 use crate::error::{AbortedBy, Error};
 
-/// How often an upload whose client wants no markers is recorded all the same: so much of it comes
-/// again at most when this process is killed.
+/// Interval of recording an upload without restart markers: at most this much is sent again after
+/// the process is killed.
 const RECORD: Duration = Duration::from_secs(5);
 
-/// What a transfer tells the session while it runs, and how the session stops it.
+/// The events of a running transfer, and its cancellation.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     events: mpsc::Sender<Event>,
     cancel: oneshot::Receiver<AbortedBy>,
     perf: Option<Duration>,
     restart: Option<Duration>,
-    /// Whether the client is told of what is recorded.
+    /// Whether recorded ranges are sent to the client.
     tells: bool,
     started: bool,
 }
@@ -47,9 +47,9 @@ impl Reporter {
         }
     }
 
-    /// Runs `work` to its end, telling of its opening and, every so often, of its progress.
+    /// Runs `work` to its end, and reports its opening and, at intervals, its progress.
     ///
-    /// `kept` makes what has been received so far safe; only what it was given is named by a 111.
+    /// `kept` makes received ranges durable; a 111 names only such ranges.
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Aborted`] when the session cancelled: `work` is dropped then.
@@ -71,7 +71,7 @@ impl Reporter {
                 biased;
                 reused = watch.opened(), if !self.started => self.opened(reused).await,
                 result = &mut work => {
-                    // A short transfer may be over before anybody asked whether it had begun.
+                    // A short transfer may end before its opening was reported.
                     if !self.started && watch.is_open() {
                         let reused = watch.opened().await;
                         self.opened(reused).await;
@@ -84,7 +84,7 @@ impl Reporter {
                     if new.is_empty() {
                         continue;
                     }
-                    // Beside the transfer, not in its way: saving may wait for a disk.
+                    // Concurrently with the transfer, since saving may wait for a disk.
                     let mut saving = pin!(kept(new.clone()));
                     let ended = tokio::select! {
                         biased;
@@ -109,8 +109,8 @@ impl Reporter {
         }
     }
 
-    /// Runs `work` that completes a receive and is not stopped any more, and tells every so often
-    /// that it goes on: the data may have to be flushed and hashed.
+    /// Runs the completion of a receive, which is not cancelled, and reports progress at intervals:
+    /// the data may have to be flushed and hashed.
     pub(crate) async fn complete<T>(&self, watch: &Watch, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut perf = self.perf.map(every);
@@ -136,7 +136,7 @@ impl Reporter {
         }
     }
 
-    /// Says who has cancelled, after giving the session the chance to.
+    /// Returns the side that cancelled, after a chance for the session to cancel.
     ///
     /// The end of a MODE S upload and the death of the client look the same on the data connection;
     /// a client that died has lost its control connection too.
@@ -147,7 +147,7 @@ impl Reporter {
         self.cancel.try_recv().ok()
     }
 
-    /// Runs `work` without telling anybody of it, as long as the session does not cancel.
+    /// Runs `work` without reports, unless the session cancels it.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -162,8 +162,7 @@ impl Reporter {
         }
     }
 
-    /// Tells of what is safe; what could not be made safe is no reason to end a transfer that goes
-    /// on.
+    /// Reports durable ranges; a failure to record does not end the transfer.
     async fn received(&self, saved: gridftp_dsi::Result<()>, new: RangeSet) {
         match saved {
             Ok(()) if self.tells => self.send(Event::Received(new)).await,
@@ -183,8 +182,7 @@ impl Reporter {
         if self.perf.is_some() {
             self.send(perf_event(0)).await;
         }
-        // The session has its turn, so that the client reads of the beginning before there is an
-        // end.
+        // The session runs first, so that the client reads the 150 before the 226.
         tokio::task::yield_now().await;
     }
 
@@ -198,7 +196,7 @@ impl Reporter {
     }
 }
 
-/// Why work was cancelled; a session that is gone without a word went with its client.
+/// The cause of a cancellation; a session that ended without a word lost its client.
 fn aborted(by: Result<AbortedBy, oneshot::error::RecvError>) -> Error {
     Error::Aborted(by.unwrap_or(AbortedBy::Client))
 }

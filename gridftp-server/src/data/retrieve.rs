@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::listing::Lister;
 use crate::owners::Owners;
 
-/// Sends a file, or a region of it, less what the client holds already; gives the bytes sent.
+/// Sends a file, or a region of it, less the ranges that the client holds; returns the bytes sent.
 ///
 /// # Errors
 /// Before the data connection is used, those of opening; after it, those of the transfer, and the
-/// storage's when the file changed underneath.
+/// storage's when the file changed meanwhile.
 #[expect(
     clippy::too_many_arguments,
     reason = "what RETR depends on; each caller names all of it"
@@ -57,7 +57,7 @@ pub(crate) async fn retrieve<D: Dsi>(
     }
     let mut ranges = held.complement(length);
     if base > 0 {
-        // The region lies within the file, so moving its ranges to their place cannot overflow.
+        // The region lies within the file, so moving its ranges cannot overflow.
         ranges = ranges.shift_up(base).unwrap_or_default();
     }
     side.settle(Buffers::from(how));
@@ -73,7 +73,7 @@ pub(crate) async fn retrieve<D: Dsi>(
     Ok(sent.bytes)
 }
 
-/// Sends a listing; gives the bytes sent.
+/// Sends a listing; returns the bytes sent.
 ///
 /// # Errors
 /// As [`retrieve`].
@@ -98,10 +98,10 @@ pub(crate) async fn list<D: Dsi>(
     send_all(&mut lister, side, None, how, watch, reporter).await
 }
 
-/// Sends bytes whose number is not known before; gives how many there were.
+/// Sends bytes of unknown number; returns the number.
 ///
-/// They go as they are: lines of a listing end in CRLF already, and what layers make of a file is
-/// no text.
+/// They are sent unchanged: lines of a listing end in CRLF already, and the output of layers is no
+/// text.
 async fn send_all<C: Chunks>(
     chunks: &mut C,
     side: &mut DataSide,

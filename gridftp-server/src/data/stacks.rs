@@ -1,4 +1,4 @@
-//! `Stacks`: which stacks data connections and files are built with, and what clients may choose.
+//! `Stacks`: the stacks of data connections and files, and the choices of clients.
 
 use xio::{ByteSize, DynStack, Entry, PortRange, Registry, SocketHints};
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Data connections unless the client chose another stack.
 const DEFAULT: &str = "tcp:nodelay=1";
 
-/// The server's own stack, and the drivers that a client's may name.
+/// The server's own stack, and the drivers for clients' stacks.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     default: DynStack,
@@ -31,20 +31,20 @@ impl Stacks {
         }
     }
 
-    /// The stack of data connections that this server takes itself.
+    /// The server's own stack of data connections.
     pub(super) fn default_net(&self) -> DynStack {
         self.default.clone()
     }
 
-    /// The stack of data connections that a client asks for.
+    /// Parses a client's stack of data connections.
     ///
     /// # Errors
-    /// One that names a driver or an option which it may not, or that makes no sense.
+    /// A stack that does not parse, or names a driver or an option that clients may not.
     pub(super) fn net(&self, text: &str) -> Result<DynStack, Error> {
         Ok(self.net.stack(text)?)
     }
 
-    /// The stack of files that a client asks for; `None` for plain files.
+    /// Parses a client's stack of files; `None` for plain files.
     ///
     /// # Errors
     /// As [`net`](Self::net).
@@ -52,7 +52,7 @@ impl Stacks {
         Ok(DiskStack::new(&self.disk, text)?)
     }
 
-    /// What the sockets of data connections are asked for.
+    /// The options of the sockets of data connections.
     pub(super) fn hints(&self, buffers: Buffers) -> SocketHints {
         let size = |bytes| (bytes > 0).then(|| ByteSize::new(bytes));
         let mut hints = SocketHints::new().buffers(size(buffers.send), size(buffers.receive));

@@ -14,34 +14,34 @@ use super::reporter::Reporter;
 use super::{Buffers, DataSide};
 use crate::error::{Error, Forbidden};
 
-/// Longest wait for a failed upload to be recorded before the client hears of the failure; the
-/// storage goes on with it.
+/// Longest delay of the reply to a failed upload while it is recorded; the recording itself
+/// continues.
 const KEEPING: Duration = Duration::from_secs(60);
 
-/// What is to be stored, and how this server stores.
+/// An upload, and the server's way of storing.
 #[derive(Debug)]
 pub(crate) struct Store<'a> {
     pub(crate) path: &'a DsiPath,
     pub(crate) into: Placement,
-    /// Ranges that the client says are here, in wire offsets.
+    /// Ranges held here according to the client, in wire offsets.
     pub(crate) held: RangeSet,
     /// Announced end of the file, in wire offsets.
     pub(crate) size: Option<u64>,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
-    /// Tag of the data, which comes whatever we answer.
+    /// Tag of the data, which the client may send before the reply.
     pub(crate) tag: Option<u64>,
     /// Whether files are written under their final names.
     pub(crate) in_place: bool,
-    /// Whether markers and names wait for the disk.
+    /// Whether data is flushed before markers and publication.
     pub(crate) durable: bool,
 }
 
-/// Takes a file from the client; gives the bytes received.
+/// Stores a file from the client; returns the bytes received.
 ///
 /// # Errors
-/// Before the data connection is used, those of opening. After it, whatever ended the transfer:
-/// what came is kept for a restart.
+/// Before the data connection is used, those of opening. After it, the cause of the end; the
+/// received data is kept for a restart.
 pub(crate) async fn store<D: Dsi>(
     dsi: &D,
     user: &User,
@@ -73,7 +73,7 @@ pub(crate) async fn store<D: Dsi>(
 }
 
 impl Store<'_> {
-    /// Opens, takes the data and completes.
+    /// Opens the file, receives the data and completes the file.
     async fn run<S: Sink>(
         &self,
         opening: impl Future<Output = Result<(S, u64, Finish), Error>>,
@@ -88,7 +88,7 @@ impl Store<'_> {
             .await
     }
 
-    /// Opens the sink, and finds out where wire offset 0 lies in it and how it is to be finished.
+    /// Opens the sink; returns the position of wire offset 0 in it and its completion.
     async fn open<D: Dsi>(
         &self,
         dsi: &D,
@@ -141,11 +141,11 @@ impl Store<'_> {
         Ok((sink, base, finish))
     }
 
-    /// Opens what an upload goes on with whose client holds some of the file already: what is left
-    /// of one that broke, or the file itself, of which it then changes a part.
+    /// Opens the target of a restarted upload: the partial file of a broken one, or the file
+    /// itself, which it then changes in part.
     ///
-    /// In MODE E the ranges are those of our own markers: where what they told of is gone, the file
-    /// that has the name is another one.
+    /// In MODE E the ranges are those of our own markers: where the data that they named is gone,
+    /// the file of that name is another one.
     async fn go_on<D: Dsi>(&self, dsi: &D, user: &User, mode: Mode) -> Result<D::Sink, Error> {
         let (path, size) = (self.path, self.size);
         let left = dsi.held(user, path).await?;
@@ -160,16 +160,16 @@ impl Store<'_> {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
             Err(error) => return Err(error.into()),
         };
-        // Told before a large file is copied for nothing.
+        // Checked before a large file is copied in vain.
         must_be_here(&self.held, &RangeSet::up_to(there), 0)?;
         match dsi.write(user, path, Create::Update { size }).await {
-            // What is kept is newer, and lacks what the client takes for held.
+            // The partial file is newer, and lacks ranges that the client names.
             Err(error) if error.kind() == ErrorKind::Incomplete => Err(lacking),
             done => Ok(done?),
         }
     }
 
-    /// Takes the data, then publishes it or keeps it for a restart.
+    /// Receives the data, then publishes it or keeps it for a restart.
     #[expect(clippy::too_many_arguments, reason = "the second half of `store`")]
     async fn receive<S: Sink>(
         &self,
@@ -205,7 +205,7 @@ impl Store<'_> {
         match result {
             Ok((bytes, end, here)) => {
                 let mut finish = finish;
-                // What is changed in place keeps what lies behind.
+                // A file changed in place keeps its bytes behind the upload.
                 if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
                     finish.size = Some(end.max(here.end()));
                     // In TYPE A lengths on the wire and in the file differ; there are no ranges
@@ -223,7 +223,7 @@ impl Store<'_> {
         }
     }
 
-    /// Says what of the file is here now, in wire offsets, or why it is not whole.
+    /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.
     async fn whole(
         &self,
         received: &Received,
@@ -232,7 +232,7 @@ impl Store<'_> {
     ) -> Result<RangeSet, Error> {
         let mut here = self.held.clone();
         here.extend(&received.ranges);
-        // Lengths of text on the wire and in the file differ, so an announced one says nothing
+        // Lengths of text on the wire and in the file differ, so an announced length has no meaning
         // then.
         let announced = self.size.filter(|_| how.ty != Type::Ascii);
         if let Some(announced) = announced
@@ -258,7 +258,7 @@ impl Store<'_> {
         Ok(here)
     }
 
-    /// Leaves what came for a restart to build on.
+    /// Keeps the received data for a restart.
     async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) {
         let mut here = self.held.clone();
         here.extend(&watch.received());
@@ -278,7 +278,7 @@ impl Store<'_> {
     }
 }
 
-/// Makes sure that a file of which `here` is there has what a client says that it has.
+/// Checks that `here` covers the ranges that the client names.
 fn must_be_here(claimed: &RangeSet, here: &RangeSet, base: u64) -> Result<(), Error> {
     let missing = claimed.iter().find_map(|range| here.gaps(range).first());
     match missing {
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes bytes and never records them.
+    /// A sink that never records.
     struct Endless;
 
     impl Sink for Endless {

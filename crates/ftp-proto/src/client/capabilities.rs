@@ -1,22 +1,22 @@
-//! `Capabilities`: what a server says it can do.
+//! `Capabilities`: the features of a server, by its reply to FEAT.
 
 use std::collections::BTreeMap;
 
 use ftp_wire::reply::Reply;
 
-/// Whether a server can do something.
+/// Support of a feature by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Support {
-    /// It says so.
+    /// Listed.
     Yes,
-    /// It says not.
+    /// Not listed.
     No,
-    /// Not known; trying will show.
+    /// Unknown until it is tried.
     Maybe,
 }
 
 impl Support {
-    /// Says whether trying makes sense.
+    /// Says whether to try it.
     pub const fn may(self) -> bool {
         !matches!(self, Self::No)
     }
@@ -27,8 +27,8 @@ impl Support {
     }
 }
 
-/// Labels that servers leave out of FEAT although they have them (GCT does so with most), so that
-/// their absence says nothing.
+/// Labels that servers leave out of FEAT although they support them (GCT leaves out most), so that
+/// their absence means nothing.
 const UNLISTED: &[&str] = &[
     "EPSV", "EPRT", "SBUF", "TREV", "SCKS", "MLSR", "MLSC", "MFMT", "CKSM", "SITE", "SIZE", "MDTM",
 ];
@@ -36,7 +36,7 @@ const UNLISTED: &[&str] = &[
 /// Most labels kept of a FEAT reply.
 const MAX_LABELS: usize = 256;
 
-/// What one server can do.
+/// The features of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Capabilities {
     /// Label in upper case to its parameters; `None` when FEAT failed, and nothing is known.
@@ -81,11 +81,11 @@ impl Capabilities {
         self.has("PARALLEL")
     }
 
-    /// Transfers may be tagged, and the data of a store be sent right behind its command (ours).
+    /// Tagged transfers, an extension: the data of a store may be sent right behind its command.
     pub fn tagged_transfers(&self) -> Support {
         match self.parameters("STOR") {
             Some(text) if text.to_ascii_uppercase().contains("TAGGED;") => Support::Yes,
-            // Nobody else has it, so it is never just tried.
+            // No other server has it, so it is never tried unlisted.
             _ => Support::No,
         }
     }

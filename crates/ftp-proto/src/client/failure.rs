@@ -1,8 +1,8 @@
-//! `FailureKind`: what a refusing reply means, whatever the server's habits.
+//! `FailureKind`: the meaning of a refusal, across the replies of different servers.
 
 use ftp_wire::reply::{Code, Reply};
 
-/// What kind of thing went wrong at the server.
+/// The kind of a failure at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No such file or directory.
@@ -13,19 +13,19 @@ pub enum FailureKind {
     NotADirectory,
     /// A file was needed.
     IsADirectory,
-    /// Something of that name is there already.
+    /// The name exists already.
     Exists,
     /// The disk is full, or the user's share of it.
     NoSpace,
-    /// What was stored does not have the digest that was promised.
+    /// The stored file does not have the announced digest.
     ChecksumMismatch,
-    /// The data connection failed or never came.
+    /// The data connection failed or was never made.
     DataChannel,
-    /// The login was refused, or none came first.
+    /// The login was refused or is missing.
     Login,
-    /// The server does not know or have this command, or not with these arguments.
+    /// The server does not implement this command or these arguments.
     Unsupported,
-    /// The command made no sense at this point.
+    /// The command is out of sequence.
     Sequence,
     /// The transfer was aborted.
     Aborted,
@@ -43,8 +43,8 @@ impl FailureKind {
 
     /// Reads a reply that refuses.
     ///
-    /// GCT's error class counts most, then the words, then the code: GCT answers 500 to a file that
-    /// is missing when it is opened, and 550 when it is only looked at.
+    /// GCT's error class counts most, then the words, then the code: GCT answers 500 where opening
+    /// a missing file fails, and 550 where looking it up fails.
     pub fn of(reply: &Reply) -> Self {
         if let Some(kind) = reply
             .error_class()
@@ -69,7 +69,7 @@ impl FailureKind {
             "NO_SPACE_LEFT" | "QUOTA_EXCEEDED" => Self::NoSpace,
             "INCORRECT_CHECKSUM" => Self::ChecksumMismatch,
             "DATA_CHANNEL_COMMUNICATION_FAILURE" => Self::DataChannel,
-            // INTERNAL_ERROR says nothing; the words and the code may say more.
+            // `INTERNAL_ERROR` is unspecific; the words and the code may tell more.
             _ => return None,
         })
     }

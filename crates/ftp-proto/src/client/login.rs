@@ -1,4 +1,4 @@
-//! `Login`: from the greeting to a session whose abilities are known.
+//! `Login`: the steps from the greeting to a session with known features.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,9 +10,9 @@ use super::capabilities::Capabilities;
 
 /// Logs in, asks for the features, and sets TYPE I and the mode; a value that does no I/O.
 ///
-/// The password goes out only when the server has asked for it (331): one that wants `AUTH` first
-/// must not get it in clear text, and one that lets the name in without a password gets none. What
-/// follows the login goes out with it, without waiting for more replies.
+/// The password is sent only after 331: a server that wants `AUTH` first must not get it in clear
+/// text, and one that accepts the name alone gets none. The commands after the login are sent with
+/// it, without waiting for further replies.
 ///
 /// ```
 /// use ftp_proto::client::{Login, LoginStep};
@@ -44,44 +44,43 @@ use super::capabilities::Capabilities;
 #[derive(Debug)]
 pub struct Login {
     user: String,
-    /// What may be sent now.
+    /// Commands ready to be sent.
     to_send: VecDeque<(Due, Command)>,
-    /// What follows the login.
+    /// Commands after the login.
     then: Vec<(Due, Command)>,
     password: Option<Secret>,
-    /// What the replies to come answer.
+    /// The commands without a reply yet.
     due: VecDeque<Due>,
     must_extend: bool,
     error: Option<LoginError>,
     found: LoggedIn,
 }
 
-/// What a login wants next.
+/// The next step of a login.
 #[derive(Debug)]
 pub enum LoginStep {
-    /// Send this command, and ask again.
+    /// Send this command, then call again.
     Send(Command),
-    /// Nothing until the next final reply.
+    /// Wait for the next final reply.
     Wait,
-    /// It is over: every reply to its commands has come, or the login was refused.
+    /// The login has ended: all replies have arrived, or it was refused.
     Done(Result<LoggedIn, LoginError>),
 }
 
-/// What login found out.
+/// The result of a login.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoggedIn {
-    /// What the server can do.
+    /// The server's features.
     pub capabilities: Capabilities,
     /// Whether MODE E is in force; otherwise MODE S is.
     pub extended: bool,
     /// Whether its greeting is that of a server of the Grid Community Toolkit or its ancestor.
-    /// These drop every byte from 0x7f on of what they are told in clear text: a name would become
-    /// another.
+    /// These drop every byte from 0x7f on from commands in clear text, which would change names.
     pub ascii_only: bool,
 }
 
-/// What a server refused.
+/// The step that a server refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginError {
     /// Any session at all.
@@ -90,7 +89,7 @@ pub enum LoginError {
     Account(Reply),
     /// A login in clear text: it wants another security mechanism first.
     Clear(Reply),
-    /// A setting without which nothing can be copied as was asked.
+    /// A setting without which the copy would differ.
     Setting(Command, Reply),
 }
 
@@ -119,7 +118,7 @@ enum Due {
 }
 
 impl Login {
-    /// Logs in with this name and password; without a `mode`, MODE E is taken where the server has
+    /// Logs in with this name and password; without a `mode`, MODE E is used where the server has
     /// it.
     pub fn new(user: &str, password: Secret, mode: Option<Mode>) -> Self {
         let mut then = vec![
@@ -141,9 +140,9 @@ impl Login {
         }
     }
 
-    /// The next thing to do; asked again after every [`LoginStep::Send`] and every reply.
+    /// Returns the next step; called again after every [`LoginStep::Send`] and every reply.
     pub fn step(&mut self) -> LoginStep {
-        // Whoever is refused may be hung up on: no further reply is worth waiting for.
+        // The server may close the connection after a refusal: no further reply is awaited.
         if self.error.is_none() {
             if let Some((due, command)) = self.to_send.pop_front() {
                 self.due.push_back(due);
@@ -159,8 +158,7 @@ impl Login {
         })
     }
 
-    /// Takes the final reply to the oldest of the commands that has none yet; the first is the
-    /// greeting.
+    /// Handles the final reply to the oldest command without one; the first is the greeting.
     pub fn reply(&mut self, reply: &Reply) {
         let well = reply.code().is_success();
         let refused = |make: fn(Reply) -> LoginError| Some(make(reply.clone()));
@@ -184,12 +182,12 @@ impl Login {
             Some(Due::User) if reply.code().number() == 331 => {
                 let pass = self.password.take().map(Command::Pass);
                 self.to_send.extend(pass.map(|pass| (Due::Pass, pass)));
-                // A server that lets nobody in answers 530 to all of it.
+                // A server that admits nobody answers 530 to each of them.
                 self.to_send.extend(self.then.drain(..));
                 None
             }
             Some(Due::User) if wants_more(reply) => refused(LoginError::Clear),
-            // 332: an account is wanted, which nobody has any more.
+            // 332 asks for an account, which no client has any more.
             Some(Due::User | Due::Pass) => refused(LoginError::Account),
             Some(Due::Feat) => {
                 self.found.capabilities = Capabilities::from_feat(reply);
@@ -291,7 +289,7 @@ mod tests {
             Reply::of::<331>("Password required for ann."),
             Reply::of::<530>("Login incorrect."),
         ];
-        // The server may hang up at once, so nothing else is waited for.
+        // The server may close the connection at once, so nothing else is awaited.
         let (sent, result) = run(ann(Some(Mode::Extended)), &replies);
         assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE", "MODE"]);
         assert_eq!(result, Err(LoginError::Account(replies[2].clone())));

@@ -20,10 +20,10 @@ pub use self::login::{LoggedIn, Login, LoginError, LoginStep};
 use crate::error::{ApiMisuse, PeerMisbehaved};
 use crate::types::Ticket;
 
-/// Replies to no command that are put up with before the session gives up.
+/// Most replies to no command before the session ends.
 const MAX_UNSOLICITED: u32 = 16;
 
-/// How patient a client is, and how much it has under way at once.
+/// Timeouts and window of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -31,11 +31,11 @@ pub struct Settings {
     pub greet_within: Duration,
     /// Time for the reply to an ordinary command.
     pub reply_within: Duration,
-    /// Time for the reply to a command that may take long without a word (`CKSM`, `SITE RDEL`), and
-    /// for a transfer between two signs of life.
+    /// Time for the reply to a long command (`CKSM`, `SITE RDEL`), and between two signs of
+    /// progress of a transfer.
     pub silence: Duration,
-    /// Commands on the wire that have no final reply yet. Servers queue 1,000 and close when that
-    /// is too little.
+    /// Most commands on the wire without a final reply. Servers queue 1,000 and close the
+    /// connection beyond that.
     pub window: usize,
     /// Commands that wait for room in the window.
     pub waiting: usize,
@@ -56,12 +56,12 @@ impl Default for Settings {
     }
 }
 
-/// What happens to a session.
+/// An event for a session.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// Bytes of the control connection, in pieces of any size.
     Bytes(&'a [u8]),
-    /// Data moved on a data connection: a sign of life of the oldest command.
+    /// Data moved on a data connection: progress of the oldest command.
     Moved,
     /// The deadline of the last [`Output::Wait`] has come.
     Timeout,
@@ -69,22 +69,22 @@ pub enum Input<'a> {
     Eof,
 }
 
-/// What the caller must do next.
+/// The next task of the caller.
 #[derive(Debug)]
 pub enum Output {
     /// Send these bytes.
     Send(Outgoing),
-    /// News of a command: a marker, 150, 125, 127. More replies to it follow.
+    /// A preliminary reply to a command: a marker, 150, 125, 127. More replies to it follow.
     Preliminary(Ticket, Reply),
     /// The final reply to a command.
     Reply(Ticket, Reply),
-    /// A reply to no command; only worth a line in a log.
+    /// A reply to no command, for the log.
     Unsolicited(Reply),
     /// This command will never have a reply; [`Output::Closed`] follows unless it was never sent.
     Lost(Ticket),
     /// The session is over: close the control connection.
     Closed(Ending),
-    /// Nothing now; wait for an input, at most until this time.
+    /// Wait for an input, at most until this time.
     Wait(Option<Instant>),
 }
 
@@ -97,7 +97,7 @@ pub enum Ending {
     Eof,
     /// The server said 421.
     Refused(Reply),
-    /// No reply to the command of this verb came in time.
+    /// No reply in time to the command of this verb.
     TimedOut(&'static str),
     /// The server broke the protocol.
     Misbehaved(PeerMisbehaved),
@@ -143,12 +143,12 @@ impl fmt::Display for Outgoing {
     }
 }
 
-/// How long a command may take.
+/// The class of a command's timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyTimeout {
     /// A reply is due soon.
     Short,
-    /// It may work in silence, or move data.
+    /// It may take long, or move data.
     Long,
 }
 
@@ -165,13 +165,13 @@ struct Sent {
     ticket: Ticket,
     verb: &'static str,
     reply_timeout: ReplyTimeout,
-    /// Whether a preliminary reply came: then it works, and is given time.
+    /// Whether a preliminary reply has arrived: such a command gets the long timeout.
     under_way: bool,
 }
 
 /// The client's end of one control connection.
 ///
-/// Commands may be given at any time; they go out as far as the window allows, and replies are
+/// Commands may be given at any time; they are sent as far as the window allows, and replies are
 /// matched to them in order. The greeting is the reply to [`Ticket::BANNER`].
 #[derive(Debug)]
 pub struct ClientSession {
@@ -181,14 +181,14 @@ pub struct ClientSession {
     in_flight: VecDeque<Sent>,
     out: VecDeque<Output>,
     tickets: u64,
-    /// Since when the oldest command has given no sign of life.
+    /// Time of the last progress of the oldest command.
     quiet_since: Instant,
     unsolicited: u32,
     closed: bool,
 }
 
 impl ClientSession {
-    /// Starts a session on a connection that was just made.
+    /// Starts a session on a new connection.
     pub fn new(now: Instant, settings: Settings) -> Self {
         let banner = Sent {
             ticket: Ticket::BANNER,
@@ -209,7 +209,7 @@ impl ClientSession {
         }
     }
 
-    /// Gives a command to the session; its replies carry the ticket.
+    /// Queues a command; its replies carry the ticket.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl ClientSession {
         Ok(ticket)
     }
 
-    /// Sends `ABOR` past everything that has not gone out yet, all of which is lost.
+    /// Sends `ABOR` in place of all commands not yet sent, which are lost.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl ClientSession {
             Input::Moved => self.quiet_since = now,
             Input::Timeout => self.on_timeout(now),
             Input::Eof => {
-                // A reply whose end was unclear is as good as ended now.
+                // A reply without a clear end has ended now.
                 if let Some(reply) = self.parser.settle() {
                     self.on_reply(now, reply);
                 }
@@ -263,7 +263,7 @@ impl ClientSession {
         }
     }
 
-    /// The next thing the caller must do.
+    /// Returns the next task of the caller.
     pub fn poll(&mut self) -> Output {
         self.out
             .pop_front()
@@ -329,7 +329,7 @@ impl ClientSession {
         let greeting = |sent: &Sent| sent.ticket == Ticket::BANNER;
         let other = bytes.starts_with(b"SSH-") || bytes.starts_with(b"HTTP/");
         if other && self.in_flight.front().is_some_and(greeting) {
-            // It waits for lines of another protocol, and would for long.
+            // Such a peer expects another protocol and would wait.
             return self.close(Ending::Misbehaved(PeerMisbehaved::OtherGreeting));
         }
         self.parser.push(bytes);
@@ -353,8 +353,8 @@ impl ClientSession {
             return self.on_unsolicited(reply);
         };
         let (ticket, preliminary) = (oldest.ticket, reply.code().is_preliminary());
-        // A server may put the greeting off by 120 any number of times, so its limit is for the
-        // whole.
+        // A server may delay the greeting by 120 any number of times, so the limit holds for all of
+        // them.
         if !(preliminary && ticket == Ticket::BANNER) {
             self.quiet_since = now;
         }
@@ -394,7 +394,7 @@ impl ClientSession {
         self.close(Ending::TimedOut(verb));
     }
 
-    /// Ends it; the first reason counts.
+    /// Ends the session; the first reason counts.
     fn close(&mut self, ending: Ending) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -406,7 +406,7 @@ impl ClientSession {
     }
 }
 
-/// How long this command may be silent.
+/// The class of timeout for this command.
 const fn reply_timeout(command: &Command) -> ReplyTimeout {
     match command {
         Command::Retr(_)

@@ -1,4 +1,4 @@
-//! Which data-channel set-up is in force: PASV, PORT and their kin, MODE, TYPE, buffers, markers.
+//! The set-up of the data channel: PASV, PORT and their kin, MODE, TYPE, buffers, markers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use super::state::{Job, PassiveForm};
 use super::user::{LoggedIn, seconds};
 use crate::types::{Action, Channel, Outcome};
 
-/// The data side of a session, as far as it lasts from one transfer to the next.
+/// The state of the data side between transfers.
 #[derive(Debug)]
 pub(super) struct DataSide {
-    /// What transfers are given; changed by TYPE, MODE, OPTS and the buffer commands.
+    /// Parameters of the next transfer; changed by TYPE, MODE, OPTS and the buffer commands.
     pub(super) channel: Channel,
     setup: Setup,
     /// `OPTS PASV AllowDelayed=1;`.
     pub(super) delayed: bool,
-    /// `EPSV ALL` came.
+    /// After `EPSV ALL`.
     only_epsv: bool,
     perf_every: Option<Duration>,
-    /// Whether `TREV` set that interval: such a client knows markers in MODE S too.
+    /// Whether `TREV` set that interval: such a client understands markers in MODE S too.
     perf_asked: bool,
     restart_every: Option<Duration>,
     /// `OPTS RETR Markers=`: 112 markers on sends too.
@@ -32,12 +32,12 @@ pub(super) struct DataSide {
     always_markers: bool,
 }
 
-/// How the next data connection comes to be.
+/// How the next data connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Setup {
     /// Not at all.
     None,
-    /// We listen, but only once a transfer comes.
+    /// We listen, once a transfer begins.
     Delayed(PassiveForm, Option<Family>),
     /// We listen.
     Passive { cached: bool },
@@ -45,11 +45,11 @@ enum Setup {
     Active { cached: bool },
 }
 
-/// What a transfer must do before it can begin.
+/// The step before a transfer can begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ready {
     Now,
-    /// Listen first, and say where with 127 or 129.
+    /// Listen first, and announce the address with 127 or 129.
     AfterListen(PassiveForm, Option<Family>),
 }
 
@@ -106,7 +106,7 @@ impl DataSide {
         }
     }
 
-    /// A transfer ended well: in MODE E its connections may serve again.
+    /// Keeps the connections of a MODE E transfer that ended well.
     pub(super) const fn keep(&mut self) {
         match &mut self.setup {
             Setup::Passive { cached } | Setup::Active { cached } => *cached = true,
@@ -123,7 +123,7 @@ impl DataSide {
         }
     }
 
-    /// Closes whatever there is.
+    /// Closes listener and connections.
     pub(super) fn drop_all(&mut self, cx: &mut Cx<'_>) {
         self.setup = Setup::None;
         cx.out.action(Action::DropData);
@@ -254,7 +254,7 @@ impl LoggedIn {
         self.start(Action::Connect(to), Job::Connect, cx);
     }
 
-    /// The edge has the addresses.
+    /// Answers `PORT`, `EPRT` or `SPOR`.
     pub(super) fn connected(&mut self, outcome: Outcome, cx: &mut Cx<'_>) {
         match outcome {
             Outcome::Done => {
@@ -265,7 +265,7 @@ impl LoggedIn {
         }
     }
 
-    /// The edge listens; gives whether it does, for a transfer that waits for it.
+    /// Answers a passive command; says whether the listener exists.
     pub(super) fn listening(
         &mut self,
         form: PassiveForm,
@@ -296,7 +296,8 @@ impl LoggedIn {
     }
 }
 
-/// How near a host is: on the link, or this one. A client may reach what is as near as itself.
+/// The scope of an address (RFC 4007). A client may reach addresses of its own scope or a wider
+/// one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Global,

@@ -1,11 +1,10 @@
-//! `Dialect`: whether a client speaks GridFTP, and the form in which it is told of failures for
-//! that.
+//! `Dialect`: whether a client speaks GridFTP, and the form of failures for it.
 
 use ftp_wire::command::{Command, Mode, Site};
 use ftp_wire::opts::Opts;
 use ftp_wire::reply::Reply;
 
-/// What is known of the client by the commands that it has sent.
+/// The dialect of a client, as its commands show it.
 #[derive(Debug, Default)]
 pub(super) struct Dialect {
     is_gridftp: bool,
@@ -17,15 +16,14 @@ impl Dialect {
         self.is_gridftp |= is_gridftp(command);
     }
 
-    /// Whether one was of GridFTP.
+    /// Says whether one of them was of GridFTP.
     pub(super) const fn is_gridftp(&self) -> bool {
         self.is_gridftp
     }
 
     /// The form of a reply for this client.
     ///
-    /// Clients of plain FTP need one line: some take the lines of a failure for the name of another
-    /// one.
+    /// Clients of plain FTP get one line: some take the lines of one failure for several.
     pub(super) fn shape(&self, reply: Reply) -> Reply {
         match reply.lines() {
             [reason, ..] if !self.is_gridftp && reply.error_class().is_some() => {
@@ -36,7 +34,7 @@ impl Dialect {
     }
 }
 
-/// Says whether only clients of GridFTP send a command.
+/// Says whether only clients of GridFTP send this command.
 fn is_gridftp(command: &Command) -> bool {
     match command {
         Command::Opts(Opts::Facts(_) | Opts::Utf8) => false,

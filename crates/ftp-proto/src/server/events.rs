@@ -9,14 +9,14 @@ use ftp_wire::reply::Reply;
 use crate::error::PeerMisbehaved;
 use crate::types::{Action, Event, Outcome, Ticket};
 
-/// What happens to a session.
+/// An event for a session.
 pub enum Input<'a> {
     /// One line of the control channel, without its line end.
     Line(&'a [u8]),
-    /// A line that cannot be a command. One over the limit ends the session: nothing after it can
-    /// be trusted. One with control bytes is answered in its turn.
+    /// A line that cannot be a command. One over the limit ends the session: the bytes after it
+    /// cannot be trusted. One with control bytes is answered in its turn.
     BadLine(BadLine),
-    /// The peer sent Telnet's interrupt. `ABOR` follows as a line and does the work.
+    /// The peer sent Telnet's interrupt. It has no effect: `ABOR` follows as a line.
     Interrupt,
     /// Progress of an outstanding action.
     Event(Ticket, Event),
@@ -24,10 +24,11 @@ pub enum Input<'a> {
     Done(Ticket, Outcome),
     /// The deadline of the last [`Output::Wait`] has come.
     Timeout,
-    /// The server is to stop: a running transfer is finished, then the session ends. Said again, it
-    /// is aborted.
+    /// The server stops: a running transfer is finished, then the session ends. The second time,
+    /// the transfer is aborted.
     Drain,
-    /// The connection has to go for another one's sake: it is told so, and the session ends.
+    /// The server evicts the connection in favour of a new one: the peer is answered 421, and the
+    /// session ends.
     Evict,
     /// The peer has closed the control connection.
     Eof,
@@ -54,17 +55,17 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-/// What the caller must do next.
+/// The next task of the caller.
 #[derive(Debug)]
 pub enum Output {
     /// Send this reply.
     Reply(Reply),
-    /// Do this, and feed back its events and its outcome under the same ticket.
+    /// Run this action, and feed back its events and its outcome under the same ticket.
     Action(Ticket, Action),
-    /// Send what has been said so far, then close the control connection and drop every action that
-    /// is still outstanding.
+    /// Send the replies so far, then close the control connection and drop every outstanding
+    /// action.
     Close(Ending),
-    /// Nothing now; wait for an input, at most until this time.
+    /// Wait for an input, at most until this time.
     Wait(Option<Instant>),
 }
 
@@ -75,15 +76,15 @@ pub enum Ending {
     Quit,
     /// The peer closed the connection.
     PeerClosed,
-    /// Nobody logged in in time.
+    /// No login in time.
     LoginTimeout,
-    /// No command came for too long.
+    /// No command for too long.
     IdleTimeout,
     /// The server was told to stop.
     Drained,
-    /// A reply of many lines broke off.
+    /// A reply of many lines could not be completed.
     Incomplete,
-    /// There was no place for this session.
+    /// The server has too many connections.
     Overloaded,
     /// The peer broke the protocol or a bound.
     Misbehaved(PeerMisbehaved),

@@ -1,4 +1,4 @@
-//! FEAT and HELP: what a server says it can do.
+//! FEAT and HELP: the features and the commands of a server.
 
 use ftp_wire::facts::FactSet;
 use ftp_wire::parse;
@@ -10,7 +10,7 @@ use super::out::Cx;
 const REFUSED: &[&str] = &["AUTH", "ADAT", "DCSC"];
 
 /// Answers `FEAT` (RFC 2389 §3) in the shape that `globus-url-copy` reads: upper-case labels behind
-/// exactly one blank. `chosen` are the facts in force, once somebody is logged in.
+/// exactly one blank. `chosen` are the facts in force after login.
 pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     let settings = cx.settings;
     let logged_in = chosen.is_some();
@@ -33,7 +33,7 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     ] {
         lines.push(line.to_owned());
     }
-    // RFC 3659 §7.8: the mark is on what comes unless another OPTS MLST follows.
+    // RFC 3659 §7.8: the marked facts are in force until the next OPTS MLST.
     lines.push(format!("MLST {}", chosen.unwrap_or_default().feat()));
     for line in [
         "ERET",
@@ -87,8 +87,8 @@ pub(super) fn help(about: Option<&str>, cx: &mut Cx<'_>) {
     }
 }
 
-/// Answers `SITE HELP [name]` with the names of the SITE commands, so that clients that look for
-/// theirs in it (`globus-url-copy` does) find them instead of trying each.
+/// Answers `SITE HELP [name]` with the names of the SITE commands. `globus-url-copy` looks for its
+/// commands there instead of trying each.
 pub(super) fn site_help(about: Option<&str>, cx: &mut Cx<'_>) {
     let Some(about) = about.map(str::trim).filter(|about| !about.is_empty()) else {
         let names = parse::site_verbs()

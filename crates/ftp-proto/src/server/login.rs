@@ -1,4 +1,4 @@
-//! Commands before login and the way through it: USER, PASS and what may be asked without them.
+//! Login, and the commands that need none.
 
 use ftp_wire::command::{Command, Secret, Site};
 use ftp_wire::facts::FactSet;
@@ -10,9 +10,9 @@ use super::user::LoggedIn;
 use super::{Limits, unexpected};
 use crate::types::{Action, Outcome};
 
-/// The only commands that are looked at before login.
+/// The only commands that run before login.
 ///
-/// `AUTH` and its kin are among them so that a client that tries them gets an answer to the point.
+/// `AUTH` and its kin are among them, so that a client learns that they are not implemented.
 const BEFORE_LOGIN: &[&str] = &[
     "USER",
     "PASS",
@@ -25,7 +25,7 @@ const BEFORE_LOGIN: &[&str] = &[
     "ADAT",
 ];
 
-/// Says whether the command named so (`SITE` with its second word) may run before login.
+/// Says whether the command of this name (`SITE` with its second word) may run before login.
 pub(super) fn is_allowed(name: &str) -> bool {
     BEFORE_LOGIN.contains(&name)
 }
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// The edge has looked at the password; says whether the login was refused.
+    /// Answers a login; says whether it was refused.
     pub(super) fn login_done(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> bool {
         let Self::Checking { user, .. } = self else {
             return false;
@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-/// Counts what a peer gets wrong before it is in.
+/// Counts the failures of a peer before login.
 #[derive(Debug, Default)]
 pub(super) struct FailureCounts {
     refused_logins: u32,
@@ -120,19 +120,19 @@ pub(super) struct FailureCounts {
 }
 
 impl FailureCounts {
-    /// One more refused login; says whether that was the last.
+    /// Counts a refused login; says whether the limit is reached.
     pub(super) const fn login_refused(&mut self, limits: &Limits) -> bool {
         self.refused_logins = self.refused_logins.saturating_add(1);
         self.refused_logins >= limits.refused_logins
     }
 
-    /// One more command before login, good or bad; says whether there were too many.
+    /// Counts a command before login, good or bad; says whether the limit is exceeded.
     pub(super) const fn command(&mut self, limits: &Limits) -> bool {
         self.commands = self.commands.saturating_add(1);
         self.commands > limits.commands_before_login
     }
 
-    /// One more bad command before login; says whether that was the last.
+    /// Counts a bad command before login; says whether the limit is reached.
     pub(super) const fn error(&mut self, limits: &Limits) -> bool {
         self.errors = self.errors.saturating_add(1);
         self.errors >= limits.errors_before_login

@@ -39,8 +39,8 @@ const LOGIN_FIRST: &str = "Please login with USER and PASS.";
 /// The server's end of one control connection.
 ///
 /// Feed it one [`Input`], then [`poll`](Self::poll) until [`Output::Wait`]. It never has more than
-/// one answered action outstanding: commands that come meanwhile wait in a bounded queue, `ABOR`
-/// apart, which is looked at when it comes.
+/// one action with an outcome outstanding: meanwhile further commands wait in a bounded queue, and
+/// `ABOR` alone acts at once.
 pub struct ServerSession {
     settings: Arc<Settings>,
     peer: IpAddr,
@@ -48,7 +48,7 @@ pub struct ServerSession {
     queue: Queue,
     out: Out,
     failures: FailureCounts,
-    /// When the login must be done.
+    /// Deadline of the login.
     login_by: Instant,
     /// When the last command ended.
     active: Instant,
@@ -107,7 +107,7 @@ impl ServerSession {
             {
                 self.close(Ending::Misbehaved(PeerMisbehaved::NotFtp));
             }
-            // Queued as the empty line it is as good as, so that its 500 comes in its turn.
+            // Queued as an empty line, so that its 500 follows in its turn.
             Input::BadLine(_) => self.on_line(now, b""),
             Input::Interrupt => {}
             Input::Event(ticket, event) => self.on_event(ticket, event),
@@ -125,14 +125,14 @@ impl ServerSession {
         self.advance(now);
     }
 
-    /// The next thing the caller must do.
+    /// Returns the next task of the caller.
     pub fn poll(&mut self) -> Output {
         self.out
             .pop()
             .unwrap_or_else(|| Output::Wait(self.deadline()))
     }
 
-    /// Says whether another command may come without going over the queue's bounds.
+    /// Says whether the queue has room for another command.
     pub fn has_room(&self) -> bool {
         self.queue.has_room(self.bounds())
     }
@@ -158,9 +158,9 @@ impl ServerSession {
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Greeted | State::Named { .. } => Some(self.login_by),
-            // The wait for the answer to a password is not the peer's.
+            // The check of the password is not the peer's time.
             State::Checking { .. } => None,
-            // What runs has deadlines of its own, at the edge.
+            // A running action has deadlines of its own, at the caller.
             State::In(_) if self.is_busy() => None,
             State::In(_) => Some(self.active + self.settings.limits.idle),
             State::Closed => None,
@@ -181,10 +181,10 @@ impl ServerSession {
         }
     }
 
-    /// `ABOR` came while something runs: that is stopped, and what waits before the `ABOR` is not
-    /// run. Each still gets its one final reply, in order.
+    /// Stops the running action and cancels the commands queued before `ABOR`. Each still gets its
+    /// one final reply, in order.
     fn on_abort(&mut self) {
-        // An `ABOR` that waits is no less true for the next one.
+        // A queued `ABOR` keeps its reply when another one follows.
         self.queue.cancel(|line| !queue::is_abort(line));
         if let State::In(user) = &mut self.state {
             abort(&mut user.activity, &mut self.out);
@@ -218,7 +218,7 @@ impl ServerSession {
             && user.is_in_reply(ticket)
             && matches!(outcome, Outcome::Failed(_))
         {
-            // A code that was said cannot be taken back: only the missing end tells of the failure.
+            // The code of the reply has been sent: only the missing last line shows the failure.
             return self.close(Ending::Incomplete);
         }
         let mut cx = Cx {
@@ -269,8 +269,8 @@ impl ServerSession {
         self.ending.get_or_insert(Ending::Drained);
     }
 
-    /// The peer is gone. Where it said QUIT before, all it asked for is still done, digests apart;
-    /// otherwise this is an abort and a logout (RFC 959 §4.1.1, QUIT).
+    /// Handles the end of the control connection. After `QUIT`, the queued commands still run,
+    /// digests apart; otherwise this is an abort and a logout (RFC 959 §4.1.1, QUIT).
     fn on_eof(&mut self) {
         if self.queue.has_quit() && self.ending.is_none() {
             return self.drop_digests();
@@ -279,7 +279,7 @@ impl ServerSession {
         self.on_abort();
     }
 
-    /// Nobody is left to hear of a digest, and nothing else comes of one.
+    /// Cancels digests, whose only effect would be a reply.
     fn drop_digests(&mut self) {
         self.queue.cancel(|line| queue::name(line) == "CKSM");
         if let State::In(user) = &mut self.state
@@ -289,7 +289,7 @@ impl ServerSession {
         }
     }
 
-    /// Runs what waits, as far as nothing stands in its way.
+    /// Runs queued commands until one is busy.
     fn advance(&mut self, now: Instant) {
         while !self.is_busy() && !matches!(self.state, State::Closed) {
             if let Some(ending) = self.ending {
@@ -334,7 +334,7 @@ impl ServerSession {
                 }
                 return;
             }
-            // By another of its names.
+            // Under an alias.
             Ok(command) if self.settings.denies(command.verb()) => {
                 return self.out.say::<501>("Command arguments disabled.");
             }
@@ -377,7 +377,7 @@ impl ServerSession {
     }
 }
 
-/// Stops what can be stopped.
+/// Cancels the running action where an abort may stop it.
 fn abort(activity: &mut Activity, out: &mut Out) {
     let (ticket, aborting) = match activity {
         Activity::Working {
@@ -398,7 +398,7 @@ fn abort(activity: &mut Activity, out: &mut Out) {
     }
 }
 
-/// Answers an outcome that means failure, or that does not belong to its action.
+/// Answers a failure, or an outcome that does not belong to its action.
 fn unexpected(outcome: Outcome, cx: &mut Cx<'_>) {
     match outcome {
         Outcome::Failed(reply) if !reply.code().is_preliminary() => cx.out.reply(reply),

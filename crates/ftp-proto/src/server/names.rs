@@ -12,7 +12,7 @@ use super::user::LoggedIn;
 use super::view::Access;
 use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
 
-/// What to make of the outcome of work on names.
+/// How the outcome of work on names is answered.
 #[derive(Debug)]
 pub(super) enum NameJob {
     /// `CWD`: the directory to enter, as the client sees it.
@@ -27,7 +27,7 @@ pub(super) enum NameJob {
     Touched(TimeVal, FtpPath),
     /// `SITE RDEL`: the same as `Plain`, after any time.
     Tree,
-    /// `RNFR`: what is to be renamed.
+    /// `RNFR`: the source of the rename.
     From(FtpPath),
     Size,
     Modified,
@@ -37,7 +37,7 @@ pub(super) enum NameJob {
     Status(FtpPath),
     /// `MLSC`: the path as requested.
     Contents(FtpPath),
-    /// Either, once lines have been said under this code.
+    /// Either, after its first lines were sent under this code.
     Lines(Code),
     Checksum,
     /// `SITE HELD`.
@@ -45,13 +45,13 @@ pub(super) enum NameJob {
 }
 
 impl NameJob {
-    /// Says whether an abort stops it: what only looks, and what goes on step by step. A single
-    /// change is over sooner than anybody could be told that it did not happen.
+    /// Says whether an abort stops it: reads, and work in steps. A single change ends sooner than a
+    /// reply could deny it.
     pub(super) const fn can_stop(&self) -> bool {
         !matches!(self, Self::Made(_) | Self::Touched(..) | Self::Plain)
     }
 
-    /// The code and the first line of a listing's reply that has not begun.
+    /// The code and the first line of a listing's reply, unless it was sent.
     fn heading(&self) -> Option<(Code, Vec<u8>)> {
         match self {
             Self::Status(path) => {
@@ -231,8 +231,8 @@ impl LoggedIn {
         }
     }
 
-    /// In a narrowed view a link could lead where the session itself may not go; answers 550
-    /// itself.
+    /// Says whether links may be made, and answers 550 if not: a link could lead out of a narrowed
+    /// view.
     pub(super) fn may_link(&self, cx: &mut Cx<'_>) -> bool {
         let narrowed = self.view.is_restricted() || self.view.has_root();
         if narrowed {
@@ -269,7 +269,7 @@ impl LoggedIn {
         self.start(Action::Names(names), Job::Names(job), cx);
     }
 
-    /// News of a checksum or a listing that runs.
+    /// Handles the progress of a checksum or a listing.
     pub(super) fn name_event(&mut self, event: Event, cx: &mut Cx<'_>) {
         let Activity::Working {
             job: Job::Names(job),
@@ -295,7 +295,7 @@ impl LoggedIn {
         }
     }
 
-    /// Says whether this action fills a reply of many lines, and nobody asked to stop it.
+    /// Says whether this action is in the middle of a reply of many lines, and not aborted.
     pub(super) fn is_in_reply(&self, filled: Ticket) -> bool {
         matches!(
             &self.activity,
@@ -315,8 +315,7 @@ impl LoggedIn {
         )
     }
 
-    /// Work on names is done; the activity is already `Ready`-to-be, so only `RNFR` moves it
-    /// elsewhere.
+    /// Answers finished work on names. The next activity is `Ready`, except after `RNFR`.
     pub(super) fn name_done(
         &mut self,
         job: NameJob,
@@ -378,7 +377,7 @@ impl LoggedIn {
                 cx.out.say::<213>(text);
             }
             (NameJob::Plain | NameJob::Tree, Outcome::Done) => cx.out.say::<250>("OK."),
-            // A link that leads nowhere has neither size nor time of its own (RFC 3659 §3.3, §4.3).
+            // A dangling link has neither size nor time of its own (RFC 3659 §3.3, §4.3).
             (NameJob::Size | NameJob::Modified, Outcome::Stat(entry))
                 if entry.kind == EntryKind::Slink =>
             {

@@ -1,4 +1,4 @@
-//! `Out` and `Cx`: where a session's parts put what they say, and what they may look at.
+//! `Out` and `Cx`: the outputs of a session, and the context of its commands.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,28 +16,28 @@ use crate::types::{Action, Ticket};
 pub(super) struct Out {
     queue: VecDeque<Output>,
     tickets: u64,
-    /// The form of what is said.
+    /// The form of replies.
     pub(super) dialect: Dialect,
 }
 
 impl Out {
-    /// Says one whole reply.
+    /// Sends one whole reply.
     pub(super) fn reply(&mut self, reply: Reply) {
         let reply = self.dialect.shape(reply);
         self.queue.push_back(Output::Reply(reply));
     }
 
-    /// Says a reply of one line.
+    /// Sends a reply of one line.
     pub(super) fn say<const CODE: u16>(&mut self, text: impl Into<Vec<u8>>) {
         self.reply(Reply::of::<CODE>(text));
     }
 
-    /// Says a reply of as many lines as there are.
+    /// Sends a reply of several lines.
     pub(super) fn lines<const CODE: u16>(&mut self, lines: Vec<String>) {
         self.reply(Reply::coded(Code::of::<CODE>(), lines));
     }
 
-    /// Asks the edge for something.
+    /// Hands an action to the caller.
     pub(super) fn action(&mut self, action: Action) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -60,7 +60,7 @@ impl Out {
     }
 }
 
-/// What every part of a session may look at and write to while it handles one input.
+/// The context in which a session handles one input.
 #[derive(Debug)]
 pub(super) struct Cx<'a> {
     pub(super) out: &'a mut Out,

@@ -1,5 +1,4 @@
-//! `Queue`: command lines that wait for their turn, bounded; and what a line is before it is
-//! parsed.
+//! `Queue`: the bounded queue of command lines, and the classes of lines before parsing.
 
 use std::collections::VecDeque;
 
@@ -10,29 +9,29 @@ use zeroize::Zeroizing;
 
 use super::settings::Bounds;
 
-/// Places for commands, and for outputs, that a session keeps when it has nothing to do.
+/// Capacity for commands, and for outputs, that an idle session keeps.
 pub(super) const KEEP: usize = 16;
 
-/// Commands that came while another ran, in order.
+/// Commands received while another runs, in order.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Queued>,
     bytes: usize,
 }
 
-/// A command that waits.
+/// A queued command.
 pub(super) enum Queued {
-    /// Its line; never printed and overwritten when it is dropped, for it may hold a password.
+    /// Its line; never printed, and overwritten on drop, since it may hold a password.
     Line(Zeroizing<Box<[u8]>>),
-    /// `ABOR` came after it: it is answered, not run.
+    /// Cancelled by a later `ABOR`: it is answered, not run.
     Cancelled,
 }
 
 impl Queue {
-    /// Adds a line; `false` when there is no room, that is, when the bounds are reached.
+    /// Adds a line; `false` when the bounds are reached.
     ///
-    /// The last line may go over them: who asks [`has_room`](Self::has_room) before it knows the
-    /// line is never refused, and a line has a bound of its own.
+    /// The last line may exceed them, so that a caller of [`has_room`](Self::has_room) is never
+    /// refused; a line has a bound of its own.
     pub(super) fn push(&mut self, line: &[u8], bounds: Bounds) -> bool {
         if !self.has_room(bounds) {
             return false;
@@ -50,7 +49,7 @@ impl Queue {
             self.bytes -= line.len();
         }
         if self.waiting.is_empty() {
-            // A session that was busy once does not keep the memory for ever.
+            // The memory of a busy period is released.
             self.waiting.shrink_to(KEEP);
         }
         Some(next)
@@ -64,7 +63,7 @@ impl Queue {
         self.len() < bounds.commands && self.bytes < bounds.bytes
     }
 
-    /// Turns those that wait into refusals, as far as `which` picks them.
+    /// Cancels the queued commands selected by `which`.
     pub(super) fn cancel(&mut self, which: impl Fn(&[u8]) -> bool) {
         for queued in &mut self.waiting {
             if let Queued::Line(line) = queued
@@ -111,8 +110,8 @@ pub(super) fn is_abort(line: &[u8]) -> bool {
     line.trim_ascii().eq_ignore_ascii_case(b"ABOR")
 }
 
-/// Says whether a first line belongs to another protocol: an HTTP request or an SSH greeting.
-/// Whoever sends such a thing will not make sense of a reply either.
+/// Says whether a first line belongs to another protocol: an HTTP request or an SSH greeting. Such
+/// a peer would not understand a reply either.
 pub(super) fn is_foreign(line: &[u8]) -> bool {
     let is_http = line
         .rsplit(|b| *b == b' ')
@@ -121,10 +120,9 @@ pub(super) fn is_foreign(line: &[u8]) -> bool {
     is_http || line.starts_with(b"SSH-")
 }
 
-/// The answer to a line that is no command, in the words servers have for it.
+/// The answer to a line that is no command, in the words of other servers.
 ///
-/// `TYPE` and `MODE` name what they did not understand, but without echoing a line end into the
-/// reply.
+/// `TYPE` and `MODE` echo the bad argument, without a line end.
 pub(super) fn refusal(line: &[u8], bad: BadCommand) -> Reply {
     use BadCommandKind as Kind;
     let (verb, line) = (bad.verb().unwrap_or_default(), line.trim_ascii());

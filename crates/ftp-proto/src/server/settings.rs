@@ -1,4 +1,4 @@
-//! `Settings`: what a server decides once for all its sessions.
+//! `Settings`: the choices of a server for all its sessions.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use std::time::Duration;
 pub struct Settings {
     /// Lines of the 220 greeting; never empty.
     pub banner: Vec<String>,
-    /// What `SITE VERSION` answers.
+    /// The answer to `SITE VERSION`.
     pub version: String,
-    /// Name of the storage backend for FEAT (`DSI name`); `None` to say nothing.
+    /// Name of the storage backend for FEAT (`DSI name`); `None` for no such line.
     pub dsi: Option<String>,
     /// Checksum algorithms in upper case and their costs, 1 (cheap) to 20.
     pub checksums: Vec<(String, u8)>,
@@ -26,10 +26,9 @@ pub struct Settings {
     pub perf_every: Option<Duration>,
     /// Interval of 111 markers unless `TREV` changes it; `None` for none.
     pub restart_every: Option<Duration>,
-    /// Whether transfers may be tagged (`ESTO tag=`), so that data may come without waiting for an
-    /// answer.
+    /// Whether transfers may be tagged (`ESTO tag=`), so that data may be sent before the reply.
     pub tags: bool,
-    /// Whether what came of an upload that broke is kept apart from its final name (`SITE HELD`).
+    /// Whether broken uploads are kept apart from the final name (`SITE HELD`).
     pub keeps: bool,
     /// Bounds on what a peer can make a session hold or wait for.
     pub limits: Limits,
@@ -43,7 +42,7 @@ pub struct Limits {
     pub queued_commands: usize,
     /// Bytes those commands may hold together.
     pub queued_bytes: usize,
-    /// Commands that may wait while a password is looked at: nobody knows yet whose memory that is.
+    /// Commands that may wait while a password is verified, of a peer not yet known.
     pub queued_before_login: usize,
     /// Bytes those may hold together, the last of them not counted.
     pub queued_bytes_before_login: usize,
@@ -73,7 +72,7 @@ pub(super) struct Bounds {
 }
 
 impl Limits {
-    /// What may wait, of a peer that is logged in or not.
+    /// The bounds of the queue before or after login.
     pub(super) const fn queued(&self, logged_in: bool) -> Bounds {
         if logged_in {
             Bounds {
@@ -132,7 +131,7 @@ impl Settings {
         self.denied.iter().any(|d| d.eq_ignore_ascii_case(verb))
     }
 
-    /// Gives the offered spelling of a checksum algorithm, whatever case the peer used.
+    /// Gives the offered spelling of a checksum algorithm, in whatever case the peer wrote it.
     pub(super) fn checksum(&self, name: &str) -> Option<&str> {
         self.checksums
             .iter()

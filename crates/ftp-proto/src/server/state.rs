@@ -6,14 +6,14 @@ use super::names::NameJob;
 use super::user::LoggedIn;
 use crate::types::{Ticket, Transfer};
 
-/// Where a session is, with what only exists there.
+/// The state of a session, with the data of that state.
 #[derive(Debug)]
 pub(super) enum State {
     /// Greeted; no name given.
     Greeted,
-    /// `USER` came; `PASS` must follow.
+    /// After `USER`; `PASS` must follow.
     Named { user: String },
-    /// The edge looks at the password.
+    /// The caller verifies the password.
     Checking { user: String, ticket: Ticket },
     /// Logged in.
     In(Box<LoggedIn>),
@@ -21,22 +21,22 @@ pub(super) enum State {
     Closed,
 }
 
-/// What a logged-in session is doing.
+/// The activity of a logged-in session.
 #[derive(Debug)]
 pub(super) enum Activity {
     /// Nothing: the next command runs at once.
     Ready,
     /// `RNFR` found its file; `RNTO` must follow.
     Renaming { from: FtpPath },
-    /// `SITE SYMLINKFROM` came; `SITE SYMLINKTO` must follow.
+    /// After `SITE SYMLINKFROM`; `SITE SYMLINKTO` must follow.
     Linking { target: FtpPath },
-    /// The edge does something that is no transfer.
+    /// The caller runs an action other than a transfer.
     Working {
         ticket: Ticket,
         job: Job,
         aborting: bool,
     },
-    /// The edge has a transfer whose data connections are not there yet.
+    /// The caller opens the data connections of a transfer.
     Opening {
         ticket: Ticket,
         kind: Moving,
@@ -50,25 +50,25 @@ pub(super) enum Activity {
     },
 }
 
-/// What the session must remember of a transfer.
+/// The session's data on a running transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moving {
     /// Whether data connections may serve the next transfer (MODE E).
     pub(super) keeps_channel: bool,
 }
 
-/// What an outcome of the edge means.
+/// The command that an outcome answers.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Work on names; see there.
+    /// Work on names.
     Names(NameJob),
-    /// A listener was asked for by this command.
+    /// A passive command.
     Listen(PassiveForm),
-    /// A listener was asked for by a transfer, because the passive command was delayed.
+    /// A transfer after a delayed passive command.
     DelayedListen(PassiveForm, Box<Transfer>),
-    /// Addresses to connect to were given.
+    /// `PORT`, `EPRT` or `SPOR`.
     Connect,
-    /// A stack was named.
+    /// `SITE SETNETSTACK` or `SITE SETDISKSTACK`.
     Stack,
 }
 
@@ -83,7 +83,7 @@ impl Job {
     }
 }
 
-/// Which command asked for a listener, for the form of the answer.
+/// The passive command, for the form of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PassiveForm {
     /// `PASV`: 227.
@@ -109,20 +109,20 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// What moves a session from one stage to another.
+/// The cause of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// `USER`.
     Name,
     /// `PASS`.
     Password,
-    /// The edge accepted the login.
+    /// The caller accepted the login.
     Accepted,
-    /// The edge refused it.
+    /// The caller refused it.
     Refused,
-    /// A command for which the edge must act, transfers apart.
+    /// A command with an action, transfers apart.
     Work,
-    /// That is done, well or not.
+    /// That action ended, well or not.
     Worked,
     /// `RNFR` found its file.
     Found,
@@ -130,9 +130,9 @@ pub(super) enum Trigger {
     Target,
     /// A command other than the one that had to follow.
     Other,
-    /// A transfer was handed to the edge.
+    /// A transfer was handed to the caller.
     Start,
-    /// Its data connections are there.
+    /// Its data connections are open.
     Opened,
     /// It ended, well or not.
     Ended,
@@ -214,7 +214,7 @@ impl Activity {
 }
 
 impl Stage {
-    /// Says whether commands must wait here for the edge.
+    /// Says whether commands wait in this stage.
     pub(super) const fn is_busy(self) -> bool {
         matches!(
             self,
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Draws the table; `state.mmd` beside this file is what it must give.
+    /// Draws the table in the form of `state.mmd` beside this file.
     fn diagram() -> String {
         let mut out = String::from("stateDiagram-v2\n    [*] --> Greeted\n");
         for (from, trigger, to) in TABLE {

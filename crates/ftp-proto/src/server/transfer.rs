@@ -14,7 +14,7 @@ use super::user::LoggedIn;
 use super::view::{Access, ResolvedPath};
 use crate::types::{Action, Event, ListForm, Outcome, Placement, Transfer, TransferKind};
 
-/// What has been said of the next transfer; each part is spent by the transfer it applies to.
+/// Settings for the next transfer; each is used up by the transfer it applies to.
 #[derive(Debug, Default)]
 pub(super) struct NextTransfer {
     /// `REST`; spent by any transfer.
@@ -119,7 +119,7 @@ impl LoggedIn {
         cx.out.say::<250>("OK.");
     }
 
-    /// Remembers a digest; answers 500 itself when nobody here could check it.
+    /// Remembers a digest; answers 500 where the server lacks its algorithm.
     pub(super) fn expect_digest(
         &mut self,
         algorithm: &str,
@@ -219,7 +219,7 @@ impl LoggedIn {
         }
     }
 
-    /// The ranges that `REST` says the receiver holds.
+    /// The ranges held by the receiver according to `REST`.
     fn take_held(&mut self) -> RangeSet {
         let held = match self.next.restart.take() {
             Some(Restart::Offset(n)) => RangeSet::up_to(n),
@@ -233,7 +233,7 @@ impl LoggedIn {
         }
     }
 
-    /// Hands a transfer to the edge, or refuses it.
+    /// Hands a transfer to the caller, or refuses it.
     fn begin(&mut self, kind: TransferKind, tag: Option<u64>, cx: &mut Cx<'_>) {
         let mut transfer = Transfer::new(kind, self.data.channel.clone());
         transfer.tag = tag;
@@ -267,7 +267,7 @@ impl LoggedIn {
         );
     }
 
-    /// The listener of a delayed passive command is there, or not.
+    /// Continues a transfer with the listener of a delayed passive command, or refuses it.
     pub(super) fn listening_late(
         &mut self,
         form: PassiveForm,
@@ -287,7 +287,7 @@ impl LoggedIn {
         }
     }
 
-    /// News of the transfer that runs.
+    /// Handles the progress of the running transfer.
     pub(super) fn transfer_event(&mut self, event: Event, cx: &mut Cx<'_>) {
         match (&self.activity, event) {
             (
@@ -334,7 +334,7 @@ impl LoggedIn {
         }
     }
 
-    /// The transfer that ran has ended.
+    /// Answers the end of a transfer.
     pub(super) fn transfer_done(
         &mut self,
         kind: Moving,
@@ -344,8 +344,7 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         self.shift(Trigger::Ended, Activity::Ready);
-        // Only an end that leaves nothing of this transfer for the next one's keeps the
-        // connections.
+        // Connections are kept only where none of this transfer's data is left on them.
         let mut in_step = !opened;
         match outcome {
             Outcome::Transferred { .. } | Outcome::Proven(_) | Outcome::Done => {
@@ -385,7 +384,7 @@ impl LoggedIn {
     }
 }
 
-/// What stands before the last component of a path, up to and with its slash.
+/// The path without its last component, up to and with the slash.
 fn directory(path: &FtpPath) -> &[u8] {
     let path = path.as_bytes();
     let end = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);

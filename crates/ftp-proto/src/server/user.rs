@@ -1,5 +1,4 @@
-//! `LoggedIn`: what a session knows once somebody is in, and which part of it answers which
-//! command.
+//! `LoggedIn`: the state of a session after login, and the match that runs its commands.
 
 use std::time::Duration;
 
@@ -17,14 +16,14 @@ use super::transfer::NextTransfer;
 use super::view::{Access, Forbidden, ResolvedPath, View};
 use crate::types::{Action, ListForm, Names, Outcome, Placement, Ticket};
 
-/// A session with somebody in it.
+/// A session after login.
 #[derive(Debug)]
 pub(super) struct LoggedIn {
     /// The name given by `USER`.
     pub(super) name: String,
     pub(super) view: View,
     pub(super) data: DataSide,
-    /// What the next transfer is to mind.
+    /// Settings for the next transfer.
     pub(super) next: NextTransfer,
     pub(super) activity: Activity,
     /// Facts that MLST and its kin print.
@@ -38,7 +37,7 @@ pub(super) struct LoggedIn {
 }
 
 impl LoggedIn {
-    /// Lets somebody in.
+    /// Begins a session after a login.
     pub(super) fn new(name: String, home: &FtpPath, settings: &Settings) -> Self {
         Self {
             name,
@@ -80,7 +79,7 @@ impl LoggedIn {
         }
     }
 
-    /// Resolves a path; answers 550 itself where the session's restrictions forbid it.
+    /// Resolves a path, or answers 550 where the session's restrictions forbid it.
     pub(super) fn find(
         &self,
         named: Option<&FtpPath>,
@@ -96,7 +95,7 @@ impl LoggedIn {
         }
     }
 
-    /// As [`find`](Self::find), for work on all that lies beneath the path as well.
+    /// As [`find`](Self::find), for work on the whole tree beneath the path.
     pub(super) fn find_tree(
         &self,
         named: Option<&FtpPath>,
@@ -125,7 +124,7 @@ impl LoggedIn {
             | Command::Adat(_)
             | Command::Site(Site::Help(_)) => {}
 
-            // RFC 959 §4.2: known, and of no use to a server that keeps no accounts of cost.
+            // RFC 959 §4.2: superfluous on a server without accounting.
             Command::Acct(_) => cx.out.say::<202>("ACCT is superfluous at this site."),
             Command::Syst => cx.out.say::<215>("UNIX Type: L8"),
             Command::Lang(tag) => language(tag.as_deref(), cx),
@@ -196,7 +195,7 @@ impl LoggedIn {
         }
     }
 
-    /// Hands an action to the edge and waits for its outcome.
+    /// Hands an action to the caller and waits for its outcome.
     pub(super) fn start(&mut self, action: Action, job: Job, cx: &mut Cx<'_>) {
         let ticket = cx.out.action(action);
         self.shift(
@@ -209,10 +208,9 @@ impl LoggedIn {
         );
     }
 
-    /// The edge has finished what this ticket names.
+    /// Handles the outcome of the action with this ticket.
     pub(super) fn done(&mut self, ticket: Ticket, outcome: Outcome, cx: &mut Cx<'_>) {
-        // The activity is taken apart only when the ticket fits, and put back by a transition
-        // below.
+        // The activity is taken apart only for its own ticket; a transition below restores it.
         if self.activity.ticket() != Some(ticket) {
             return;
         }

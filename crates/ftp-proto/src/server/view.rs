@@ -1,8 +1,8 @@
-//! `View`: which part of the tree a session sees, where it stands in it, and what it may touch.
+//! `View`: the session's virtual root, working directory and permissions in the tree.
 
 use ftp_wire::path::{FtpPath, joined};
 
-/// What a command is about to do with a path.
+/// The use of a path by a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Look at names and metadata.
@@ -17,11 +17,10 @@ pub(super) enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Forbidden;
 
-/// The session's place in the tree.
+/// The session's view of the tree.
 ///
-/// All of this is text; the backend keeps every path beneath its tree. `SITE CHROOT` and
-/// `SITE RESTRICT` are what a client asks for itself, within that: from then on the session's edge
-/// follows no link.
+/// All of this is text; the backend keeps every path beneath its tree. A client narrows its own
+/// view further by `SITE CHROOT` and `SITE RESTRICT`: from then on the caller follows no link.
 #[derive(Debug)]
 pub(super) struct View {
     /// Prefix of the virtual root; empty until `SITE CHROOT`.
@@ -48,7 +47,7 @@ struct Rule {
 pub(super) struct ResolvedPath {
     /// As the client sees it: absolute in its virtual root.
     pub(super) shown: FtpPath,
-    /// As the edge needs it: absolute in the user's tree.
+    /// As the caller needs it: absolute in the user's tree.
     pub(super) real: FtpPath,
 }
 
@@ -69,7 +68,7 @@ impl View {
         path(self.cwd.clone())
     }
 
-    /// Resolves what the client named; `None` is the working directory.
+    /// Resolves a path of the client; `None` is the working directory.
     pub(super) fn find(
         &self,
         user: &str,
@@ -91,7 +90,7 @@ impl View {
         })
     }
 
-    /// Moves to a directory that was found.
+    /// Changes the working directory to a resolved one.
     pub(super) fn enter(&mut self, shown: &FtpPath) {
         self.cwd = shown.as_bytes().to_vec();
     }
@@ -101,7 +100,7 @@ impl View {
         !self.root.is_empty()
     }
 
-    /// Makes a directory that was found the virtual root.
+    /// Makes a resolved directory the virtual root.
     pub(super) fn set_root(&mut self, real: &FtpPath) {
         let real = real.as_bytes();
         let inside = |full: Vec<u8>| match full.strip_prefix(real) {
@@ -119,7 +118,7 @@ impl View {
         self.rules.is_some()
     }
 
-    /// Takes `SITE RESTRICT`'s list: `[RWN]path,…`; `false` when it cannot be read.
+    /// Applies `SITE RESTRICT`'s list: `[RWN]path,…`; `false` when it does not parse.
     pub(super) fn restrict(&mut self, user: &str, list: &str) -> bool {
         let mut rules = Vec::new();
         for item in list.split(',').map(str::trim) {
@@ -133,7 +132,7 @@ impl View {
             {
                 return false;
             }
-            // Patterns and aliases would be obeyed by no one here, so they are refused.
+            // Patterns and aliases are not implemented, so they are refused.
             if named.contains(['*', '?', '[', ':']) {
                 return false;
             }
@@ -159,8 +158,7 @@ impl View {
         true
     }
 
-    /// Says whether nothing beneath a place that was found is kept from this access by a rule of
-    /// its own.
+    /// Says whether no rule forbids this access to a path beneath a resolved one.
     pub(super) fn permits_beneath(&self, resolved: &ResolvedPath, access: Access) -> bool {
         let Some(rules) = &self.rules else {
             return true;
@@ -212,7 +210,7 @@ fn is_beneath(outer: &[u8], inner: &[u8]) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
 }
 
-/// Gives what follows `~` or `~user`; a `~` that names somebody else is an ordinary letter.
+/// Returns the path behind `~` or `~user`; a `~` before another name is an ordinary letter.
 fn strip_home<'a>(named: &'a [u8], user: &str) -> Option<&'a [u8]> {
     let rest = named.strip_prefix(b"~")?;
     let rest = rest.strip_prefix(user.as_bytes()).unwrap_or(rest);

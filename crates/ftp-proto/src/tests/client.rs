@@ -9,7 +9,7 @@ use crate::client::{ClientSession, Ending, Input, Output, Settings};
 use crate::error::{ApiMisuse, PeerMisbehaved};
 use crate::types::Ticket;
 
-/// A client session and what came out of it, one line an output.
+/// A client session and its outputs, one a line.
 struct Rig {
     session: ClientSession,
     now: Instant,
@@ -33,7 +33,7 @@ impl Rig {
         rig
     }
 
-    /// A session whose greeting has come.
+    /// A session after the greeting.
     fn greeted() -> Self {
         let mut rig = Self::with(Settings::default());
         rig.bytes("220 ready\r\n");
@@ -126,7 +126,7 @@ fn the_window_holds_back_what_the_server_could_not_queue() {
     for _ in 0..3 {
         rig.send(&Command::Noop);
     }
-    // The greeting takes one place.
+    // The greeting takes one slot.
     assert_eq!(rig.take(), ["> NOOP"]);
     assert_eq!(
         rig.session.send(rig.now, &Command::Noop),

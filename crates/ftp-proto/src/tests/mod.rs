@@ -43,7 +43,7 @@ pub(crate) fn settings() -> Settings {
     settings
 }
 
-/// A server session, what it has said, and what it wants done.
+/// A server session with its replies and its outstanding actions.
 pub(crate) struct Rig {
     pub(crate) session: ServerSession,
     pub(crate) now: Instant,
@@ -76,7 +76,7 @@ impl Rig {
         rig
     }
 
-    /// A session with somebody in it whose home is `/home/ann`.
+    /// A session logged in as `ann`, with the home `/home/ann`.
     pub(crate) fn logged_in() -> Self {
         Self::logged_in_with(settings())
     }
@@ -149,12 +149,12 @@ impl Rig {
         self.input(Input::Done(ticket, outcome))
     }
 
-    /// What was said since the last look.
+    /// Returns the replies since the last call.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.said)
     }
 
-    /// Sends a line and gives what is said to it.
+    /// Sends a line and returns the replies.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.said.clear();
         self.line(line);

@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// What fuzzing has found, or was given to begin with, stays found.
+/// Runs the committed corpora: findings of fuzzing and its seeds.
 #[test]
 fn the_corpora_hold() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");

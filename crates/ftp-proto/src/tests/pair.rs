@@ -167,7 +167,7 @@ impl Pair {
         ticket
     }
 
-    /// Logs in, or says what was refused.
+    /// Logs in, or returns the refusal.
     pub(crate) fn try_log_in(&mut self, password: &str) -> Result<LoggedIn, LoginError> {
         let mut login = Login::new("ann", Secret::new(password), None);
         loop {

@@ -6,7 +6,7 @@ use super::{Rig, entry, listening, refused, settings};
 use crate::server::{Ending, Input};
 use crate::types::{Action, Event, Names, Outcome};
 
-/// What the session says to a line at once, without the edge.
+/// Replies that need no action.
 #[test]
 fn replies_that_need_no_edge() {
     let mut wrong = Vec::new();
@@ -145,7 +145,7 @@ fn replies_that_need_no_edge() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What the session says once the edge has answered.
+/// Replies after the outcome of an action.
 #[test]
 fn replies_that_need_the_edge() {
     let file = || Outcome::Stat(entry(EntryKind::File));
@@ -339,7 +339,7 @@ fn a_listing_that_fails_in_mid_reply_never_looks_whole() {
         ("", Some(Ending::Incomplete))
     );
 
-    // Whoever stops it knows that it is not whole.
+    // A client that aborts it knows that it is incomplete.
     let mut rig = Rig::logged_in();
     let (ticket, _) = rig.line("MLSC d").action();
     rig.input(Input::Event(ticket, piece("Type=file; x")));

@@ -314,7 +314,7 @@ fn a_digest_ends_with_its_client_whatever_was_said_before() {
     rig.input(Input::Eof);
     assert!(matches!(rig.wanted.back(), Some((_, Action::Abort(stopped))) if *stopped == ticket));
     rig.input(Input::Done(ticket, refused::<426>("x")));
-    // What is no digest is still done.
+    // All but the digest is still done.
     rig.done(Outcome::Stat(entry(EntryKind::File)));
     let said = rig.take();
     let codes: Vec<&str> = said.lines().filter_map(|line| line.get(..3)).collect();
@@ -383,7 +383,7 @@ fn a_virtual_root_and_restrictions_hold_for_every_path() {
     );
 }
 
-/// Who reads only while there is room never has a session end because of its queue.
+/// A caller that reads only while there is room never ends a session because of its queue.
 #[test]
 fn where_there_is_room_the_next_line_fits() {
     let mut rig = Rig::logged_in();

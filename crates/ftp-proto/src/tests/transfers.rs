@@ -507,8 +507,7 @@ fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
     }
 }
 
-/// Data that is already on its way to a store that is refused has a tag, so the channel stays; what
-/// is out of step ends it.
+/// Data on its way to a refused store has a tag, so the channel stays; data out of step ends it.
 #[test]
 fn a_channel_of_tagged_stores_lasts_through_refusals_and_ends_with_what_is_out_of_step() {
     let mut rig = Rig::logged_in();
