@@ -11,8 +11,8 @@
 //! - the end of a stream, a peer that gave up, and a peer that is gone are three different things:
 //!   a shutdown with a reason in its otherwise unused word is what an [`abort`](Connection::abort) says.
 //!
-//! Two controls decide how fast to send ([`Congestion`]): a model of the path, which random loss does not
-//! slow down, and UDT's own.
+//! Three controls decide how fast to send ([`Congestion`]): a model of the path, which random loss does not
+//! slow down, CUBIC, and UDT's own.
 //!
 //! # Driving it
 //!

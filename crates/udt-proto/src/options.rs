@@ -28,6 +28,8 @@ pub enum Congestion {
     /// A model of the path: delivery rate and shortest round trip; random loss does not slow it.
     #[default]
     Model,
+    /// CUBIC (RFC 9438): shares a link with TCP as TCP flows do, and slows down for random loss as they do.
+    Cubic,
     /// UDT's own additive increase and multiplicative decrease of the rate.
     Native,
 }

@@ -27,6 +27,18 @@ pub(crate) struct Burst {
     pub(crate) is_probe: bool,
 }
 
+impl Burst {
+    /// Packets that were never sent.
+    pub(crate) fn new(first: u64, packets: usize) -> Self {
+        Self {
+            first,
+            packets,
+            is_resent: false,
+            is_probe: false,
+        }
+    }
+}
+
 /// Packets next to each other.
 struct Block {
     bytes: Box<[u8]>,

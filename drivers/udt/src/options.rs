@@ -18,12 +18,21 @@ const MAX_WINDOW: u32 = 1 << 18;
 const RATE: &str = "bytes a second, as 100M, or bits, as 800Mbit";
 const BUFFER: &str = "bytes up to 256M, as 16M";
 
+/// Names of the congestion controls.
+const CONTROLS: [(&str, Congestion); 3] = [
+    ("bbr", Congestion::Model),
+    ("cubic", Congestion::Cubic),
+    ("udt", Congestion::Native),
+];
+
 fn congestion(value: Value<'_>) -> Result<Congestion, BadValue> {
-    match value.text() {
-        "bbr" => Ok(Congestion::Model),
-        "udt" => Ok(Congestion::Native),
-        _ => Err(BadValue),
-    }
+    let mut named = CONTROLS.iter().filter(|(name, _)| *name == value.text());
+    named.next().map(|(_, control)| *control).ok_or(BadValue)
+}
+
+fn name_of(congestion: &Congestion) -> Option<String> {
+    let mut named = CONTROLS.iter().filter(|(_, control)| control == congestion);
+    named.next().map(|(name, _)| (*name).to_owned())
 }
 
 xio_core::options! {
@@ -31,12 +40,9 @@ xio_core::options! {
     pub struct UdtOptions for "udt" [impl<B: Bind, H: Carrier> Udt<B, H>] {
         /// Number of connections that may wait to be accepted.
         backlog: u32 = 128, "backlog", Setting::new().local();
-        /// Congestion control of the sent data.
+        /// Congestion control of the sent data; `cubic` (RFC 9438) for links shared with TCP.
         congestion: Congestion = Congestion::Model, "cc",
-            Setting::with("bbr or udt", &["bbr", "udt"], congestion, |congestion| {
-                let native = *congestion == Congestion::Native;
-                Some(if native { "udt" } else { "bbr" }.to_owned())
-            });
+            Setting::with("bbr, cubic or udt", &["bbr", "cubic", "udt"], congestion, name_of);
         /// Longest time to connect; 3 s by default, and 30 s for a rendezvous.
         connect_timeout: Option<Duration> = None, "conntimeo", Setting::new().local();
         /// Most packets in flight to this end; 25,600 by default.
@@ -177,7 +183,7 @@ mod tests {
         for bad in [
             "mss=75",
             "mss=65536",
-            "cc=cubic",
+            "cc=reno",
             "linger=0",
             "sndbuf=0",
             "sndsyn=1",

@@ -238,7 +238,8 @@ impl Connection {
         let most_rate = self.options.max_bandwidth.map_or(f64::INFINITY, |bytes| {
             (control::real(bytes) / f64::from(self.mss)).max(1.0)
         });
-        let controller = control::make(self.options.congestion, now, self.rtt, window);
+        let seed = self.id.get() ^ theirs.id;
+        let controller = control::make(self.options.congestion, now, self.rtt, window, seed);
         let buffer = SendBuffer::new(numbers, theirs.id, payload, self.options.send_buffer);
         self.halves = Some(Box::new(Halves {
             to: theirs.id,

@@ -1,12 +1,14 @@
 //! `Controller`: how many packets may be on the way, and how fast they may follow each other.
 
-mod deference;
+mod cubic;
+mod losses;
 mod model;
 mod native;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::cubic::Cubic;
 pub(crate) use self::model::Model;
 pub(crate) use self::native::Native;
 use crate::options::Congestion;
@@ -14,6 +16,12 @@ use crate::rtt::RoundTrip;
 
 /// The interval at which acknowledgements come when nothing else makes them come.
 pub(crate) const SYN: Duration = Duration::from_millis(10);
+/// Smallest window, in packets, that keeps the acknowledgements coming.
+const LEAST_WINDOW: f64 = 8.0;
+/// Packets that the receiver acknowledges together, with a margin.
+const LUMP: f64 = 128.0;
+/// Late samples in a row that are a queue and no chance.
+const QUEUED: u32 = 8;
 
 /// What an acknowledgement or a loss report told about the path.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +42,8 @@ pub(crate) struct Progress {
     pub(crate) lost: u64,
     /// What a burst of packets tells that is known to have arrived.
     pub(crate) sample: Option<Sample>,
+    /// Round trip of the packet behind the losses of this report.
+    pub(crate) behind_loss: Option<Duration>,
     pub(crate) rtt: RoundTrip,
     /// Packets per second as the receiver sees them come, and could see them come; 0 where not known.
     pub(crate) receive_rate: f64,
@@ -78,17 +88,39 @@ pub(crate) trait Controller: Debug + Send {
     }
 }
 
-/// Makes the control that was chosen, with what the handshake told about the round trip.
+/// Creates the chosen control, with the round trip of the handshake and a number that differs by flow.
 pub(crate) fn make(
     congestion: Congestion,
     now: Instant,
     rtt: RoundTrip,
     peer_window: u32,
+    seed: u32,
 ) -> Box<dyn Controller> {
     match congestion {
         Congestion::Model => Box::new(Model::new(now, rtt)),
-        Congestion::Native => Box::new(Native::new(peer_window)),
+        Congestion::Cubic => Box::new(Cubic::new(rtt.duration(), peer_window)),
+        Congestion::Native => Box::new(Native::new(peer_window, seed)),
     }
+}
+
+/// Finds the queue that ends a startup, from samples of the round trip.
+#[derive(Debug, Default)]
+struct QueueSigns(u32);
+
+impl QueueSigns {
+    /// Takes in a sample at a rate in packets per second; whether there is a queue.
+    fn on_rtt(&mut self, rtt: Duration, min_rtt: Duration, rate: f64) -> bool {
+        // Acknowledgements alone are late by what they wait for each other.
+        let lump = Duration::from_secs_f64(LUMP / rate.max(1.0)).min(SYN * 3 / 2);
+        let is_late = rtt > min_rtt + min_rtt / 8 + lump;
+        self.0 = if is_late { self.0 + 1 } else { 0 };
+        self.0 >= QUEUED
+    }
+}
+
+/// Packets that seem in flight at a rate because acknowledgements come in lumps.
+fn lumps(rate: f64) -> f64 {
+    packets(rate, SYN * 3 / 2).clamp(16.0, 208.0)
 }
 
 /// Packets of a rate that pass in a time.

@@ -48,7 +48,7 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    pub(crate) fn new(peer_window: u32) -> Self {
+    pub(crate) fn new(peer_window: u32, seed: u32) -> Self {
         Self {
             slow_start: true,
             window: 16.0,
@@ -66,7 +66,7 @@ impl Native {
             decreases: 0,
             every: 1,
             last_at: None,
-            seed: 1,
+            seed,
         }
     }
 
@@ -103,7 +103,7 @@ impl Native {
         self.period = (self.period * DECREASE).min(longest.max(self.period));
     }
 
-    /// A fraction of one, the same in every run: competing flows must not decrease in step.
+    /// Returns a fraction of one, from the seed of this flow: competing flows must not decrease in step.
     fn random(&mut self) -> f64 {
         self.seed = self
             .seed
@@ -230,6 +230,7 @@ mod tests {
                     in_flight: 0,
                     lost: 0,
                     sample: None,
+                    behind_loss: None,
                     rtt: RoundTrip::UNKNOWN,
                     receive_rate: 1e6,
                     capacity: 1e6,
@@ -245,13 +246,23 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_different_seeds_do_not_decrease_in_step() {
+        let draws = |seed| {
+            let mut control = Native::new(25600, seed);
+            [(); 8].map(|()| control.random())
+        };
+        assert_eq!(draws(7), draws(7));
+        assert_ne!(draws(7), draws(8));
+    }
+
+    #[test]
     #[expect(
         clippy::disallowed_methods,
         reason = "an Instant can be had in no other way"
     )]
     fn where_losses_have_come_together_fewer_of_them_count() {
         let now = Instant::now();
-        let mut control = Native::new(25600);
+        let mut control = Native::new(25600, 1);
         control.slow_start = false;
         assert_eq!(decreases(&mut control, now, 1), 200);
         // Every second report counts as well.

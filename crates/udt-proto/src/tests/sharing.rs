@@ -29,10 +29,10 @@ struct Path {
 impl Path {
     /// What flows that begin one after the other get of it, each as a part, within some seconds after the
     /// last has begun and found its place.
-    fn share(self, flows: &[Flow], seconds: u64) -> Vec<f64> {
+    fn share(self, flows: &[Flow], seconds: u64, seed: u64) -> Vec<f64> {
         let rate = self.megabits * 125_000;
         let delay = Duration::from_micros(self.rtt * 500);
-        let mut world = World::new(7);
+        let mut world = World::new(seed);
         world.tick = Duration::from_millis(1);
         let there = world.add_link(Nature {
             delay,
@@ -51,7 +51,8 @@ impl Path {
         for (flow, (from, to)) in flows.iter().zip(&hosts) {
             start(&mut world, *flow, *from, *to);
             // One after the other: the second finds the link taken.
-            world.run(Duration::from_secs(2), |_| false);
+            let until = Duration::from_micros(2_000_000 + world.dice.below(100_000));
+            world.run(until, |_| false);
         }
         world.run(Duration::from_secs(3), |_| false);
         let before: Vec<_> = hosts.iter().map(|(_, to)| arrived(&world, *to)).collect();
@@ -102,7 +103,7 @@ fn two_flows_share() {
             rtt: 40,
             queue,
         };
-        let shares = path.share(&[MODEL; 2], 10);
+        let shares = path.share(&[MODEL; 2], 10, 7);
         assert!(
             shares.iter().all(|share| *share > 0.25),
             "{path:?}: {shares:?}"
@@ -119,7 +120,7 @@ fn nobody_starves_beside_tcp() {
             rtt: 40,
             queue,
         };
-        let shares = path.share(&[Flow::Cubic, MODEL], 15);
+        let shares = path.share(&[Flow::Cubic, MODEL], 15, 7);
         // A third of a fair half.
         assert!(
             shares.iter().all(|share| *share > 0.167),
@@ -143,7 +144,7 @@ fn nobody_starves_among_several() {
             [MODEL, MODEL, CUBIC, CUBIC],
             [CUBIC, CUBIC, MODEL, MODEL],
         ] {
-            let shares = path.share(&flows, 25);
+            let shares = path.share(&flows, 25, 7);
             // A third of a fair quarter.
             assert!(
                 shares.iter().all(|share| *share > 0.083),
@@ -166,11 +167,103 @@ fn who_heeds_no_loss_leaves_something() {
             queue,
         };
         for flows in [[MODEL, Flow::Bbr], [Flow::Bbr, MODEL]] {
-            let shares = path.share(&flows, 20);
+            let shares = path.share(&flows, 20, 7);
             assert!(
                 shares.iter().all(|share| *share > 0.167),
                 "{path:?}, {flows:?}: {shares:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn tcp_keeps_a_quarter_beside_one_flow() {
+    for (megabits, rtt, queue) in [
+        (20, 100, 0.1),
+        (20, 40, 0.25),
+        (100, 40, 0.5),
+        (20, 100, 1.0),
+    ] {
+        let path = Path {
+            megabits,
+            rtt,
+            queue,
+        };
+        for udt in [MODEL, Flow::Udt(Congestion::Cubic)] {
+            for flows in [[udt, Flow::Cubic], [Flow::Cubic, udt], [Flow::Bbr, udt]] {
+                let shares = path.share(&flows, 30, 7);
+                let tcp = if matches!(flows[0], Flow::Udt(_)) {
+                    1
+                } else {
+                    0
+                };
+                assert!(shares[tcp] > 0.25, "{path:?}, {flows:?}: {shares:.3?}");
+            }
+        }
+    }
+}
+
+/// Prints the share of each of two flows: `UDT_RUNS` seeds, `UDT_SECONDS` each, of `UDT_FLOWS`.
+#[test]
+#[ignore = "takes minutes: it prints a table of benches/README.md"]
+fn print_shares_of_two_flows() {
+    let number = |name: &str, plain| {
+        let value = std::env::var(name).ok();
+        value.map_or(plain, |value| value.parse().unwrap())
+    };
+    let (runs, seconds) = (number("UDT_RUNS", 5), number("UDT_SECONDS", 30));
+    let udt = match std::env::var("UDT_CC").as_deref() {
+        Ok("cubic") => Flow::Udt(Congestion::Cubic),
+        Ok("udt") => Flow::Udt(Congestion::Native),
+        _ => MODEL,
+    };
+    let pairs = [
+        ("cubic+", [Flow::Cubic, udt]),
+        ("+cubic", [udt, Flow::Cubic]),
+        ("bbr+", [Flow::Bbr, udt]),
+        ("+bbr", [udt, Flow::Bbr]),
+        ("+self", [udt, udt]),
+        ("cubic2", [Flow::Cubic, Flow::Cubic]),
+    ];
+    let wanted = std::env::var("UDT_PAIRS").unwrap_or_default();
+    for (name, flows) in pairs {
+        if !wanted.is_empty() && !wanted.split(' ').any(|one| one == name) {
+            continue;
+        }
+        println!("## {name} {flows:?}");
+        let only = |name: &str, value: String| std::env::var(name).is_ok_and(|only| only != value);
+        for megabits in [20, 100] {
+            for rtt in [40, 100] {
+                if only("UDT_MBIT", megabits.to_string()) || only("UDT_RTT", rtt.to_string()) {
+                    continue;
+                }
+                let mut line = format!("{megabits:4} {rtt:4}");
+                for queue in [0.1, 0.25, 0.5, 1.0] {
+                    if only("UDT_QUEUE", queue.to_string()) {
+                        continue;
+                    }
+                    let path = Path {
+                        megabits,
+                        rtt,
+                        queue,
+                    };
+                    let all: Vec<_> = (1..=runs)
+                        .map(|seed| path.share(&flows, seconds, seed))
+                        .collect();
+                    for flow in 0..2 {
+                        let mut parts: Vec<_> =
+                            all.iter().map(|shares| shares[flow] * 100.0).collect();
+                        parts.sort_by(f64::total_cmp);
+                        let (low, middle, high) =
+                            (parts[0], parts[parts.len() / 2], parts[parts.len() - 1]);
+                        line += &format!(
+                            " {}{middle:3.0} ({low:.0}-{high:.0})",
+                            if flow == 0 { "| " } else { "+ " }
+                        );
+                    }
+                }
+                println!("{line}");
+            }
         }
     }
 }

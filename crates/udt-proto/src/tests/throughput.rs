@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::link::Nature;
 use super::world::World;
+use crate::packet::Packet;
 use crate::{Congestion, Options};
 
 /// A path of so many megabits per second, with a round trip in milliseconds, a queue as long as a part of
@@ -90,6 +91,31 @@ fn long_lossy_paths_are_filled() {
         let part = later(path, seconds, Congestion::Model);
         assert!(part >= 0.85, "{path:?}: {part:.3}");
     }
+    let path = Path {
+        megabits: 300,
+        rtt: 80,
+        queue: 1.0,
+        loss: 20_000,
+        ..Path::default()
+    };
+    let part = later(path, 12, Congestion::Model);
+    assert!(part >= 0.8, "{path:?}: {part:.3}");
+}
+
+#[test]
+fn short_queues_are_no_reason_to_starve() {
+    for (megabits, rtt, queue) in [(20, 40, 0.1), (100, 100, 0.1), (100, 40, 0.25)] {
+        let path = Path {
+            megabits,
+            rtt,
+            queue,
+            ..Path::default()
+        };
+        for congestion in [Congestion::Model, Congestion::Cubic] {
+            let part = later(path, 20, congestion);
+            assert!(part >= 0.8, "{path:?}, {congestion:?}: {part:.3}");
+        }
+    }
 }
 
 #[test]
@@ -160,4 +186,42 @@ fn rare_losses_slow_the_native_control_as_its_formula_says() {
             "{path:?}: {rates:.0?} Mbit/s, by the formula {formula:.0}"
         );
     }
+}
+
+#[test]
+fn pairs_leave_unpaced_without_segmentation_offload() {
+    let options = Options {
+        max_bandwidth: Some(1_500_000),
+        initial_sequence: Some(5),
+        ..Options::default()
+    };
+    let nature = Nature {
+        delay: Duration::from_millis(50),
+        ..Nature::default()
+    };
+    let mut world = World::pair(1, [nature.clone(), nature], [options.clone(), options]);
+    world.run(Duration::from_secs(1), |_| false);
+    let mut now = world.now;
+    let connection = &mut world.only(0).connection;
+    assert!(connection.write(now, &[0; 60 * 1456]).is_ready());
+    let mut sent = Vec::new();
+    for _ in 0..1000 {
+        connection.handle_timeout(now);
+        while let Some(transmit) = connection.poll_transmit(now, 1) {
+            if let Some(Packet::Data(data)) = Packet::parse(transmit.contents) {
+                sent.push((data.sequence, now));
+            }
+            connection.on_transmitted(now);
+        }
+        now += Duration::from_micros(100);
+    }
+    assert_eq!(sent.len(), 60);
+    // The first packets make up for the time before they were written.
+    for pair in sent[8..].windows(2) {
+        let is_unpaced = pair[0].1 == pair[1].1;
+        assert_eq!(is_unpaced, pair[0].0 & 15 == 0, "{:?}", pair[0].0);
+    }
+    // 1000 packets a second, pairs included.
+    let took = sent[59].1 - sent[0].1;
+    assert!(took > Duration::from_millis(53), "{took:?}");
 }

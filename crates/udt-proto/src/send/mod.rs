@@ -1,4 +1,6 @@
-//! `Sender`: what goes out next and when, what is on the way, and what the peer says has come.
+//! `Sender`: the sending half of a connection: what is sent next and when, what is in flight, and what has arrived.
+
+mod reports;
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use crate::error::PeerMisbehaved;
 use crate::estimate::average;
 use crate::expiry::Expiry;
 use crate::head::Head;
-use crate::packet::{Ack, Control, LossReport};
+use crate::packet::{Ack, Control};
 use crate::rtt::{RoundTrip, micros};
 use crate::send_buffer::{Burst, SendBuffer};
 use crate::seq::Numbering;
@@ -18,11 +20,9 @@ use crate::seq::Numbering;
 /// How late bursts may be and still be made up for.
 const SLACK: Duration = Duration::from_millis(4);
 /// A burst is as long as what passes in this time.
-const TRAIN_TIME: Duration = Duration::from_millis(1);
+const BURST_TIME: Duration = Duration::from_millis(1);
 /// Packets that are sent again into silence, each time that it has lasted for too long.
 const BLIND: u64 = 64;
-/// How long what may be looked at for loss reports has to last.
-const REPORT_TIME: Duration = Duration::from_millis(10);
 /// How much later than a round trip an acknowledgement may be: the peer gives one in 10 milliseconds.
 const ACK_DELAY: Duration = Duration::from_millis(15);
 
@@ -44,6 +44,8 @@ pub(crate) struct Sender {
     longest_stall: Duration,
     /// When the next burst may go.
     due: Instant,
+    /// When the first packet of a pair was sent whose second has yet to follow.
+    pair: Option<Instant>,
     /// Fastest rate that the user allows, in packets per second.
     most_rate: f64,
     /// When the peer last said anything new about what has come.
@@ -85,6 +87,7 @@ impl Sender {
             delivery: Delivery::new(now),
             longest_stall: Duration::ZERO,
             due: now,
+            pair: None,
             most_rate,
             progress_at: now,
             silences: 0,
@@ -182,76 +185,6 @@ impl Sender {
         Ok(is_progress)
     }
 
-    /// Takes in a loss report.
-    pub(crate) fn on_nak(
-        &mut self,
-        now: Instant,
-        report: LossReport<'_>,
-        rtt: RoundTrip,
-    ) -> Result<(), PeerMisbehaved> {
-        let now_micros = self.micros(now);
-        // What was sent again less than a round trip ago cannot be known to be lost again.
-        let recent = rtt.smoothed() / 4 * 3;
-        // Nobody has reason to report all of it more often; a peer that does would take all our time.
-        if now >= self.looks_again {
-            self.look_at = 2 * (self.buffer.next() - self.buffer.acked()) + 64;
-            self.looks_again = now + REPORT_TIME;
-        }
-        let mut reported = None;
-        for range in report {
-            let (first, last) = range.map_err(|_| PeerMisbehaved::BadLossReport)?;
-            let near = self.buffer.next();
-            let (first, last) = (
-                self.numbers.index(first, near),
-                self.numbers.index(last, near),
-            );
-            if first > last || last.is_some_and(|last| last >= near) {
-                return Err(PeerMisbehaved::BadLossReport);
-            }
-            let Some(last) = last else { continue };
-            let first = first.unwrap_or_default();
-            reported = reported.or(Some(first));
-            let first = first.max(self.buffer.acked());
-            let count = (last + 1).saturating_sub(first);
-            if count == 0 {
-                continue;
-            }
-            if count > self.look_at {
-                break;
-            }
-            self.look_at -= count;
-            self.mark_lost(first, last + 1, now_micros, recent);
-            // The packet behind the hole has come, or there would be no hole to see.
-            self.delivery.reach(now, (last + 2).min(self.buffer.next()));
-        }
-        if let Some(first) = reported {
-            self.blind = None;
-            self.on_news(now);
-            let progress = self.progress(now, rtt, false);
-            self.controller.on_loss(now, first, &progress);
-        }
-        Ok(())
-    }
-
-    fn mark_lost(&mut self, first: u64, end: u64, now: u32, recent: u32) {
-        let mut run = first;
-        for index in first..end {
-            if !self.buffer.mark_lost(index) {
-                self.delivery.on_hole();
-                self.lost += 1;
-                continue;
-            }
-            let age = self.buffer.stamped(index).map(|at| now.wrapping_sub(at));
-            if age.is_some_and(|age| age >= recent) {
-                self.lost += u64::from(!self.loss.contains(index));
-                continue;
-            }
-            self.lose(run, index);
-            run = index + 1;
-        }
-        self.lose(run, end);
-    }
-
     /// Has packets sent again.
     fn lose(&mut self, start: u64, end: u64) {
         if let Some(range) = Range64::new(start, end) {
@@ -275,6 +208,7 @@ impl Sender {
             in_flight: self.in_flight(),
             lost: self.lost,
             sample: self.delivery.sample(now),
+            behind_loss: None,
             rtt,
             receive_rate: self.receive_rate,
             capacity: self.capacity,
@@ -331,10 +265,9 @@ impl Sender {
         }
         let last = next.checked_sub(1).filter(|last| *last >= acked)?;
         Some(Burst {
-            first: last,
-            packets: 1,
             is_resent: true,
             is_probe: true,
+            ..Burst::new(last, 1)
         })
     }
 
@@ -365,39 +298,39 @@ impl Sender {
 
     /// What may be sent now, if anything; `segments` packets at most.
     pub(crate) fn plan(&self, now: Instant, segments: usize) -> Option<Burst> {
+        let first = self.buffer.next();
+        // The packet behind every sixteenth follows it at once: the receiver measures the path by the pair.
+        let is_second = self.pair.is_some_and(|at| now <= at + BURST_TIME);
+        if is_second && self.may_send_until(now) > first {
+            return Some(Burst::new(first, 1));
+        }
         if self.due > now {
             return None;
         }
-        let most = self.train_length().min(segments);
+        let most = self.burst_length().min(segments);
         if let Some(lost) = self.loss.first().filter(|_| self.blind != Some(0)) {
             let packets = self.buffer.burst(lost.start(), lost.end(), most);
-            let first = lost.start();
             return (packets > 0).then_some(Burst {
-                first,
-                packets,
                 is_resent: true,
-                is_probe: false,
+                ..Burst::new(lost.start(), packets)
             });
         }
-        let first = self.buffer.next();
         let end = self.may_send_until(now);
         let packets = self.buffer.burst(first, end, most);
         if packets == 0 {
             return None;
         }
-        // The packet after every sixteenth follows it at once: the receiver measures the path by the pair.
-        let sequence = self.numbers.sequence(first + packets as u64 - 1);
-        let packets = if sequence & 15 == 0 && packets < segments {
+        let packets = if self.begins_pair(first + packets as u64) && packets < segments {
             self.buffer.burst(first, end, packets + 1)
         } else {
             packets
         };
-        Some(Burst {
-            first,
-            packets,
-            is_resent: false,
-            is_probe: false,
-        })
+        Some(Burst::new(first, packets))
+    }
+
+    /// Whether the last packet before `end` is the first of a pair.
+    fn begins_pair(&self, end: u64) -> bool {
+        self.numbers.sequence(end - 1) & 15 == 0
     }
 
     /// One past the last packet that the windows let out now.
@@ -425,8 +358,8 @@ impl Sender {
         (self.may_send_until(at) > self.buffer.next()).then_some(at)
     }
 
-    fn train_length(&self) -> usize {
-        let packets = whole(self.rate() * TRAIN_TIME.as_secs_f64()).max(2);
+    fn burst_length(&self) -> usize {
+        let packets = whole(self.rate() * BURST_TIME.as_secs_f64()).max(2);
         usize::try_from(packets).unwrap_or(usize::MAX)
     }
 
@@ -466,6 +399,7 @@ impl Sender {
             }
             return;
         }
+        self.pair = self.begins_pair(end).then_some(now);
         let is_idle = self.in_flight() == 0;
         if is_idle {
             self.controller.on_idle_end(now);
