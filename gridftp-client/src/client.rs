@@ -37,7 +37,7 @@ const BLOCKS: usize = 64;
 /// arrived by its own rules. After a dropped transfer the client itself can still be used.
 pub struct Client {
     pub(crate) control: Control,
-    pub(crate) channel: Alone<DataChannel>,
+    pub(crate) channel: Exclusive<DataChannel>,
     pub(crate) stack: DynStack,
     pub(crate) options: Arc<ConnectOptions>,
     pub(crate) abilities: Abilities,
@@ -72,9 +72,9 @@ pub(crate) enum Ready {
 }
 
 /// A value that only an exclusive reference reaches, so that what holds it may be shared.
-pub(crate) struct Alone<T>(Mutex<T>);
+pub(crate) struct Exclusive<T>(Mutex<T>);
 
-impl<T> Alone<T> {
+impl<T> Exclusive<T> {
     pub(crate) fn get(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,7 +136,7 @@ impl Client {
         data.marks_from_all = true;
         let mut client = Self {
             control,
-            channel: Alone(Mutex::new(DataChannel::new(data, pool()))),
+            channel: Exclusive(Mutex::new(DataChannel::new(data, pool()))),
             stack,
             options,
             abilities: Abilities::default(),

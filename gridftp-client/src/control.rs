@@ -32,8 +32,8 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// # Cancel safety
 /// Dropping it closes the connection: at once when replies are outstanding, so that the server
-/// gives up a transfer that nobody waits for; otherwise after `QUIT`.
-#[derive(Debug)]
+/// gives up a transfer that nobody waits for; otherwise after `QUIT`. Clones share it.
+#[derive(Debug, Clone)]
 pub(crate) struct Control {
     requests: mpsc::UnboundedSender<Request>,
     site: Arc<str>,
@@ -45,7 +45,7 @@ pub(crate) struct Control {
     /// Whether the server sets times by `MFMT`; else `SITE UTIME` is tried.
     pub(crate) mfmt: bool,
     /// Whether a digest was asked for.
-    pub(crate) hashed: AtomicBool,
+    pub(crate) hashed: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Control {
             round_trip,
             ascii_only: false,
             mfmt: false,
-            hashed: AtomicBool::new(false),
+            hashed: Arc::default(),
         };
         Ok((control, replies))
     }
@@ -286,11 +286,28 @@ impl Replies {
 
     /// The final reply; failures are errors. Preliminary ones are dropped.
     pub(crate) async fn finish(&mut self) -> Result<Reply, ControlError> {
+        self.finish_with(|_| ()).await
+    }
+
+    /// The final reply; failures are errors. `each` gets the preliminary ones.
+    ///
+    /// # Cancel safety
+    /// No reply is lost.
+    pub(crate) async fn finish_with(
+        &mut self,
+        mut each: impl FnMut(&Reply),
+    ) -> Result<Reply, ControlError> {
         loop {
-            if let Step::Done(reply) = self.next().await? {
-                return Ok(reply);
+            match self.next().await? {
+                Step::Done(reply) => return Ok(reply),
+                Step::Preliminary(reply) => each(&reply),
             }
         }
+    }
+
+    /// The server, `host:port`.
+    pub(crate) fn site(&self) -> &str {
+        &self.site
     }
 
     /// Waits for the end, whatever the final reply says.

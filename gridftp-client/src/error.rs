@@ -336,6 +336,19 @@ impl TransferError {
         }
     }
 
+    /// The failure of a command.
+    pub(crate) fn control(&self) -> Option<&ControlError> {
+        match self {
+            Self::Control(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The reply that refused a command.
+    pub(crate) fn reply(&self) -> Option<&Reply> {
+        self.control()?.reply()
+    }
+
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {

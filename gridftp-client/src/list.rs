@@ -7,11 +7,10 @@ use ftp_wire::facts::{Entry, FactSet};
 use gridftp_data::{ReceivePlan, Watch};
 
 use crate::client::Client;
-use crate::control::Step;
 use crate::copy::Lines;
 use crate::error::TransferError;
 use crate::ls::Form;
-use crate::url::show;
+use crate::transfer::Transfer;
 
 impl Client {
     /// Lists what is in the directory at `path`, or the file there; `each` gets every entry and
@@ -51,7 +50,6 @@ impl Client {
         path: FtpPath,
         mut each: impl FnMut(Entry, FactSet) + Send,
     ) -> Result<u64, TransferError> {
-        let shown = show(path.as_bytes());
         let mut bad = None;
         let mut take = |line: &[u8]| match Entry::parse(line) {
             Ok((entry, _)) if matches!(&*entry.name, b"." | b"..") => {}
@@ -62,28 +60,17 @@ impl Client {
         };
         let mut lines = Lines::new(|line: &[u8]| form.line(line, &mut take));
         self.set_up_stream(BufferSide::Send).await?;
-        let mut replies = self.control.send(form.command(path));
+        let replies = self.control.send(form.command(path.clone()));
+        let mut transfer = Transfer::download(replies, path.as_bytes());
         let watch = Watch::new();
         let plan = ReceivePlan::new(Mode::Stream, Type::Image);
-        let received = {
-            let receive = self.channel.get().receive_chunks(&mut lines, &plan, &watch);
-            tokio::pin!(receive);
-            tokio::select! {
-                received = &mut receive => received,
-                first = replies.next() => match first {
-                    Ok(Step::Preliminary(_)) => receive.await,
-                    Ok(Step::Done(_)) => {
-                        return Err(replies.misbehaved("the listing ended before it began").into());
-                    }
-                    Err(error) => return Err(error.into()),
-                },
-            }
-        };
-        received.map_err(|cause| self.data_error(&shown, cause))?;
-        replies.finish().await?;
+        let data = self.channel.get().receive_chunks(&mut lines, &plan, &watch);
+        let received = transfer.run(&watch, data).await;
+        received.map_err(|failure| failure.error)?;
         lines.finish();
         match bad {
-            Some(error) => Err(replies
+            Some(error) => Err(transfer
+                .replies()
                 .misbehaved(format!("line without facts: {error}"))
                 .into()),
             None => Ok(watch.bytes()),

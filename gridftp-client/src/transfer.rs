@@ -1,9 +1,11 @@
-//! One transfer: its beginning, its data while the server may reply, and the word of both ends on it.
+//! `Transfer`: its beginning, its data while the server may reply, and the word of both ends on it.
 
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
+use ftp_wire::reply::Reply;
 use gridftp_data::{ErrorKind as DataErrorKind, Watch};
+use tokio::time::timeout;
 
 use crate::control::{Replies, Step};
 use crate::error::{ControlError, TransferError};
@@ -15,7 +17,11 @@ pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
 /// it broke the connection off.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
 /// How long a refused upload goes on: one that ends within it keeps its connections.
-pub(crate) const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN: Duration = Duration::from_millis(500);
+/// How long the final reply to a download whose data has ended may take.
+const FINAL: Duration = Duration::from_secs(30);
+
+const UNBEGUN: &str = "the transfer ended before it began";
 
 /// Why a transfer failed, and what it leaves.
 #[derive(Debug)]
@@ -75,12 +81,21 @@ impl Failure {
             midway: true,
         }
     }
+}
 
-    /// As [`midway`](Self::midway), if the server has accepted it.
-    pub(crate) fn of(replies: &Replies, error: impl Into<TransferError>, session: Session) -> Self {
+impl From<TransferError> for Failure {
+    /// A failure before a command for data was sent, or after its end.
+    fn from(error: TransferError) -> Self {
+        let session = match &error {
+            TransferError::Control(ControlError::Refused { .. })
+            | TransferError::Request(_)
+            | TransferError::Size { .. } => Session::Reusable,
+            _ => Session::Lost,
+        };
         Self {
-            midway: replies.has_begun(),
-            ..Self::midway(error, session)
+            error,
+            session,
+            midway: false,
         }
     }
 }
@@ -90,155 +105,279 @@ impl Replies {
     pub(crate) async fn begin(&mut self) -> Result<(), ControlError> {
         match self.next().await? {
             Step::Preliminary(_) => Ok(()),
-            Step::Done(_) => Err(self.misbehaved("the transfer ended before it began")),
+            Step::Done(_) => Err(self.misbehaved(UNBEGUN)),
         }
     }
 }
 
-/// Reads the final reply of a transfer whose data is done with, in bounded time; a failed one leaves
-/// the server less to do.
-pub(crate) async fn settle_final(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
-    let within = if well {
-        ACCOUNT.saturating_mul(6)
-    } else {
-        ACCOUNT
-    };
-    match tokio::time::timeout(within, replies.finish()).await {
-        Ok(done) => done.map(drop),
-        Err(_) => Err(replies.misbehaved("no final reply although the data has ended")),
+/// One transfer between this process and a server, whose command has been sent.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    replies: Replies,
+    /// The final reply, when it came before the data was through.
+    end: Option<Result<Reply, ControlError>>,
+    direction: Direction,
+    /// Path at the server.
+    path: String,
+    /// Path of the local file, if there is one.
+    file: Option<String>,
+}
+
+/// Direction of the data, seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Download,
+    Upload,
+}
+
+impl Transfer {
+    /// A retrieval, or a listing, of `path`.
+    pub(crate) fn download(replies: Replies, path: &[u8]) -> Self {
+        Self::new(replies, Direction::Download, path)
     }
-}
 
-/// Reads the final reply of a store whose data is out. That may still be on its way, and is written and
-/// checked there: the server has the time of any command that works.
-pub(crate) async fn settle_stored(replies: &mut Replies, well: bool) -> Result<(), ControlError> {
-    match well {
-        true => replies.ended().await,
-        false => settle_final(replies, false).await,
+    /// A store to `path`.
+    pub(crate) fn upload(replies: Replies, path: &[u8]) -> Self {
+        Self::new(replies, Direction::Upload, path)
     }
-}
 
-/// What became of a transfer: what moved it, unless it was given up, and its final reply, if it came
-/// meanwhile.
-pub(crate) struct Moved<T, R = ()> {
-    pub(crate) data: Option<T>,
-    pub(crate) end: Option<Result<R, ControlError>>,
-}
+    fn new(replies: Replies, direction: Direction, path: &[u8]) -> Self {
+        Self {
+            replies,
+            end: None,
+            direction,
+            path: show(path),
+            file: None,
+        }
+    }
 
-/// Moves data, which `watch` sees, until it is through, or the server's refusal says that it never will be;
-/// then the rest has `within` to come.
-pub(crate) async fn move_data<T, R>(
-    watch: &Watch,
-    within: Duration,
-    moving: impl Future<Output = T>,
-    replies: impl Future<Output = Result<R, ControlError>>,
-) -> Moved<T, R> {
-    tokio::pin!(moving, replies);
-    tokio::select! {
-        biased;
-        data = &mut moving => Moved { data: Some(data), end: None },
-        end = &mut replies => {
-            let data = match &end {
-                Ok(_) => Some(moving.await),
-                Err(_) => {
-                    watch.cut();
-                    the_rest(watch, within, moving).await
+    /// Names the local file, for errors of the storage.
+    pub(crate) fn with_file(self, path: &[u8]) -> Self {
+        let file = Some(show(path));
+        Self { file, ..self }
+    }
+
+    /// Says whether the server has accepted the transfer.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.replies.has_begun()
+    }
+
+    /// The replies, for the errors that a caller makes of them.
+    pub(crate) fn replies(&self) -> &Replies {
+        &self.replies
+    }
+
+    /// Waits until the server says that the transfer begins.
+    pub(crate) async fn begin(&mut self) -> Result<(), ControlError> {
+        self.replies.begin().await
+    }
+
+    /// Opens the connection of an upload in MODE S and waits until the server accepts the upload:
+    /// a server that reads ahead loses data which is there before its `STOR`.
+    ///
+    /// A server that has not replied `within` its time is given up.
+    pub(crate) async fn begin_with(
+        &mut self,
+        within: Duration,
+        open: impl Future<Output = gridftp_data::Result<()>>,
+    ) -> Result<(), Failure> {
+        tokio::pin!(open);
+        let mut opened = false;
+        loop {
+            let error = tokio::select! {
+                done = &mut open, if !opened => match done {
+                    Ok(()) => {
+                        opened = true;
+                        continue;
+                    }
+                    // A server that refuses may have closed its port before it says so.
+                    Err(cause) => match timeout(QUIET, self.replies.next()).await {
+                        Ok(Err(refused)) => refused,
+                        _ => return Err(Failure::midway(self.data_error(cause), Session::Unanswered)),
+                    },
+                },
+                begun = self.replies.begin(), if !self.replies.has_begun() => match begun {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
+                () = tokio::time::sleep(within), if opened && !self.replies.has_begun() => {
+                    self.replies.unanswered("control channel: no reply in time")
                 }
+                else => return Ok(()),
             };
-            Moved { data, end: Some(end) }
+            let session = match error {
+                ControlError::Lost { .. } => Session::Lost,
+                _ => Session::ChannelBroken,
+            };
+            return Err(Failure {
+                session,
+                ..Failure::to_begin(error)
+            });
         }
+    }
+
+    /// Moves the data, which `watch` sees, and takes the word of both ends on it.
+    pub(crate) async fn run<T>(
+        &mut self,
+        watch: &Watch,
+        data: impl Future<Output = gridftp_data::Result<T>>,
+    ) -> Result<T, Failure> {
+        let moved = self.pass(watch, data, |_| ()).await?;
+        self.end(|_| ()).await?;
+        Ok(moved)
+    }
+
+    /// Moves the data, which `watch` sees; the server's word on it may still be to come. `each` gets
+    /// the preliminary replies.
+    ///
+    /// After a refusal the data that is on its way has a moment to arrive, so that the connections
+    /// serve the next transfer.
+    pub(crate) async fn pass<T>(
+        &mut self,
+        watch: &Watch,
+        data: impl Future<Output = gridftp_data::Result<T>>,
+        mut each: impl FnMut(&Reply),
+    ) -> Result<T, Failure> {
+        tokio::pin!(data);
+        let moved = tokio::select! {
+            biased;
+            moved = &mut data => Some(moved),
+            end = word(&mut self.replies, &mut each) => {
+                let moved = match &end {
+                    Ok(_) => Some(data.await),
+                    Err(_) => {
+                        watch.cut();
+                        the_rest(watch, self.grace(), data).await
+                    }
+                };
+                self.end = Some(end);
+                moved
+            }
+        };
+        match (moved, self.end.take()) {
+            (Some(Ok(moved)), end) => {
+                self.end = end;
+                Ok(moved)
+            }
+            (Some(Err(cause)), end) => Err(self.failed(watch, cause, end, each).await),
+            (None, Some(Err(error))) => Err(self.refused(error)),
+            (None, _) => unreachable!("data is given up after an error only"),
+        }
+    }
+
+    /// Waits for the server's word on data that is through.
+    ///
+    /// Of an upload, data may still be on its way, and is written and checked there: the server has
+    /// the time of any command that works.
+    pub(crate) async fn end(&mut self, each: impl FnMut(&Reply)) -> Result<Reply, Failure> {
+        let word = match (self.end.take(), self.direction) {
+            (Some(end), _) => end,
+            (None, Direction::Upload) => self.replies.finish_with(each).await,
+            (None, Direction::Download) => match self.account(FINAL, each).await {
+                Some(end) => end,
+                None => Err(self
+                    .replies
+                    .misbehaved("no final reply although the data has ended")),
+            },
+        };
+        word.map_err(|error| {
+            let answered = !matches!(error, ControlError::Misbehaved { .. });
+            Failure::midway(error, Session::after_data(answered))
+        })
+    }
+
+    /// Waits for the server's own account of a transfer whose connections are gone.
+    pub(crate) async fn account(
+        &mut self,
+        within: Duration,
+        each: impl FnMut(&Reply),
+    ) -> Option<Result<Reply, ControlError>> {
+        timeout(within, self.replies.finish_with(each)).await.ok()
+    }
+
+    /// The time that the rest of the data has after a refusal. Of a download that did not begin there
+    /// is none.
+    fn grace(&self) -> Duration {
+        match self.direction {
+            Direction::Upload => DRAIN,
+            Direction::Download if self.has_begun() => ACCOUNT,
+            Direction::Download => Duration::ZERO,
+        }
+    }
+
+    /// The failure of data; the server's own account of it says more than that a connection broke.
+    async fn failed(
+        &mut self,
+        watch: &Watch,
+        cause: gridftp_data::Error,
+        end: Option<Result<Reply, ControlError>>,
+        each: impl FnMut(&Reply),
+    ) -> Failure {
+        // Without a connection there is nothing to tell, unless the server broke it at once.
+        let within = if watch.is_open() { ACCOUNT } else { QUIET };
+        let first = end.is_some();
+        let word = match end {
+            Some(word) => Some(word),
+            None => self.account(within, each).await,
+        };
+        let session = Session::after_data(word.is_some());
+        match (self.data_error(cause), word) {
+            (error @ TransferError::Local { .. }, _) => Failure::midway(error, session),
+            (_, Some(Err(error))) if first || error.reply().is_some() => self.refused(error),
+            (error, _) => Failure::midway(error, session),
+        }
+    }
+
+    /// The failure of a transfer that the server ended.
+    fn refused(&self, error: ControlError) -> Failure {
+        match (self.has_begun(), self.direction) {
+            (false, Direction::Download) => Failure::to_begin(error),
+            (midway, _) => Failure {
+                midway,
+                ..Failure::midway(error, Session::ChannelBroken)
+            },
+        }
+    }
+
+    fn data_error(&self, cause: gridftp_data::Error) -> TransferError {
+        let path = match (&self.file, cause.kind()) {
+            (Some(file), DataErrorKind::Storage) => {
+                let op = match self.direction {
+                    Direction::Download => "write",
+                    Direction::Upload => "read",
+                };
+                return TransferError::local(op, file, cause);
+            }
+            _ => self.path.clone(),
+        };
+        let site = self.replies.site().to_owned();
+        TransferError::Data { site, path, cause }
     }
 }
 
-/// Moves what is on its way already, as long as anything moves, though not for long.
-async fn the_rest<T>(
-    watch: &Watch,
-    within: Duration,
-    moving: impl Future<Output = T>,
-) -> Option<T> {
-    tokio::pin!(moving);
+/// The final reply to a transfer, which has to begin first.
+async fn word(replies: &mut Replies, each: impl FnMut(&Reply)) -> Result<Reply, ControlError> {
+    let reply = replies.finish_with(each).await?;
+    match replies.has_begun() {
+        true => Ok(reply),
+        false => Err(replies.misbehaved(UNBEGUN)),
+    }
+}
+
+/// Moves the data that is on its way already, as long as any moves, though not for long.
+async fn the_rest<T>(watch: &Watch, within: Duration, data: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(data);
     let all = async {
         loop {
             let before = watch.bytes();
-            match tokio::time::timeout(QUIET, &mut moving).await {
+            match timeout(QUIET, &mut data).await {
                 Ok(data) => return Some(data),
                 Err(_) if watch.bytes() == before => return None,
                 Err(_) => {}
             }
         }
     };
-    tokio::time::timeout(within, all).await.ok().flatten()
-}
-
-/// Opens the connection of an upload in MODE S and waits for the server's word that it takes the
-/// upload: one that reads ahead loses data which is there before its `STOR`.
-///
-/// A server that has not said so `within` the time it has for a reply is given up.
-pub(crate) async fn accepted(
-    replies: &mut Replies,
-    within: Duration,
-    open: impl Future<Output = gridftp_data::Result<()>>,
-) -> Result<gridftp_data::Result<()>, ControlError> {
-    tokio::pin!(open);
-    let (mut opened, mut begun) = (false, false);
-    while !(opened && begun) {
-        tokio::select! {
-            done = &mut open, if !opened => match done {
-                Ok(()) => opened = true,
-                // One that refuses may have closed its port before it says so.
-                Err(cause) => return match tokio::time::timeout(QUIET, replies.next()).await {
-                    Ok(Err(refused)) => Err(refused),
-                    _ => Ok(Err(cause)),
-                },
-            },
-            first = replies.begin(), if !begun => {
-                first?;
-                begun = true;
-            }
-            () = tokio::time::sleep(within), if opened => {
-                return Err(replies.unanswered("control channel: no reply in time"));
-            }
-        }
-    }
-    Ok(Ok(()))
-}
-
-/// Moves data unless the command is refused first.
-pub(crate) async fn unless_refused<T>(
-    replies: &mut Replies,
-    moving: impl Future<Output = gridftp_data::Result<T>>,
-) -> Result<gridftp_data::Result<T>, TransferError> {
-    tokio::pin!(moving);
-    tokio::select! {
-        moved = &mut moving => Ok(moved),
-        first = replies.begin() => {
-            first?;
-            Ok(moving.await)
-        }
-    }
-}
-
-/// Takes both ends' word on what was moved; the server's own account of a failure says more than that
-/// its connection broke.
-pub(crate) fn settle<T>(
-    moved: gridftp_data::Result<T>,
-    end: Result<(), ControlError>,
-    site: &str,
-    path: &[u8],
-    (op, local): (&'static str, &str),
-) -> Result<T, TransferError> {
-    match (moved, end) {
-        (Ok(moved), Ok(())) => Ok(moved),
-        (Err(cause), _) if cause.kind() == DataErrorKind::Storage => {
-            Err(TransferError::local(op, local, cause))
-        }
-        (_, Err(error @ ControlError::Refused { .. })) | (Ok(_), Err(error)) => Err(error.into()),
-        (Err(cause), _) => Err(TransferError::Data {
-            site: site.to_owned(),
-            path: show(path),
-            cause,
-        }),
-    }
+    timeout(within, all).await.ok().flatten()
 }
 
 #[cfg(test)]
@@ -257,7 +396,7 @@ mod tests {
         far.write_all(b"220 ready\r\n").await.unwrap();
         banner.finish().await.unwrap();
         let path = FtpPath::new(b"/file".to_vec()).unwrap();
-        let mut replies = control.send(Command::Stor(path));
+        let mut transfer = Transfer::upload(control.send(Command::Stor(path)), b"/file");
         let mut line = [0; 12];
         far.read_exact(&mut line).await.unwrap();
         let server = async {
@@ -265,7 +404,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(300)).await;
             far.write_all(b"226 all is safe\r\n").await.unwrap();
         };
-        let (end, ()) = tokio::join!(settle_stored(&mut replies, true), server);
+        let (end, ()) = tokio::join!(transfer.end(|_| ()), server);
         end.unwrap();
     }
 }

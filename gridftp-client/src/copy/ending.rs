@@ -1,14 +1,13 @@
 //! Where the attempts at a job end: it is done, left out, tried again or given up.
 
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use gridftp_dsi::types::ChecksumAlgorithm;
 
-use super::Stop;
 use super::job::Item;
 use super::queue::Taken;
 use super::shared::Shared;
+use super::{Stop, lock};
 use crate::error::{Class, TransferError};
 use crate::progress::Event;
 use crate::transfer::Failure;
@@ -132,7 +131,7 @@ impl Shared {
     /// Counts and tells a failure for good.
     pub(crate) fn give_up(&self, source: &str, error: &TransferError) {
         self.totals.failed();
-        let mut worst = self.worst.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worst = lock(&self.worst);
         let class = error.class();
         if !matches!(*worst, Some(Class::Verify)) && (worst.is_none() || class == Class::Verify) {
             *worst = Some(class);
@@ -143,7 +142,7 @@ impl Shared {
 
     /// The class of the failures, if there were any; a copy that differs outweighs the others.
     pub(crate) fn worst(&self) -> Option<Class> {
-        *self.worst.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.worst)
     }
 
     /// Tells what would be copied.

@@ -1,8 +1,8 @@
 //! `Hidden`: the name that an upload to a server of others has until it is whole and takes its own.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::Command;
@@ -15,6 +15,7 @@ use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::kept::Found;
 use crate::copy::known::Known;
+use crate::copy::lock;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
@@ -42,41 +43,32 @@ pub(crate) struct Hiding {
 impl Hiding {
     /// Notes a hidden file that nobody goes on with, to be removed.
     pub(crate) fn leave(&self, hidden: FtpPath) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.push(hidden);
+        lock(&self.left).push(hidden);
     }
 
     /// Notes a directory that was not there before.
     pub(crate) fn note_new(&self, dir: &[u8]) {
-        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
-        new.insert(dir);
+        lock(&self.new).insert(dir);
     }
 
     /// Says whether a file is in a directory that was not there before.
     pub(crate) fn is_new(&self, path: &FtpPath) -> bool {
-        let new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
-        new.contains(names::parent(path.as_bytes()))
+        lock(&self.new).contains(names::parent(path.as_bytes()))
     }
 
     /// Says whether uploads were given up that left something.
     pub(crate) fn has_left(&self) -> bool {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        !left.is_empty()
+        !lock(&self.left).is_empty()
     }
 
     /// Removes the hidden files that nobody goes on with; those of which a session that ends says nothing
     /// stay noted.
     pub(crate) async fn clean(&self, control: &Control) {
-        let left = self
-            .left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let left = lock(&self.left).clone();
         for path in left {
             let told = control.send(Command::Dele(path.clone())).finish().await;
             if !matches!(told, Err(ControlError::Lost { .. })) {
-                let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-                left.retain(|other| *other != path);
+                lock(&self.left).retain(|other| *other != path);
             }
         }
     }
@@ -203,6 +195,8 @@ pub(crate) struct Renaming {
     sent: Option<[Replies; 2]>,
     /// The replies to that, once they were read.
     told: Option<Renamed>,
+    /// Whether nothing is to be overwritten.
+    keeps: bool,
 }
 
 /// The question what is under a name.
@@ -258,11 +252,7 @@ impl Hidden {
         let Self { at, to, there } = self;
         let old = there.old(&to).await?;
         if keeps && matches!(old, Old::File | Old::Other) {
-            return Err(TransferError::Source {
-                path: show(to.as_bytes()),
-                what: "it appeared at the destination during the copy, and is left alone"
-                    .to_owned(),
-            });
+            return Err(appeared(&to));
         }
         let sent = (old != Old::Other).then(|| rename(control, &at, &to));
         Ok(Renaming {
@@ -270,6 +260,7 @@ impl Hidden {
             to,
             sent,
             told: None,
+            keeps,
         })
     }
 
@@ -298,7 +289,7 @@ impl Renaming {
             return true;
         };
         let (_, into) = self.told.insert(renamed(sent).await);
-        !into.as_ref().is_err_and(is_taken)
+        self.keeps || !into.as_ref().is_err_and(is_taken)
     }
 
     /// As [`Hidden::publish`], whose second half it is.
@@ -319,7 +310,7 @@ impl Renaming {
                 if let Item::File(job) = taken.item_mut() {
                     job.forget();
                 }
-                shared.fail(taken, &error.into());
+                shared.fail(taken, &error);
                 None
             }
         }
@@ -330,23 +321,32 @@ impl Renaming {
         self,
         control: &Control,
         hiding: &Hiding,
-    ) -> Result<bool, ControlError> {
-        let Self { at, to, sent, told } = self;
-        let told = match (told, sent) {
+    ) -> Result<bool, TransferError> {
+        let Self { at, to, .. } = self;
+        let told = match (self.told, self.sent) {
             (Some(told), _) => told,
             (None, Some(sent)) => renamed(sent).await,
             (None, None) => return Ok(false),
         };
         match told {
             (Ok(()), Ok(())) => Ok(true),
-            (Ok(()), Err(refusal)) if is_taken(&refusal) => replace(control, &at, &to).await,
+            (Ok(()), Err(refusal)) if is_taken(&refusal) && self.keeps => Err(appeared(&to)),
+            (Ok(()), Err(refusal)) if is_taken(&refusal) => Ok(replace(control, &at, &to).await?),
             (Ok(()), Err(refusal)) if is_final(&refusal) => Ok(false),
             (Err(refusal), _) if is_final(&refusal) && !refusal.is_not_found() => {
                 hiding.off.store(true, Ordering::Relaxed);
                 Ok(false)
             }
-            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
+            (Err(error), _) | (Ok(()), Err(error)) => Err(error.into()),
         }
+    }
+}
+
+/// The failure of a file that is not to replace another.
+fn appeared(to: &FtpPath) -> TransferError {
+    TransferError::Source {
+        path: show(to.as_bytes()),
+        what: "it appeared at the destination during the copy, and is left alone".to_owned(),
     }
 }
 

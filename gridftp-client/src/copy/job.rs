@@ -32,7 +32,7 @@ pub(crate) enum Item {
 }
 
 /// A file to copy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FileJob {
     /// Path at the source.
     pub(crate) from: Vec<u8>,
@@ -67,7 +67,7 @@ pub(crate) struct FileJob {
 }
 
 /// A directory to copy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DirJob {
     /// Path at the source.
     pub(crate) from: Vec<u8>,
@@ -119,18 +119,7 @@ impl FileJob {
         Self {
             from,
             to,
-            facts: Facts::default(),
-            failures: 0,
-            failed_first: None,
-            most: 0,
-            held: RangeSet::new(),
-            begun: false,
-            anew: false,
-            hidden: None,
-            straight: false,
-            sink: None,
-            changed: false,
-            started: None,
+            ..Self::default()
         }
     }
 
@@ -173,6 +162,7 @@ impl FileJob {
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
         self.sink = None;
+        self.changed = false;
     }
 }
 
@@ -181,16 +171,7 @@ impl DirJob {
         Self {
             from,
             to,
-            facts: Facts::default(),
-            failures: 0,
-            form: Form::default(),
-            listed: false,
-            seen: HashSet::new(),
-            hasher: RandomState::new(),
-            above: None,
-            avoid: None,
-            pattern: None,
-            rest: None,
+            ..Self::default()
         }
     }
 

@@ -205,16 +205,17 @@ impl Announced {
 
 /// The error of a store that was refused, which may be for the digest that was announced.
 pub(crate) fn judge(
-    error: ControlError,
+    error: TransferError,
     announced: Option<&Announced>,
     copy: impl FnOnce() -> String,
 ) -> TransferError {
+    let kind = error.reply().map(FailureKind::of);
     match announced {
-        Some(Announced { digest, .. }) if error.kind() == Some(FailureKind::ChecksumMismatch) => {
+        Some(Announced { digest, .. }) if kind == Some(FailureKind::ChecksumMismatch) => {
             let found = "another, so that the server threw it away";
             verify::mismatch(copy(), digest.0, &digest.1, found)
         }
-        _ => error.into(),
+        _ => error,
     }
 }
 

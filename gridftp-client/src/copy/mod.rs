@@ -25,7 +25,7 @@ mod third;
 mod trees;
 mod window;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Class, ControlError, TransferError};
@@ -91,6 +91,11 @@ impl Stop {
             error => Self::Lost(error.into()),
         }
     }
+}
+
+/// Nothing panics in the middle of a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a copy went.

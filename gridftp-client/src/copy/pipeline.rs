@@ -12,9 +12,9 @@ use super::window::{COMMANDS, Window};
 /// How far transfers are asked for ahead of the one that moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// The channel serves one transfer, as in MODE S.
+    /// There is one transfer.
     One,
-    /// The next is asked for when the last has been passed on.
+    /// The next is asked for when the last has been passed on, as in MODE S.
     InStep,
     /// As far as the window has room.
     Window,
@@ -64,8 +64,8 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) depth: Depth,
     /// Items to take.
     pub(crate) kind: Kind,
-    /// Connections of the channel, which the items have to fit.
-    pub(crate) streams: u32,
+    /// Connections of the channel, which the items have to fit; `None` where each has its own.
+    pub(crate) streams: Option<u32>,
     pub(crate) round_trip: std::time::Duration,
     /// Transfers at most that wait for their confirmation.
     pub(crate) backlog: usize,
@@ -139,7 +139,7 @@ impl Pipeline<'_> {
                 Some(taken) => taken,
                 None if self.depth == Depth::One => return Ok(()),
                 None => {
-                    let fits = |item: &Item| self.shared.fits(item, self.streams, self.round_trip);
+                    let fits = |item: &Item| self.fits(item);
                     let Some(taken) = self.shared.queue.next_of(self.kind, fits).await else {
                         return Ok(());
                     };
@@ -150,5 +150,10 @@ impl Pipeline<'_> {
                 let _gone = asked.send((request, permit));
             }
         }
+    }
+
+    fn fits(&self, item: &Item) -> bool {
+        let fits = |streams| self.shared.fits(item, streams, self.round_trip);
+        self.streams.is_none_or(fits)
     }
 }

@@ -1,17 +1,20 @@
 //! `Queue`: the work that all connections of a copy share; it knows when nothing is left to come.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::job::Item;
+use super::lock;
 
 /// Files that wait before whoever finds more of them must pause.
 pub(crate) const ENOUGH: usize = 8192;
 /// Items that wait before what is listed is kept elsewhere.
 const CROWD: usize = 2 * ENOUGH;
+
+const TAKEN: &str = "only `done` and `drop` take the item, and both consume";
 
 /// Work to do, shared by the connections of a copy.
 #[derive(Debug, Clone, Default)]
@@ -68,10 +71,7 @@ pub(crate) struct Taken {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.state)
     }
 
     /// Promises more items until the producer is dropped.
@@ -99,6 +99,19 @@ impl Queue {
         self.shared.changed.notify_waiters();
     }
 
+    /// Waits until `check` has an answer.
+    async fn when<T>(&self, mut check: impl FnMut(MutexGuard<'_, State>) -> Option<T>) -> T {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(answer) = check(self.state()) {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+
     /// Takes the next item that `fits`; `None` when the next does not fit or none will come.
     ///
     /// # Cancel safety
@@ -109,28 +122,12 @@ impl Queue {
 
     /// As [`next`](Self::next), of one kind only.
     pub(crate) async fn next_of(&self, kind: Kind, fits: impl Fn(&Item) -> bool) -> Option<Taken> {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.state();
-                if state.closed || state.open == 0 {
-                    return None;
-                }
-                if let Some(item) = state.peek(kind) {
-                    return fits(item).then(|| self.take(state, kind));
-                }
-            }
-            changed.await;
-        }
-    }
-
-    /// Takes the next item if one waits.
-    pub(crate) fn next_waiting(&self) -> Option<Taken> {
-        let state = self.state();
-        let waits = !state.closed && state.waiting() > 0;
-        waits.then(|| self.take(state, Kind::Any))
+        self.when(|state| match state.peek(kind) {
+            _ if state.is_over() => Some(None),
+            Some(item) => Some(fits(item).then(|| self.take(state, kind))),
+            None => None,
+        })
+        .await
     }
 
     fn take(&self, mut state: MutexGuard<'_, State>, kind: Kind) -> Taken {
@@ -148,38 +145,20 @@ impl Queue {
 
     /// Waits until more than `depth` files wait; false when none will come any more.
     pub(crate) async fn deeper_than(&self, depth: usize) -> bool {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.state();
-                if state.closed || state.open == 0 {
-                    return false;
-                }
-                if state.files.len() > depth {
-                    return true;
-                }
-            }
-            changed.await;
-        }
+        self.when(|state| match state.files.len() > depth {
+            _ if state.is_over() => Some(false),
+            deeper => deeper.then_some(true),
+        })
+        .await
     }
 
     /// Waits until there is room for more files, or for more of `kind`.
     pub(crate) async fn room(&self, kind: Kind) {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.state();
-                let room = kind == Kind::Files || state.waiting() < CROWD;
-                if state.closed || (!state.is_full() && room) {
-                    return;
-                }
-            }
-            changed.await;
-        }
+        self.when(|state| {
+            let room = kind == Kind::Files || state.waiting() < CROWD;
+            (state.closed || (!state.is_full() && room)).then_some(())
+        })
+        .await;
     }
 
     /// Says whether so much waits that no more should be added.
@@ -192,6 +171,11 @@ impl Queue {
         !self.state().files.is_empty()
     }
 
+    /// Says whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().waiting() == 0
+    }
+
     /// Says whether a directory waits.
     pub(crate) fn has_dirs(&self) -> bool {
         !self.state().first.is_empty()
@@ -199,24 +183,13 @@ impl Queue {
 
     /// Says whether anything may still come.
     pub(crate) fn is_open(&self) -> bool {
-        let state = self.state();
-        !state.closed && state.open > 0
+        !self.state().is_over()
     }
 
     /// Waits for `pause`, or until the work has ended.
     pub(crate) async fn sleep(&self, pause: Duration) {
-        let closed = async {
-            loop {
-                let changed = self.shared.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if !self.is_open() {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        let _either = tokio::time::timeout(pause, closed).await;
+        let over = self.when(|state| state.is_over().then_some(()));
+        let _either = tokio::time::timeout(pause, over).await;
     }
 
     /// Ends the work: takers get nothing more. Returns what was not done, when all of it is back.
@@ -227,37 +200,28 @@ impl Queue {
             state.open = state.open.saturating_sub(state.waiting());
         }
         self.shared.changed.notify_waiters();
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let mut state = self.state();
-                if state.open == 0 {
-                    let mut left: Vec<Item> = state.first.drain(..).collect();
-                    left.extend(state.files.drain(..));
-                    left.append(&mut state.orphans);
-                    return left;
-                }
-            }
-            changed.await;
-        }
+        self.when(|mut state| {
+            (state.open == 0).then(|| {
+                let State {
+                    first,
+                    files,
+                    orphans,
+                    ..
+                } = &mut *state;
+                first
+                    .drain(..)
+                    .chain(files.drain(..))
+                    .chain(orphans.drain(..))
+                    .collect()
+            })
+        })
+        .await
     }
 
     /// Waits until all files are found that ever will be.
     pub(crate) async fn all_found(&self) {
-        loop {
-            let changed = self.shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.state();
-                if state.closed || state.finding == 0 {
-                    return;
-                }
-            }
-            changed.await;
-        }
+        self.when(|state| (state.closed || state.finding == 0).then_some(()))
+            .await;
     }
 
     fn closed_one(&self, finds: bool) {
@@ -283,6 +247,11 @@ impl State {
 
     fn waiting(&self) -> usize {
         self.first.len() + self.files.len()
+    }
+
+    /// Whether nothing more will be taken.
+    fn is_over(&self) -> bool {
+        self.closed || self.open == 0
     }
 
     /// Whether files go before directories, which would only bring more of them.
@@ -325,25 +294,18 @@ impl Item {
 impl Taken {
     /// The item.
     pub(crate) fn item(&self) -> &Item {
-        self.item
-            .as_ref()
-            .expect("only `done` and `drop` take the item, and both consume")
+        self.item.as_ref().expect(TAKEN)
     }
 
     /// The item, to be changed.
     pub(crate) fn item_mut(&mut self) -> &mut Item {
-        self.item
-            .as_mut()
-            .expect("only `done` and `drop` take the item, and both consume")
+        self.item.as_mut().expect(TAKEN)
     }
 
     /// Takes the item out for good. The work has not ended before it is accounted for: whoever
     /// waits for the end reads the accounts then.
     pub(crate) fn done<T>(mut self, account: impl FnOnce(Item) -> T) -> T {
-        let item = self
-            .item
-            .take()
-            .expect("only `done` and `drop` take the item, and both consume");
+        let item = self.item.take().expect(TAKEN);
         let _open = Producer {
             queue: self.queue.clone(),
             finds: item.finds(),

@@ -1,9 +1,8 @@
 //! `Reach`: whether the server can connect to us, which downloads in MODE E need.
 
-use std::sync::PoisonError;
-
 use ftp_wire::command::Mode;
 
+use super::lock;
 use super::shared::Shared;
 use crate::client::Client;
 
@@ -31,12 +30,12 @@ impl Shared {
     }
 
     pub(crate) fn reach(&self) -> Reach {
-        *self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.reach)
     }
 
     /// Takes `to` for what is known from now on, unless more is known already; gives what was known.
     pub(crate) fn note_reach(&self, to: Reach) -> Reach {
-        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reach = lock(&self.reach);
         let before = *reach;
         if to != Reach::Doubted || before == Reach::Unknown {
             *reach = to;

@@ -148,7 +148,7 @@ fn special(sources: &[Location]) -> bool {
     })
 }
 
-fn site(location: &Location) -> Option<Site> {
+pub(super) fn site(location: &Location) -> Option<Site> {
     match location {
         Location::Remote(remote) => Some(remote.site.clone()),
         Location::Local(_) | Location::Stdio => None,

@@ -3,17 +3,20 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ftp_wire::command::{Command, Site as SiteCommand};
+use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 
 use super::hidden::Hiding;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
+use super::lock;
 use super::queue::Queue;
 use super::reach::Reach;
-use crate::control::Control;
+use crate::control::{Control, Replies};
 use crate::error::{Class, TransferError};
 use crate::names::trim_slashes;
 use crate::options::CopyOptions;
@@ -60,7 +63,7 @@ pub(crate) struct Targets {
 impl Targets {
     /// Takes a path; false when another source has it.
     fn take(&self, path: &[u8]) -> bool {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.taken);
         taken.insert(self.hasher.hash_one(path))
     }
 }
@@ -171,6 +174,16 @@ impl Shared {
         self.options.preserve && !self.is_partial()
     }
 
+    /// Sends the commands that give the copy at `to` the times and modes of its source.
+    pub(crate) fn send_meta(&self, control: &Control, job: &FileJob, to: FtpPath) -> Vec<Replies> {
+        let facts = Some(&job.facts).filter(|_| self.preserves());
+        let mode = facts.and_then(|facts| facts.mode);
+        let time = facts.and_then(Facts::time_val);
+        let chmod = |mode| control.send(Command::Site(SiteCommand::Chmod(mode, to.clone())));
+        let utime = |time| control.send_modified(time, to.clone());
+        mode.map(chmod).into_iter().chain(time.map(utime)).collect()
+    }
+
     /// Notes what a server says of a source `now`, where it does; what it leaves out stays.
     pub(crate) fn update(&self, job: &mut FileJob, now: Option<Facts>) {
         let Some(now) = now else { return };
@@ -201,18 +214,12 @@ impl Shared {
 
     /// Says whether `dir` is known to be at the destination.
     pub(crate) fn is_made(&self, dir: &[u8]) -> bool {
-        self.made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(dir)
+        lock(&self.made).contains(dir)
     }
 
     /// Notes that `dir` is at the destination.
     pub(crate) fn note_made(&self, dir: &[u8]) {
-        self.made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(dir);
+        lock(&self.made).insert(dir);
     }
 
     /// Tells that a file's copying begins.
@@ -278,24 +285,20 @@ impl Shared {
     /// Notes a directory that is done, for its time and mode at the end.
     pub(crate) fn note_dir(&self, job: DirJob) {
         if self.options.preserve && !self.options.dry_run && job.pattern.is_none() {
-            self.dirs
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(job);
+            lock(&self.dirs).push(job);
         }
     }
 
     /// Takes back the note of a directory that is not done after all.
     pub(crate) fn forget_dir(&self, to: &[u8]) -> Option<DirJob> {
-        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dirs = lock(&self.dirs);
         let at = dirs.iter().rposition(|job| trim_slashes(&job.to) == to)?;
         Some(dirs.swap_remove(at))
     }
 
     /// The directories that were noted, the deepest first.
     pub(crate) fn take_dirs(&self) -> Vec<DirJob> {
-        let mut dirs =
-            std::mem::take(&mut *self.dirs.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut dirs = std::mem::take(&mut *lock(&self.dirs));
         dirs.sort_by_key(|job| std::cmp::Reverse(job.to.len()));
         dirs
     }

@@ -1,30 +1,36 @@
 //! Copies between a server and something that is read or written in order: `-`, a FIFO, a device.
 
 use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use ftp_wire::command::{BufferSide, Command, Mode, Spot, Type};
+use ftp_wire::command::Mode;
 use ftp_wire::facts::Fact;
 use ftp_wire::path::FtpPath;
-use gridftp_data::{Chunks, Consumer, ReceivePlan, SendPlan, Watch};
 use gridftp_dsi::types::ChecksumAlgorithm;
-use gridftp_dsi::{Error as StorageError, ErrorKind};
 use gridftp_dsi_posix::checksum::Hasher;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
 
+use super::ending::Success;
 use super::hidden::{Hidden, may_be_for_name};
-use super::job::{Facts, FileJob};
-use super::resolve::{connect, is_dir};
+use super::job::{Facts, FileJob, Item};
+use super::kept::Digest;
+use super::known::Known;
+use super::making::make_parents;
+use super::queue::Taken;
+use super::resolve::{connect, is_dir, site};
 use super::shared::{Shared, beyond};
 use crate::client::Client;
-use crate::control::Replies;
 use crate::error::{Class, TransferError};
+use crate::file::{Place, ReadOptions, WriteOptions, Writer};
+use crate::names;
 use crate::options::CopyOptions;
-use crate::progress::{Event, Observer, Totals};
-use crate::transfer::{ACCOUNT, accepted, settle, settle_final, settle_stored, unless_refused};
+use crate::progress::{Observer, Totals};
+use crate::transfer::ACCOUNT;
 use crate::url::{Location, Remote, show};
 use crate::verify;
 
@@ -35,245 +41,229 @@ const PIECE: usize = 256 * 1024;
 pub(crate) async fn run(
     sources: &[Location],
     destination: &Location,
-    options: CopyOptions,
+    mut options: CopyOptions,
     observer: &Arc<dyn Observer>,
     totals: &Arc<Totals>,
 ) -> Result<Option<Class>, TransferError> {
     let [source] = sources else {
-        return Err(TransferError::Request(
-            "usage: a pipe takes exactly one source".to_owned(),
-        ));
+        let what = "usage: a pipe takes exactly one source";
+        return Err(TransferError::Request(what.to_owned()));
     };
-    let begun = Instant::now();
-    let (from, to) = (source.to_string(), destination.to_string());
-    totals.found(None);
-    if options.dry_run {
-        totals.skipped();
-        observer.event(&Event::Planned {
-            source: &from,
-            destination: &to,
-            size: None,
-        });
-        return Ok(None);
+    // Over one connection bytes come in their order.
+    options.connect.mode = Some(Mode::Stream);
+    let (observer, totals) = (Arc::clone(observer), Arc::clone(totals));
+    let (from, to) = (site(source), site(destination));
+    let shared = Shared::new(options, observer, totals, from, to, None);
+    shared.found(FileJob::new(path(source), path(destination)));
+    let Some(taken) = shared.queue.next(|_| true).await else {
+        return Ok(shared.worst());
+    };
+    if shared.options.dry_run {
+        shared.plan(taken);
+    } else {
+        copy(&shared, taken, source, destination).await?;
     }
-    let (remote, local) = match (source, destination) {
-        (Location::Remote(remote), _) => (remote, None),
-        (local, Location::Remote(remote)) => (remote, Some(local)),
+    Ok(shared.worst())
+}
+
+fn path(location: &Location) -> Vec<u8> {
+    match location {
+        Location::Stdio => b"-".to_vec(),
+        Location::Local(path) => path.as_os_str().as_bytes().to_vec(),
+        Location::Remote(remote) => remote.path.clone(),
+    }
+}
+
+async fn copy(
+    shared: &Shared,
+    mut taken: Taken,
+    source: &Location,
+    destination: &Location,
+) -> Result<(), TransferError> {
+    let (mut remote, local) = match (source, destination) {
+        (Location::Remote(remote), _) => (remote.clone(), None),
+        (local, Location::Remote(remote)) => (remote.clone(), Some(local)),
         _ => {
-            return Err(TransferError::Request(
-                "usage: one end must be an ftp:// URL".to_owned(),
-            ));
+            let what = "usage: one end must be an ftp:// URL";
+            return Err(TransferError::Request(what.to_owned()));
         }
     };
-    let mut client = connect(&remote.site, &options, observer).await?;
-    let remote = match local {
-        Some(local) => &within(&client, local, remote).await?,
-        None => remote,
-    };
-    let shared = Shared::new(
-        options,
-        Arc::clone(observer),
-        Arc::clone(totals),
-        None,
-        None,
-        None,
-    );
+    let client = connect(&remote.site, &shared.options, &shared.observer).await?;
+    if let Some(local) = local {
+        remote = within(&client, local, remote).await?;
+    }
     let algorithm = shared.algorithm(&[&client]).await?;
     if shared.options.no_clobber && local.is_some() && client.exists(&remote.path).await? {
-        totals.skipped();
-        observer.event(&Event::Skipped {
-            source: &from,
-            why: "it exists",
-        });
-        return Ok(None);
+        shared.skip(taken, "it exists");
+        return Ok(());
     }
-    observer.event(&Event::Started {
-        source: &from,
-        destination: &to,
-        size: None,
-    });
-    let done = match local {
-        None => get(&mut client, &shared, remote, algorithm).await,
-        Some(local) => put(&mut client, &shared, local, remote, algorithm).await,
+    let Item::File(job) = taken.item_mut() else {
+        return Ok(());
     };
-    match done {
-        Ok((bytes, digest)) => {
-            totals.done();
-            let verified = algorithm.map(|a| a.name()).zip(digest.as_deref());
-            observer.event(&Event::Finished {
-                source: &from,
-                destination: &to,
-                bytes,
-                took: begun.elapsed(),
-                verified,
-            });
+    shared.start(job);
+    let hash = Hash::new(algorithm);
+    let copied = match local {
+        None => get(*client, shared, job, &remote, hash).await,
+        Some(local) => put(*client, shared, job, local, &remote, hash).await,
+    };
+    match copied {
+        Ok((client, success)) => {
+            shared.succeed(taken, &success);
             client.close().await;
-            Ok(None)
         }
-        Err(error) => {
-            shared.give_up(&from, &error);
-            Ok(shared.worst())
-        }
+        Err(error) => taken.done(|item| shared.give_up_item(&item, &error)),
     }
+    Ok(())
 }
 
-/// Bytes in order, hashed on their way.
-#[derive(Clone)]
-struct Pipe {
-    file: Arc<File>,
-    hasher: Option<(ChecksumAlgorithm, Arc<Mutex<Hasher>>)>,
-    left: u64,
-}
+/// The digest of bytes on their way.
+struct Hash(Option<(ChecksumAlgorithm, Hasher)>);
 
-impl Pipe {
-    fn new(file: File, algorithm: Option<ChecksumAlgorithm>, left: u64) -> Self {
-        let hasher = algorithm.and_then(|algorithm| {
-            let hasher = Hasher::new(algorithm)?;
-            Some((algorithm, Arc::new(Mutex::new(hasher))))
-        });
-        Self {
-            file: Arc::new(file),
-            hasher,
-            left,
+impl Hash {
+    fn new(algorithm: Option<ChecksumAlgorithm>) -> Self {
+        Self(algorithm.and_then(|algorithm| Some((algorithm, Hasher::new(algorithm)?))))
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        if let Some((_, hasher)) = &mut self.0 {
+            hasher.update(bytes);
         }
     }
 
-    fn hash(&self, bytes: &[u8]) {
-        if let Some((_, hasher)) = &self.hasher {
-            hasher
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .update(bytes);
+    /// Compares with what the server has from `offset` on.
+    async fn compare(
+        self,
+        client: &Client,
+        remote: &Remote,
+        at: &FtpPath,
+        (offset, length): (Option<u64>, Option<u64>),
+    ) -> Result<Option<Digest>, TransferError> {
+        let Some((algorithm, hasher)) = self.0 else {
+            return Ok(None);
+        };
+        let (here, offset) = (hasher.finish(), offset.unwrap_or(0));
+        let mut asked = verify::ask(&client.control, algorithm, offset, length, at.clone());
+        let there = asked.digest().await?;
+        if there != here {
+            let path = remote.to_string();
+            return Err(verify::mismatch(path, algorithm, &there, &here));
         }
-    }
-
-    fn digest(self) -> Option<(ChecksumAlgorithm, String)> {
-        let (algorithm, hasher) = self.hasher?;
-        let hasher = hasher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        Some((algorithm, hasher.finish()))
+        Ok(Some((algorithm, here)))
     }
 }
 
 async fn blocking<T: Send + 'static>(
-    op: &'static str,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> Result<T, StorageError> {
-    let done = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(std::io::Error::other)
-        .and_then(|done| done);
-    done.map_err(|error| StorageError::new(ErrorKind::Io, op).because(error))
+) -> std::io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(std::io::Error::other)?
 }
 
-impl Consumer for Pipe {
-    async fn take(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        use std::io::Write as _;
-        self.hash(&bytes);
-        let file = Arc::clone(&self.file);
-        blocking("write", move || {
-            (&*file)
-                .write_all(&bytes)
-                .map_err(|error| match error.kind() {
-                    std::io::ErrorKind::BrokenPipe => {
-                        std::io::Error::other("its reader is gone, and with it the rest")
-                    }
-                    _ => error,
-                })
-        })
-        .await
-    }
-}
-
-impl Chunks for Pipe {
-    async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
-        use std::io::Read as _;
-        let want = usize::try_from(self.left).unwrap_or(PIECE).min(PIECE);
-        if want == 0 {
-            return Ok(None);
-        }
-        let file = Arc::clone(&self.file);
-        let piece = blocking("read", move || {
-            let mut piece = BytesMut::zeroed(want);
-            loop {
-                match (&*file).read(&mut piece) {
-                    Ok(n) => {
-                        piece.truncate(n);
-                        return Ok(piece.freeze());
-                    }
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
+/// Reads at most `most` bytes; none is the end.
+async fn read(file: &Arc<File>, most: u64) -> std::io::Result<BytesMut> {
+    let want = usize::try_from(most).unwrap_or(PIECE).min(PIECE);
+    let file = Arc::clone(file);
+    blocking(move || {
+        let mut piece = BytesMut::zeroed(want);
+        loop {
+            match (&*file).read(&mut piece) {
+                Ok(n) => {
+                    piece.truncate(n);
+                    return Ok(piece);
                 }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
-        })
-        .await?;
-        self.left -= piece.len() as u64;
-        self.hash(&piece);
-        Ok(Some(piece).filter(|piece| !piece.is_empty()))
+        }
+    })
+    .await
+}
+
+async fn write(file: &Arc<File>, piece: Bytes) -> std::io::Result<()> {
+    let file = Arc::clone(file);
+    let written = blocking(move || (&*file).write_all(&piece)).await;
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => std::io::Error::other("its reader is gone, and with it the rest"),
+        _ => error,
+    })
+}
+
+/// The failure of a reader or a writer of `remote`.
+fn failure(error: std::io::Error, remote: &Remote) -> TransferError {
+    let path = remote.to_string();
+    let error = match error.downcast() {
+        Ok(TransferError::Cut { cause, .. }) => *cause,
+        Ok(error) => error,
+        Err(error) => return TransferError::local("copy", path, error),
+    };
+    match error {
+        TransferError::Size { expected, got, .. } => TransferError::Size {
+            path,
+            expected,
+            got,
+        },
+        error => error,
     }
 }
 
 async fn get(
-    client: &mut Client,
+    client: Client,
     shared: &Shared,
+    job: &mut FileJob,
     remote: &Remote,
-    algorithm: Option<ChecksumAlgorithm>,
-) -> Result<(u64, Option<String>), TransferError> {
+    mut hash: Hash,
+) -> Result<(Client, Success), TransferError> {
     let (entry, known) = client.stat(&remote.path).await?;
     if is_dir(entry.kind) {
         let what = format!("source: {remote}: is a directory; a pipe takes one file");
         return Err(TransferError::Request(what));
     }
     let path = client.path(&remote.path)?;
-    let begin = shared.options.offset.unwrap_or(0);
+    let (offset, length) = (shared.options.offset, shared.options.length);
+    let begin = offset.unwrap_or(0);
     if known.contains(Fact::Size) && begin > entry.size {
         return Err(beyond(&remote.to_string(), begin, entry.size));
     }
-    let (offset, length) = (shared.options.offset, shared.options.length);
-    let mut job = FileJob::new(Vec::new(), Vec::new());
-    job.facts = Facts::of_entry(&entry, known);
-    let expected = shared.expected(&job);
+    shared.update(job, Some(Facts::of_entry(&entry, known)));
     let out = std::io::stdout().as_fd().try_clone_to_owned();
     let out = out.map_err(|error| TransferError::local("write", "-", error))?;
-    let mut pipe = Pipe::new(out.into(), algorithm, u64::MAX);
-    client.set_up_stream(BufferSide::Send).await?;
-    let command = Command::retrieve(path, shared.region(&job), None);
-    let mut replies = client.control.send(command);
-    let watch = Watch::new();
-    let Client {
-        control, channel, ..
-    } = client;
-    let channel = channel.get();
-    let plan = ReceivePlan::new(Mode::Stream, Type::Image);
-    let work = channel.receive_chunks(&mut pipe, &plan, &watch);
-    let work = Box::pin(unless_refused(&mut replies, work));
-    let received = shared.watched(control, &watch, work).await?;
-    let end = settle_final(&mut replies, received.is_ok()).await;
-    let received = settle(received, end, control.site(), &remote.path, ("write", "-"))?;
-    if let Some(expected) = expected
-        && received.bytes != expected
-    {
+    let out = Arc::new(File::from(out));
+    let mut options = ReadOptions::default();
+    (options.offset, options.length) = (begin, length);
+    let mut reader = client.into_reader(remote.path.clone(), options);
+    loop {
+        let piece = reader.piece().await;
+        let piece = piece.map_err(|error| failure(error, remote))?;
+        if piece.is_empty() {
+            break;
+        }
+        hash.update(&piece);
+        shared.totals.moved(piece.len() as u64);
+        let written = write(&out, piece).await;
+        written.map_err(|error| TransferError::local("write", "-", error))?;
+    }
+    let bytes = reader.position() - begin;
+    if let Some(expected) = shared.expected(job).filter(|expected| *expected != bytes) {
         return Err(TransferError::Size {
             path: remote.to_string(),
             expected,
-            got: received.bytes,
+            got: bytes,
         });
     }
-    let length = length.map(|_| received.bytes);
-    let path = client.path(&remote.path)?;
-    let digest = compare(client, remote, &path, (offset, length), pipe).await?;
-    Ok((received.bytes, digest))
+    let client = reader.stop().await.ok_or_else(gone)?;
+    let part = (offset, length.map(|_| bytes));
+    let verified = hash.compare(&client, remote, &path, part).await?;
+    Ok((client, Success { bytes, verified }))
 }
 
 async fn put(
-    client: &mut Client,
+    client: Client,
     shared: &Shared,
+    job: &mut FileJob,
     local: &Location,
     remote: &Remote,
-    algorithm: Option<ChecksumAlgorithm>,
-) -> Result<(u64, Option<String>), TransferError> {
+    mut hash: Hash,
+) -> Result<(Client, Success), TransferError> {
     let input = match local {
         Location::Local(path) => File::open(path),
         _ => std::io::stdin()
@@ -281,116 +271,128 @@ async fn put(
             .try_clone_to_owned()
             .map(File::from),
     };
-    let input = input.map_err(|error| TransferError::local("read", local.to_string(), error))?;
-    let length = shared.options.length.unwrap_or(u64::MAX);
-    let pipe = Pipe::new(input, algorithm, length);
-    let path = client.path(&remote.path)?;
-    make_parents(client, &path);
-    let mut job = FileJob::new(Vec::new(), remote.path.clone());
+    let unreadable = |error| TransferError::local("read", path(local), error);
+    let input = Arc::new(input.map_err(unreadable)?);
+    let to = client.path(&remote.path)?;
+    let parent = names::parent(to.as_bytes());
+    drop(make_parents(
+        &client.control,
+        shared,
+        parent,
+        &mut Known::default(),
+    ));
     let mlst = client.abilities.mlst;
-    let mut hidden = shared
-        .hide(&client.control, &client.abilities, &mut job)
-        .await;
+    let (mut writer, hidden) = begin(client, shared, job, remote, &to).await?;
+    let at = hidden.as_ref().unwrap_or(&to);
+    let stored = async {
+        let length = shared.options.length.unwrap_or(u64::MAX);
+        loop {
+            let piece = read(&input, length - writer.written()).await;
+            let piece = piece.map_err(unreadable)?;
+            if piece.is_empty() {
+                break;
+            }
+            hash.update(&piece);
+            shared.totals.moved(piece.len() as u64);
+            let put = writer.put(piece).await;
+            put.map_err(|error| failure(error, remote))?;
+        }
+        let ended = writer.shutdown().await;
+        ended.map_err(|error| failure(error, remote))?;
+        Ok(writer.written())
+    };
+    let stored = stored.await;
+    let client = writer.into_client();
+    let proven = match (stored, &client) {
+        (Ok(bytes), Some(client)) => {
+            let offset = shared.options.offset;
+            let part = (offset, offset.map(|_| bytes));
+            let verified = hash.compare(client, remote, at, part).await;
+            verified.map(|verified| Success { bytes, verified })
+        }
+        (stored, _) => Err(stored.err().unwrap_or_else(gone)),
+    };
+    let (client, success) = match (client, proven) {
+        (Some(client), Ok(success)) => (client, success),
+        (client, proven) => {
+            if let Some(at) = hidden {
+                remove(client, shared, remote, at).await;
+            }
+            return Err(proven.err().unwrap_or_else(gone));
+        }
+    };
+    if let Some(at) = hidden {
+        let (control, shown) = (&client.control, show(at.as_bytes()));
+        let hidden = Hidden::ask(control, mlst, at, to);
+        let renaming = hidden.rename(control, shared.options.no_clobber).await?;
+        if !renaming.done(control, &shared.hiding).await? {
+            return Err(TransferError::Request(format!(
+                "destination: {remote}: the server does not give the file its name; all of it is \
+                 there as {shown}"
+            )));
+        }
+    }
+    Ok((client, success))
+}
+
+/// Asks the server to take the file, under a hidden name where it can have one; gives that. Nothing is
+/// read before: the data comes only once.
+async fn begin(
+    mut client: Client,
+    shared: &Shared,
+    job: &mut FileJob,
+    remote: &Remote,
+    path: &FtpPath,
+) -> Result<(Writer, Option<FtpPath>), TransferError> {
+    let (control, abilities) = (&client.control, &client.abilities);
+    job.to.clone_from(&remote.path);
+    let mut hidden = shared.hide(control, abilities, job).await;
     if let Some(at) = hidden.take() {
-        // The data comes only once, so it is settled before where it can go.
-        let there = Hidden::ask(&client.control, mlst, at.clone(), path.clone());
+        let there = Hidden::ask(control, abilities.mlst, at.clone(), path.clone());
         hidden = (!there.bars_rename().await?).then_some(at);
     }
-    let at = hidden.as_ref().unwrap_or(&path);
-    let begun = match begin(client, shared, at).await {
-        Err(TransferError::Control(refusal)) if hidden.is_some() && may_be_for_name(&refusal) => {
-            hidden = None;
-            client.drop_channel();
-            begin(client, shared, &path).await?
+    let mut options = WriteOptions::default();
+    options.place = shared.options.offset.map_or(Place::Anew, Place::At);
+    loop {
+        let at = hidden.as_ref().unwrap_or(path);
+        let mut writer = client.into_writer(at.as_bytes(), options.clone());
+        let Err(error) = writer.begin().await else {
+            return Ok((writer, hidden));
+        };
+        let error = failure(error, remote);
+        let for_name = error.control().is_some_and(may_be_for_name);
+        match writer.into_client() {
+            Some(again) if for_name && hidden.take().is_some() => client = again,
+            _ => return Err(error),
         }
-        begun => begun?,
-    };
-    let at = hidden.clone().unwrap_or_else(|| path.clone());
-    let stored = store(client, shared, (local, remote), &at, pipe, begun).await;
-    let Some(at) = hidden else {
-        return stored;
-    };
-    if stored.is_err() {
-        client.drop_channel();
-        shared.hiding.leave(at);
-        let _told = tokio::time::timeout(ACCOUNT, shared.hiding.clean(&client.control)).await;
-        if shared.hiding.has_left()
-            && let Ok(again) = Client::connect(&remote.site, Arc::clone(&client.options)).await
-        {
-            shared.hiding.clean(&again.control).await;
-            again.close().await;
-        }
-        return stored;
     }
-    let named = Hidden::ask(&client.control, mlst, at.clone(), path);
-    let renaming = named
-        .rename(&client.control, shared.options.no_clobber)
-        .await?;
-    if renaming.done(&client.control, &shared.hiding).await? {
-        return stored;
-    }
-    let at = show(at.as_bytes());
-    Err(TransferError::Request(format!(
-        "destination: {remote}: the server does not give the file its name; all of it is there as {at}"
-    )))
 }
 
-/// A store in MODE S that was asked for, and whether its connection is there.
-type Begun = (Replies, gridftp_data::Result<()>);
-
-/// Asks for a store and waits until the server takes it; nothing is read before.
-async fn begin(client: &mut Client, shared: &Shared, at: &FtpPath) -> Result<Begun, TransferError> {
-    client.set_up_stream(BufferSide::Receive).await?;
-    let spot = shared.options.offset.map_or(Spot::Whole, Spot::At);
-    let command = Command::store(at.clone(), spot, None);
-    let mut replies = client.control.send(command);
-    let within = client.options.reply_within;
-    let open = client.channel.get().open(Mode::Stream, 1);
-    let opened = accepted(&mut replies, within, open).await?;
-    Ok((replies, opened))
+/// Removes a hidden file that is given up, over another session where its own has ended.
+async fn remove(client: Option<Client>, shared: &Shared, remote: &Remote, at: FtpPath) {
+    shared.hiding.leave(at);
+    if let Some(client) = client {
+        let _told = timeout(ACCOUNT, shared.hiding.clean(&client.control)).await;
+    }
+    let options = Arc::new(shared.options.connect.clone());
+    if shared.hiding.has_left()
+        && let Ok(again) = Client::connect(&remote.site, options).await
+    {
+        shared.hiding.clean(&again.control).await;
+        again.close().await;
+    }
 }
 
-/// Stores what comes, and proves it.
-async fn store(
-    client: &mut Client,
-    shared: &Shared,
-    (local, remote): (&Location, &Remote),
-    at: &FtpPath,
-    mut pipe: Pipe,
-    (mut replies, opened): Begun,
-) -> Result<(u64, Option<String>), TransferError> {
-    let offset = shared.options.offset;
-    let watch = Watch::new();
-    let Client {
-        control, channel, ..
-    } = client;
-    let channel = channel.get();
-    let plan = SendPlan::new(Mode::Stream, Type::Image, byte_ranges::RangeSet::new());
-    let from = local.to_string();
-    let sent = match opened {
-        Ok(()) => {
-            let work = channel.send_chunks(&mut pipe, &plan, &watch);
-            let work = Box::pin(unless_refused(&mut replies, work));
-            shared.watched(control, &watch, work).await?
-        }
-        Err(cause) => Err(cause),
-    };
-    let end = settle_stored(&mut replies, sent.is_ok()).await;
-    let sent = settle(sent, end, control.site(), &remote.path, ("read", &from))?;
-    if offset.is_none() {
-        let mut size = client.control.send(Command::Size(at.clone()));
-        verify::stored(&mut size, sent.bytes..=sent.bytes, || remote.to_string()).await?;
-    }
-    let length = offset.map(|_| sent.bytes);
-    let digest = compare(client, remote, at, (offset, length), pipe).await?;
-    Ok((sent.bytes, digest))
+/// The failure of a copy whose session ended behind it.
+fn gone() -> TransferError {
+    TransferError::Request("transfer: the session ended before the copy was proven".to_owned())
 }
 
 /// The file that is written: in a directory, one of the name of the source, if that has one.
 async fn within(
     client: &Client,
     local: &Location,
-    remote: &Remote,
+    mut remote: Remote,
 ) -> Result<Remote, TransferError> {
     let named = match local {
         Location::Local(path) => std::fs::metadata(path).is_ok_and(|meta| meta.is_file()),
@@ -399,12 +401,11 @@ async fn within(
     let is_dir = remote.path.ends_with(b"/")
         || (named
             && matches!(client.stat(&remote.path).await, Ok((entry, _)) if is_dir(entry.kind)));
-    let mut remote = remote.clone();
     match local {
         _ if !is_dir => {}
         Location::Local(path) if named => {
-            let name = crate::names::last(path.as_os_str().as_bytes());
-            remote.path = crate::names::join(&remote.path, name);
+            let name = names::last(path.as_os_str().as_bytes());
+            remote.path = names::join(&remote.path, name);
         }
         _ => {
             let what =
@@ -413,48 +414,4 @@ async fn within(
         }
     }
     Ok(remote)
-}
-
-/// Makes the directories a file is to be in; a real failure shows when the file is stored.
-fn make_parents(client: &Client, path: &FtpPath) {
-    let shared = Shared::new(
-        CopyOptions::default(),
-        Arc::new(crate::progress::Silent::default()),
-        Arc::new(Totals::default()),
-        None,
-        None,
-        None,
-    );
-    let parent = crate::names::parent(path.as_bytes());
-    let _made = super::making::make_parents(
-        &client.control,
-        &shared,
-        parent,
-        &mut super::known::Known::default(),
-    );
-}
-
-/// Compares what went through the pipe with what the server has.
-async fn compare(
-    client: &Client,
-    remote: &Remote,
-    at: &FtpPath,
-    (offset, length): (Option<u64>, Option<u64>),
-    pipe: Pipe,
-) -> Result<Option<String>, TransferError> {
-    let Some((algorithm, here)) = pipe.digest() else {
-        return Ok(None);
-    };
-    let offset = offset.unwrap_or(0);
-    let mut asked = verify::ask(&client.control, algorithm, offset, length, at.clone());
-    let there = asked.digest().await?;
-    if there == here {
-        return Ok(Some(here));
-    }
-    Err(verify::mismatch(
-        remote.to_string(),
-        algorithm,
-        &there,
-        &here,
-    ))
 }

@@ -46,11 +46,12 @@ pub use writer::{Place, WriteOptions, Writer};
 
 use crate::client::Client;
 use crate::error::{ConnectError, ControlError, TransferError};
+use crate::transfer::{Failure, Session};
 
 /// Bytes that are handed over at once; a few of them wait in memory, no more.
 const PIECE: usize = 256 * 1024;
 
-/// What became of a transfer: the session, if it is of use, and how it ended.
+/// The end of a transfer: the session, if it is of use, and the outcome.
 struct Done {
     client: Option<Client>,
     result: Result<(), TransferError>,
@@ -59,23 +60,17 @@ struct Done {
 }
 
 impl Done {
-    /// Keeps a session whose server owes no reply.
-    fn of(mut client: Client, result: Result<(), TransferError>, begun: bool) -> Self {
-        let answered = match &result {
-            Ok(()) => true,
-            Err(error) => {
-                client.drop_channel();
-                matches!(
-                    error,
-                    TransferError::Control(ControlError::Refused { .. })
-                        | TransferError::Size { .. }
-                        | TransferError::Request(_)
-                )
-            }
-        };
+    /// Keeps the session if its server owes no reply.
+    fn of(mut client: Client, result: Result<(), Failure>, begun: bool) -> Self {
+        let failed = result.as_ref().err().map(|failure| failure.session);
+        if failed.is_some() {
+            client.drop_channel();
+        }
+        let lost = matches!(failed, Some(Session::Unanswered | Session::Lost));
+        let client = Some(client).filter(|client| !lost && client.control.gone().is_none());
         Self {
-            client: answered.then_some(client),
-            result,
+            client,
+            result: result.map_err(|failure| failure.error),
             begun,
         }
     }

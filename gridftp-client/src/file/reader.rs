@@ -1,12 +1,12 @@
 //! `Reader`: a remote file, or a part of it, read in order.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use ftp_wire::command::{BufferSide, Command, Eret, Mode, Restart, Type};
 use gridftp_data::{Consumer, ReceivePlan, Watch};
 use gridftp_dsi::{Error as StorageError, ErrorKind};
@@ -17,7 +17,7 @@ use super::{Done, failed_before, module};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
-use crate::transfer::{settle, settle_final, unless_refused};
+use crate::transfer::{ACCOUNT, Failure, Session, Transfer};
 use crate::url::show;
 
 /// What of a file to read, and how.
@@ -114,25 +114,22 @@ impl Reader {
     }
 }
 
-impl AsyncRead for Reader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if buf.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
+impl Reader {
+    /// The next bytes; none at the end.
+    pub(crate) async fn piece(&mut self) -> io::Result<Bytes> {
+        poll_fn(|cx| self.poll_piece(cx)).await?;
+        let piece = std::mem::take(&mut self.piece);
+        self.position += piece.len() as u64;
+        Ok(piece)
+    }
+
+    /// Waits until there are bytes to read; at the end there are none.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let at = self.position;
             if self.piece.is_empty() {
                 self.piece = self.pieces.try_recv().unwrap_or_default();
             }
             if !self.piece.is_empty() {
-                let n = self.piece.len().min(buf.remaining());
-                buf.put_slice(self.piece.get(..n).unwrap_or_default());
-                self.piece.advance(n);
-                self.position += n as u64;
                 return Poll::Ready(Ok(()));
             }
             match &mut self.state {
@@ -146,12 +143,13 @@ impl AsyncRead for Reader {
                     let Err(error) = std::mem::replace(&mut done.result, Ok(())) else {
                         return Poll::Ready(Ok(()));
                     };
-                    // What began and did not end is cut off; what was refused is nothing at all.
-                    let error = if done.begun {
-                        let cause = Box::new(error);
-                        TransferError::Cut { at, cause }
-                    } else {
-                        error
+                    // A transfer that began and did not end is cut off; a refused one is nothing at all.
+                    let error = match done.begun {
+                        true => TransferError::Cut {
+                            at: self.position,
+                            cause: Box::new(error),
+                        },
+                        false => error,
                     };
                     let client = done.client.take().map(Box::new);
                     self.state = State::Failed(client);
@@ -160,6 +158,23 @@ impl AsyncRead for Reader {
                 State::Failed(_) => return Poll::Ready(Err(failed_before())),
             }
         }
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_piece(cx))?;
+        let n = self.piece.len().min(buf.remaining());
+        buf.put_slice(&self.piece.split_to(n));
+        self.position += n as u64;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -184,7 +199,7 @@ impl Consumer for To {
 
 /// A transfer that was asked for.
 struct Asked {
-    replies: Replies,
+    transfer: Transfer,
     rest: Option<Replies>,
     mode: Mode,
     /// Bytes that are to come, where the server knows.
@@ -199,10 +214,10 @@ async fn run(mut client: Client, path: Vec<u8>, options: ReadOptions, to: To) ->
     let mut asked = match ask(&mut client, &path, &options).await {
         Ok(Some(asked)) => asked,
         Ok(None) => return Done::of(client, Ok(()), true),
-        Err(error) => return Done::of(client, Err(error), false),
+        Err(error) => return Done::of(client, Err(error.into()), false),
     };
     let result = take(&mut client, &path, &options, &mut asked, to).await;
-    Done::of(client, result, asked.replies.has_begun())
+    Done::of(client, result, asked.transfer.has_begun())
 }
 
 /// Asks for the transfer; `None` when there is nothing behind the first byte.
@@ -254,12 +269,12 @@ async fn ask(
         }
         (None, length) => Command::retrieve(wire, Some((offset, expected.or(length))), None),
     };
-    let replies = client.control.send(command);
+    let transfer = Transfer::download(client.control.send(command), path);
     if let Some(ahead) = ahead {
         ahead.settle().await?;
     }
     let asked = Asked {
-        replies,
+        transfer,
         rest,
         mode,
         expected,
@@ -267,17 +282,15 @@ async fn ask(
     Ok(Some(asked))
 }
 
-/// Takes the data and the server's word on it, unless nobody reads any more.
+/// Takes the data and the server's word on it, until nobody reads any more.
 async fn take(
     client: &mut Client,
     path: &[u8],
     options: &ReadOptions,
     asked: &mut Asked,
     mut to: To,
-) -> Result<(), TransferError> {
-    let Client {
-        control, channel, ..
-    } = client;
+) -> Result<(), Failure> {
+    let (control, channel) = (&client.control, client.channel.get());
     let abort = control.abort_on_drop();
     if let Some(mut rest) = asked.rest.take()
         && let Err(error) = rest.finish().await
@@ -285,41 +298,43 @@ async fn take(
         // From its start would be something else.
         let what = format!("cannot be read from byte {}: {error}", options.offset);
         let path = show(path);
-        return Err(TransferError::Source { path, what });
+        return Err(TransferError::Source { path, what }.into());
     }
     let watch = Watch::new();
     let plan = ReceivePlan::new(asked.mode, Type::Image);
     let stopped = to.0.clone();
     let received = {
-        let work = channel.get().receive_chunks(&mut to, &plan, &watch);
-        let work = unless_refused(&mut asked.replies, work);
-        let work = Box::pin(control.watched(&watch, |_| (), work));
+        let data = channel.receive_chunks(&mut to, &plan, &watch);
+        let work = Box::pin(asked.transfer.run(&watch, data));
         tokio::select! {
             biased;
-            received = work => Some(received),
+            received = control.watched(&watch, |_| (), work) => Some(received),
             () = stopped.closed() => None,
         }
     };
     abort.spare();
     let Some(received) = received else {
         // The connections are gone, and that is all there is to say to the server.
-        let end = settle_final(&mut asked.replies, false).await;
         client.drop_channel();
-        return match end {
-            Ok(()) | Err(ControlError::Refused { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+        return match asked.transfer.account(ACCOUNT, |_| ()).await {
+            Some(Ok(_) | Err(ControlError::Refused { .. })) => Ok(()),
+            Some(Err(error)) => Err(Failure::midway(error, Session::Lost)),
+            None => {
+                let error = asked
+                    .transfer
+                    .replies()
+                    .misbehaved("no reply to the end of the data");
+                Err(Failure::midway(error, Session::Unanswered))
+            }
         };
     };
-    let received = received?;
-    let end = settle_final(&mut asked.replies, received.is_ok()).await;
-    let shown = show(path);
-    let received = settle(received, end, control.site(), path, ("read", &shown))?;
+    let got = received?.bytes;
     match asked.expected {
-        Some(expected) if received.bytes < expected => Err(TransferError::Size {
-            path: shown,
+        Some(expected) if got < expected => Err(Failure::from(TransferError::Size {
+            path: show(path),
             expected,
-            got: received.bytes,
-        }),
+            got,
+        })),
         _ => Ok(()),
     }
 }

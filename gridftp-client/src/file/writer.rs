@@ -17,9 +17,8 @@ use tokio::sync::mpsc;
 
 use super::{Done, PIECE, failed_before, module};
 use crate::client::Client;
-use crate::control::Replies;
 use crate::error::TransferError;
-use crate::transfer::{accepted, settle, settle_stored, unless_refused};
+use crate::transfer::{Failure, Transfer};
 use crate::url::show;
 use crate::verify;
 
@@ -83,7 +82,7 @@ pub struct Writer {
 enum State {
     Moving(Pin<Box<dyn Future<Output = Done> + Send>>),
     Stored(Box<Client>),
-    Failed,
+    Failed(Option<Box<Client>>),
 }
 
 /// What passes from the writer to its transfer; without an `End` the file is not whole.
@@ -131,9 +130,29 @@ impl Writer {
     /// Dropping the future aborts the transfer.
     pub async fn finish(mut self) -> io::Result<Client> {
         poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await?;
+        self.into_client().ok_or_else(failed_before)
+    }
+
+    /// Asks the server and waits until it accepts the file, before anything is written.
+    pub(crate) async fn begin(&mut self) -> io::Result<()> {
+        poll_fn(|cx| match self.poll_moving(cx) {
+            Poll::Pending if self.watch.is_open() => Poll::Ready(Ok(())),
+            begun => begun,
+        })
+        .await
+    }
+
+    /// Sends a block, and waits until it is with the kernel.
+    pub(crate) async fn put(&mut self, block: BytesMut) -> io::Result<()> {
+        self.block.unsplit(block);
+        poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
+    }
+
+    /// Gives the session back, if its server owes no reply.
+    pub(crate) fn into_client(self) -> Option<Client> {
         match self.state {
-            State::Stored(client) => Ok(*client),
-            State::Moving(_) | State::Failed => Err(failed_before()),
+            State::Stored(client) | State::Failed(Some(client)) => Some(*client),
+            State::Moving(_) | State::Failed(None) => None,
         }
     }
 
@@ -141,17 +160,21 @@ impl Writer {
         let moving = match &mut self.state {
             State::Moving(moving) => moving,
             State::Stored(_) => return Poll::Ready(Ok(())),
-            State::Failed => return Poll::Ready(Err(failed_before())),
+            State::Failed(_) => return Poll::Ready(Err(failed_before())),
         };
         let done = ready!(moving.as_mut().poll(cx));
-        self.state = State::Failed;
-        Poll::Ready(match (done.result, done.client) {
+        let client = done.client.map(Box::new);
+        Poll::Ready(match (done.result, client) {
             (Ok(()), Some(client)) => {
-                self.state = State::Stored(Box::new(client));
+                self.state = State::Stored(client);
                 Ok(())
             }
-            (Ok(()), None) => Err(failed_before()),
-            (Err(error), _) => Err(error.into()),
+            (result, client) => {
+                self.state = State::Failed(client);
+                result
+                    .map_err(io::Error::from)
+                    .and_then(|()| Err(failed_before()))
+            }
         })
     }
 
@@ -204,7 +227,7 @@ impl AsyncWrite for Writer {
         if bufs.iter().all(|buf| buf.is_empty()) {
             return Poll::Ready(Ok(0));
         }
-        if self.ended || matches!(self.state, State::Failed) {
+        if self.ended || matches!(self.state, State::Failed(_)) {
             return Poll::Ready(Err(failed_before()));
         }
         if self.block.len() >= PIECE {
@@ -274,16 +297,16 @@ async fn run(
     from: From,
     watch: Arc<Watch>,
 ) -> Done {
-    let mut replies = match ask(&mut client, &path, &options).await {
-        Ok(replies) => replies,
-        Err(error) => return Done::of(client, Err(error), false),
+    let mut transfer = match ask(&mut client, &path, &options).await {
+        Ok(transfer) => transfer,
+        Err(error) => return Done::of(client, Err(error.into()), false),
     };
-    let sent = send(&mut client, &path, &options, &mut replies, from, &watch).await;
+    let sent = send(&mut client, &options, &mut transfer, from, &watch).await;
     let result = match sent {
         Ok(bytes) => check(&client, &path, &options, bytes).await,
-        Err(error) => Err(error),
+        Err(failure) => Err(failure),
     };
-    Done::of(client, result, replies.has_begun())
+    Done::of(client, result, transfer.has_begun())
 }
 
 fn is_extended(client: &Client) -> bool {
@@ -295,7 +318,7 @@ async fn ask(
     client: &mut Client,
     path: &[u8],
     options: &WriteOptions,
-) -> Result<Replies, TransferError> {
+) -> Result<Transfer, TransferError> {
     let wire = client.path(path)?;
     let command = match &options.place {
         Place::Anew => Command::store(wire, Spot::Whole, None),
@@ -312,55 +335,35 @@ async fn ask(
     } else {
         client.set_up_stream(BufferSide::Receive).await?;
     }
-    Ok(client.control.send(command))
+    Ok(Transfer::upload(client.control.send(command), path))
 }
 
-/// Sends what is written and takes the server's word on it; gives how many bytes that were.
+/// Sends what is written and takes the server's word on it; gives the number of bytes.
 async fn send(
     client: &mut Client,
-    path: &[u8],
     options: &WriteOptions,
-    replies: &mut Replies,
+    transfer: &mut Transfer,
     mut from: From,
     watch: &Watch,
-) -> Result<u64, TransferError> {
-    let Client {
-        control,
-        channel,
-        options: connect,
-        ..
-    } = client;
-    let mode = connect.mode.unwrap_or_default();
+) -> Result<u64, Failure> {
+    let (control, channel) = (&client.control, client.channel.get());
+    let mode = client.options.mode.unwrap_or_default();
     let plan = SendPlan::new(mode, Type::Image, RangeSet::new())
         .parallelism(options.streams.max(1))
         .dealt();
-    let waits = mode == Mode::Extended;
-    if waits {
-        replies.begin().await?;
-    }
     let abort = control.abort_on_drop();
-    let opened = match mode {
-        Mode::Extended => Ok(()),
-        _ => {
-            let open = channel.get().open(mode, 1);
-            accepted(replies, connect.reply_within, open).await?
-        }
-    };
-    let work = async {
-        opened?;
-        channel.get().send_chunks(&mut from, &plan, watch).await
-    };
-    let sent = if waits {
-        Ok(control.watched(watch, |_| (), Box::pin(work)).await)
+    if mode == Mode::Extended {
+        transfer.begin().await.map_err(Failure::to_begin)?;
     } else {
-        let work = Box::pin(unless_refused(replies, work));
-        control.watched(watch, |_| (), work).await
-    };
+        let open = channel.open(mode, 1);
+        let within = client.options.reply_within;
+        transfer.begin_with(within, open).await?;
+    }
+    let data = channel.send_chunks(&mut from, &plan, watch);
+    let work = Box::pin(transfer.run(watch, data));
+    let sent = control.watched(watch, |_| (), work).await;
     abort.spare();
-    let sent = sent?;
-    let end = settle_stored(replies, sent.is_ok()).await;
-    let sent = settle(sent, end, control.site(), path, ("write", &show(path)))?;
-    Ok(sent.bytes)
+    Ok(sent?.bytes)
 }
 
 /// Checks that the server has all that was sent.
@@ -369,7 +372,7 @@ async fn check(
     path: &[u8],
     options: &WriteOptions,
     sent: u64,
-) -> Result<(), TransferError> {
+) -> Result<(), Failure> {
     let expected = match options.place {
         Place::Anew => sent..=sent,
         Place::At(offset) => offset.saturating_add(sent)..=u64::MAX,
@@ -378,6 +381,7 @@ async fn check(
     if is_extended(client) || client.options.disk_stack.is_some() {
         return Ok(());
     }
-    let mut size = client.control.send(Command::Size(client.path(path)?));
-    verify::stored(&mut size, expected, || show(path)).await
+    let wire = client.path(path).map_err(TransferError::from)?;
+    let mut size = client.control.send(Command::Size(wire));
+    Ok(verify::stored(&mut size, expected, || show(path)).await?)
 }

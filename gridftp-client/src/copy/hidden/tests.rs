@@ -35,6 +35,12 @@ fn only_a_file_of_the_name_is_replaced() {
 
 /// Renames with a server that gives these replies; says what was sent.
 async fn published(replies: &[&str]) -> (bool, Vec<String>) {
+    let (done, sent) = renamed_by(false, replies).await;
+    (done.unwrap(), sent)
+}
+
+/// As [`published`]; nothing is overwritten where the copy `keeps` old files.
+async fn renamed_by(keeps: bool, replies: &[&str]) -> (Result<bool, TransferError>, Vec<String>) {
     let (control, mut banner, far) = played::connect(Settings::default());
     let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
     let hiding = Hiding::default();
@@ -54,11 +60,10 @@ async fn published(replies: &[&str]) -> (bool, Vec<String>) {
     };
     let hidden = Hidden::ask(&control, true, at, to);
     let renamed = async {
-        let renaming = hidden.rename(&control, false).await.unwrap();
+        let renaming = hidden.rename(&control, keeps).await.unwrap();
         renaming.done(&control, &hiding).await
     };
-    let (done, sent) = tokio::join!(renamed, server);
-    (done.unwrap(), sent)
+    tokio::join!(renamed, server)
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,6 +111,14 @@ async fn a_file_that_appeared_is_not_overwritten_where_none_may_be() {
     back.write_all(facts).await.unwrap();
     let error = hidden.rename(&control, true).await.err().unwrap();
     assert!(error.to_string().contains("left alone"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_appears_before_the_rename_is_not_moved_aside_where_none_may_be() {
+    let replies = ["550 nothing there", "350 well", "553 it already exists"];
+    let (done, sent) = renamed_by(true, &replies).await;
+    assert!(done.unwrap_err().to_string().contains("left alone"));
+    assert_eq!(sent, ["MLST /f", "RNFR /.f.gridftp-1", "RNTO /f"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
+use crate::transfer::Transfer;
 use crate::verify;
 
 use super::land::{make_dir, open_sink};
@@ -33,23 +34,11 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks for a transfer; `None` when there is nothing to ask. What cannot be stored here is not
-    /// asked for.
-    pub(super) async fn ask(&self, taken: Taken) -> Option<Asked> {
-        let mut taken = go_on(self.shared, taken)?;
+    /// Sends for a transfer; `None` when that fails here.
+    pub(super) async fn send(&self, mut taken: Taken) -> Option<Asked> {
         let asked = match taken.item_mut() {
             Item::Dir(job) => self.ask_dir(job).await,
-            Item::File(job) => {
-                if self.shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
-                    self.shared.skip(taken, "it exists");
-                    return None;
-                }
-                if self.shared.options.dry_run {
-                    self.shared.plan(taken);
-                    return None;
-                }
-                self.ask_file(job).await
-            }
+            Item::File(job) => self.ask_file(job).await,
         };
         match asked {
             Ok(sent) => Some(Asked { taken, sent }),
@@ -74,7 +63,7 @@ impl Asker<'_> {
             again: None,
             rest: None,
             cut: None,
-            replies: self.control.send(command),
+            transfer: Transfer::download(self.control.send(command), &job.from),
             tag: None,
             checksum: None,
             after: None,
@@ -111,6 +100,7 @@ impl Asker<'_> {
         let rest = rest.map(|rest| control.send(Command::Rest(rest)));
         let tag = self.tags.map(Tags::next);
         let replies = control.send(self.command(job, tag, &from));
+        let transfer = Transfer::download(replies, &job.from).with_file(&job.to);
         let checksum = self.algorithm.map(|algorithm| {
             let (offset, length) = (shared.options.offset.unwrap_or(0), shared.options.length);
             verify::ask(control, algorithm, offset, length, from.clone())
@@ -125,7 +115,7 @@ impl Asker<'_> {
             again,
             rest,
             cut,
-            replies,
+            transfer,
             tag,
             checksum,
             after,
@@ -164,6 +154,23 @@ impl Asker<'_> {
             length: length.unwrap_or(u64::MAX >> 1),
         })
     }
+}
+
+/// Leaves out what is not to be asked for; names of a listing that wait are taken from it.
+pub(super) fn admit(shared: &Shared, taken: Taken) -> Option<Taken> {
+    let taken = go_on(shared, taken)?;
+    let Item::File(job) = taken.item() else {
+        return Some(taken);
+    };
+    if shared.options.no_clobber && local(&job.to).symlink_metadata().is_ok() {
+        shared.skip(taken, "it exists");
+        return None;
+    }
+    if shared.options.dry_run {
+        shared.plan(taken);
+        return None;
+    }
+    Some(taken)
 }
 
 /// What to tell the server of what is held already.

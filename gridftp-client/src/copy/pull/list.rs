@@ -13,8 +13,6 @@ use crate::copy::queue::Taken;
 use crate::copy::rest::Rest;
 use crate::error::{ControlError, TransferError};
 use crate::ls::Form;
-use crate::transfer::{ACCOUNT, Failure, Session, move_data, settle_final};
-use crate::url::show;
 
 use super::Asked;
 use super::mover::Mover;
@@ -27,65 +25,44 @@ impl Mover<'_> {
         };
         let seen = std::mem::take(&mut job.seen);
         let job = &*job;
-        let path = show(&job.from);
         let mut sorter = Sorter::new(self.shared, job, seen);
         let form = job.form;
         let each = |line: &[u8]| form.line(line, |line| sorter.line(line));
         let mut lines = Lines::new(each);
         let watch = Watch::new();
         let plan = ReceivePlan::new(mode, Type::Image);
-        let work = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
-        let moved = move_data(&watch, ACCOUNT, work, asked.sent.replies.ended()).await;
-        let end = match moved.end {
-            Some(end) => end,
-            None => settle_final(&mut asked.sent.replies, matches!(moved.data, Some(Ok(_)))).await,
-        };
-        // Where it broke off, the last line may be a part of one: another name, other facts.
-        if matches!((&moved.data, &end), (Some(Ok(_)), Ok(()))) {
+        let data = Box::pin(self.channel.receive_chunks(&mut lines, &plan, &watch));
+        let ended = asked.sent.transfer.run(&watch, data).await;
+        if ended.is_ok() {
+            // Where it broke off, the last line may be a part of one: another name, other facts.
             lines.finish();
         }
-        let answered = !matches!(end, Err(ControlError::Misbehaved { .. }));
-        let whole = matches!((&moved.data, &end), (Some(Ok(_)), Ok(())));
-        let listed = sorter.end(whole).await;
+        let listed = sorter.end(ended.is_ok()).await;
         if let Item::Dir(job) = asked.taken.item_mut() {
             job.facts = listed.own.unwrap_or(job.facts);
             job.seen = listed.seen;
         }
-        let error = match (moved.data, end) {
-            (Some(Ok(_)), Ok(())) => {
-                let nothing = form != Form::Facts && watch.bytes() == 0;
-                let empty = match nothing {
-                    true => is_empty(self.control, &mut asked.taken).await,
-                    false => Ok(true),
-                };
-                match (empty, listed.error) {
-                    // It goes back.
-                    (Ok(false), _) => {}
-                    (Err(error), _) => self.shared.fail(asked.taken, &error.into()),
-                    (Ok(true), Some(error)) => self.shared.fail(asked.taken, &error),
-                    (Ok(true), None) => self.listed(asked.taken, listed.rest),
-                }
-                return Ok(());
+        if let Err(failure) = ended {
+            if let TransferError::Control(error) = &failure.error
+                && lists_otherwise(&mut asked.taken, error)
+            {
+                return Stop::of(failure).map_or(Ok(()), Err);
             }
-            (Some(Err(cause)), Ok(()) | Err(ControlError::Misbehaved { .. })) => {
-                let site = self.control.site().to_string();
-                TransferError::Data { site, path, cause }
-            }
-            (_, Err(error)) if lists_otherwise(&mut asked.taken, &error) => {
-                return Err(match answered {
-                    true => Stop::Channel,
-                    false => Stop::Replace,
-                });
-            }
-            (_, Err(error)) => error.into(),
-            (None, Ok(())) => asked
-                .sent
-                .replies
-                .misbehaved("the listing did not come")
-                .into(),
+            return self.shared.fail_transfer(asked.taken, failure);
+        }
+        let nothing = form != Form::Facts && watch.bytes() == 0;
+        let empty = match nothing {
+            true => is_empty(self.control, &mut asked.taken).await,
+            false => Ok(true),
         };
-        let failure = Failure::of(&asked.sent.replies, error, Session::after_data(answered));
-        self.shared.fail_transfer(asked.taken, failure)
+        match (empty, listed.error) {
+            // It goes back.
+            (Ok(false), _) => {}
+            (Err(error), _) => self.shared.fail(asked.taken, &error.into()),
+            (Ok(true), Some(error)) => self.shared.fail(asked.taken, &error),
+            (Ok(true), None) => self.listed(asked.taken, listed.rest),
+        }
+        Ok(())
     }
 
     /// Ends the listing of a directory, whose job goes back while names of it wait.

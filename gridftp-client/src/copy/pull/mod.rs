@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use ftp_wire::command::{BufferSide, Mode};
+use ftp_wire::command::Mode;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSink;
 use tokio::sync::mpsc;
@@ -19,21 +19,23 @@ use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{UnderWay, Window};
-use crate::error::{ControlError, TransferError};
-use crate::setup::Ahead;
+use crate::error::TransferError;
+use crate::transfer::Transfer;
 
 mod ask;
 mod land;
 mod list;
 mod mover;
 mod probe;
+mod serial;
 #[cfg(test)]
 mod tests;
 
-use self::ask::Asker;
+use self::ask::{Asker, admit};
 use self::land::publish;
 use self::mover::Mover;
 use self::probe::{patience, settle_reach};
+use self::serial::{Channel, Serial};
 
 /// Files whose data is here and whose checking and renaming is under way.
 const LANDING: usize = 64;
@@ -51,7 +53,7 @@ struct Sent {
     rest: Option<Replies>,
     /// The part that the connection is closed behind, where no command tells the server its end.
     cut: Option<Cut>,
-    replies: Replies,
+    transfer: Transfer,
     /// Tag by which the data names the transfer, where the server knows such.
     tag: Option<u64>,
     checksum: Option<Replies>,
@@ -124,7 +126,7 @@ pub(crate) fn go_on(
     }
 }
 
-/// Copies over one data channel: `first`, and from the queue as deep as the mode allows.
+/// Copies `first`, and from the queue as deep as the mode and `depth` allow.
 async fn transfer(
     client: &mut Client,
     shared: &Arc<Shared>,
@@ -134,54 +136,46 @@ async fn transfer(
 ) -> Result<(), Stop> {
     let mode = shared.mode(client);
     let streams = shared.streams(first.item(), client.round_trip());
-    let fresh = mode == Mode::Extended && client.state.ready.is_none();
-    let ahead = match mode {
-        Mode::Extended => client.set_up_pull(streams).await.map_err(Stop::Lost)?,
-        _ => match client.set_up_stream(BufferSide::Send).await {
-            Ok(()) => Ahead::default(),
-            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
-                shared.fail(first, &error);
-                return Ok(());
-            }
-            Err(error) => return Err(Stop::Lost(error)),
-        },
-    };
     let window = Window::of_files(shared.connections());
-    let pipeline = Pipeline {
+    let mut pipeline = Pipeline {
         shared,
         window: &window,
-        depth: match mode {
-            Mode::Extended => depth,
-            _ => Depth::One,
-        },
+        depth,
         kind: Kind::Any,
-        streams,
+        streams: Some(streams),
         round_trip: client.round_trip(),
         backlog: LANDING.min(window.most()),
     };
-    let Client {
-        control,
-        channel,
-        options,
-        abilities,
-        state,
-        ..
-    } = client;
-    let control = &*control;
+    if mode != Mode::Extended {
+        pipeline.streams = None;
+        if depth == Depth::Window {
+            pipeline.depth = Depth::InStep;
+        }
+        let route = Serial {
+            shared,
+            algorithm,
+            window: &window,
+        };
+        let states = (&mut (), &mut Channel::new(client));
+        return Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await;
+    }
+    let fresh = client.state.ready.is_none();
+    let ahead = client.set_up_pull(streams).await.map_err(Stop::Lost)?;
+    let tagged = client.abilities.tags;
     let route = Asker {
-        control,
-        abilities,
-        tags: (abilities.tags && mode == Mode::Extended).then_some(&state.tags),
+        control: &client.control,
+        abilities: &client.abilities,
+        tags: tagged.then_some(&client.state.tags),
         shared,
         algorithm,
         mode,
         window: &window,
     };
     let mut mover = Mover {
-        control,
-        channel: channel.get(),
+        control: &client.control,
+        channel: client.channel.get(),
         shared,
-        patience: fresh.then(|| patience(options)),
+        patience: fresh.then(|| patience(&client.options)),
     };
     let ready = async { ahead.settle().await.map_err(Stop::of_set_up) };
     let states = (&mut (), &mut mover);
@@ -195,30 +189,39 @@ impl<'a> Route for Asker<'a> {
     type Passing = Mover<'a>;
 
     async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
-        Ok(Asker::ask(self, taken).await)
+        match admit(self.shared, taken) {
+            Some(taken) => Ok(self.send(taken).await),
+            None => Ok(None),
+        }
     }
 
     async fn pass(&self, mover: &mut Mover<'a>, asked: Asked) -> Result<Option<Landed>, Stop> {
-        match self.mode {
-            Mode::Extended => mover.take(asked).await,
-            _ => mover.take_alone(self, asked).await,
-        }
+        mover.take(asked).await
     }
 
     async fn confirm(
         &self,
-        mut landed: mpsc::Receiver<Landed>,
+        landed: mpsc::Receiver<Landed>,
         _broken: &CancellationToken,
     ) -> Result<(), Stop> {
-        let mut ended = Ok(());
-        while let Some(file) = landed.recv().await {
-            if file.is_last {
-                ended = Err(Stop::Replace);
-            }
-            publish(self.shared, file, self.algorithm).await;
-        }
-        ended
+        publish_all(self.shared, self.algorithm, landed).await
     }
+}
+
+/// Publishes each file whose data is here.
+async fn publish_all(
+    shared: &Arc<Shared>,
+    algorithm: Option<ChecksumAlgorithm>,
+    mut landed: mpsc::Receiver<Landed>,
+) -> Result<(), Stop> {
+    let mut ended = Ok(());
+    while let Some(file) = landed.recv().await {
+        if file.is_last {
+            ended = Err(Stop::Replace);
+        }
+        publish(shared, file, algorithm).await;
+    }
+    ended
 }
 
 /// Lists one directory, and makes jobs of what is in it.

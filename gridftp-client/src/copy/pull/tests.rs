@@ -7,13 +7,13 @@ use std::time::Duration;
 use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode, Restart};
-use gridftp_data::{DataChannel, Options};
+use gridftp_data::{DataChannel, Options, Watch};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use xio_core::Pool;
 
 use super::ask::Asker;
 use super::land::open_sink;
-use super::mover::Mover;
+use super::mover::{Mover, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
 use crate::copy::job::{FileJob, Item};
@@ -21,6 +21,7 @@ use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::played;
+use crate::transfer::{Failure, Session, Transfer};
 
 /// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
 async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
@@ -38,7 +39,7 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
             again: None,
             rest: None,
             cut: None,
-            replies: control.send(Command::Retr(from)),
+            transfer: Transfer::download(control.send(Command::Retr(from)), b""),
             tag: None,
             checksum: None,
             after: None,
@@ -78,6 +79,42 @@ async fn silence_is_waited_out_where_connections_are_no_question() {
     assert_eq!(shared.reach(), Reach::Trusted);
 }
 
+/// A source that changed, and whose transfer then broke, gives no bytes to those of before.
+#[tokio::test(start_paused = true)]
+async fn a_changed_source_stays_changed_after_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = Arc::new(Shared::plain());
+    let (control, _banner, _far) = played::connect(Settings::default());
+    let to = dir.path().join("file").into_os_string().into_vec();
+    let mut job = FileJob::new(b"/file".to_vec(), to);
+    let sink = open_sink(&shared, &mut job).await.unwrap();
+    job.held = RangeSet::up_to(3);
+    job.changed = true;
+    shared.queue.push(Item::File(Box::new(job)));
+    let replies = control.send(Command::Noop);
+    let failure = Failure::midway(replies.unanswered("it broke"), Session::Unanswered);
+    let asked = Asked {
+        taken: shared.queue.next(|_| true).await.unwrap(),
+        sent: Sent {
+            again: None,
+            rest: None,
+            cut: None,
+            transfer: Transfer::download(replies, b"/file"),
+            tag: None,
+            checksum: None,
+            after: None,
+            _under_way: Window::default().enter(0),
+        },
+    };
+    let ended = end(&shared, asked, sink, &Watch::new(), Err(failure));
+    assert!(matches!(ended, Err(Stop::Replace)));
+    let mut again = shared.queue.next(|_| true).await.unwrap();
+    let Item::File(job) = again.item_mut() else {
+        panic!("it is a file");
+    };
+    assert!(job.changed || job.held.is_empty());
+}
+
 /// What came before is of no use when the file comes from its start.
 #[tokio::test(start_paused = true)]
 async fn a_refused_restart_in_mode_s_begins_at_the_start() {
@@ -100,7 +137,7 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
             again: None,
             rest: Some(control.send(Command::Rest(Restart::Offset(3)))),
             cut: None,
-            replies: control.send(Command::Retr(from)),
+            transfer: Transfer::download(control.send(Command::Retr(from)), b""),
             tag: None,
             checksum: None,
             after: None,

@@ -21,9 +21,10 @@ use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::names;
+use crate::transfer::Transfer;
 use crate::verify;
 
-use super::{ANNOUNCED, Asked, local};
+use super::{ANNOUNCED, Asked, file, local};
 
 /// Asks for stores on one connection.
 pub(super) struct Asker<'a> {
@@ -160,6 +161,8 @@ impl Asker<'_> {
             false => Spot::At(offset),
         };
         let replies = control.send(Command::store(goal.path, spot, tag));
+        let job = file(&taken);
+        let transfer = Transfer::upload(replies, &job.to).with_file(&job.from);
         Asked {
             taken,
             source: prepared.source,
@@ -170,7 +173,7 @@ impl Asker<'_> {
             after: how.after,
             announced,
             hidden: goal.hidden,
-            replies,
+            transfer,
             tag,
             under_way: self.window.enter(length),
         }

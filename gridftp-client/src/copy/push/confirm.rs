@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use ftp_wire::command::{Command, Site};
+use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
+use ftp_wire::receipt::Receipt;
 use gridftp_dsi::Source as _;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::abilities::Abilities;
-use crate::control::Control;
+use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::ending::Success;
-use crate::copy::kept::judge;
+use crate::copy::hidden::Hidden;
+use crate::copy::job::FileJob;
+use crate::copy::kept::{Digest, judge};
 use crate::copy::shared::Shared;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
@@ -21,7 +24,7 @@ use crate::transfer::{Failure, Session};
 use crate::url::show;
 use crate::verify;
 
-use super::{Following, Hidden, Publishing, Sending, Told, fail, file, local, markers};
+use super::{Following, Publishing, Sending, fail, file as job, local, note_marker};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
@@ -34,16 +37,14 @@ pub(super) async fn confirm(
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
     while let Some(mut file) = sent.recv().await {
-        if ended.is_err() {
-            let told = settle(&mut file).await;
-            let lacks = told.as_ref().is_err_and(lacks_channel);
-            // It waited behind the one that broke the channel, which pays for it.
-            if lacks && !file.replies.has_begun() {
-                continue;
-            }
-            file.ended = Some(told);
+        let word = settle(&mut file).await;
+        // It waited behind the one that broke the channel, which pays for it.
+        let broke = |failure: &Failure| failure.error.control().is_some_and(lacks_channel);
+        let lacks = word.as_ref().is_err_and(broke);
+        if ended.is_err() && lacks && !file.transfer.has_begun() {
+            continue;
         }
-        match confirm_one(server, shared, file, algorithm).await {
+        match confirm_one(server, shared, file, word, algorithm).await {
             Ok(Some(next)) => {
                 let _gone = following.send(next).await;
             }
@@ -59,128 +60,126 @@ pub(super) async fn confirm(
     ended
 }
 
-/// The server's word on one file.
-async fn settle(file: &mut Sending) -> Result<Told, ControlError> {
-    match file.ended.take() {
-        Some(told) => told,
-        None => markers(&mut file.taken, &mut file.replies).await,
+/// The server's word on a store: its receipt, where the store was tagged.
+pub(super) type Word = Result<Option<Receipt>, Failure>;
+
+/// Waits for the server's word on one file.
+pub(super) async fn settle(file: &mut Sending) -> Word {
+    let Sending {
+        taken, transfer, ..
+    } = file;
+    let reply = transfer.end(|reply| note_marker(taken, reply)).await?;
+    Ok(Receipt::parse(&reply.text()))
+}
+
+/// Judges a file by the server's word on it.
+pub(super) async fn confirm_one(
+    server: (&Control, &Abilities),
+    shared: &Arc<Shared>,
+    mut file: Sending,
+    word: Word,
+    algorithm: Option<ChecksumAlgorithm>,
+) -> Result<Option<Following>, Stop> {
+    let taken = match word {
+        Ok(taken) => taken,
+        Err(failure) => return refused(shared, file, failure).map(|()| None),
+    };
+    match compare(shared, &file, taken) {
+        Ok(true) => {}
+        Ok(false) => file.after = file.after.or(Some(ChecksumAlgorithm::Crc32c)),
+        Err(error) => {
+            let failure = Failure::midway(error, Session::ChannelBroken);
+            return shared.fail_transfer(file.taken, failure).map(|()| None);
+        }
+    }
+    if file.source.unchanged().await.is_err() {
+        let path = show(&job(&file.taken).from);
+        shared.fail(file.taken, &TransferError::Changed { path });
+        return Ok(None);
+    }
+    Ok(prove(server, shared, file, algorithm).await)
+}
+
+/// Ends the attempt at a file that the server did not take.
+fn refused(shared: &Shared, file: Sending, failure: Failure) -> Result<(), Stop> {
+    let error = failure.error.control();
+    // A server that knows data by its tag keeps the connections; any other drops them.
+    let of_data = file.sent.is_none() || error.is_some_and(lacks_channel);
+    let session = match (error, of_data) {
+        (Some(ControlError::Lost { .. }), _) => Session::Lost,
+        (_, true) => Session::ChannelBroken,
+        (_, false) => Session::Reusable,
+    };
+    let copy = || shared.name_destination(job(&file.taken));
+    let midway = file.transfer.has_begun();
+    let failure = Failure {
+        error: judge(failure.error, file.announced.as_ref(), copy),
+        session,
+        midway,
+    };
+    fail(shared, file.taken, failure, file.resumes && !midway)
+}
+
+/// Compares the receipts of a tagged store; says whether nothing is left to be compared.
+fn compare(shared: &Shared, file: &Sending, taken: Option<Receipt>) -> Result<bool, TransferError> {
+    let copy = || shared.name_destination(job(&file.taken));
+    match (&file.sent, taken) {
+        (None, _) => Ok(true),
+        (Some(sent), Some(taken)) => verify::receipt(sent, &taken, copy),
+        (Some(_), None) => {
+            let error = file
+                .transfer
+                .replies()
+                .misbehaved("no receipt in the reply");
+            Err(error.into())
+        }
     }
 }
 
-/// Waits for the server's word on one file.
-pub(super) async fn confirm_one(
+/// Asks for the proofs of a store, and sets its metadata.
+async fn prove(
     (control, abilities): (&Control, &Abilities),
     shared: &Arc<Shared>,
-    mut sending: Sending,
+    file: Sending,
     algorithm: Option<ChecksumAlgorithm>,
-) -> Result<Option<Following>, Stop> {
-    let told = settle(&mut sending).await;
-    let Sending {
-        taken,
-        source,
-        base,
-        size,
-        resumes,
-        mut after,
-        announced,
-        hidden,
-        replies,
-        ask_size,
-        sent,
-        ..
-    } = sending;
-    let told = match told {
-        Ok(told) => told,
-        Err(error) => {
-            let lost = matches!(error, ControlError::Lost { .. });
-            // A server that knows data by its tag keeps the connections; any other drops them.
-            let of_data = sent.is_none() || lacks_channel(&error);
-            let copy = || shared.name_destination(file(&taken));
-            let session = match (lost, of_data) {
-                (true, _) => Session::Lost,
-                (false, true) => Session::ChannelBroken,
-                (false, false) => Session::Reusable,
-            };
-            let error = judge(error, announced.as_ref(), copy);
-            let failure = Failure::of(&replies, error, session);
-            let resumes = resumes && !replies.has_begun();
-            return fail(shared, taken, failure, resumes).map(|()| None);
-        }
-    };
-    if let Some(sent) = sent {
-        let checked = match told {
-            Some(told) => verify::receipt(&sent, &told, || shared.name_destination(file(&taken))),
-            None => Err(replies.misbehaved("no receipt in the reply").into()),
-        };
-        match checked {
-            Ok(true) => {}
-            Ok(false) => after = after.or(Some(ChecksumAlgorithm::Crc32c)),
-            Err(error) => {
-                let failure = Failure::midway(error, Session::ChannelBroken);
-                return shared.fail_transfer(taken, failure).map(|()| None);
-            }
-        }
-    }
-    if source.unchanged().await.is_err() {
-        let error = TransferError::Changed {
-            path: show(&file(&taken).from),
-        };
-        shared.fail(taken, &error);
-        return Ok(None);
-    }
-    let job = file(&taken);
-    let Some(to) = FtpPath::new(job.to.clone()) else {
-        return Ok(None);
-    };
+) -> Option<Following> {
+    let job = job(&file.taken);
+    let to = FtpPath::new(job.to.clone())?;
     // It is judged under the name that it has, and gets its own when it is good.
-    let at = hidden.clone().unwrap_or_else(|| to.clone());
+    let at = file.hidden.clone().unwrap_or_else(|| to.clone());
     let knows = !shared.options.no_clobber && shared.hiding.is_new(&to);
-    let hidden = hidden.map(|at| match knows {
+    let hidden = file.hidden.map(|at| match knows {
         true => Hidden::new(at, to),
         false => Hidden::ask(control, abilities.mlst, at, to),
     });
-    let stored = ask_size.then(|| control.send(Command::Size(at.clone())));
-    let mut verified = None;
-    if let Some(announced) = announced {
+    let stored = (file.ask_size).then(|| control.send(Command::Size(at.clone())));
+    let (mut after, mut verified) = (file.after, None);
+    if let Some(announced) = file.announced {
         let algorithm = announced.digest.0;
         match announced.taken().await {
             Ok(taken) => verified = Some(taken.digest),
             // What it has not looked at is still to be proven.
-            Err(_) if resumes => after = Some(algorithm),
+            Err(_) if file.resumes => after = Some(algorithm),
             Err(_) => {}
         }
     }
     let done = verified.as_ref().map(|(algorithm, _)| *algorithm);
-    let partial = shared.is_partial();
-    let checksum = algorithm
-        .or(after)
-        .filter(|wanted| done != Some(*wanted))
-        .map(|algorithm| {
-            let length = partial.then(|| shared.expected(job).unwrap_or(size));
-            (
-                algorithm,
-                verify::ask(control, algorithm, base, length, at.clone()),
-            )
-        });
-    let mut meta = Vec::new();
-    if shared.preserves() {
-        if let Some(mode) = job.facts.mode {
-            meta.push(control.send(Command::Site(Site::Chmod(mode, at.clone()))));
-        }
-        if let Some(time) = job.facts.time_val() {
-            meta.push(control.send_modified(time, at));
-        }
-    }
-    let size = shared.expected(job).unwrap_or(size);
-    Ok(Some(Following {
-        taken,
+    let size = shared.expected(job).unwrap_or(file.size);
+    let wanted = algorithm.or(after).filter(|wanted| done != Some(*wanted));
+    let checksum = wanted.map(|algorithm| {
+        let length = shared.is_partial().then_some(size);
+        let asked = verify::ask(control, algorithm, file.base, length, at.clone());
+        (algorithm, asked)
+    });
+    Some(Following {
+        meta: shared.send_meta(control, job, at),
+        taken: file.taken,
         size,
         hidden,
         stored,
         checksum,
         verified,
-        meta,
-    }))
+    })
 }
 
 /// Reads what follows and ends the jobs. Renames are sent for without waiting for those before them.
@@ -205,67 +204,73 @@ pub(super) async fn follow(
     tokio::join!(prove, publish);
 }
 
-/// Reads what proves a store; gives it when that is good, and its own name is asked for.
+/// Reads the proofs of a store; gives it when they are good, and its own name is asked for.
 pub(super) async fn settle_following(
     control: &Control,
     shared: &Arc<Shared>,
     next: Following,
 ) -> Option<Publishing> {
-    let fail = |taken, error: &TransferError| {
-        shared.fail(taken, error);
-        None
-    };
     let Following {
         taken,
         size,
         hidden,
         stored,
         checksum,
-        mut verified,
+        verified,
         meta,
     } = next;
-    if let Some(mut replies) = stored {
-        let copy = || shared.name_destination(file(&taken));
-        if let Err(error) = verify::stored(&mut replies, size..=size, copy).await {
-            return fail(taken, &error);
+    let job = job(&taken);
+    let named = async {
+        if let Some(mut replies) = stored {
+            let copy = || shared.name_destination(job);
+            verify::stored(&mut replies, size..=size, copy).await?;
+        }
+        let digest = match checksum {
+            Some(asked) => Some(compare_digests(shared, job, size, asked).await?),
+            None => verified,
+        };
+        let renaming = match hidden {
+            Some(hidden) => Some(hidden.rename(control, shared.options.no_clobber).await?),
+            None => None,
+        };
+        Ok::<_, TransferError>((digest, renaming))
+    };
+    match named.await {
+        Ok((verified, renaming)) => Some(Publishing {
+            taken,
+            success: Success {
+                bytes: size,
+                verified,
+            },
+            renaming,
+            meta,
+        }),
+        Err(error) => {
+            shared.fail(taken, &error);
+            None
         }
     }
-    if let Some((algorithm, mut replies)) = checksum {
-        let job = file(&taken);
-        let offset = shared.options.offset.unwrap_or(0);
-        let length = shared.is_partial().then_some(size);
-        let (remote, local) = tokio::join!(
-            replies.digest(),
-            verify::local(local(&job.from), algorithm, offset, length)
-        );
-        match (remote, local) {
-            (Ok(remote), Ok(local)) if remote == local => verified = Some((algorithm, local)),
-            (Ok(remote), Ok(local)) => {
-                let error =
-                    verify::mismatch(shared.name_destination(job), algorithm, &local, &remote);
-                return fail(taken, &error);
-            }
-            (Err(error), _) => return fail(taken, &error.into()),
-            (_, Err(error)) => return fail(taken, &error),
+}
+
+/// Compares the digests of both ends.
+async fn compare_digests(
+    shared: &Shared,
+    job: &FileJob,
+    size: u64,
+    (algorithm, mut copy): (ChecksumAlgorithm, Replies),
+) -> Result<Digest, TransferError> {
+    let offset = shared.options.offset.unwrap_or(0);
+    let length = shared.is_partial().then_some(size);
+    let source = verify::local(local(&job.from), algorithm, offset, length);
+    let (copy, source) = tokio::join!(copy.digest(), source);
+    let (copy, source) = (copy?, source?);
+    match source == copy {
+        true => Ok((algorithm, source)),
+        false => {
+            let path = shared.name_destination(job);
+            Err(verify::mismatch(path, algorithm, &source, &copy))
         }
     }
-    let renaming = match hidden {
-        Some(hidden) => match hidden.rename(control, shared.options.no_clobber).await {
-            Ok(renaming) => Some(renaming),
-            Err(error) => return fail(taken, &error),
-        },
-        None => None,
-    };
-    let success = Success {
-        bytes: size,
-        verified,
-    };
-    Some(Publishing {
-        taken,
-        success,
-        renaming,
-        meta,
-    })
 }
 
 /// Waits until a store has its own name and what else it is to have, and ends its job.

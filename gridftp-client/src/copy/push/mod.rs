@@ -11,14 +11,15 @@ use ftp_wire::command::Mode;
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
-use gridftp_data::{DataChannel, ErrorKind as DataErrorKind};
+use ftp_wire::reply::Reply;
+use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use gridftp_dsi_posix::FileSource;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::control::{Control, Replies, Step};
+use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
@@ -30,19 +31,18 @@ use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
-use crate::transfer::{Failure, Session};
-use crate::url::show;
+use crate::transfer::{Failure, Session, Transfer};
 
-mod alone;
 mod ask;
 mod confirm;
 mod send;
+mod serial;
 #[cfg(test)]
 mod tests;
 
-use self::alone::{copy_alone, settle_stored};
 use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
+use self::serial::Serial;
 
 /// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
 const ANNOUNCED: u64 = 16 << 20;
@@ -62,7 +62,7 @@ struct Asked {
     announced: Option<Announced>,
     /// The name it is written under until it is whole, where that is not its own.
     hidden: Option<FtpPath>,
-    replies: Replies,
+    transfer: Transfer,
     /// Tag of the data, which is sent without waiting for the server's word.
     tag: Option<u64>,
     under_way: UnderWay,
@@ -86,19 +86,14 @@ struct Sending {
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     hidden: Option<FtpPath>,
-    replies: Replies,
+    transfer: Transfer,
     /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
     /// it like the end of the file.
     ask_size: bool,
     /// What was sent, where it was tagged.
     sent: Option<Receipt>,
-    /// The server's word, when it came before the data was out.
-    ended: Option<Result<Told, ControlError>>,
     _under_way: UnderWay,
 }
-
-/// What the server says it has taken, where the store was tagged.
-type Told = Option<Receipt>;
 
 /// What follows a store that the server has confirmed.
 struct Following {
@@ -128,40 +123,52 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
-    let mut stored = None;
-    loop {
-        let first = match shared.queue.next_waiting() {
-            Some(first) => first,
-            None => {
-                // While it is not settled, all others would wait for it.
-                settle_stored(&client.control, shared, &mut stored).await;
-                match shared.queue.next(|_| true).await {
-                    Some(first) => first,
-                    None => break,
-                }
-            }
-        };
+    while let Some(first) = shared.queue.next(|_| true).await {
         // Nobody here waits for what becomes of directories.
         if let Some(gone) = client.control.gone() {
-            settle_stored(&client.control, shared, &mut stored).await;
             return Err(Stop::Lost(gone.into()));
         }
         let ended = match shared.mode(client) {
             Mode::Extended => extended(client, shared, first, algorithm, &mut dirs).await,
-            _ => copy_alone(client, shared, first, algorithm, &mut dirs, &mut stored).await,
+            _ => alone(client, shared, first, algorithm, &mut dirs).await,
         };
         match ended {
             Ok(()) => {}
             Err(Stop::Channel) => client.drop_channel(),
-            Err(stop) => {
-                settle_stored(&client.control, shared, &mut stored).await;
-                return Err(stop);
-            }
+            Err(stop) => return Err(stop),
         }
         shared.hiding.clean(&client.control).await;
     }
     shared.hiding.clean(&client.control).await;
     Ok(())
+}
+
+/// Copies in MODE S: `first`, and from the queue until nothing is left.
+async fn alone(
+    client: &mut Client,
+    shared: &Arc<Shared>,
+    first: Taken,
+    algorithm: Option<ChecksumAlgorithm>,
+    dirs: &mut Dirs,
+) -> Result<(), Stop> {
+    let pipeline = Pipeline {
+        shared,
+        window: &Window::default(),
+        depth: Depth::InStep,
+        kind: Kind::Any,
+        streams: None,
+        round_trip: client.round_trip(),
+        backlog: COMMANDS,
+    };
+    let route = Serial {
+        control: client.control.clone(),
+        shared,
+        algorithm,
+        moving: Mutex::default(),
+        unanswered: CancellationToken::new(),
+    };
+    let states = (&mut (), &mut (client, dirs));
+    Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
 }
 
 /// Copies over one MODE E channel: `first`, and from the queue as long as the next item fits it.
@@ -200,33 +207,25 @@ async fn extended(
         window: &window,
         depth: Depth::Window,
         kind: Kind::Any,
-        streams,
+        streams: Some(streams),
         round_trip: client.round_trip(),
         backlog: COMMANDS,
     };
-    let Client {
-        control,
-        channel,
-        abilities,
-        state,
-        options,
-        ..
-    } = client;
-    let asker = Asker {
-        control,
-        abilities,
-        shared,
-        algorithm,
-        mode: Mode::Extended,
-        tags: abilities.tags.then_some(&state.tags),
-        window: &window,
-    };
+    let tagged = client.abilities.tags;
     let route = Push {
-        asker,
+        asker: Asker {
+            control: &client.control,
+            abilities: &client.abilities,
+            shared,
+            algorithm,
+            mode: Mode::Extended,
+            tags: tagged.then_some(&client.state.tags),
+            window: &window,
+        },
         streams,
-        reply_within: options.reply_within,
+        reply_within: client.options.reply_within,
     };
-    let states = (dirs, channel.get());
+    let states = (dirs, client.channel.get());
     Box::pin(pipeline.run(&route, states, async { Ok(()) }, first)).await
 }
 
@@ -264,7 +263,10 @@ impl Route for Push<'_> {
         mut asked: Asked,
     ) -> Result<Option<Sending>, Stop> {
         if let Some(refused) = settle_rest(&mut asked).await? {
-            let failure = Failure::of(&asked.replies, refused, Session::ChannelBroken);
+            let failure = Failure {
+                midway: asked.transfer.has_begun(),
+                ..Failure::midway(refused, Session::ChannelBroken)
+            };
             return fail(self.asker.shared, asked.taken, failure, true).map(|()| None);
         }
         let begun = match (self.asker.mode, asked.tag) {
@@ -298,19 +300,12 @@ impl Route for Push<'_> {
     }
 }
 
-/// Reads replies to the end; restart markers say what the server holds.
-async fn markers(taken: &mut Taken, replies: &mut Replies) -> Result<Told, ControlError> {
-    loop {
-        match replies.next().await? {
-            Step::Done(reply) => return Ok(Receipt::parse(&reply.text())),
-            Step::Preliminary(reply) => {
-                if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
-                    (Marker::from_reply(&reply), taken.item_mut())
-                {
-                    job.hold(&ranges);
-                }
-            }
-        }
+/// Notes of a preliminary reply that is a restart marker what the server holds.
+fn note_marker(taken: &mut Taken, reply: &Reply) {
+    if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
+        (Marker::from_reply(reply), taken.item_mut())
+    {
+        job.hold(&ranges);
     }
 }
 
@@ -322,10 +317,7 @@ fn fail(
     mut failure: Failure,
     resumes: bool,
 ) -> Result<(), Stop> {
-    let refused = matches!(
-        failure.error,
-        TransferError::Control(ControlError::Refused { .. })
-    );
+    let refused = failure.error.reply().is_some();
     if let Item::File(job) = taken.item_mut()
         && resumes
         && refused
@@ -337,21 +329,12 @@ fn fail(
     shared.fail_transfer(taken, failure)
 }
 
-/// The error of a store that the server refused.
-fn refused(shared: &Shared, asked: &Asked, error: ControlError) -> TransferError {
+/// The failure of a store, which may have been refused for the digest that was announced.
+fn judged(shared: &Shared, asked: &Asked, failure: Failure) -> Failure {
     let copy = || shared.name_destination(file(&asked.taken));
-    judge(error, asked.announced.as_ref(), copy)
-}
-
-fn data_failed(control: &Control, taken: &Taken, cause: gridftp_data::Error) -> TransferError {
-    let job = file(taken);
-    if cause.kind() == DataErrorKind::Storage {
-        return TransferError::local("read", &job.from, cause);
-    }
-    TransferError::Data {
-        site: control.site().to_string(),
-        path: show(&job.to),
-        cause,
+    Failure {
+        error: judge(failure.error, asked.announced.as_ref(), copy),
+        ..failure
     }
 }
 

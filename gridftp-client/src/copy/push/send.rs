@@ -1,33 +1,27 @@
 //! Begins stores and sends their data.
 
-use std::time::Duration;
-
 use ftp_wire::command::{Mode, Type};
 use gridftp_data::{DataChannel, SendPlan, Watch};
 
 use crate::copy::Stop;
-use crate::copy::shared::Shared;
-use crate::error::{ControlError, TransferError};
-use crate::transfer::{ACCOUNT, DRAIN, Failure, Session, accepted, move_data};
+use crate::error::TransferError;
+use crate::transfer::Failure;
 
 use super::ask::Asker;
-use super::{Asked, Push, Sending, data_failed, fail, markers, refused};
+use super::{Asked, Push, Sending, fail, judged, note_marker};
 
 impl Push<'_> {
     /// Waits until the server accepts a store; `None` where it refuses that one alone.
     pub(super) async fn begin(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let shared = self.asker.shared;
-        let Err(error) = asked.replies.begin().await else {
+        let Err(error) = asked.transfer.begin().await else {
             return Ok(Some(asked));
         };
         if asked.is_refused_for_name(&error) {
             shared.go_straight(asked.taken);
             return Ok(None);
         }
-        let failure = Failure {
-            error: refused(shared, &asked, error.clone()),
-            ..Failure::to_begin(error)
-        };
+        let failure = judged(shared, &asked, Failure::to_begin(error));
         shared.fail_transfer(asked.taken, failure).map(|()| None)
     }
 
@@ -37,34 +31,19 @@ impl Push<'_> {
         channel: &mut DataChannel,
         mut asked: Asked,
     ) -> Result<Option<Asked>, Stop> {
-        let Asker {
-            control, shared, ..
-        } = self.asker;
+        let shared = self.asker.shared;
         let open = channel.open(Mode::Stream, 1);
-        match accepted(&mut asked.replies, self.reply_within, open).await {
-            Ok(Ok(())) => Ok(Some(asked)),
-            Ok(Err(cause)) => {
-                let error = data_failed(control, &asked.taken, cause);
-                let failure = Failure::midway(error, Session::Unanswered);
-                shared.fail_transfer(asked.taken, failure).map(|()| None)
-            }
-            Err(error) if asked.is_refused_for_name(&error) => {
-                shared.go_straight(asked.taken);
-                Err(Stop::Channel)
-            }
-            Err(error) => {
-                let session = match error {
-                    ControlError::Lost { .. } => Session::Lost,
-                    _ => Session::ChannelBroken,
-                };
-                let failure = Failure {
-                    error: refused(shared, &asked, error),
-                    session,
-                    midway: false,
-                };
-                fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
-            }
+        let Err(failure) = asked.transfer.begin_with(self.reply_within, open).await else {
+            return Ok(Some(asked));
+        };
+        if let TransferError::Control(error) = &failure.error
+            && asked.is_refused_for_name(error)
+        {
+            shared.go_straight(asked.taken);
+            return Err(Stop::Channel);
         }
+        let failure = judged(shared, &asked, failure);
+        fail(shared, asked.taken, failure, asked.resumes).map(|()| None)
     }
 
     /// Sends the data of a store.
@@ -85,28 +64,11 @@ impl Push<'_> {
             .base(asked.base)
             .tag(asked.tag);
         let watch = Watch::new();
-        let work = Box::pin(channel.send(&asked.source, &plan, &watch));
-        let replies = markers(&mut asked.taken, &mut asked.replies);
-        let work = move_data(&watch, DRAIN, work, replies);
-        let moved = shared.watched(control, &watch, work).await;
-        let mut answered = true;
-        let error = match (moved.data, &moved.end) {
-            (Some(Ok(_)), _) => None,
-            (Some(Err(cause)), None) => {
-                let error = data_failed(control, &asked.taken, cause);
-                let (error, told) = refine(shared, &mut asked, error, ACCOUNT).await;
-                answered = told;
-                Some(error)
-            }
-            (Some(Err(cause)), Some(Ok(_))) => Some(data_failed(control, &asked.taken, cause)),
-            (_, Some(Err(error))) => Some(refused(shared, &asked, error.clone())),
-            (None, _) => Some(asked.replies.misbehaved("the data was not taken").into()),
-        };
-        if let Some(error) = error {
-            let failure = Failure {
-                midway: asked.replies.has_begun() || !matches!(error, TransferError::Control(_)),
-                ..Failure::midway(error, Session::after_data(answered))
-            };
+        let data = Box::pin(channel.send(&asked.source, &plan, &watch));
+        let note = |reply: &_| note_marker(&mut asked.taken, reply);
+        let work = asked.transfer.pass(&watch, data, note);
+        if let Err(failure) = shared.watched(control, &watch, work).await {
+            let failure = judged(shared, &asked, failure);
             return shared.fail_transfer(asked.taken, failure).map(|()| None);
         }
         let ask_size = match mode {
@@ -123,31 +85,10 @@ impl Push<'_> {
             after: asked.after,
             announced: asked.announced,
             hidden: asked.hidden,
-            replies: asked.replies,
+            transfer: asked.transfer,
             ask_size: ask_size && !shared.is_partial(),
             sent: watch.receipt(),
-            ended: moved.end,
             _under_way: asked.under_way,
         }))
-    }
-}
-
-/// Waits a moment for the server's own account of a failed transfer, which says more; says whether
-/// there was any.
-async fn refine(
-    shared: &Shared,
-    asked: &mut Asked,
-    error: TransferError,
-    within: Duration,
-) -> (TransferError, bool) {
-    let account = markers(&mut asked.taken, &mut asked.replies);
-    match tokio::time::timeout(within, account).await {
-        Ok(Err(told @ ControlError::Refused { .. }))
-            if !matches!(error, TransferError::Local { .. }) =>
-        {
-            (refused(shared, asked, told), true)
-        }
-        Ok(_) => (error, true),
-        Err(_) => (error, false),
     }
 }

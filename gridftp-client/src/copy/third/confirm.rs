@@ -3,17 +3,18 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ftp_wire::command::{Command, Site};
+use ftp_wire::command::Command;
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
+use ftp_wire::reply::Reply;
 use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::growth::Beside;
 use super::{Moving, Pair};
-use crate::control::{Replies, Step};
+use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
@@ -81,7 +82,7 @@ impl Pair<'_> {
             }
             (Some(Ok(_)), Some(Ok(_))) => Ok(()),
             (Some(Err(source)), Some(Err(destination))) => {
-                let destination = judge(destination, announced.as_ref(), || copy);
+                let destination = judge(destination.into(), announced.as_ref(), || copy);
                 let error = TransferError::Both {
                     source: Box::new(source.into()),
                     destination: Box::new(destination),
@@ -93,7 +94,7 @@ impl Pair<'_> {
                 // The source has sent what nobody took, and the next file has a tag of its own.
                 let refused = matches!(error, ControlError::Refused { .. });
                 let in_step = *tagged && source.is_some() && refused && !lacks_channel(&error);
-                let error = judge(error, announced.as_ref(), || copy);
+                let error = judge(error.into(), announced.as_ref(), || copy);
                 if !in_step {
                     return Err(out_of_step(error));
                 }
@@ -131,13 +132,8 @@ impl Pair<'_> {
         {
             let stored = self.markers(taken, store, &told);
             let retrieved = async {
-                loop {
-                    match retrieve.next().await {
-                        Ok(Step::Preliminary(_)) => {}
-                        Ok(Step::Done(reply)) => return Ok(Receipt::parse(&reply.text())),
-                        Err(error) => return Err(error),
-                    }
-                }
+                let reply = retrieve.finish().await?;
+                Ok(Receipt::parse(&reply.text()))
             };
             tokio::pin!(stored, retrieved, growth);
             let words = async {
@@ -165,25 +161,20 @@ impl Pair<'_> {
         store: &mut Replies,
         told: &AtomicU64,
     ) -> Result<Option<Receipt>, ControlError> {
-        let receipt = loop {
-            let reply = match store.next().await? {
-                Step::Done(reply) => break Receipt::parse(&reply.text()),
-                Step::Preliminary(reply) => reply,
-            };
-            match Marker::from_reply(&reply) {
-                Some(Ok(Marker::Restart(ranges))) => {
-                    if let Item::File(job) = taken.item_mut() {
-                        job.hold(&ranges);
-                    }
+        let note = |reply: &Reply| match Marker::from_reply(reply) {
+            Some(Ok(Marker::Restart(ranges))) => {
+                if let Item::File(job) = taken.item_mut() {
+                    job.hold(&ranges);
                 }
-                Some(Ok(Marker::Perf(perf))) => {
-                    let before = told.fetch_max(perf.bytes, Ordering::Relaxed);
-                    self.shared.totals.moved(perf.bytes.saturating_sub(before));
-                    self.source.moved();
-                }
-                _ => {}
             }
+            Some(Ok(Marker::Perf(perf))) => {
+                let before = told.fetch_max(perf.bytes, Ordering::Relaxed);
+                self.shared.totals.moved(perf.bytes.saturating_sub(before));
+                self.source.moved();
+            }
+            _ => {}
         };
+        let receipt = Receipt::parse(&store.finish_with(note).await?.text());
         if let Item::File(job) = taken.item() {
             let told = told.load(Ordering::Relaxed);
             let bytes = self.shared.expected(job).unwrap_or(told);
@@ -261,16 +252,8 @@ impl Pair<'_> {
             let path = shared.name_source(job);
             return Err(TransferError::Changed { path });
         }
-        if shared.preserves() {
-            if let Some(mode) = job.facts.mode {
-                self.destination
-                    .send(Command::Site(Site::Chmod(mode, to.clone())))
-                    .finish()
-                    .await?;
-            }
-            if let Some(time) = job.facts.time_val() {
-                self.destination.send_modified(time, to).ended().await?;
-            }
+        for mut replies in shared.send_meta(self.destination, job, to) {
+            replies.finish().await?;
         }
         Ok(verified)
     }

@@ -135,7 +135,7 @@ pub(crate) async fn run(
                 _ => Depth::One,
             },
             kind: Kind::Files,
-            streams,
+            streams: Some(streams),
             round_trip: source.round_trip().max(destination.round_trip()),
             backlog: COMMANDS,
         };

@@ -1,0 +1,100 @@
+//! Downloads in MODE S: each file has a connection of its own, which is set up while the file before it is
+//! published.
+
+use std::sync::Arc;
+
+use ftp_wire::command::{BufferSide, Mode};
+use gridftp_dsi::types::ChecksumAlgorithm;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::copy::Stop;
+use crate::copy::pipeline::Route;
+use crate::copy::queue::Taken;
+use crate::copy::shared::Shared;
+use crate::copy::window::Window;
+use crate::error::{ControlError, TransferError};
+
+use super::ask::{Asker, admit};
+use super::mover::Mover;
+use super::{Landed, publish_all};
+
+/// Downloads over one control connection in MODE S.
+pub(super) struct Serial<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) algorithm: Option<ChecksumAlgorithm>,
+    pub(super) window: &'a Window,
+}
+
+/// The session of downloads in MODE S.
+pub(super) struct Channel<'a> {
+    client: &'a mut Client,
+    /// Whether the next reply may be that to a connection which was closed on the server.
+    is_over: bool,
+}
+
+impl<'a> Channel<'a> {
+    pub(super) fn new(client: &'a mut Client) -> Self {
+        let is_over = false;
+        Self { client, is_over }
+    }
+}
+
+impl<'a> Route for Serial<'a> {
+    type Asked = Taken;
+    type Passed = Landed;
+    type Asking = ();
+    type Passing = Channel<'a>;
+
+    async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Taken>, Stop> {
+        Ok(admit(self.shared, taken))
+    }
+
+    async fn pass(&self, channel: &mut Channel<'a>, taken: Taken) -> Result<Option<Landed>, Stop> {
+        if channel.is_over {
+            return Err(Stop::Replace);
+        }
+        let (client, shared) = (&mut *channel.client, self.shared);
+        match client.set_up_stream(BufferSide::Send).await {
+            Ok(()) => {}
+            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
+                shared.fail(taken, &error);
+                return Ok(None);
+            }
+            Err(error) => return Err(Stop::Lost(error)),
+        }
+        let asker = Asker {
+            control: &client.control,
+            abilities: &client.abilities,
+            tags: None,
+            shared,
+            algorithm: self.algorithm,
+            mode: Mode::Stream,
+            window: self.window,
+        };
+        let Some(asked) = asker.send(taken).await else {
+            return Ok(None);
+        };
+        let mut mover = Mover {
+            control: &client.control,
+            channel: client.channel.get(),
+            shared,
+            patience: None,
+        };
+        let landed = mover.take_alone(&asker, asked).await?;
+        channel.is_over = landed.as_ref().is_some_and(|landed| landed.is_last);
+        if !channel.is_over && !shared.queue.is_empty() {
+            client.listen_ahead();
+        }
+        Ok(landed)
+    }
+
+    async fn confirm(
+        &self,
+        landed: mpsc::Receiver<Landed>,
+        _broken: &CancellationToken,
+    ) -> Result<(), Stop> {
+        publish_all(self.shared, self.algorithm, landed).await
+    }
+}
