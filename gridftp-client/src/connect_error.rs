@@ -1,32 +1,36 @@
 //! `ConnectError`: why a server could not be used, and what to try.
 
-use std::fmt;
 use std::time::Duration;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
 
-use crate::error::{Cause, ControlError};
+use crate::error::{Cause, Class, ControlError, Fields, Remedy};
 use crate::text::{Chain, Text};
 use crate::url::show;
 
 /// Why a server could not be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The stack string of the options is wrong.
+    #[error("stack: parse: {}", Chain(.cause.as_ref()))]
     Stack {
-        /// What the parser of stacks says.
+        /// The error of the stack parser.
+        #[source]
         cause: Cause,
     },
     /// No connection could be made.
+    #[error("{site}: connect: {}{}", Chain(.cause.as_ref()), Remedy(unreachable(.site)))]
     Unreachable {
         /// `host:port`.
         site: String,
-        /// What the transport says.
+        /// The error of the transport.
+        #[source]
         cause: Cause,
     },
     /// The server was reached, and the login took too long.
+    #[error("{site}: login: not done within {} s{}", .limit.as_secs(), Remedy(LATE))]
     Late {
         /// `host:port`.
         site: String,
@@ -34,102 +38,68 @@ pub enum ConnectError {
         limit: Duration,
     },
     /// The server's greeting was a refusal.
+    #[error("{site}: connect: server refuses sessions: {}", Text(.reply))]
     Busy {
         /// `host:port`.
         site: String,
-        /// What it said.
+        /// The greeting.
         reply: Reply,
     },
     /// The server takes no login in clear text.
+    #[error("{site}: login: {}{}", Text(.reply), Remedy(SECURITY))]
     Security {
         /// `host:port`.
         site: String,
-        /// What it said.
+        /// The refusal.
         reply: Reply,
     },
     /// The account was refused.
+    #[error("{site}: login as {}: {}{}", show(.user.as_bytes()), Text(.reply), Remedy(LOGIN))]
     Login {
         /// `host:port`.
         site: String,
         /// The account.
         user: String,
-        /// What the server said.
+        /// The refusal.
         reply: Reply,
     },
     /// The server does not build the stack that was asked for.
+    #[error("{site}: stack {stack}: {}{}", Text(.reply), Remedy(stack_refused(.reply)))]
     StackRefused {
         /// `host:port`.
         site: String,
         /// The stack, as the server was told it.
         stack: String,
-        /// What it said.
+        /// The refusal.
         reply: Reply,
     },
     /// The control connection failed before the login was over.
-    Control(ControlError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
 }
 
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stack { cause } => write!(f, "stack: parse: {}", Chain(cause.as_ref())),
-            Self::Unreachable { site, cause } => {
-                write!(
-                    f,
-                    "{site}: connect: {}; check host and port, and that the server runs",
-                    Chain(cause.as_ref())
-                )?;
-                if site.ends_with(":21") {
-                    f.write_str(
-                        " (ftp:// means port 21; GridFTP servers listen on 2811: ftp://HOST:2811/)",
-                    )?;
-                }
-                Ok(())
-            }
-            Self::Late { site, limit } => write!(
-                f,
-                "{site}: login: not done within {} s; give it longer by --timeout",
-                limit.as_secs()
-            ),
-            Self::StackRefused { site, stack, reply } => {
-                write!(f, "{site}: stack {stack}: {}", Text(reply))?;
-                // Other refusals say themselves what is wrong with it.
-                if reply.text().contains("whitelisted") {
-                    f.write_str(
-                        "; the server must allow its drivers (net-stacks and disk-stacks, or \
-                         -dc-whitelist and -fs-whitelist of a Globus server)",
-                    )?;
-                }
-                Ok(())
-            }
-            Self::Busy { site, reply } => {
-                write!(
-                    f,
-                    "{site}: connect: server refuses sessions: {}",
-                    Text(reply)
-                )
-            }
-            Self::Security { site, reply } => write!(
-                f,
-                "{site}: login: {}; it takes no login in clear text, use a port that does",
-                Text(reply)
-            ),
-            Self::Login { site, user, reply } => write!(
-                f,
-                "{site}: login as {}: {}; check the account, or name one with --user or --netrc",
-                show(user.as_bytes()),
-                Text(reply)
-            ),
-            Self::Control(error) => error.fmt(f),
+const LATE: &str = "give it longer by --timeout";
+const SECURITY: &str = "it takes no login in clear text, use a port that does";
+const LOGIN: &str = "check the account, or name one with --user or --netrc";
+
+fn unreachable(site: &str) -> &'static str {
+    match site.ends_with(":21") {
+        true => {
+            "check host and port, and that the server runs (ftp:// means port 21; GridFTP servers \
+             listen on 2811: ftp://HOST:2811/)"
         }
+        false => "check host and port, and that the server runs",
     }
 }
 
-impl std::error::Error for ConnectError {}
-
-impl From<ControlError> for ConnectError {
-    fn from(error: ControlError) -> Self {
-        Self::Control(error)
+fn stack_refused(reply: &Reply) -> &'static str {
+    match reply.text().contains("whitelisted") {
+        true => {
+            "the server must allow its drivers (net-stacks and disk-stacks, or -dc-whitelist and \
+             -fs-whitelist of a Globus server)"
+        }
+        // Other refusals say themselves what is wrong with it.
+        false => "",
     }
 }
 
@@ -143,6 +113,39 @@ impl ConnectError {
                 FailureKind::of(reply).is_transient()
             }
             Self::Control(error) => error.is_transient(),
+        }
+    }
+
+    /// Tells the parts of the error.
+    pub fn fields(&self) -> Fields<'_> {
+        let at = |class, site, operation| Fields {
+            site: Some(site),
+            operation: Some(operation),
+            ..Fields::of(class)
+        };
+        match self {
+            Self::Stack { .. } => Fields {
+                operation: Some("stack"),
+                ..Fields::of(Class::Usage)
+            },
+            Self::Unreachable { site, .. } => {
+                at(Class::Connect, site, "connect").with_remedy(unreachable(site))
+            }
+            Self::Late { site, .. } => at(Class::Connect, site, "login").with_remedy(LATE),
+            Self::Busy { site, reply } => at(Class::Connect, site, "connect").with_reply(reply),
+            Self::Security { site, reply } => at(Class::Login, site, "login")
+                .with_reply(reply)
+                .with_remedy(SECURITY),
+            Self::Login { site, reply, .. } => at(Class::Login, site, "login")
+                .with_reply(reply)
+                .with_remedy(LOGIN),
+            Self::StackRefused { site, reply, .. } => at(Class::Transfer, site, "stack")
+                .with_reply(reply)
+                .with_remedy(stack_refused(reply)),
+            Self::Control(error) => Fields {
+                class: Class::Connect,
+                ..error.fields()
+            },
         }
     }
 }

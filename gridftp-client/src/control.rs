@@ -265,23 +265,20 @@ impl Replies {
     /// # Cancel safety
     /// No reply is lost.
     pub(crate) async fn next(&mut self) -> Result<Step, ControlError> {
-        let reply = match self.answers.recv().await {
+        match self.answers.recv().await {
             Some(Answer::Preliminary(reply)) => {
                 self.begun = true;
-                return Ok(Step::Preliminary(reply));
+                Ok(Step::Preliminary(reply))
             }
-            Some(Answer::Final(reply)) => reply,
-            Some(Answer::Lost(why)) => return Err(self.lost(&why)),
-            None => return Err(self.lost("the control connection is closed")),
-        };
-        if reply.code().is_failure() {
-            return Err(ControlError::Refused {
+            Some(Answer::Final(reply)) if reply.code().is_failure() => Err(ControlError::Refused {
                 site: self.site.to_string(),
                 command: self.command.clone(),
                 reply,
-            });
+            }),
+            Some(Answer::Final(reply)) => Ok(Step::Done(reply)),
+            Some(Answer::Lost(why)) => Err(self.unanswered(&why)),
+            None => Err(self.unanswered("the control connection is closed")),
         }
-        Ok(Step::Done(reply))
     }
 
     /// The final reply; failures are errors. Preliminary ones are dropped.
@@ -329,12 +326,8 @@ impl Replies {
         }
     }
 
-    /// The error of a command that will have no reply, because of what failed on our side of it.
+    /// The error of a command that will have no reply.
     pub(crate) fn unanswered(&self, why: &str) -> ControlError {
-        self.lost(why)
-    }
-
-    fn lost(&self, why: &str) -> ControlError {
         ControlError::Lost {
             site: self.site.to_string(),
             command: self.command.clone(),
@@ -374,10 +367,7 @@ impl Driver {
                 let _bye = tokio::time::timeout(FAREWELL, writer.shutdown()).await;
                 return;
             }
-            let deadline = match (deadline, quitting) {
-                (Some(a), Some(b)) => Some(std::cmp::min(a, b)),
-                (a, b) => a.or(b),
-            };
+            let deadline = deadline.into_iter().chain(quitting).min();
             tokio::select! {
                 biased;
                 wrote = writer.write(&self.out), if !self.out.is_empty() => match wrote {

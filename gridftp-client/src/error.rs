@@ -4,6 +4,7 @@ use std::fmt;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
+use serde::Serialize;
 
 pub use crate::connect_error::ConnectError;
 pub(crate) use crate::text::{Chain, Text};
@@ -12,10 +13,11 @@ use crate::url::show;
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a command did not do what it was asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// The server refused it.
+    #[error("{site}: {command}: {}{}", Text(.reply), Remedy(remedy(.command, .reply)))]
     Refused {
         /// `host:port`.
         site: String,
@@ -25,6 +27,7 @@ pub enum ControlError {
         reply: Reply,
     },
     /// The control connection ended first.
+    #[error("{site}: {command}: {why}")]
     Lost {
         /// `host:port`.
         site: String,
@@ -34,6 +37,7 @@ pub enum ControlError {
         why: String,
     },
     /// The server broke the protocol.
+    #[error("{site}: {command}: server broke the protocol: {what}")]
     Misbehaved {
         /// `host:port`.
         site: String,
@@ -43,39 +47,6 @@ pub enum ControlError {
         what: String,
     },
 }
-
-impl fmt::Display for ControlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused {
-                site,
-                command,
-                reply,
-            } => {
-                let hint = match FailureKind::of(reply) {
-                    FailureKind::Unsupported if command.starts_with("LIST") => {
-                        "; without it directories cannot be listed, name each file"
-                    }
-                    _ if command.starts_with("MODE E") => {
-                        "; leave --mode out, or use --mode stream"
-                    }
-                    _ => hint(reply),
-                };
-                write!(f, "{site}: {command}: {}{hint}", Text(reply))
-            }
-            Self::Lost { site, command, why } => write!(f, "{site}: {command}: {why}"),
-            Self::Misbehaved {
-                site,
-                command,
-                what,
-            } => {
-                write!(f, "{site}: {command}: server broke the protocol: {what}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ControlError {}
 
 impl ControlError {
     /// Says whether trying again may help.
@@ -104,6 +75,26 @@ impl ControlError {
             Self::Lost { .. } | Self::Misbehaved { .. } => None,
         }
     }
+
+    /// Tells the parts of the error.
+    pub fn fields(&self) -> Fields<'_> {
+        let (Self::Refused { site, command, .. }
+        | Self::Lost { site, command, .. }
+        | Self::Misbehaved { site, command, .. }) = self;
+        let class = match self {
+            Self::Lost { .. } => Class::Connect,
+            Self::Refused { .. } | Self::Misbehaved { .. } => Class::Transfer,
+        };
+        let fields = Fields {
+            site: Some(site),
+            operation: Some(command),
+            ..Fields::of(class)
+        };
+        match self.reply() {
+            Some(reply) => fields.with_reply(reply).with_remedy(remedy(command, reply)),
+            None => fields,
+        }
+    }
 }
 
 /// Says whether `reply` tells that the object is there already.
@@ -128,45 +119,125 @@ fn is_cut_off(reply: &Reply) -> bool {
         || reply.code().number() == 425 && !says(&["pasv"])
 }
 
-fn hint(reply: &Reply) -> &'static str {
+/// What to do about the refusal of a command; nothing where that is not known.
+fn remedy(command: &str, reply: &Reply) -> &'static str {
     match FailureKind::of(reply) {
-        FailureKind::NotFound => "; check the path",
-        FailureKind::Denied => "; this account may not do that there",
-        FailureKind::NoSpace => "; free some space there",
-        FailureKind::Login => "; name an account with --user or --netrc",
-        FailureKind::DataChannel if is_cut_off(reply) => "; a firewall may stand between",
-        FailureKind::Busy => "; try again later, or with a smaller --concurrency",
+        FailureKind::Unsupported if command.starts_with("LIST") => {
+            "without it directories cannot be listed, name each file"
+        }
+        _ if command.starts_with("MODE E") => "leave --mode out, or use --mode stream",
+        FailureKind::NotFound => "check the path",
+        FailureKind::Denied => "this account may not do that there",
+        FailureKind::NoSpace => "free some space there",
+        FailureKind::Login => "name an account with --user or --netrc",
+        FailureKind::DataChannel if is_cut_off(reply) => "a firewall may stand between",
+        FailureKind::Busy => "try again later, or with a smaller --concurrency",
         _ => "",
     }
 }
 
+/// Prints a remedy behind the fact.
+pub(crate) struct Remedy(pub(crate) &'static str);
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            remedy => write!(f, "; {remedy}"),
+        }
+    }
+}
+
+/// The parts of an error, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Fields<'a> {
+    /// Kind of failure.
+    pub class: Class,
+    /// The server, `host:port`.
+    pub site: Option<&'a str>,
+    /// The command, secrets masked, or the operation.
+    pub operation: Option<&'a str>,
+    /// The object, where the operation does not name it.
+    pub path: Option<&'a str>,
+    /// Code of the server's reply.
+    pub code: Option<u16>,
+    /// What to do about it.
+    pub remedy: Option<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn of(class: Class) -> Self {
+        Self {
+            class,
+            site: None,
+            operation: None,
+            path: None,
+            code: None,
+            remedy: None,
+        }
+    }
+
+    pub(crate) fn with_reply(self, reply: &Reply) -> Self {
+        let code = Some(reply.code().number());
+        Self { code, ..self }
+    }
+
+    pub(crate) fn with_remedy(self, remedy: &'static str) -> Self {
+        let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
+        Self { remedy, ..self }
+    }
+
+    fn local(operation: &'a str, path: &'a str) -> Self {
+        Self {
+            operation: Some(operation),
+            path: Some(path),
+            ..Self::of(Class::Transfer)
+        }
+    }
+}
+
+const SIZE: &str = "the source may have changed, copy again";
+const CHANGED: &str = "copy again when it is at rest";
+const SHRUNK: &str = "see that it is not the destination itself, then copy again";
+const MISMATCH: &str = "do not use the copy, copy again";
+const BAD_NAME: &str = "it is not copied, rename it there";
+const CUT: &str = "read on from there";
+
 /// Why a file was not copied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// A server could not be used.
-    Connect(ConnectError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// A server did not do what it was asked.
-    Control(ControlError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The data connections failed.
+    #[error("{site}: {path}: {}", Chain(.cause))]
     Data {
         /// The server at the other end, `host:port`.
         site: String,
         /// The object there.
         path: String,
-        /// What the data channel says.
+        /// The error of the data channel.
+        #[source]
         cause: gridftp_data::Error,
     },
     /// The local file system failed.
+    #[error("local: {op} {path}: {}", Chain(.cause.as_ref()))]
     Local {
         /// Which operation.
         op: &'static str,
         /// The local path.
         path: String,
-        /// What the system says.
+        /// The error of the system.
+        #[source]
         cause: Cause,
     },
     /// Fewer or more bytes came than the source has.
+    #[error("transfer: check {path}: {got} bytes came of {expected}; {SIZE}")]
     Size {
         /// The source.
         path: String,
@@ -176,11 +247,15 @@ pub enum TransferError {
         got: u64,
     },
     /// The source changed while it was read.
+    #[error("transfer: read {path}: it changed meanwhile; {CHANGED}")]
     Changed {
         /// The source.
         path: String,
     },
     /// The source has become smaller since its copying began.
+    #[error(
+        "transfer: read {path}: it has {now} bytes, and had {before} when its copying began; {SHRUNK}"
+    )]
     Shrunk {
         /// The source.
         path: String,
@@ -190,17 +265,21 @@ pub enum TransferError {
         now: u64,
     },
     /// Both ends' digests differ.
+    #[error(
+        "verify: {path}: {algorithm} of the source is {original}, of the copy {copy}; {MISMATCH}"
+    )]
     Mismatch {
         /// The copy.
         path: String,
         /// Algorithm.
         algorithm: String,
         /// The source's digest.
-        source: String,
+        original: String,
         /// The copy's digest.
         copy: String,
     },
     /// The source has a name that must not be used as a path here.
+    #[error("source: name {name}: {why}; {BAD_NAME}")]
     BadName {
         /// The name, made safe to print.
         name: String,
@@ -208,6 +287,7 @@ pub enum TransferError {
         why: &'static str,
     },
     /// The source cannot be copied as it is.
+    #[error("source: {path}: {what}")]
     Source {
         /// Which object.
         path: String,
@@ -215,98 +295,25 @@ pub enum TransferError {
         what: String,
     },
     /// A file that is read in order ended before its end.
+    #[error("{cause}; what came ends at byte {at}, {CUT}")]
     Cut {
         /// Offset of the first byte that did not come.
         at: u64,
         /// How it ended.
+        #[source]
         cause: Box<Self>,
     },
     /// The request itself makes no sense.
+    #[error("{0}")]
     Request(String),
     /// Both servers of a third-party copy failed.
+    #[error("source: {source}; destination: {destination}")]
     Both {
         /// What the source said.
         source: Box<Self>,
         /// What the destination said.
         destination: Box<Self>,
     },
-}
-
-impl fmt::Display for TransferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connect(error) => error.fmt(f),
-            Self::Control(error) => error.fmt(f),
-            Self::Data { site, path, cause } => write!(f, "{site}: {path}: {}", Chain(cause)),
-            Self::Local { op, path, cause } => {
-                write!(f, "local: {op} {path}: {}", Chain(cause.as_ref()))
-            }
-            Self::Size {
-                path,
-                expected,
-                got,
-            } => write!(
-                f,
-                "transfer: check {path}: {got} bytes came of {expected}; \
-                 the source may have changed, copy again"
-            ),
-            Self::Changed { path } => {
-                write!(
-                    f,
-                    "transfer: read {path}: it changed meanwhile; copy again when it is at rest"
-                )
-            }
-            Self::Shrunk { path, before, now } => write!(
-                f,
-                "transfer: read {path}: it has {now} bytes, and had {before} when its copying began; \
-                 see that it is not the destination itself, then copy again"
-            ),
-            Self::Mismatch {
-                path,
-                algorithm,
-                source,
-                copy,
-            } => write!(
-                f,
-                "verify: {path}: {algorithm} of the source is {source}, of the copy {copy}; \
-                 do not use the copy, copy again"
-            ),
-            Self::BadName { name, why } => {
-                write!(
-                    f,
-                    "source: name {name}: {why}; it is not copied, rename it there"
-                )
-            }
-            Self::Source { path, what } => write!(f, "source: {path}: {what}"),
-            Self::Cut { at, cause } => {
-                write!(
-                    f,
-                    "{cause}; what came ends at byte {at}, read on from there"
-                )
-            }
-            Self::Request(what) => f.write_str(what),
-            Self::Both {
-                source,
-                destination,
-            } => {
-                write!(f, "source: {source}; destination: {destination}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TransferError {}
-
-impl From<ConnectError> for TransferError {
-    fn from(error: ConnectError) -> Self {
-        Self::Connect(error)
-    }
-}
-
-impl From<ControlError> for TransferError {
-    fn from(error: ControlError) -> Self {
-        Self::Control(error)
-    }
 }
 
 impl TransferError {
@@ -404,31 +411,38 @@ impl TransferError {
 
     /// Says what class of failure this is, for an exit status.
     pub fn class(&self) -> Class {
+        self.fields().class
+    }
+
+    /// Tells the parts of the error.
+    pub fn fields(&self) -> Fields<'_> {
         match self {
-            Self::Connect(ConnectError::Login { .. } | ConnectError::Security { .. }) => {
-                Class::Login
-            }
-            Self::Connect(ConnectError::Stack { .. }) | Self::Request(_) => Class::Usage,
-            Self::Connect(ConnectError::StackRefused { .. }) => Class::Transfer,
-            Self::Connect(_) => Class::Connect,
-            Self::Mismatch { .. } => Class::Verify,
-            Self::Control(ControlError::Lost { .. }) => Class::Connect,
-            Self::Both { source, .. } => source.class(),
-            Self::Cut { cause, .. } => cause.class(),
-            Self::Control(_)
-            | Self::Data { .. }
-            | Self::Local { .. }
-            | Self::Size { .. }
-            | Self::Shrunk { .. }
-            | Self::Changed { .. }
-            | Self::Source { .. }
-            | Self::BadName { .. } => Class::Transfer,
+            Self::Connect(error) => error.fields(),
+            Self::Control(error) => error.fields(),
+            Self::Data { site, path, .. } => Fields {
+                site: Some(site),
+                ..Fields::local("data", path)
+            },
+            Self::Local { op, path, .. } => Fields::local(op, path),
+            Self::Size { path, .. } => Fields::local("check", path).with_remedy(SIZE),
+            Self::Changed { path } => Fields::local("read", path).with_remedy(CHANGED),
+            Self::Shrunk { path, .. } => Fields::local("read", path).with_remedy(SHRUNK),
+            Self::Mismatch { path, .. } => Fields {
+                class: Class::Verify,
+                ..Fields::local("verify", path).with_remedy(MISMATCH)
+            },
+            Self::BadName { name, .. } => Fields::local("name", name).with_remedy(BAD_NAME),
+            Self::Source { path, .. } => Fields::local("source", path),
+            Self::Cut { cause, .. } => cause.fields(),
+            Self::Request(_) => Fields::of(Class::Usage),
+            Self::Both { source, .. } => source.fields(),
         }
     }
 }
 
 /// What kind of failure an error is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Class {
     /// The request makes no sense.
@@ -441,4 +455,29 @@ pub enum Class {
     Transfer,
     /// A copy differs from its source.
     Verify,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_kept_to_the_end_of_the_chain() {
+        let cause = std::io::Error::from_raw_os_error(13);
+        let local = TransferError::local("read", "/f", cause);
+        let error = TransferError::Cut {
+            at: 7,
+            cause: Box::new(local),
+        };
+        let text = "local: read /f: Permission denied (os error 13); what came ends at byte 7, \
+                    read on from there";
+        assert_eq!(error.to_string(), text);
+        let local = error.source().unwrap();
+        let end = local.source().unwrap().downcast_ref::<std::io::Error>();
+        assert_eq!(end.unwrap().raw_os_error(), Some(13));
+        let fields = error.fields();
+        assert_eq!((fields.operation, fields.path), (Some("read"), Some("/f")));
+    }
 }

@@ -1,6 +1,5 @@
 //! Looks up accounts in a `.netrc` file, so that no password need stand on a command line.
 
-use std::fmt;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -21,32 +20,19 @@ pub struct Account {
 }
 
 /// Why a `.netrc` cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetrcError {
     /// It cannot be read.
-    Read(PathBuf, io::Error),
+    #[error("netrc: read {}", .0.display())]
+    Read(PathBuf, #[source] io::Error),
     /// Others can read the passwords in it.
+    #[error("netrc: read {}: mode {mode:04o} lets others read it; run chmod 600 on it", .0.display(), mode = .1)]
     Open(PathBuf, u32),
     /// It is larger than any such file is.
+    #[error("netrc: read {}: larger than 1 MiB", .0.display())]
     TooLarge(PathBuf),
 }
-
-impl fmt::Display for NetrcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "netrc: read {}: {error}", path.display()),
-            Self::Open(path, mode) => write!(
-                f,
-                "netrc: read {}: mode {mode:04o} lets others read it; run chmod 600 on it",
-                path.display()
-            ),
-            Self::TooLarge(path) => write!(f, "netrc: read {}: larger than 1 MiB", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for NetrcError {}
 
 /// Finds the account for `host` (and `user`, when the URL names one) in the file at `path`.
 ///

@@ -51,68 +51,42 @@ pub struct Site {
 }
 
 /// Why a text is no location.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// Nothing at all.
+    #[error("url: empty; give a path, file: or ftp:// URL, or -")]
     Empty,
     /// A scheme that this client does not speak.
+    #[error("url: scheme {}: unknown; use ftp://, file: or a plain path", .0.escape_default())]
     Scheme(String),
     /// A scheme that it will speak.
+    #[error("url: {0}:// is not supported yet; only ftp:// servers can be reached")]
     NotYet(&'static str),
     /// No host between `//` and the path.
+    #[error("url: no host; write ftp://HOST[:PORT]/PATH")]
     NoHost,
     /// A port that is no number from 1 to 65535.
+    #[error(fmt = bad_port)]
     Port(String),
     /// A `file:` URL that names another host.
+    #[error("url: file://{}: names another host; write file:///PATH", .0.escape_default())]
     FileHost(String),
     /// A NUL, CR or LF, which no command can carry.
+    #[error("url: path holds NUL, CR or LF, which FTP cannot carry")]
     ControlByte,
     /// Bytes in a URL that are not UTF-8.
+    #[error("url: holds bytes that are not UTF-8; write them as %XX")]
     Encoding,
 }
 
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("url: empty; give a path, file: or ftp:// URL, or -"),
-            Self::Scheme(scheme) => {
-                write!(
-                    f,
-                    "url: scheme {}: unknown; use ftp://, file: or a plain path",
-                    scheme.escape_default()
-                )
-            }
-            Self::NotYet(scheme) => {
-                write!(
-                    f,
-                    "url: {scheme}:// is not supported yet; only ftp:// servers can be reached"
-                )
-            }
-            Self::NoHost => f.write_str("url: no host; write ftp://HOST[:PORT]/PATH"),
-            Self::Port(port) if port.bytes().all(|b| b.is_ascii_digit()) => {
-                write!(f, "url: port {port}: must be 1 to 65535")
-            }
-            // It may be a piece of a password.
-            Self::Port(_) => f.write_str(
-                "url: port: must be 1 to 65535; in a password, write / : and @ as %2F, %3A and %40",
-            ),
-            Self::FileHost(host) => {
-                write!(
-                    f,
-                    "url: file://{}: names another host; write file:///PATH",
-                    host.escape_default()
-                )
-            }
-            Self::ControlByte => {
-                f.write_str("url: path holds NUL, CR or LF, which FTP cannot carry")
-            }
-            Self::Encoding => f.write_str("url: holds bytes that are not UTF-8; write them as %XX"),
-        }
+fn bad_port(port: &String, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if port.bytes().all(|b| b.is_ascii_digit()) {
+        return write!(f, "url: port {port}: must be 1 to 65535");
     }
+    // It may be a piece of a password.
+    f.write_str("url: port: must be 1 to 65535; in a password, write / : and @ as %2F, %3A and %40")
 }
-
-impl std::error::Error for UrlError {}
 
 impl Location {
     /// Reads what a user typed.

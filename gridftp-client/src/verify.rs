@@ -159,7 +159,7 @@ pub(crate) fn mismatch(
     TransferError::Mismatch {
         path,
         algorithm: algorithm.name().to_owned(),
-        source: source.to_owned(),
+        original: source.to_owned(),
         copy: copy.to_owned(),
     }
 }

@@ -192,6 +192,34 @@ fn every_line_of_json_is_an_object() -> Result<()> {
 }
 
 #[test]
+fn a_failure_in_json_comes_in_its_parts() -> Result<()> {
+    let bed = Bed::new()?;
+    let url = bed.url("missing");
+    for (args, event) in [
+        (&["--json", url.as_str(), "x"][..], "failed"),
+        (&["--json", "--list", &url], "error"),
+    ] {
+        let said = bed.cp(args)?;
+        let values = said.stdout.lines().map(serde_json::from_str);
+        let values: Vec<serde_json::Value> = values.collect::<Result<_, _>>()?;
+        let failure = values.iter().find(|value| value["event"] == event);
+        let Some(failure) = failure else {
+            anyhow::bail!("no {event} in {}", said.report());
+        };
+        let text = |name: &str| failure[name].as_str().unwrap_or_default();
+        ensure!(text("class") == "transfer", "{failure}");
+        ensure!(text("error").starts_with(text("site")), "{failure}");
+        ensure!(text("operation").ends_with("missing"), "{failure}");
+        ensure!(
+            failure["code"] == 550 && failure["path"].is_null(),
+            "{failure}"
+        );
+        ensure!(text("remedy") == "check the path", "{failure}");
+    }
+    Ok(())
+}
+
+#[test]
 fn quiet_says_nothing_but_errors() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", 10, 1)?;

@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use gridftp_dsi::types::ChecksumAlgorithm;
-
 use super::job::Item;
+use super::kept::Digest;
 use super::queue::Taken;
 use super::shared::Shared;
 use super::{Stop, lock};
@@ -16,7 +15,7 @@ use crate::transfer::Failure;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Success {
     pub(crate) bytes: u64,
-    pub(crate) verified: Option<(ChecksumAlgorithm, String)>,
+    pub(crate) verified: Option<Digest>,
 }
 
 impl Shared {

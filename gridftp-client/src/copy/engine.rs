@@ -16,6 +16,7 @@ use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
 use crate::error::{ConnectError, TransferError};
 use crate::transfer::ACCOUNT;
+use crate::url::Site;
 
 /// Round trip up to which small files cost more work than waiting: connections beyond the processors
 /// here then only take turns.
@@ -43,6 +44,16 @@ pub(crate) enum Session {
 }
 
 impl Session {
+    /// The session of a copy between these servers, or between one of them and this machine.
+    pub(crate) fn of(source: Option<Box<Client>>, destination: Option<Box<Client>>) -> Self {
+        match (source, destination) {
+            (Some(source), Some(destination)) => Self::Third(source, destination),
+            (Some(source), None) => Self::Pull(source),
+            (None, Some(destination)) => Self::Push(destination),
+            (None, None) => unreachable!("a copy has a server at one end"),
+        }
+    }
+
     /// Returns how many connections are worth it, all in all, where the caller does not say, and how
     /// many files are to wait for each of them before there is one more.
     fn worth(&self, shared: &Shared) -> (u32, usize) {
@@ -255,22 +266,19 @@ async fn next_session(shared: &Shared, session: Option<Session>) -> Result<Sessi
 
 /// Opens the sessions for one more worker.
 pub(crate) async fn connect(shared: &Shared) -> Result<Session, ConnectError> {
+    let (source, destination) = tokio::try_join!(
+        open(shared, shared.source.as_ref()),
+        open(shared, shared.destination.as_ref())
+    )?;
+    Ok(Session::of(source, destination))
+}
+
+async fn open(shared: &Shared, site: Option<&Site>) -> Result<Option<Box<Client>>, ConnectError> {
+    let Some(site) = site else { return Ok(None) };
     let options = Arc::new(shared.options.connect.clone());
-    let open = async |site| {
-        let options = Arc::clone(&options);
-        let observer = Arc::clone(&shared.observer);
-        let client = Box::pin(Client::connect_with(site, options, observer)).await?;
-        Ok::<_, ConnectError>(Box::new(client))
-    };
-    match (&shared.source, &shared.destination) {
-        (Some(source), None) => open(source).await.map(Session::Pull),
-        (None, Some(destination)) => open(destination).await.map(Session::Push),
-        (Some(source), Some(destination)) => {
-            let (source, destination) = tokio::try_join!(open(source), open(destination))?;
-            Ok(Session::Third(source, destination))
-        }
-        (None, None) => unreachable!("a copy has a server at one end"),
-    }
+    let observer = Arc::clone(&shared.observer);
+    let client = Box::pin(Client::connect_with(site, options, observer)).await?;
+    Ok(Some(Box::new(client)))
 }
 
 async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Result<(), Stop> {

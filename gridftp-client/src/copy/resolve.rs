@@ -43,27 +43,25 @@ pub(crate) async fn run(
     totals: &Arc<Totals>,
 ) -> Result<Option<Class>, TransferError> {
     check(sources, destination, &options)?;
-    if matches!(destination, Location::Stdio)
-        || matches!(sources, [Location::Stdio])
+    if sources.first() == Some(&Location::Stdio)
+        || *destination == Location::Stdio
         || special(sources)
     {
         return stdio::run(sources, destination, options, observer, totals).await;
     }
-    let many = |source: &Location| pattern(source).is_some();
-    let to_dir = sources.len() > 1 || destination.means_contents() || sources.iter().any(many);
+    let many = sources.len() > 1 || sources.iter().any(|source| pattern(source).is_some());
+    let to_dir = many || destination.means_contents();
     let mut to = look(destination, to_dir, &options, observer).await?;
     let mut worst = None;
     // One tree, or one file, has no two files for one name.
     let targets = (sources.len() > 1).then(Arc::<Targets>::default);
     let mut groups = sources.chunk_by(|a, b| site(a) == site(b)).peekable();
     while let Some(group) = groups.next() {
-        let first = group.first().and_then(site);
-        let client = match &first {
-            Some(site) => Some(connect(site, &options, observer).await?),
-            None => None,
-        };
-        if let (Some(site), None) = (&to.site, &to.client) {
-            to.client = Some(connect(site, &options, observer).await?);
+        let (first, mut client) = (group.first().and_then(site), None);
+        for (site, client) in [(&first, &mut client), (&to.site, &mut to.client)] {
+            if let (Some(site), None) = (site, &client) {
+                *client = Some(connect(site, &options, observer).await?);
+            }
         }
         to.kin = Kin::of(
             client.as_deref().zip(first.as_ref()),
@@ -88,18 +86,12 @@ pub(crate) async fn run(
             }
         }
         drop(producer);
-        let session = match (client, to.client.take()) {
-            (Some(source), Some(destination)) => Session::Third(source, destination),
-            (Some(source), None) => Session::Pull(source),
-            (None, Some(destination)) => Session::Push(destination),
-            (None, None) => unreachable!("`check` wants a server at one end"),
-        };
+        let session = Session::of(client, to.client.take());
         engine::run(&shared, session, groups.peek().is_none()).await;
         dirs::settle(&shared).await;
-        worst = match (worst, shared.worst()) {
-            (Some(Class::Verify), _) | (_, None) => worst,
-            (_, failed) => failed,
-        };
+        if worst != Some(Class::Verify) {
+            worst = shared.worst().or(worst);
+        }
     }
     Ok(worst)
 }

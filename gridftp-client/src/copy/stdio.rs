@@ -271,8 +271,7 @@ async fn put(
             .try_clone_to_owned()
             .map(File::from),
     };
-    let unreadable = |error| TransferError::local("read", path(local), error);
-    let input = Arc::new(input.map_err(unreadable)?);
+    let input = Arc::new(input.map_err(|error| unreadable(local, error))?);
     let to = client.path(&remote.path)?;
     let parent = names::parent(to.as_bytes());
     drop(make_parents(
@@ -281,28 +280,10 @@ async fn put(
         parent,
         &mut Known::default(),
     ));
-    let mlst = client.abilities.mlst;
     let (mut writer, hidden) = begin(client, shared, job, remote, &to).await?;
-    let at = hidden.as_ref().unwrap_or(&to);
-    let stored = async {
-        let length = shared.options.length.unwrap_or(u64::MAX);
-        loop {
-            let piece = read(&input, length - writer.written()).await;
-            let piece = piece.map_err(unreadable)?;
-            if piece.is_empty() {
-                break;
-            }
-            hash.update(&piece);
-            shared.totals.moved(piece.len() as u64);
-            let put = writer.put(piece).await;
-            put.map_err(|error| failure(error, remote))?;
-        }
-        let ended = writer.shutdown().await;
-        ended.map_err(|error| failure(error, remote))?;
-        Ok(writer.written())
-    };
-    let stored = stored.await;
+    let stored = store(&mut writer, shared, (local, &input), remote, &mut hash).await;
     let client = writer.into_client();
+    let at = hidden.as_ref().unwrap_or(&to);
     let proven = match (stored, &client) {
         (Ok(bytes), Some(client)) => {
             let offset = shared.options.offset;
@@ -312,27 +293,61 @@ async fn put(
         }
         (stored, _) => Err(stored.err().unwrap_or_else(gone)),
     };
-    let (client, success) = match (client, proven) {
-        (Some(client), Ok(success)) => (client, success),
-        (client, proven) => {
-            if let Some(at) = hidden {
-                remove(client, shared, remote, at).await;
-            }
-            return Err(proven.err().unwrap_or_else(gone));
-        }
+    let Some(at) = hidden else {
+        return Ok((client.ok_or_else(gone)?, proven?));
     };
-    if let Some(at) = hidden {
-        let (control, shown) = (&client.control, show(at.as_bytes()));
-        let hidden = Hidden::ask(control, mlst, at, to);
-        let renaming = hidden.rename(control, shared.options.no_clobber).await?;
-        if !renaming.done(control, &shared.hiding).await? {
-            return Err(TransferError::Request(format!(
-                "destination: {remote}: the server does not give the file its name; all of it is \
-                 there as {shown}"
-            )));
+    match (client, proven) {
+        (Some(client), Ok(success)) => {
+            name(&client, shared, remote, (at, to)).await?;
+            Ok((client, success))
+        }
+        (client, proven) => {
+            remove(client, shared, remote, at).await;
+            Err(proven.err().unwrap_or_else(gone))
         }
     }
-    Ok((client, success))
+}
+
+/// Gives a file that is whole its own name.
+async fn name(
+    client: &Client,
+    shared: &Shared,
+    remote: &Remote,
+    (at, to): (FtpPath, FtpPath),
+) -> Result<(), TransferError> {
+    let (control, shown) = (&client.control, show(at.as_bytes()));
+    let hidden = Hidden::ask(control, client.abilities.mlst, at, to);
+    let renaming = hidden.rename(control, shared.options.no_clobber).await?;
+    match renaming.done(control, &shared.hiding).await? {
+        true => Ok(()),
+        false => Err(TransferError::Request(format!(
+            "destination: {remote}: the server does not give the file its name; all of it is there \
+             as {shown}"
+        ))),
+    }
+}
+
+/// Stores what comes; gives the number of bytes.
+async fn store(
+    writer: &mut Writer,
+    shared: &Shared,
+    (local, input): (&Location, &Arc<File>),
+    remote: &Remote,
+    hash: &mut Hash,
+) -> Result<u64, TransferError> {
+    let refused = |error| failure(error, remote);
+    let length = shared.options.length.unwrap_or(u64::MAX);
+    loop {
+        let piece = read(input, length - writer.written()).await;
+        let piece = piece.map_err(|error| unreadable(local, error))?;
+        if piece.is_empty() {
+            writer.shutdown().await.map_err(refused)?;
+            return Ok(writer.written());
+        }
+        hash.update(&piece);
+        shared.totals.moved(piece.len() as u64);
+        writer.put(piece).await.map_err(refused)?;
+    }
 }
 
 /// Asks the server to take the file, under a hidden name where it can have one; gives that. Nothing is
@@ -381,6 +396,10 @@ async fn remove(client: Option<Client>, shared: &Shared, remote: &Remote, at: Ft
         shared.hiding.clean(&again.control).await;
         again.close().await;
     }
+}
+
+fn unreadable(local: &Location, error: std::io::Error) -> TransferError {
+    TransferError::local("read", path(local), error)
 }
 
 /// The failure of a copy whose session ended behind it.

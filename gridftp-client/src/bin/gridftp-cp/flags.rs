@@ -139,7 +139,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) trust_pasv_address: bool,
 
-    /// Write one JSON object a line instead of text
+    /// Write one JSON object a line instead of text; a failure has the fields error, class, site, operation,
+    /// path, code and remedy
     #[arg(long)]
     pub(crate) json: bool,
 

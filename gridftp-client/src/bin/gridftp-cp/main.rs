@@ -60,14 +60,14 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            report.fatal(&format!("start: {error}"));
+            report.fatal(&format!("start: {error}"), None);
             return Status::Failed.into();
         }
     };
     let status = runtime
         .block_on(run(&flags, &report))
         .unwrap_or_else(|error| {
-            report.fatal(&format!("{error:#}"));
+            report.fatal(&format!("{error:#}"), None);
             Status::Usage
         });
     // A thread that waits for standard input must not keep the program.
@@ -128,13 +128,9 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     };
     if let Some(url) = &flags.list {
         let location = parse(url.as_ref())?;
-        return Ok(
-            stopped_by_signal(Box::pin(list::run(&location, flags, report)))
-                .await
-                .map_or(Status::Interrupted, |done| {
-                    finish(done, report, |()| Status::Done)
-                }),
-        );
+        let listed = stopped_by_signal(Box::pin(list::run(&location, flags, report))).await;
+        let ended = |done| finish(done, report, |()| Status::Done);
+        return Ok(listed.map_or(Status::Interrupted, ended));
     }
     let [sources @ .., destination] = flags.locations.as_slice() else {
         anyhow::bail!("usage: no source and destination");
@@ -164,7 +160,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     };
     let Some(done) = stopped_by_signal(Box::pin(shown)).await else {
         let left = left_behind(&destination, flags);
-        report.fatal(&format!("stopped by a signal; {left}"));
+        report.fatal(&format!("stopped by a signal; {left}"), None);
         return Ok(Status::Interrupted);
     };
     Ok(finish(done, report, |summary| {
@@ -202,7 +198,7 @@ fn finish<T>(
     match done {
         Ok(value) => well(value),
         Err(error) => {
-            report.fatal(&error);
+            report.fatal(&error, Some(&error));
             Status::of(error.class())
         }
     }

@@ -103,12 +103,16 @@ impl Report {
     }
 
     /// Tells why nothing more is done.
-    pub(crate) fn fatal(&self, error: &dyn std::fmt::Display) {
+    pub(crate) fn fatal(&self, error: &dyn std::fmt::Display, parts: Option<&TransferError>) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         if self.json {
-            self.emit(&json!({ "event": "error", "error": error.to_string() }));
+            let value = json!({ "event": "error", "error": error.to_string() });
+            self.emit(&match parts {
+                Some(error) => with_fields(value, error),
+                None => value,
+            });
         } else {
             self.err(&format!("gridftp-cp: {error}"));
         }
@@ -153,9 +157,48 @@ impl Report {
         }
     }
 
+    /// Tells an event in a line of text.
+    fn line_of(&self, event: &Event<'_>) {
+        match event {
+            Event::Gone { error, within } if !self.quiet => self.err(&format!(
+                "gridftp-cp: {error}; trying again for {} s (--retry-for)",
+                within.as_secs()
+            )),
+            Event::Finished {
+                source,
+                destination,
+                bytes,
+                verified,
+                ..
+            } if self.verbose > 0 => {
+                let proof = verified.map(|(a, d)| format!(", {a} {d}"));
+                let (bytes, proof) = (HumanBytes(*bytes), proof.unwrap_or_default());
+                self.out(&format!("{source} -> {destination}: {bytes}{proof}"));
+            }
+            Event::Planned {
+                source,
+                destination,
+                size,
+            } => {
+                let size = size.map(|n| format!(": {}", HumanBytes(n)));
+                let size = size.unwrap_or_default();
+                self.out(&format!("{source} -> {destination}{size}"));
+            }
+            Event::Skipped { source, why } if self.verbose > 0 => {
+                self.out(&format!("{source}: left out, {why}"));
+            }
+            Event::Warning(text) if !self.quiet => self.err(&format!("gridftp-cp: {text}")),
+            Event::Note(text) if self.verbose > 0 => self.err(&format!("gridftp-cp: {text}")),
+            _ => {}
+        }
+    }
+
     fn failure(&self, event: &str, source: &str, error: &TransferError) {
         if self.json {
-            self.emit(&json!({ "event": event, "source": source, "error": error.to_string() }));
+            self.emit(&with_fields(
+                json!({ "event": event, "source": source }),
+                error,
+            ));
         } else {
             let error = error.to_string();
             // Most errors name the place themselves.
@@ -183,78 +226,68 @@ impl Observer for Report {
             } if !self.quiet => {
                 self.failure(&format!("retry {attempt}"), source, error);
             }
-            Event::Gone { error, within } if self.json => self.emit(&json!({
-                "event": "gone", "error": error.to_string(), "seconds": within.as_secs(),
-            })),
-            Event::Gone { error, within } if !self.quiet => self.err(&format!(
-                "gridftp-cp: {error}; trying again for {} s (--retry-for)",
-                within.as_secs()
-            )),
             Event::Control { site, sent, line } => {
                 let arrow = if *sent { ">" } else { "<" };
                 self.err(&format!("{site} {arrow} {}", show(line.as_bytes())));
             }
-            Event::Finished {
-                source,
-                destination,
-                bytes,
-                took,
-                verified,
-            } => {
-                if self.json {
-                    self.emit(&json!({
-                        "event": "done", "source": source, "destination": destination, "bytes": bytes,
-                        "seconds": took.as_secs_f64(),
-                        "checksum": verified.map(|(algorithm, digest)| json!({
-                            "algorithm": algorithm, "digest": digest,
-                        })),
-                    }));
-                } else if self.verbose > 0 {
-                    let proof = verified
-                        .map(|(a, d)| format!(", {a} {d}"))
-                        .unwrap_or_default();
-                    self.out(&format!(
-                        "{source} -> {destination}: {}{proof}",
-                        HumanBytes(*bytes)
-                    ));
-                }
-            }
-            Event::Planned {
-                source,
-                destination,
-                size,
-            } => {
-                if self.json {
-                    self.emit(&json!({
-                        "event": "plan", "source": source, "destination": destination, "bytes": size,
-                    }));
-                } else {
-                    let size = size
-                        .map(|n| format!(": {}", HumanBytes(n)))
-                        .unwrap_or_default();
-                    self.out(&format!("{source} -> {destination}{size}"));
-                }
-            }
-            Event::Skipped { source, why } if self.json => {
-                self.emit(&json!({ "event": "skip", "source": source, "why": why }));
-            }
-            Event::Skipped { source, why } if self.verbose > 0 => {
-                self.out(&format!("{source}: left out, {why}"));
-            }
-            Event::Warning(text) if self.json => {
-                self.emit(&json!({ "event": "warning", "text": text }));
-            }
-            Event::Warning(text) if !self.quiet => self.err(&format!("gridftp-cp: {text}")),
-            Event::Note(text) if self.json => self.emit(&json!({ "event": "note", "text": text })),
-            Event::Note(text) if self.verbose > 0 => self.err(&format!("gridftp-cp: {text}")),
             Event::Connected { site, round_trip } if self.verbose > 1 => {
                 self.err(&format!(
                     "gridftp-cp: {site}: connected, round trip {round_trip:.1?}"
                 ));
             }
-            _ => {}
+            _ if self.json => {
+                if let Some(value) = object(event) {
+                    self.emit(&value);
+                }
+            }
+            _ => self.line_of(event),
         }
     }
+}
+
+/// The JSON object of an event.
+fn object(event: &Event<'_>) -> Option<Value> {
+    Some(match event {
+        Event::Gone { error, within } => with_fields(
+            json!({ "event": "gone", "seconds": within.as_secs() }),
+            error,
+        ),
+        Event::Finished {
+            source,
+            destination,
+            bytes,
+            took,
+            verified,
+        } => json!({
+            "event": "done", "source": source, "destination": destination, "bytes": bytes,
+            "seconds": took.as_secs_f64(),
+            "checksum": verified.map(|(algorithm, digest)| json!({
+                "algorithm": algorithm, "digest": digest,
+            })),
+        }),
+        Event::Planned {
+            source,
+            destination,
+            size,
+        } => json!({
+            "event": "plan", "source": source, "destination": destination, "bytes": size,
+        }),
+        Event::Skipped { source, why } => json!({ "event": "skip", "source": source, "why": why }),
+        Event::Warning(text) => json!({ "event": "warning", "text": text }),
+        Event::Note(text) => json!({ "event": "note", "text": text }),
+        _ => return None,
+    })
+}
+
+/// Adds the text and the parts of an error to a JSON object.
+fn with_fields(mut value: Value, error: &TransferError) -> Value {
+    if let (Value::Object(all), Ok(Value::Object(fields))) =
+        (&mut value, serde_json::to_value(error.fields()))
+    {
+        all.insert("error".to_owned(), error.to_string().into());
+        all.extend(fields);
+    }
+    value
 }
 
 fn draw(bar: &ProgressBar, counts: Counts) {

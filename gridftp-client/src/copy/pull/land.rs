@@ -11,6 +11,7 @@ use gridftp_dsi_posix::FileSink;
 
 use crate::copy::ending::Success;
 use crate::copy::job::{FileJob, Item};
+use crate::copy::kept::Digest;
 use crate::copy::shared::Shared;
 use crate::error::TransferError;
 use crate::names;
@@ -99,57 +100,56 @@ pub(super) async fn publish(
     let Item::File(job) = taken.item() else {
         return;
     };
-    let digest = match checksum {
-        Some(mut replies) => match replies.digest().await {
-            Ok(digest) => Some(digest),
-            Err(error) => return shared.fail(taken, &error.into()),
-        },
-        None => None,
-    };
-    if let Some(after) = after {
-        match after.confirm(&job.facts).await {
-            Ok(true) => {}
-            Ok(false) => {
-                let path = shared.name_source(job);
-                return shared.fail(taken, &TransferError::Changed { path });
-            }
-            Err(error) => return shared.fail(taken, &error.into()),
+    let published = async {
+        let verified = match (algorithm, checksum) {
+            (Some(algorithm), Some(mut asked)) => Some((algorithm, asked.digest().await?)),
+            _ => None,
+        };
+        if let Some(after) = after
+            && !after.confirm(&job.facts).await?
+        {
+            let path = shared.name_source(job);
+            return Err(TransferError::Changed { path });
         }
+        finish(shared, job, sink, size, &verified).await?;
+        compare_part(shared, job, size, verified.as_ref()).await?;
+        Ok(verified)
+    };
+    match published.await {
+        Ok(verified) => {
+            let bytes = size;
+            shared.succeed(taken, &Success { bytes, verified });
+        }
+        Err(error) => shared.fail(taken, &error),
     }
-    let verified = algorithm.zip(digest);
-    let mut finish = if shared.is_partial() {
-        Finish::as_is()
-    } else {
-        Finish::whole(size)
+}
+
+/// Gives a file its name, its time and its mode.
+async fn finish(
+    shared: &Shared,
+    job: &FileJob,
+    sink: FileSink,
+    size: u64,
+    verified: &Option<Digest>,
+) -> Result<(), TransferError> {
+    let mut finish = match shared.is_partial() {
+        true => Finish::as_is(),
+        false => Finish::whole(size),
     };
     if shared.preserves() {
         finish.modified = job.facts.modified;
         finish.mode = job.facts.mode;
     }
     if !shared.is_partial() {
-        finish.checksum.clone_from(&verified);
+        finish.checksum.clone_from(verified);
     }
     match sink.finish(finish).await {
-        Ok(_) => {}
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == gridftp_dsi::ErrorKind::Mismatch => {
-            let error = mismatch(shared.name_source(job), verified);
-            return shared.fail(taken, &error);
+            Err(mismatch(shared.name_source(job), verified.as_ref()))
         }
-        Err(error) => {
-            let error = TransferError::local("publish", &job.to, error);
-            return shared.fail(taken, &error);
-        }
+        Err(error) => Err(TransferError::local("publish", &job.to, error)),
     }
-    if let Err(error) = compare_part(shared, job, size, verified.as_ref()).await {
-        return shared.fail(taken, &error);
-    }
-    shared.succeed(
-        taken,
-        &Success {
-            bytes: size,
-            verified,
-        },
-    );
 }
 
 /// Compares a part that lies in the file with the digest of the source.
@@ -157,7 +157,7 @@ async fn compare_part(
     shared: &Shared,
     job: &FileJob,
     size: u64,
-    verified: Option<&(ChecksumAlgorithm, String)>,
+    verified: Option<&Digest>,
 ) -> Result<(), TransferError> {
     let Some((algorithm, digest)) = verified.filter(|_| shared.is_partial()) else {
         return Ok(());
@@ -172,14 +172,12 @@ async fn compare_part(
 }
 
 /// The error of a file that is not what was announced, and is gone.
-fn mismatch(path: String, verified: Option<(ChecksumAlgorithm, String)>) -> TransferError {
+fn mismatch(path: String, verified: Option<&Digest>) -> TransferError {
     match verified {
-        Some((algorithm, digest)) => verify::mismatch(
-            path,
-            algorithm,
-            &digest,
-            "another, so that it was thrown away",
-        ),
+        Some((algorithm, digest)) => {
+            let copy = "another, so that it was thrown away";
+            verify::mismatch(path, *algorithm, digest, copy)
+        }
         None => TransferError::Changed { path },
     }
 }

@@ -83,10 +83,8 @@ impl Asker<'_> {
         }
         let options = &shared.options;
         let offset = options.offset.unwrap_or(0).min(source.size());
-        let length = options
-            .length
-            .unwrap_or(u64::MAX)
-            .min(source.size() - offset);
+        let rest = source.size() - offset;
+        let length = options.length.map_or(rest, |length| length.min(rest));
         let whole = !shared.is_partial();
         let copy = Copy {
             control,

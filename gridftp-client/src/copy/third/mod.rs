@@ -91,26 +91,21 @@ pub(crate) async fn run(
     destination: &mut Client,
     shared: &Arc<Shared>,
 ) -> Result<(), Stop> {
-    let algorithm = shared
-        .algorithm(&[source, destination])
-        .await
-        .map_err(Stop::of_digest)?;
+    let algorithm = shared.algorithm(&[source, destination]).await;
+    let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();
     while let Some(first) = shared.queue.next_of(Kind::Files, |_| true).await {
         let both = source.is_extended() && destination.is_extended();
         let mode = if both { Mode::Extended } else { Mode::Stream };
-        let streams = shared.streams(
-            first.item(),
-            source.round_trip().max(destination.round_trip()),
-        );
+        let round_trip = source.round_trip().max(destination.round_trip());
+        let streams = shared.streams(first.item(), round_trip);
         let port = match set_up(source, destination, mode, streams).await {
             Ok(port) => port,
-            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
-                shared.fail(first, &error);
-                continue;
-            }
             Err(error) => {
                 shared.fail(first, &error);
+                if error.reply().is_some() {
+                    continue;
+                }
                 return Err(Stop::Lost(error));
             }
         };
@@ -125,10 +120,9 @@ pub(crate) async fn run(
             tags: tagged.then_some(&source.state.tags),
             port,
         };
-        let window = Window::default();
         let pipeline = Pipeline {
             shared,
-            window: &window,
+            window: &Window::default(),
             depth: match mode {
                 Mode::Extended if tagged => Depth::Window,
                 Mode::Extended => Depth::InStep,
@@ -136,17 +130,16 @@ pub(crate) async fn run(
             },
             kind: Kind::Files,
             streams: Some(streams),
-            round_trip: source.round_trip().max(destination.round_trip()),
+            round_trip,
             backlog: COMMANDS,
         };
-        let states = (&mut window.clone(), &mut told);
-        match Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await {
-            Ok(()) => {}
-            Err(Stop::Channel) => {
-                source.state.ready = None;
-                destination.state.ready = None;
-            }
-            Err(stop) => return Err(stop),
+        let states = (&mut pipeline.window.clone(), &mut told);
+        let ended = Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await;
+        if matches!(ended, Err(Stop::Channel)) {
+            source.state.ready = None;
+            destination.state.ready = None;
+        } else {
+            ended?;
         }
         shared.hiding.clean(&destination.control).await;
     }
@@ -346,12 +339,8 @@ impl Pair<'_> {
         let Some(to) = FtpPath::new(job.to.clone()) else {
             return Ok(None);
         };
-        drop(make_parents(
-            self.destination,
-            shared,
-            names::parent(&job.to),
-            told,
-        ));
+        let parent = names::parent(&job.to);
+        drop(make_parents(self.destination, shared, parent, told));
         if self.mode == Mode::Stream
             && self.abilities.1.held
             && let Some(length) = shared.expected(job)
