@@ -8,27 +8,24 @@ use std::time::Instant;
 use ftp_proto::types::{
     Action, Event, ListForm, Names, Outcome, Placement, Ticket, Transfer, TransferKind,
 };
-use ftp_wire::command::Secret;
+use ftp_wire::command::{Family, Secret};
 use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
-use gridftp_dsi::{Dsi, ErrorKind, User};
+use gridftp_dsi::Dsi;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::SessionPermit;
 use crate::auth::Admitted;
 use crate::config::{Policy, ThirdParty};
-use crate::data::{self, Buffers, DataSide, Ends, Reporter, Store};
+use crate::data::{Buffers, DataSide, Ends, Mover, Reporter};
 use crate::error::{AbortedBy, Error, chain};
 use crate::log::TransferLine;
-use crate::names::{self, dsi_path};
+use crate::names;
 use crate::reply_for::reply_for;
 use crate::server::Shared;
 
 /// Most events that wait for the control connection; a slow reader delays the transfer.
 const EVENTS: usize = 4;
-
-/// Descriptors of a file in transfer: its own, its directory's and that of its entry in the index.
-pub(crate) const FILE: usize = 3;
 
 /// Runs the actions of one session.
 pub(crate) struct Executor<D: Dsi> {
@@ -36,7 +33,7 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) policy: Arc<Policy>,
     pub(crate) ends: Ends,
     /// The account, after login.
-    pub(crate) who: Option<Arc<Admitted>>,
+    pub(crate) account: Option<Arc<Admitted>>,
     /// Lent to the running action; lost if that is dropped.
     pub(crate) side: Option<Box<DataSide>>,
     /// The value of `SITE TASKID`.
@@ -48,18 +45,40 @@ pub(crate) struct Executor<D: Dsi> {
 /// The running action.
 pub(crate) struct Running {
     pub(crate) ticket: Ticket,
-    pub(crate) work: Pin<Box<dyn Future<Output = Finished> + Send>>,
+    pub(crate) work: Work,
     pub(crate) events: mpsc::Receiver<Event>,
     /// Taken to cancel; the work then ends by itself soon.
     pub(crate) cancel: Option<oneshot::Sender<AbortedBy>>,
 }
+
+type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
 /// The result of an action.
 pub(crate) struct Finished {
     pub(crate) outcome: Outcome,
     pub(crate) side: Option<Box<DataSide>>,
     /// Set by a login.
-    pub(crate) who: Option<Arc<Admitted>>,
+    pub(crate) account: Option<Arc<Admitted>>,
+}
+
+impl Finished {
+    fn new(result: Result<Outcome, Error>) -> Self {
+        let outcome = result.unwrap_or_else(|error| {
+            tracing::debug!(error = %chain(&error), "refused");
+            Outcome::Failed(reply_for(&error))
+        });
+        Self {
+            outcome,
+            side: None,
+            account: None,
+        }
+    }
+
+    /// Returns the data side that was lent to the action.
+    fn with(mut self, side: Box<DataSide>) -> Self {
+        self.side = Some(side);
+        self
+    }
 }
 
 impl<D: Dsi> Executor<D> {
@@ -82,28 +101,9 @@ impl<D: Dsi> Executor<D> {
             } => self.listen(family, Buffers::new(send_buffer, receive_buffer)),
             Action::Connect(to) => {
                 let (ends, third_party) = (self.ends, self.may_third_party());
-                let mut side = self.side();
-                let outcome = outcome(
-                    side.connect_to(to, ends, third_party)
-                        .map(|()| Outcome::Done),
-                );
-                let finished = Finished {
-                    outcome,
-                    side: Some(side),
-                    who: None,
-                };
-                Box::pin(std::future::ready(finished))
+                self.set_up(|side| side.connect_to(to, ends, third_party))
             }
-            Action::Stack(of, stack) => {
-                let mut side = self.side();
-                let set = side.set_stack(of, stack.as_deref());
-                let finished = Finished {
-                    outcome: outcome(set.map(|()| Outcome::Done)),
-                    side: Some(side),
-                    who: None,
-                };
-                Box::pin(std::future::ready(finished))
-            }
+            Action::Stack(of, stack) => self.set_up(|side| side.set_stack(of, stack.as_deref())),
             Action::Transfer(transfer) => {
                 let reporter = Reporter::new(sender, cancelled, &transfer);
                 self.transfer(*transfer, reporter)
@@ -114,16 +114,13 @@ impl<D: Dsi> Executor<D> {
                 return None;
             }
             Action::NoLinks => {
-                if let Some(who) = &mut self.who {
-                    Arc::make_mut(who).user.follows_links = false;
+                if let Some(account) = &mut self.account {
+                    Arc::make_mut(account).user.follows_links = false;
                 }
                 return None;
             }
             Action::Annotate { key, value } => {
-                if key == "taskid" {
-                    self.task = value.as_str().into();
-                }
-                tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client says");
+                self.annotate(key, &value);
                 return None;
             }
             // The session cancels the running action itself.
@@ -144,6 +141,20 @@ impl<D: Dsi> Executor<D> {
         }
     }
 
+    fn annotate(&mut self, key: &str, value: &str) {
+        if key == "taskid" {
+            self.task = value.into();
+        }
+        tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client says");
+    }
+
+    /// Changes the data side at once.
+    fn set_up(&mut self, change: impl FnOnce(&mut DataSide) -> Result<(), Error>) -> Work {
+        let mut side = self.side();
+        let changed = change(&mut side).map(|()| Outcome::Done);
+        Box::pin(std::future::ready(Finished::new(changed).with(side)))
+    }
+
     /// Takes the data side; makes one on first use or after a loss.
     fn side(&mut self) -> Box<DataSide> {
         self.side
@@ -155,65 +166,42 @@ impl<D: Dsi> Executor<D> {
     fn may_third_party(&self) -> bool {
         match self.shared.config.third_party {
             ThirdParty::Off => false,
-            ThirdParty::Users => self.who.as_ref().is_some_and(|who| who.by_password),
+            ThirdParty::Users => {
+                let account = self.account.as_ref();
+                account.is_some_and(|account| account.by_password)
+            }
             ThirdParty::All => true,
         }
     }
 
-    fn login(
-        &self,
-        name: String,
-        password: Secret,
-    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
-        let (shared, policy, peer) = (
-            Arc::clone(&self.shared),
-            Arc::clone(&self.policy),
-            self.ends.peer,
-        );
-        let reservation = self.permit.reserve();
+    fn login(&self, name: String, password: Secret) -> Work {
+        let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&self.policy));
+        let (peer, reservation) = (self.ends.peer, self.permit.reserve());
         Box::pin(async move {
-            match shared
+            let login = shared
                 .authenticator
-                .login(policy, name, password, peer, reservation)
-                .await
-            {
-                Ok(who) => {
-                    let home = FtpPath::new(who.user.home.as_bytes()).unwrap_or_else(FtpPath::root);
+                .login(policy, name, password, peer, reservation);
+            match login.await {
+                Ok(account) => {
+                    let home = account.user.home.as_bytes();
+                    let home = FtpPath::new(home).unwrap_or_else(FtpPath::root);
                     let message = Vec::new();
-                    let outcome = Outcome::LoggedIn { home, message };
-                    Finished {
-                        outcome,
-                        side: None,
-                        who: Some(Arc::new(who)),
-                    }
+                    let mut finished = Finished::new(Ok(Outcome::LoggedIn { home, message }));
+                    finished.account = Some(Arc::new(account));
+                    finished
                 }
-                Err(refused) => {
-                    let outcome = Outcome::Failed(reply_for(&Error::Login(refused)));
-                    Finished {
-                        outcome,
-                        side: None,
-                        who: None,
-                    }
-                }
+                Err(refused) => Finished::new(Err(Error::Login(refused))),
             }
         })
     }
 
-    fn listen(
-        &mut self,
-        family: Option<ftp_wire::command::Family>,
-        buffers: Buffers,
-    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
+    fn listen(&mut self, family: Option<Family>, buffers: Buffers) -> Work {
         let (ends, third_party) = (self.ends, self.may_third_party());
         let mut side = self.side();
         Box::pin(async move {
-            let result = side.listen(ends, family, buffers, third_party).await;
-            let outcome = outcome(result.map(|address| Outcome::Listening(vec![address])));
-            Finished {
-                outcome,
-                side: Some(side),
-                who: None,
-            }
+            let listening = side.listen(ends, family, buffers, third_party).await;
+            let listening = listening.map(|address| Outcome::Listening(vec![address]));
+            Finished::new(listening).with(side)
         })
     }
 
@@ -222,48 +210,33 @@ impl<D: Dsi> Executor<D> {
         action: Names,
         events: mpsc::Sender<Event>,
         cancelled: oneshot::Receiver<AbortedBy>,
-    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
-        let shared = Arc::clone(&self.shared);
-        let who = self.who.clone();
+    ) -> Work {
+        let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
         Box::pin(async move {
-            let result = match &who {
-                None => Err(Error::NotLoggedIn),
-                Some(who) => tokio::select! {
-                    biased;
-                    result = names::run(&shared.dsi, &who.user, &shared.owners, action, &events) => result,
-                    // The end of a session drops this future; only an abort is sent.
-                    Ok(by) = cancelled => Err(Error::Aborted(by)),
-                },
+            let Some(account) = account else {
+                return Finished::new(Err(Error::NotLoggedIn));
             };
-            Finished {
-                outcome: outcome(result),
-                side: None,
-                who: None,
-            }
+            Finished::new(tokio::select! {
+                biased;
+                result = names::run(&shared.dsi, &account.user, &shared.owners, action, &events) => result,
+                // The end of a session drops this future; only an abort is sent.
+                Ok(by) = cancelled => Err(Error::Aborted(by)),
+            })
         })
     }
 
-    fn transfer(
-        &mut self,
-        transfer: Transfer,
-        mut reporter: Reporter,
-    ) -> Pin<Box<dyn Future<Output = Finished> + Send>> {
-        let shared = Arc::clone(&self.shared);
-        let (who, task, peer) = (self.who.clone(), Arc::clone(&self.task), self.ends.peer);
+    fn transfer(&mut self, transfer: Transfer, mut reporter: Reporter) -> Work {
+        let (shared, account) = (Arc::clone(&self.shared), self.account.clone());
+        let (task, peer) = (Arc::clone(&self.task), self.ends.peer);
         let own_host = !self.may_third_party();
         let mut side = self.side();
         Box::pin(async move {
-            let Some(who) = who else {
-                let outcome = Outcome::Failed(reply_for(&Error::NotLoggedIn));
-                return Finished {
-                    outcome,
-                    side: Some(side),
-                    who: None,
-                };
+            let Some(account) = account else {
+                return Finished::new(Err(Error::NotLoggedIn)).with(side);
             };
             let (verb, path) = about(&transfer.kind);
             let mut line = Unfinished {
-                user: &who.user.name,
+                user: &account.user.name,
                 verb,
                 path: path.to_vec(),
                 task: &task,
@@ -272,19 +245,21 @@ impl<D: Dsi> Executor<D> {
                 watch: Watch::new(),
                 written: false,
             };
-            let result = move_bytes(
-                &shared,
-                &who.user,
-                &mut side,
-                transfer,
-                &line.watch,
-                &mut reporter,
-            )
-            .await
-            .map_err(|error| if own_host { error.at_own_port() } else { error });
+            let mover = Mover {
+                shared: &shared,
+                user: &account.user,
+                side: &mut side,
+                channel: &transfer.channel,
+                tag: transfer.tag,
+                watch: &line.watch,
+                reporter: &mut reporter,
+            };
+            let result = mover.run(transfer.kind, transfer.drains).await;
+            let result = result.map_err(|error| if own_host { error.at_own_port() } else { error });
             line.write(&result);
             let receipt = line.watch.receipt();
-            let outcome = match outcome(result.map(|bytes| Outcome::Transferred { bytes })) {
+            let mut finished = Finished::new(result.map(|bytes| Outcome::Transferred { bytes }));
+            finished.outcome = match finished.outcome {
                 Outcome::Transferred { bytes } => {
                     receipt.map_or(Outcome::Transferred { bytes }, Outcome::Proven)
                 }
@@ -294,88 +269,8 @@ impl<D: Dsi> Executor<D> {
                 }
                 other => other,
             };
-            Finished {
-                outcome,
-                side: Some(side),
-                who: None,
-            }
+            finished.with(side)
         })
-    }
-}
-
-/// Runs a transfer to its end.
-async fn move_bytes<D: Dsi>(
-    shared: &Shared<D>,
-    user: &User,
-    side: &mut DataSide,
-    transfer: Transfer,
-    watch: &Watch,
-    reporter: &mut Reporter,
-) -> Result<u64, Error> {
-    let how = &transfer.channel;
-    let dsi = &shared.dsi;
-    let _file = side
-        .channel
-        .descriptors()
-        .take(FILE)
-        .map_err(|full| gridftp_dsi::Error::new(ErrorKind::Busy, "open").because(full))?;
-    match transfer.kind {
-        TransferKind::Retrieve { path, region, held } => {
-            let path = dsi_path(&path)?;
-            let tag = transfer.tag;
-            data::retrieve(
-                dsi, user, side, &path, region, &held, tag, how, watch, reporter,
-            )
-            .await
-        }
-        TransferKind::List { path, form } => {
-            let path = dsi_path(&path)?;
-            data::list(
-                dsi,
-                user,
-                &shared.owners,
-                side,
-                &path,
-                form,
-                how,
-                watch,
-                reporter,
-            )
-            .await
-        }
-        TransferKind::Store {
-            path,
-            into,
-            held,
-            size,
-            modified,
-            checksum,
-        } => {
-            let path = dsi_path(&path)?;
-            side.set_draining(transfer.drains);
-            let store = Store {
-                path: &path,
-                into,
-                held,
-                size,
-                modified,
-                checksum,
-                tag: transfer.tag,
-                in_place: shared.config.in_place,
-                durable: shared.config.sync_writes,
-            };
-            data::store(dsi, user, side, store, how, watch, reporter).await
-        }
-    }
-}
-
-fn outcome(result: Result<Outcome, Error>) -> Outcome {
-    match result {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            tracing::debug!(error = %chain(&error), "refused");
-            Outcome::Failed(reply_for(&error))
-        }
     }
 }
 

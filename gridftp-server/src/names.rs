@@ -44,6 +44,9 @@ pub(crate) async fn run<D: Dsi>(
     if !reads && !user.may_write {
         return Err(Forbidden::Write.into());
     }
+    let set_meta = async |path: &FtpPath, meta| -> Result<(), Error> {
+        Ok(dsi.set_meta(user, &dsi_path(path)?, meta).await?)
+    };
     match action {
         Names::Stat(path) => {
             let stat = dsi.stat(user, &dsi_path(&path)?).await?;
@@ -63,33 +66,18 @@ pub(crate) async fn run<D: Dsi>(
             let path = dsi_path(&path)?;
             let algorithm =
                 ChecksumAlgorithm::from_name(algorithm.as_bytes()).ok_or(Error::NoSuchChecksum)?;
-            return checksum(
-                dsi,
-                user,
-                &path,
-                algorithm,
-                (offset, length),
-                markers,
-                events,
-            )
-            .await;
+            let region = (offset, length);
+            return checksum(dsi, user, &path, algorithm, region, markers, events).await;
         }
         Names::MakeDir(path) => dsi.make_dir(user, &dsi_path(&path)?).await?,
         Names::RemoveDir(path) => dsi.remove_dir(user, &dsi_path(&path)?).await?,
         Names::Delete(path) => dsi.remove(user, &dsi_path(&path)?).await?,
         Names::RemoveTree(path) => dsi.remove_tree(user, &dsi_path(&path)?).await?,
         Names::Rename(from, to) => dsi.rename(user, &dsi_path(&from)?, &dsi_path(&to)?).await?,
-        Names::SetMode(path, mode) => {
-            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_mode(mode))
-                .await?;
-        }
-        Names::SetGroup(path, group) => {
-            dsi.set_meta(user, &dsi_path(&path)?, Meta::new().with_group(group))
-                .await?;
-        }
+        Names::SetMode(path, mode) => set_meta(&path, Meta::new().with_mode(mode)).await?,
+        Names::SetGroup(path, group) => set_meta(&path, Meta::new().with_group(group)).await?,
         Names::SetModified(path, time) => {
-            let meta = Meta::new().with_modified(time.seconds, time.nanos);
-            dsi.set_meta(user, &dsi_path(&path)?, meta).await?;
+            set_meta(&path, Meta::new().with_modified(time.seconds, time.nanos)).await?;
         }
         Names::Symlink(target, link) => {
             dsi.symlink(user, target.as_bytes(), &dsi_path(&link)?)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
 use xio::Pool;
 
-use crate::action::{Executor, FILE};
+use crate::action::Executor;
 use crate::admission::{Admission, SessionLimits};
 use crate::auth::Authenticator;
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
-use crate::data::{DataSide, Ends, Stacks};
+use crate::data::{DataSide, Ends, FILE, Stacks};
 use crate::owners::Owners;
 use crate::session::Session;
 
@@ -182,7 +182,7 @@ impl<D: Dsi> Server<D> {
         let Self {
             listener, shared, ..
         } = self;
-        let (mut shutdown, mut hurry) = (pin!(shutdown), pin!(hurry));
+        let (mut shutdown, hurry) = (pin!(shutdown), pin!(hurry));
         let (stop, stopping) = watch::channel(0);
         let mut sessions = JoinSet::new();
         let mut trim = time::interval(TRIM);
@@ -216,36 +216,43 @@ impl<D: Dsi> Server<D> {
             }
         }
         drop(listener);
-        tracing::info!(
-            sessions = sessions.len(),
-            "stopping: waiting for running transfers"
-        );
-        // First to let transfers end, then to abort them.
-        for (times, within) in [(1, shared.config.drain_timeout), (2, ABORT_TIMEOUT)] {
-            // Fails where there is no session.
-            let _ = stop.send(times);
-            let all = async {
-                while let Some(ended) = sessions.join_next().await {
-                    report(ended);
-                }
-            };
-            tokio::select! {
-                biased;
-                () = all => return,
-                () = time::sleep(within) => {}
-                () = &mut hurry, if times == 1 => {}
+        drain(sessions, shared.config.drain_timeout, &stop, hurry).await;
+    }
+}
+
+/// Lets the actions of `sessions` end within `timeout` or until `hurry` completes, then aborts them.
+async fn drain(
+    mut sessions: JoinSet<()>,
+    timeout: Duration,
+    stop: &watch::Sender<u8>,
+    mut hurry: Pin<&mut impl Future<Output = ()>>,
+) {
+    tracing::info!(
+        sessions = sessions.len(),
+        "stopping: waiting for running transfers"
+    );
+    for (times, within) in [(1, timeout), (2, ABORT_TIMEOUT)] {
+        // Fails where there is no session.
+        let _ = stop.send(times);
+        let all = async {
+            while let Some(ended) = sessions.join_next().await {
+                report(ended);
             }
-            tracing::warn!(
-                sessions = sessions.len(),
-                "stopping: ending what still runs"
-            );
+        };
+        tokio::select! {
+            biased;
+            () = all => return,
+            () = time::sleep(within) => {}
+            () = &mut hurry, if times == 1 => {}
         }
-        if time::timeout(DROP_TIMEOUT, sessions.shutdown())
-            .await
-            .is_err()
-        {
-            tracing::warn!("stopping: some storage does not answer");
-        }
+        tracing::warn!(
+            sessions = sessions.len(),
+            "stopping: aborting running transfers"
+        );
+    }
+    let dropped = time::timeout(DROP_TIMEOUT, sessions.shutdown());
+    if dropped.await.is_err() {
+        tracing::warn!("stopping: some storage does not answer");
     }
 }
 
@@ -296,7 +303,7 @@ impl<D: Dsi> Shared<D> {
             shared: Arc::clone(self),
             policy,
             ends,
-            who: None,
+            account: None,
             side: None,
             task: "".into(),
             permit,

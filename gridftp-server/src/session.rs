@@ -153,19 +153,8 @@ impl<D: Dsi> Session<D> {
             if let Some(ending) = self.settle() {
                 return Some(ending);
             }
-            // Lines received while the outbox or the queue was full.
-            while self.may_run_more() {
-                let Some(line) = self.lines.next_line() else {
-                    break;
-                };
-                let now = Instant::now();
-                match line {
-                    Ok(line) => self.machine.handle(now, Input::Line(line)),
-                    Err(bad) => self.machine.handle(now, Input::BadLine(bad)),
-                }
-                if let Some(ending) = self.settle() {
-                    return Some(ending);
-                }
+            if let Some(ending) = self.run_lines() {
+                return Some(ending);
             }
             let answers = self.lines.take_answers();
             let now = Instant::now();
@@ -180,6 +169,22 @@ impl<D: Dsi> Session<D> {
                 return None;
             }
         }
+    }
+
+    /// Runs received lines while the queue and the outbox have room; returns the ending when the
+    /// machine closed.
+    fn run_lines(&mut self) -> Option<Ending> {
+        while self.may_run_more() {
+            let now = Instant::now();
+            match self.lines.next_line()? {
+                Ok(line) => self.machine.handle(now, Input::Line(line)),
+                Err(bad) => self.machine.handle(now, Input::BadLine(bad)),
+            }
+            if let Some(ending) = self.settle() {
+                return Some(ending);
+            }
+        }
+        None
     }
 
     /// Handles expired deadlines; returns the ending when the machine closed.
@@ -255,13 +260,13 @@ impl<D: Dsi> Session<D> {
             self.port_until = until.filter(|_| side.has_unused_port());
             self.executor.side = Some(side);
         }
-        if let Some(who) = finished.who {
+        if let Some(account) = finished.account {
             tracing::info!(
-                user = %crate::log::Shown(who.user.name.as_bytes()),
+                user = %crate::log::Shown(account.user.name.as_bytes()),
                 peer = %self.executor.ends.peer,
                 "login"
             );
-            self.executor.who = Some(who);
+            self.executor.account = Some(account);
         }
         self.machine
             .handle(now, Input::Done(running.ticket, finished.outcome));

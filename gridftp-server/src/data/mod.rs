@@ -1,6 +1,7 @@
 //! `DataSide`: one session's data channel, its listeners and the hosts it may deal with.
 
 mod disk;
+mod mover;
 mod reporter;
 mod retrieve;
 mod stacks;
@@ -16,10 +17,10 @@ use gridftp_data::{DataChannel, Descriptors, Options, Peers};
 use xio::{DynStack, Pool, Target};
 
 use self::disk::DiskStack;
+pub(crate) use self::mover::{FILE, Mover};
 pub(crate) use self::reporter::{Reporter, every, tenths, tick};
-pub(crate) use self::retrieve::{list, retrieve};
 pub(crate) use self::stacks::Stacks;
-pub(crate) use self::store::{Store, store};
+use self::store::Store;
 use crate::error::{Error, Forbidden};
 
 /// Time for a client to send the rest of a file that was answered 552: most read the reply after

@@ -1,17 +1,16 @@
 //! STOR, ESTO and APPE: from the client to the storage, published whole or kept for a restart.
 
+use std::time::Duration;
+
 use byte_ranges::RangeSet;
 use ftp_proto::types::{Channel, Placement};
 use ftp_wire::command::{Mode, Type};
 use ftp_wire::facts::TimeVal;
 use gridftp_data::{ReceivePlan, Received, Watch};
 use gridftp_dsi::{ChecksumAlgorithm, Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
-use std::time::Duration;
-
 use tokio::time::timeout;
 
-use super::reporter::Reporter;
-use super::{Buffers, DataSide};
+use super::{Buffers, Mover};
 use crate::error::{Error, Forbidden};
 
 /// Longest delay of the reply to a failed upload while it is recorded; the recording itself
@@ -29,65 +28,120 @@ pub(crate) struct Store<'a> {
     pub(crate) size: Option<u64>,
     pub(crate) modified: Option<TimeVal>,
     pub(crate) checksum: Option<(String, String)>,
-    /// Tag of the data, which the client may send before the reply.
-    pub(crate) tag: Option<u64>,
     /// Whether files are written under their final names.
     pub(crate) in_place: bool,
     /// Whether data is flushed before markers and publication.
     pub(crate) durable: bool,
 }
 
-/// Stores a file from the client; returns the bytes received.
-///
-/// # Errors
-/// Before the data connection is used, those of opening. After it, the cause of the end; the
-/// received data is kept for a restart.
-pub(crate) async fn store<D: Dsi>(
-    dsi: &D,
-    user: &User,
-    side: &mut DataSide,
-    store: Store<'_>,
-    how: &Channel,
-    watch: &Watch,
-    reporter: &mut Reporter,
-) -> Result<u64, Error> {
-    match side.disk.clone() {
-        None => {
-            let opening = store.open(dsi, user, how);
-            store.run(opening, side, how, watch, reporter).await
+impl<D: Dsi> Mover<'_, D> {
+    /// Stores a file from the client; returns the bytes received.
+    ///
+    /// # Errors
+    /// Before the data connection is used, those of opening. After it, the cause of the end; the
+    /// received data is kept for a restart.
+    pub(super) async fn store(&mut self, store: Store<'_>) -> Result<u64, Error> {
+        let opening = store.open(&self.shared.dsi, self.user, self.channel);
+        let Some(disk) = self.side.disk.clone() else {
+            let (sink, base, finish) = self.reporter.run_quietly(opening).await?;
+            return self.receive(&store, sink, base, finish).await;
+        };
+        let opening = async {
+            if store.into != Placement::Whole || !store.held.is_empty() || store.checksum.is_some()
+            {
+                return Err(Error::NotThroughLayers);
+            }
+            let (sink, base, finish) = opening.await?;
+            Ok((disk.write(sink).await?, base, finish))
+        };
+        let (sink, base, finish) = self.reporter.run_quietly(opening).await?;
+        self.receive(&store, sink, base, finish).await
+    }
+
+    /// Receives the data, then publishes it or keeps it for a restart.
+    async fn receive<S: Sink>(
+        &mut self,
+        store: &Store<'_>,
+        sink: S,
+        base: u64,
+        mut finish: Finish,
+    ) -> Result<u64, Error> {
+        self.side.settle(Buffers::from(self.channel));
+        let plan = ReceivePlan::new(self.channel.mode, self.channel.ty)
+            .base(base)
+            .start(store.held.first_hole())
+            .tag(self.tag);
+        let mut total = store.held.clone();
+        let receiving = self.side.channel.receive(&sink, &plan, self.watch);
+        let recorded = |new| {
+            total.extend(&new);
+            let here = total.shift_up(base).unwrap_or_default();
+            let sink = &sink;
+            async move { sink.checkpoint(&here, store.durable).await }
+        };
+        let result = self.reporter.run(self.watch, receiving, recorded).await;
+        let result = match result {
+            Ok(received) => match self.complete(store, &received).await {
+                Ok(here) => Ok((received, here)),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        let (received, here) = match result {
+            Ok(complete) => complete,
+            Err(error) => {
+                store.keep(&sink, base, self.watch).await;
+                return Err(error);
+            }
+        };
+        // A file changed in place keeps its bytes behind the upload.
+        if store.into == Placement::Whole && (!store.in_place || store.held.is_empty()) {
+            finish.size = Some(received.end.max(here.end()));
+            // In TYPE A lengths on the wire and in the file differ; there are no ranges then.
+            finish.held = (!here.is_empty()).then_some(here);
         }
-        Some(disk) => {
-            let opening = async {
-                if store.into != Placement::Whole
-                    || !store.held.is_empty()
-                    || store.checksum.is_some()
-                {
-                    return Err(Error::NotThroughLayers);
-                }
-                let (sink, base, finish) = store.open(dsi, user, how).await?;
-                Ok((disk.write(sink).await?, base, finish))
-            };
-            store.run(opening, side, how, watch, reporter).await
+        let finishing = sink.finish(finish);
+        self.reporter.complete(self.watch, finishing).await?;
+        self.reporter.last_marks(self.watch).await;
+        Ok(received.bytes)
+    }
+
+    /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.
+    async fn complete(
+        &mut self,
+        store: &Store<'_>,
+        received: &Received,
+    ) -> Result<RangeSet, Error> {
+        let mut here = store.held.clone();
+        here.extend(&received.ranges);
+        // Lengths of text on the wire and in the file differ, so an announced length has no meaning
+        // then.
+        let announced = store.size.filter(|_| self.channel.ty != Type::Ascii);
+        if let Some(announced) = announced
+            && here.end() < announced
+        {
+            return Err(Error::Short {
+                held: here.total(),
+                announced,
+            });
         }
+        let proven = announced == Some(here.end());
+        if self.channel.mode == Mode::Stream
+            && !proven
+            && let Some(by) = self.reporter.cancelled().await
+        {
+            return Err(Error::Aborted(by));
+        }
+        if here.first_hole() < here.end() {
+            return Err(Error::Holes {
+                first: here.first_hole(),
+            });
+        }
+        Ok(here)
     }
 }
 
 impl Store<'_> {
-    /// Opens the file, receives the data and completes the file.
-    async fn run<S: Sink>(
-        &self,
-        opening: impl Future<Output = Result<(S, u64, Finish), Error>>,
-        side: &mut DataSide,
-        how: &Channel,
-        watch: &Watch,
-        reporter: &mut Reporter,
-    ) -> Result<u64, Error> {
-        let (sink, base, finish) = reporter.run_quietly(opening).await?;
-        side.settle(Buffers::from(how));
-        self.receive(sink, base, finish, side, how, watch, reporter)
-            .await
-    }
-
     /// Opens the sink; returns the position of wire offset 0 in it and its completion.
     async fn open<D: Dsi>(
         &self,
@@ -169,95 +223,6 @@ impl Store<'_> {
         }
     }
 
-    /// Receives the data, then publishes it or keeps it for a restart.
-    #[expect(clippy::too_many_arguments, reason = "the second half of `store`")]
-    async fn receive<S: Sink>(
-        &self,
-        sink: S,
-        base: u64,
-        finish: Finish,
-        side: &mut DataSide,
-        how: &Channel,
-        watch: &Watch,
-        reporter: &mut Reporter,
-    ) -> Result<u64, Error> {
-        let plan = ReceivePlan::new(how.mode, how.ty)
-            .base(base)
-            .start(self.held.first_hole())
-            .tag(self.tag);
-        let mut total = self.held.clone();
-        let receiving = side.channel.receive(&sink, &plan, watch);
-        let result = reporter
-            .run(watch, receiving, |new| {
-                total.extend(&new);
-                let here = total.shift_up(base).unwrap_or_default();
-                let sink = &sink;
-                async move { sink.checkpoint(&here, self.durable).await }
-            })
-            .await;
-        let result = match result {
-            Ok(received) => self
-                .whole(&received, how, reporter)
-                .await
-                .map(|here| (received.bytes, received.end, here)),
-            Err(error) => Err(error),
-        };
-        match result {
-            Ok((bytes, end, here)) => {
-                let mut finish = finish;
-                // A file changed in place keeps its bytes behind the upload.
-                if self.into == Placement::Whole && (!self.in_place || self.held.is_empty()) {
-                    finish.size = Some(end.max(here.end()));
-                    // In TYPE A lengths on the wire and in the file differ; there are no ranges
-                    // then.
-                    finish.held = (!here.is_empty()).then_some(here);
-                }
-                reporter.complete(watch, sink.finish(finish)).await?;
-                reporter.last_marks(watch).await;
-                Ok(bytes)
-            }
-            Err(error) => {
-                self.keep(&sink, base, watch).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns the ranges of the file here, in wire offsets, or the reason why it is incomplete.
-    async fn whole(
-        &self,
-        received: &Received,
-        how: &Channel,
-        reporter: &mut Reporter,
-    ) -> Result<RangeSet, Error> {
-        let mut here = self.held.clone();
-        here.extend(&received.ranges);
-        // Lengths of text on the wire and in the file differ, so an announced length has no meaning
-        // then.
-        let announced = self.size.filter(|_| how.ty != Type::Ascii);
-        if let Some(announced) = announced
-            && here.end() < announced
-        {
-            return Err(Error::Short {
-                held: here.total(),
-                announced,
-            });
-        }
-        let proven = announced == Some(here.end());
-        if how.mode == Mode::Stream
-            && !proven
-            && let Some(by) = reporter.cancelled().await
-        {
-            return Err(Error::Aborted(by));
-        }
-        if here.first_hole() < here.end() {
-            return Err(Error::Holes {
-                first: here.first_hole(),
-            });
-        }
-        Ok(here)
-    }
-
     /// Keeps the received data for a restart.
     async fn keep<S: Sink>(&self, sink: &S, base: u64, watch: &Watch) {
         let mut here = self.held.clone();
@@ -269,10 +234,10 @@ impl Store<'_> {
         match timeout(KEEPING, sink.checkpoint(&here, self.durable)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(path = %self.path, %error, "what came of a failed upload could not be kept");
+                tracing::warn!(path = %self.path, %error, "the partial file of a failed upload could not be recorded");
             }
             Err(_) => {
-                tracing::warn!(path = %self.path, "the storage takes long to keep what came of a failed upload");
+                tracing::warn!(path = %self.path, "the storage takes long to record the partial file of a failed upload");
             }
         }
     }
@@ -326,7 +291,6 @@ mod tests {
             size: None,
             modified: None,
             checksum: None,
-            tag: None,
             in_place: false,
             durable: true,
         };
