@@ -188,6 +188,18 @@ impl LoggedIn {
         cx.out.say::<200>("Command Successful.");
     }
 
+    /// `SBUF`.
+    pub(super) fn set_buffers(&mut self, bytes: u64, cx: &mut Cx<'_>) {
+        self.data.set_buffers(BufferSide::Both, bytes, cx.settings);
+        cx.out.say::<200>("SBUF Command Successful.");
+    }
+
+    /// `SPAS`.
+    pub(super) fn striped_passive(&mut self, family: Option<Family>, cx: &mut Cx<'_>) {
+        let extended = family.is_some();
+        self.listen(PassiveForm::Spas { extended }, family, cx);
+    }
+
     /// `EPSV`.
     pub(super) fn extended_passive(&mut self, argument: Epsv, cx: &mut Cx<'_>) {
         match argument {

@@ -68,23 +68,14 @@ pub(super) fn help(about: Option<&str>, cx: &mut Cx<'_>) {
         let names = parse::verbs()
             .map(|(name, _)| name)
             .filter(|name| !REFUSED.contains(name) && !cx.settings.denies(name));
-        return list(
-            "The following commands are recognized:",
-            names.collect(),
-            cx,
-        );
+        let first = "The following commands are recognized:";
+        return list(first, names.collect(), cx);
     };
     if about.eq_ignore_ascii_case("SITE") {
         let lines = parse::site_verbs().map(|(_, syntax)| syntax.to_owned());
         return indented::<214>("Help for SITE:", lines.collect(), "End.", cx);
     }
-    match parse::verbs().find(|(name, _)| name.eq_ignore_ascii_case(about)) {
-        Some((name, syntax)) => {
-            let first = format!("Help for {name}:");
-            indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
-        }
-        None => cx.out.say::<502>(format!("Unknown command '{about}'.")),
-    }
+    syntax(about, parse::verbs(), cx);
 }
 
 /// Answers `SITE HELP [name]` with the names of the SITE commands. `globus-url-copy` looks for its
@@ -95,19 +86,24 @@ pub(super) fn site_help(about: Option<&str>, cx: &mut Cx<'_>) {
             .map(|(name, _)| name)
             .filter(|name| !cx.settings.denies(name))
             .map(|name| name.strip_prefix("SITE ").unwrap_or(name));
-        return list(
-            "The following SITE commands are recognized:",
-            names.collect(),
-            cx,
-        );
+        let first = "The following SITE commands are recognized:";
+        return list(first, names.collect(), cx);
     };
-    let wanted = format!("SITE {about}");
-    match parse::site_verbs().find(|(name, _)| name.eq_ignore_ascii_case(&wanted)) {
+    syntax(&format!("SITE {about}"), parse::site_verbs(), cx);
+}
+
+/// Answers with the syntax of one of these verbs.
+fn syntax(
+    about: &str,
+    mut verbs: impl Iterator<Item = (&'static str, &'static str)>,
+    cx: &mut Cx<'_>,
+) {
+    match verbs.find(|(name, _)| name.eq_ignore_ascii_case(about)) {
         Some((name, syntax)) => {
             let first = format!("Help for {name}:");
             indented::<214>(&first, vec![syntax.to_owned()], "End.", cx);
         }
-        None => cx.out.say::<502>(format!("Unknown command '{wanted}'.")),
+        None => cx.out.say::<502>(format!("Unknown command '{about}'.")),
     }
 }
 

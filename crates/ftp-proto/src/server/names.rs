@@ -330,12 +330,8 @@ impl LoggedIn {
         }
         self.shift(Trigger::Worked, Activity::Ready);
         if let (Some((code, first)), Outcome::Lines(lines)) = (job.heading(), &outcome) {
-            return cx.out.reply(Reply::indented(
-                code,
-                first,
-                lines.iter().map(Vec::as_slice),
-                "End.",
-            ));
+            let lines = lines.iter().map(Vec::as_slice);
+            return cx.out.reply(Reply::indented(code, first, lines, "End."));
         }
         match (job, outcome) {
             (NameJob::Lines(code), Outcome::Lines(lines)) => {
@@ -347,23 +343,7 @@ impl LoggedIn {
                     .reply(Reply::closing(code, "Command aborted, lines are missing."));
             }
             (_, Outcome::Failed(_)) if aborting => cx.out.say::<426>("Command aborted."),
-            (NameJob::Enter(to), Outcome::Stat(entry)) => {
-                if is_dir(&entry) {
-                    self.view.enter(&to);
-                    cx.out.say::<250>("CWD command successful.");
-                } else {
-                    not_a_directory(cx);
-                }
-            }
-            (NameJob::Root(real), Outcome::Stat(entry)) => {
-                if is_dir(&entry) && entry.target.is_none() {
-                    cx.out.action(Action::NoLinks);
-                    self.view.set_root(&real);
-                    cx.out.say::<250>("OK.");
-                } else {
-                    not_a_directory(cx);
-                }
-            }
+            (job, Outcome::Stat(entry)) => self.stat_done(job, *entry, cx),
             (NameJob::Made(shown), Outcome::Done) => {
                 // RFC 959, appendix II: the name comes first, where clients look for it.
                 let mut text = shown.quoted();
@@ -377,14 +357,33 @@ impl LoggedIn {
                 cx.out.say::<213>(text);
             }
             (NameJob::Plain | NameJob::Tree, Outcome::Done) => cx.out.say::<250>("OK."),
+            (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
+            (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
+            (_, outcome) => super::unexpected(outcome, cx),
+        }
+    }
+
+    /// Answers work that needed the facts of an object.
+    fn stat_done(&mut self, job: NameJob, mut entry: Entry, cx: &mut Cx<'_>) {
+        match job {
+            NameJob::Enter(to) if is_dir(&entry) => {
+                self.view.enter(&to);
+                cx.out.say::<250>("CWD command successful.");
+            }
+            NameJob::Root(real) if is_dir(&entry) && entry.target.is_none() => {
+                cx.out.action(Action::NoLinks);
+                self.view.set_root(&real);
+                cx.out.say::<250>("OK.");
+            }
+            NameJob::Enter(_) | NameJob::Root(_) => {
+                refuse("NOT_A_DIRECTORY", "Not a directory", cx);
+            }
             // A dangling link has neither size nor time of its own (RFC 3659 §3.3, §4.3).
-            (NameJob::Size | NameJob::Modified, Outcome::Stat(entry))
-                if entry.kind == EntryKind::Slink =>
-            {
+            NameJob::Size | NameJob::Modified if entry.kind == EntryKind::Slink => {
                 refuse("PATH_NOT_FOUND", "No such file or directory", cx);
             }
-            (NameJob::Size, Outcome::Stat(entry)) => cx.out.say::<213>(entry.size.to_string()),
-            (NameJob::Modified, Outcome::Stat(entry)) => {
+            NameJob::Size => cx.out.say::<213>(entry.size.to_string()),
+            NameJob::Modified => {
                 // Whole seconds, as every client of MDTM expects them (RFC 3659 §3.1 allows both).
                 let time = TimeVal {
                     nanos: 0,
@@ -392,7 +391,7 @@ impl LoggedIn {
                 };
                 cx.out.say::<213>(time.to_string());
             }
-            (NameJob::Facts(path), Outcome::Stat(mut entry)) => {
+            NameJob::Facts(path) => {
                 entry.name = path.as_bytes().to_vec();
                 let mut line = Vec::new();
                 entry.write_facts(self.facts, &mut line);
@@ -400,9 +399,7 @@ impl LoggedIn {
                 cx.out
                     .reply(Reply::indented(Code::of::<250>(), first, [line], "End."));
             }
-            (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
-            (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
-            (_, outcome) => super::unexpected(outcome, cx),
+            _ => cx.out.say::<451>("Local error in processing."),
         }
     }
 }
@@ -412,10 +409,6 @@ fn is_dir(entry: &Entry) -> bool {
         entry.kind,
         EntryKind::Dir | EntryKind::Cdir | EntryKind::Pdir
     )
-}
-
-fn not_a_directory(cx: &mut Cx<'_>) {
-    refuse("NOT_A_DIRECTORY", "Not a directory", cx);
 }
 
 /// Answers 550 in the words of the system and with GCT's class for them.

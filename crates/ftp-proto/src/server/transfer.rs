@@ -41,6 +41,13 @@ impl LoggedIn {
             .say::<350>("Restart Marker OK. Send STORE or RETR to initiate transfer.");
     }
 
+    /// `SCKS`.
+    pub(super) fn store_checksum(&mut self, algorithm: &str, digest: String, cx: &mut Cx<'_>) {
+        if self.expect_digest(algorithm, digest, cx) {
+            cx.out.say::<200>("OK.");
+        }
+    }
+
     /// `ERET`.
     pub(super) fn extended_retrieve(&mut self, how: Eret, path: &FtpPath, cx: &mut Cx<'_>) {
         match how {
@@ -120,12 +127,7 @@ impl LoggedIn {
     }
 
     /// Remembers a digest; answers 500 where the server lacks its algorithm.
-    pub(super) fn expect_digest(
-        &mut self,
-        algorithm: &str,
-        digest: String,
-        cx: &mut Cx<'_>,
-    ) -> bool {
+    fn expect_digest(&mut self, algorithm: &str, digest: String, cx: &mut Cx<'_>) -> bool {
         match cx.settings.checksum(algorithm) {
             Some(known) => {
                 self.next.checksum = Some((known.to_owned(), digest));

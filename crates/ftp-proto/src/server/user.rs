@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ftp_wire::command::{BufferSide, Command, Dcau, Family, Site, StackSide};
+use ftp_wire::command::{Command, Dcau, Family, Site, StackSide};
 use ftp_wire::facts::FactSet;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -139,27 +139,17 @@ impl LoggedIn {
             Command::Type(ty) => self.set_type(ty, cx),
             Command::Mode(mode) => self.set_mode(mode, cx),
             Command::Stru(structure) => super::channel::structure(structure, cx),
-            Command::Sbuf(bytes) => {
-                self.data.set_buffers(BufferSide::Both, bytes, cx.settings);
-                cx.out.say::<200>("SBUF Command Successful.");
-            }
+            Command::Sbuf(bytes) => self.set_buffers(bytes, cx),
             Command::Trev(event, seconds) => self.set_marker_interval(event, seconds, cx),
             Command::Pasv => self.listen(PassiveForm::Pasv, Some(Family::V4), cx),
             Command::Epsv(argument) => self.extended_passive(argument, cx),
-            Command::Spas(family) => {
-                let extended = family.is_some();
-                self.listen(PassiveForm::Spas { extended }, family, cx);
-            }
+            Command::Spas(family) => self.striped_passive(family, cx),
             Command::Port(to) | Command::Eprt(to) => self.connect(vec![to], cx),
             Command::Spor(to) => self.connect(to, cx),
 
             Command::Allo(size) => self.announce_size(size, cx),
             Command::Rest(restart) => self.restart_at(restart, cx),
-            Command::Scks { algorithm, digest } => {
-                if self.expect_digest(&algorithm, digest, cx) {
-                    cx.out.say::<200>("OK.");
-                }
-            }
+            Command::Scks { algorithm, digest } => self.store_checksum(&algorithm, digest, cx),
             Command::Retr(path) => self.retrieve(&path, None, None, cx),
             Command::Eret(how, path) => self.extended_retrieve(how, &path, cx),
             Command::Stor(path) => self.store(&path, Placement::Whole, None, cx),

@@ -7,138 +7,140 @@ use crate::server::{Ending, Input};
 use crate::types::{Action, Event, Names, Outcome};
 
 /// Replies that need no action.
+const AT_ONCE: &[(&str, &str)] = &[
+    ("NOOP", "200 NOOP command successful.\r\n"),
+    ("noop trailing words", "200 NOOP command successful.\r\n"),
+    ("SYST", "215 UNIX Type: L8\r\n"),
+    ("STAT", "212 GridFTP server status.\r\n"),
+    ("TYPE I", "200 Type set to I.\r\n"),
+    ("TYPE A", "200 Type set to A.\r\n"),
+    ("TYPE A T", "200 Type set to A.\r\n"),
+    ("ACCT 42", "202 ACCT is superfluous at this site.\r\n"),
+    ("TYPE L 8", "200 Type set to I.\r\n"),
+    ("TYPE X", "501 'TYPE X' unrecognized type.\r\n"),
+    ("MODE E", "200 Mode set to E.\r\n"),
+    ("MODE S", "200 Mode set to S.\r\n"),
+    ("MODE B", "501 'MODE B' unrecognized transfer mode.\r\n"),
+    ("STRU F", "200 STRU F ok.\r\n"),
+    ("STRU R", "501 Syntax error in parameter.\r\n"),
+    ("LANG EN", "200 lang set to EN.\r\n"),
+    ("LANG", "200 lang set to EN.\r\n"),
+    ("LANG en-US", "200 lang set to EN.\r\n"),
+    ("LANG FR", "501 'LANG FR' unrecognized language.\r\n"),
+    ("PBSZ 65536", "200 PBSZ=65536\r\n"),
+    ("PBSZ 4294967296", "501 Bad value for PBSZ: 4294967296\r\n"),
+    ("PROT C", "200 Protection level set to C.\r\n"),
+    ("PROT P", "536 P protection level not supported.\r\n"),
+    ("DCAU N", "200 DCAU N.\r\n"),
+    ("DCAU A", "504 Bad DCAU mode.\r\n"),
+    ("AUTH TLS", "504 Unknown authentication type.\r\n"),
+    ("DCSC D", "502 DCSC is not implemented.\r\n"),
+    ("SBUF 65536", "200 SBUF Command Successful.\r\n"),
+    ("ALLO 100", "200 ALLO command successful.\r\n"),
+    ("ALLO 100 R 10", "200 ALLO command successful.\r\n"),
+    ("ALLO x", "501 Syntax error in parameters or arguments.\r\n"),
+    (
+        "REST 100",
+        "350 Restart Marker OK. Send STORE or RETR to initiate transfer.\r\n",
+    ),
+    (
+        "REST 0-10,20-30",
+        "350 Restart Marker OK. Send STORE or RETR to initiate transfer.\r\n",
+    ),
+    ("REST x", "501 bad parameter.\r\n"),
+    ("TREV PERF 2", "200 Command Successful.\r\n"),
+    ("TREV RESTART 0", "200 Command Successful.\r\n"),
+    ("TREV OTHER 1", "502 Unsupported event.\r\n"),
+    (
+        "TREV PERF",
+        "501 Syntax error in parameters or arguments.\r\n",
+    ),
+    (
+        "OPTS RETR Parallelism=4,4,4;",
+        "200 OPTS Command Successful.\r\n",
+    ),
+    ("OPTS RETR Parallelism=0,0,0;", "500 OPTS failed.\r\n"),
+    (
+        "OPTS PASV AllowDelayed=1;",
+        "200 OPTS Command Successful.\r\n",
+    ),
+    ("OPTS CKSM markers=2;", "200 OPTS Command Successful.\r\n"),
+    ("OPTS UTF8 ON", "200 OPTS Command Successful.\r\n"),
+    ("OPTS STOR Eager=1;", "500 OPTS failed.\r\n"),
+    ("OPTS NONSENSE x=1;", "500 OPTS failed.\r\n"),
+    ("ABOR", "226 Abort successful\r\n"),
+    ("PWD", "257 \"/home/ann\" is current directory.\r\n"),
+    ("EPSV ALL", "229 EPSV ALL Successful.\r\n"),
+    ("EPSV x", "501 Invalid network command.\r\n"),
+    (
+        "EPSV 3",
+        "522 Network protocol not supported, use (1,2).\r\n",
+    ),
+    (
+        "EPRT |3|127.0.0.1|2000|",
+        "522 Network protocol not supported, use (1,2).\r\n",
+    ),
+    ("PORT 1,2,3", "501 Illegal PORT command.\r\n"),
+    (
+        "PORT 127,0,0,1,0,25",
+        "500 Illegal PORT command: ports below 1024 are refused.\r\n",
+    ),
+    (
+        "PORT 127,0,0,2,100,1",
+        "500 Illegal PORT command: data goes to the client's own host only, see the server's --third-party.\r\n",
+    ),
+    ("SCKS MD5 00ff", "200 OK.\r\n"),
+    (
+        "SCKS WHIRLPOOL 00ff",
+        "500 Unknown checksum algorithm requested.\r\n",
+    ),
+    (
+        "CKSM WHIRLPOOL 0 -1 /x",
+        "500 Unknown checksum algorithm requested.\r\n",
+    ),
+    ("RNTO /x", "501 Invalid command arguments.\r\n"),
+    ("SITE SYMLINKTO /x", "501 Invalid command arguments.\r\n"),
+    (
+        "SITE SYMLINKFROM /x",
+        "350 OK. Send SITE SYMLINKTO with symlink name.\r\n",
+    ),
+    ("SITE SBUF 100", "200 Site Command Successful.\r\n"),
+    ("SITE RETRBUFSIZE 100", "200 Site Command Successful.\r\n"),
+    ("SITE STORBUFSIZE 100", "200 Site Command Successful.\r\n"),
+    ("SITE WHOAMI", "200 ann\r\n"),
+    ("SITE VERSION", "200 0.1 (test)\r\n"),
+    ("SITE CLIENTINFO appname=\"x\";", "250 OK.\r\n"),
+    ("SITE TASKID 1", "250 OK.\r\n"),
+    ("SITE STORATTR modify=20200101000000;", "250 OK.\r\n"),
+    ("SITE RESTRICT R/data", "250 OK.\r\n"),
+    (
+        "SITE CHMOD 4755 f",
+        "550 Permission bits only: setuid, setgid and sticky bits are not set from here.\r\n",
+    ),
+    (
+        "OPTS RETR StripeLayout=Blocked;BlockSize=1048576;",
+        "200 OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.\r\n",
+    ),
+    ("SITE RDEL /", "550 The root cannot be removed.\r\n"),
+    ("SITE NONSENSE", "500 Invalid command.\r\n"),
+    ("USER bob", "503 You are already logged in.\r\n"),
+    ("PASS x", "503 You are already logged in.\r\n"),
+    ("ERET mod=\"x\" /f", "504 ERET module not available.\r\n"),
+    ("ESTO mod=\"x\" /f", "504 ESTO module not available.\r\n"),
+    ("FOO", "500 Command not supported.\r\n"),
+    ("", "500 Command not supported.\r\n"),
+    ("   ", "500 Command not supported.\r\n"),
+    ("RETR", "501 Syntax error in parameters or arguments.\r\n"),
+    ("HELP NONSENSE", "502 Unknown command 'NONSENSE'.\r\n"),
+    ("STOU", "502 Command not implemented.\r\n"),
+];
+
 #[test]
 fn replies_that_need_no_edge() {
     let mut wrong = Vec::new();
-    for (line, reply) in [
-        ("NOOP", "200 NOOP command successful.\r\n"),
-        ("noop trailing words", "200 NOOP command successful.\r\n"),
-        ("SYST", "215 UNIX Type: L8\r\n"),
-        ("STAT", "212 GridFTP server status.\r\n"),
-        ("TYPE I", "200 Type set to I.\r\n"),
-        ("TYPE A", "200 Type set to A.\r\n"),
-        ("TYPE A T", "200 Type set to A.\r\n"),
-        ("ACCT 42", "202 ACCT is superfluous at this site.\r\n"),
-        ("TYPE L 8", "200 Type set to I.\r\n"),
-        ("TYPE X", "501 'TYPE X' unrecognized type.\r\n"),
-        ("MODE E", "200 Mode set to E.\r\n"),
-        ("MODE S", "200 Mode set to S.\r\n"),
-        ("MODE B", "501 'MODE B' unrecognized transfer mode.\r\n"),
-        ("STRU F", "200 STRU F ok.\r\n"),
-        ("STRU R", "501 Syntax error in parameter.\r\n"),
-        ("LANG EN", "200 lang set to EN.\r\n"),
-        ("LANG", "200 lang set to EN.\r\n"),
-        ("LANG en-US", "200 lang set to EN.\r\n"),
-        ("LANG FR", "501 'LANG FR' unrecognized language.\r\n"),
-        ("PBSZ 65536", "200 PBSZ=65536\r\n"),
-        ("PBSZ 4294967296", "501 Bad value for PBSZ: 4294967296\r\n"),
-        ("PROT C", "200 Protection level set to C.\r\n"),
-        ("PROT P", "536 P protection level not supported.\r\n"),
-        ("DCAU N", "200 DCAU N.\r\n"),
-        ("DCAU A", "504 Bad DCAU mode.\r\n"),
-        ("AUTH TLS", "504 Unknown authentication type.\r\n"),
-        ("DCSC D", "502 DCSC is not implemented.\r\n"),
-        ("SBUF 65536", "200 SBUF Command Successful.\r\n"),
-        ("ALLO 100", "200 ALLO command successful.\r\n"),
-        ("ALLO 100 R 10", "200 ALLO command successful.\r\n"),
-        ("ALLO x", "501 Syntax error in parameters or arguments.\r\n"),
-        (
-            "REST 100",
-            "350 Restart Marker OK. Send STORE or RETR to initiate transfer.\r\n",
-        ),
-        (
-            "REST 0-10,20-30",
-            "350 Restart Marker OK. Send STORE or RETR to initiate transfer.\r\n",
-        ),
-        ("REST x", "501 bad parameter.\r\n"),
-        ("TREV PERF 2", "200 Command Successful.\r\n"),
-        ("TREV RESTART 0", "200 Command Successful.\r\n"),
-        ("TREV OTHER 1", "502 Unsupported event.\r\n"),
-        (
-            "TREV PERF",
-            "501 Syntax error in parameters or arguments.\r\n",
-        ),
-        (
-            "OPTS RETR Parallelism=4,4,4;",
-            "200 OPTS Command Successful.\r\n",
-        ),
-        ("OPTS RETR Parallelism=0,0,0;", "500 OPTS failed.\r\n"),
-        (
-            "OPTS PASV AllowDelayed=1;",
-            "200 OPTS Command Successful.\r\n",
-        ),
-        ("OPTS CKSM markers=2;", "200 OPTS Command Successful.\r\n"),
-        ("OPTS UTF8 ON", "200 OPTS Command Successful.\r\n"),
-        ("OPTS STOR Eager=1;", "500 OPTS failed.\r\n"),
-        ("OPTS NONSENSE x=1;", "500 OPTS failed.\r\n"),
-        ("ABOR", "226 Abort successful\r\n"),
-        ("PWD", "257 \"/home/ann\" is current directory.\r\n"),
-        ("EPSV ALL", "229 EPSV ALL Successful.\r\n"),
-        ("EPSV x", "501 Invalid network command.\r\n"),
-        (
-            "EPSV 3",
-            "522 Network protocol not supported, use (1,2).\r\n",
-        ),
-        (
-            "EPRT |3|127.0.0.1|2000|",
-            "522 Network protocol not supported, use (1,2).\r\n",
-        ),
-        ("PORT 1,2,3", "501 Illegal PORT command.\r\n"),
-        (
-            "PORT 127,0,0,1,0,25",
-            "500 Illegal PORT command: ports below 1024 are refused.\r\n",
-        ),
-        (
-            "PORT 127,0,0,2,100,1",
-            "500 Illegal PORT command: data goes to the client's own host only, see the server's --third-party.\r\n",
-        ),
-        ("SCKS MD5 00ff", "200 OK.\r\n"),
-        (
-            "SCKS WHIRLPOOL 00ff",
-            "500 Unknown checksum algorithm requested.\r\n",
-        ),
-        (
-            "CKSM WHIRLPOOL 0 -1 /x",
-            "500 Unknown checksum algorithm requested.\r\n",
-        ),
-        ("RNTO /x", "501 Invalid command arguments.\r\n"),
-        ("SITE SYMLINKTO /x", "501 Invalid command arguments.\r\n"),
-        (
-            "SITE SYMLINKFROM /x",
-            "350 OK. Send SITE SYMLINKTO with symlink name.\r\n",
-        ),
-        ("SITE SBUF 100", "200 Site Command Successful.\r\n"),
-        ("SITE RETRBUFSIZE 100", "200 Site Command Successful.\r\n"),
-        ("SITE STORBUFSIZE 100", "200 Site Command Successful.\r\n"),
-        ("SITE WHOAMI", "200 ann\r\n"),
-        ("SITE VERSION", "200 0.1 (test)\r\n"),
-        ("SITE CLIENTINFO appname=\"x\";", "250 OK.\r\n"),
-        ("SITE TASKID 1", "250 OK.\r\n"),
-        ("SITE STORATTR modify=20200101000000;", "250 OK.\r\n"),
-        ("SITE RESTRICT R/data", "250 OK.\r\n"),
-        (
-            "SITE CHMOD 4755 f",
-            "550 Permission bits only: setuid, setgid and sticky bits are not set from here.\r\n",
-        ),
-        (
-            "OPTS RETR StripeLayout=Blocked;BlockSize=1048576;",
-            "200 OPTS Command Successful: single stripe, StripeLayout and BlockSize change nothing.\r\n",
-        ),
-        ("SITE RDEL /", "550 The root cannot be removed.\r\n"),
-        ("SITE NONSENSE", "500 Invalid command.\r\n"),
-        ("USER bob", "503 You are already logged in.\r\n"),
-        ("PASS x", "503 You are already logged in.\r\n"),
-        ("ERET mod=\"x\" /f", "504 ERET module not available.\r\n"),
-        ("ESTO mod=\"x\" /f", "504 ESTO module not available.\r\n"),
-        ("FOO", "500 Command not supported.\r\n"),
-        ("", "500 Command not supported.\r\n"),
-        ("   ", "500 Command not supported.\r\n"),
-        ("RETR", "501 Syntax error in parameters or arguments.\r\n"),
-        ("HELP NONSENSE", "502 Unknown command 'NONSENSE'.\r\n"),
-        ("STOU", "502 Command not implemented.\r\n"),
-    ] {
+    for (line, reply) in AT_ONCE {
         let said = Rig::logged_in().ask(line);
-        if said != reply {
+        if said != *reply {
             wrong.push(format!("{line}: {said:?} instead of {reply:?}"));
         }
     }
@@ -146,13 +148,19 @@ fn replies_that_need_no_edge() {
 }
 
 /// Replies after the outcome of an action.
+fn answers<const N: usize>(rows: [(&str, Outcome, &str); N]) {
+    for (line, outcome, reply) in rows {
+        let mut rig = Rig::logged_in();
+        rig.line(line).done(outcome);
+        assert_eq!(rig.take(), reply, "{line}");
+    }
+}
+
 #[test]
 fn replies_that_need_the_edge() {
     let file = || Outcome::Stat(entry(EntryKind::File));
     let dir = || Outcome::Stat(entry(EntryKind::Dir));
-    let dangling = || Outcome::Stat(entry(EntryKind::Slink));
-    const MISSING: &str = "550 No such file or directory\r\n";
-    for (line, outcome, reply) in [
+    answers([
         ("CWD /d", dir(), "250 CWD command successful.\r\n"),
         ("CDUP", dir(), "250 CWD command successful.\r\n"),
         ("MKD d", Outcome::Done, "257 \"/home/ann/d\" created.\r\n"),
@@ -168,6 +176,16 @@ fn replies_that_need_the_edge() {
             file(),
             "350 OK. Send RNTO with destination name.\r\n",
         ),
+    ]);
+}
+
+#[test]
+fn replies_that_need_facts_or_a_listener() {
+    let file = || Outcome::Stat(entry(EntryKind::File));
+    let dir = || Outcome::Stat(entry(EntryKind::Dir));
+    let dangling = || Outcome::Stat(entry(EntryKind::Slink));
+    const MISSING: &str = "550 No such file or directory\r\n";
+    answers([
         ("SIZE f", file(), "213 7\r\n"),
         ("MDTM f", file(), "213 20261120192552\r\n"),
         (
@@ -252,11 +270,7 @@ fn replies_that_need_the_edge() {
         ("DELE f", refused::<550>("No."), "550 No.\r\n"),
         // An edge that answers nonsense does not leave the client without a reply.
         ("DELE f", listening(), "451 Local error in processing.\r\n"),
-    ] {
-        let mut rig = Rig::logged_in();
-        rig.line(line).done(outcome);
-        assert_eq!(rig.take(), reply, "{line}");
-    }
+    ]);
 }
 
 /// Some clients of plain FTP take the lines of a failure for another one.
