@@ -34,6 +34,24 @@ async fn a_silent_peer_ends_a_read_and_the_stream_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_times_of_an_open_handle_are_set_anew() {
+    let stack = crate::everything()
+        .stack("mem,timeout:all=30,count")
+        .unwrap();
+    let _listener = stack.listen(&target()).await.unwrap();
+    let mut near = stack.connect(&target()).await.unwrap();
+    near.set("timeout:read=5").unwrap();
+    assert_eq!(near.get("timeout:read").unwrap(), "5");
+    assert_eq!(near.get("timeout:all").unwrap(), "30");
+    let began = Instant::now();
+    near.read_u8().await.unwrap_err();
+    assert_eq!(began.elapsed().as_secs(), 5);
+    let error = near.set("timeout:open=1").unwrap_err().to_string();
+    assert!(error.contains("not are all, close, read, write"), "{error}");
+    assert_eq!(near.get("timeout:write").unwrap(), "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_peer_is_not_a_dead_one() {
     let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
     let mut listener = stack.listen(&target()).await.unwrap();

@@ -22,8 +22,22 @@ pub trait Options:
     /// Reads the options of one entry of a stack string.
     ///
     /// # Errors
-    /// An option that is unknown, whose value is not accepted, or that contradicts another one.
-    fn from_entry(entry: &Entry) -> Result<Self>;
+    /// An unknown option, a value that is not accepted, or a contradiction between two options.
+    fn from_entry(entry: &Entry) -> Result<Self> {
+        let mut options = Self::default();
+        options.update(entry)?;
+        Ok(options)
+    }
+
+    /// Sets the options that `entry` names, and leaves the others; sets none on an error.
+    ///
+    /// # Errors
+    /// As [`from_entry`](Self::from_entry).
+    fn update(&mut self, entry: &Entry) -> Result<()>;
+
+    /// The value of an option in the form of a stack string, empty where it is not set; `None` for
+    /// an unknown option.
+    fn value(&self, key: &str) -> Option<String>;
 }
 
 /// The options of a driver without any.
@@ -34,9 +48,12 @@ pub struct NoOptions;
 impl Options for NoOptions {
     const OPTIONS: &'static [Opt] = &[];
 
-    fn from_entry(entry: &Entry) -> Result<Self> {
-        entry.apply(Self::OPTIONS, |_, _| Err(BadValue))?;
-        Ok(Self)
+    fn update(&mut self, entry: &Entry) -> Result<()> {
+        entry.apply(Self::OPTIONS, |_, _| Err(BadValue))
+    }
+
+    fn value(&self, _: &str) -> Option<String> {
+        None
     }
 }
 
@@ -271,10 +288,14 @@ impl<T> Setting<T> {
     where
         T: PartialEq,
     {
-        if value == default {
-            return None;
-        }
-        (self.print)(value)
+        (value != default).then(|| (self.print)(value)).flatten()
+    }
+
+    /// Prints the value.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn text(self, value: &T) -> String {
+        (self.print)(value).unwrap_or_default()
     }
 }
 
@@ -402,8 +423,8 @@ macro_rules! options {
                 SETTING.row($key, ::std::concat!($($doc),*))
             }),*];
 
-            fn from_entry(entry: &$crate::Entry) -> $crate::Result<Self> {
-                let mut options = Self::default();
+            fn update(&mut self, entry: &$crate::Entry) -> $crate::Result<()> {
+                let mut options = self.clone();
                 entry.apply(Self::OPTIONS, |key, value| match key {
                     $($key => {
                         const SETTING: $crate::Setting<$type> = $crate::options!(@setting $($setting)?);
@@ -412,7 +433,18 @@ macro_rules! options {
                     _ => Err($crate::BadValue),
                 })?;
                 $($check(&options)?;)?
-                Ok(options)
+                *self = options;
+                Ok(())
+            }
+
+            fn value(&self, key: &str) -> Option<String> {
+                match key {
+                    $($key => {
+                        const SETTING: $crate::Setting<$type> = $crate::options!(@setting $($setting)?);
+                        Some(SETTING.text(&self.$field))
+                    })*
+                    _ => None,
+                }
             }
         }
 

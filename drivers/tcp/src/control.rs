@@ -20,41 +20,37 @@ const OPEN: [&str; 7] = [
 
 /// Carries out a request to `tcp`.
 pub(crate) fn answer(socket: &TcpStream, control: Control<'_>) -> Option<Result<String>> {
-    (control.driver() == "tcp").then(|| match control {
-        Control::Set(entry) => {
-            let options = TcpOptions::from_entry(entry)?;
-            if let Some((key, _)) = entry.options().find(|(key, _)| !OPEN.contains(key)) {
-                return Err(control.refuse(key, &OPEN));
+    (control.driver() == "tcp").then(|| {
+        control.check(&OPEN)?;
+        match control {
+            Control::Set(entry) => {
+                let options = TcpOptions::from_entry(entry)?;
+                for (key, _) in entry.options() {
+                    socket::set(socket, key, &options, Operation::Control)?;
+                }
+                Ok(String::new())
             }
-            for (key, _) in entry.options() {
-                socket::set(socket, key, &options, Operation::Control)?;
-            }
-            Ok(String::new())
+            Control::Get { option, .. } => value(socket, option)
+                .map_err(|error| socket::fail(error, Operation::Control, option)),
         }
-        Control::Get { option, .. } => match value(socket, option) {
-            Ok(Some(value)) => Ok(value),
-            Ok(None) => Err(control.refuse(option, &OPEN)),
-            Err(error) => Err(socket::fail(error, Operation::Control, option)),
-        },
-        _ => Err(control.refuse("", &OPEN)),
     })
 }
 
-/// The value of an option as the kernel has it.
-fn value(socket: &TcpStream, option: &str) -> std::io::Result<Option<String>> {
+/// The value of an option as the kernel has it; empty where the kernel does not tell.
+fn value(socket: &TcpStream, option: &str) -> std::io::Result<String> {
     let socket = SockRef::from(socket);
     Ok(match option {
         "cc" => {
             let name = socket.tcp_congestion()?;
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            Some(String::from_utf8_lossy(name).into_owned())
+            String::from_utf8_lossy(name).into_owned()
         }
-        "keepalive" => socket.keepalive()?.print(),
-        "keepidle" => socket.tcp_keepalive_time()?.print(),
-        "nodelay" => socket.tcp_nodelay()?.print(),
-        "rcvbuf" => Some(socket.recv_buffer_size()?.to_string()),
-        "sndbuf" => Some(socket.send_buffer_size()?.to_string()),
-        _ => None,
+        "keepalive" => socket.keepalive()?.print().unwrap_or_default(),
+        "keepidle" => socket.tcp_keepalive_time()?.print().unwrap_or_default(),
+        "nodelay" => socket.tcp_nodelay()?.print().unwrap_or_default(),
+        "rcvbuf" => socket.recv_buffer_size()?.to_string(),
+        "sndbuf" => socket.send_buffer_size()?.to_string(),
+        _ => String::new(),
     })
 }
 

@@ -67,8 +67,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 use xio_core::{
-    Driver, Error, ErrorKind, Incoming, Info, Listener, Observer, Operation, Passive, Result,
-    Stream, Tap, Target, Transport,
+    Control, Driver, Error, ErrorKind, Incoming, Info, Listener, Observer, Operation, Passive,
+    Result, Stream, Tap, Target, Transport,
 };
 
 pub use options::TimeoutOptions;
@@ -237,6 +237,7 @@ impl Timer {
 /// The observer of one handle.
 #[derive(Debug)]
 pub struct Deadlines {
+    options: TimeoutOptions,
     read: Timer,
     write: Timer,
     close: Timer,
@@ -245,6 +246,7 @@ pub struct Deadlines {
 impl Deadlines {
     fn new(options: TimeoutOptions) -> Self {
         Self {
+            options,
             read: Timer::new(options.or_all(options.read)),
             write: Timer::new(options.or_all(options.write)),
             close: Timer::new(options.or_all(options.close)),
@@ -275,6 +277,17 @@ impl Observer for Deadlines {
         };
         let time = ready!(timer.poll(cx));
         Poll::Ready(expired(op, time).into())
+    }
+
+    /// New times hold for operations that begin later.
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        let open = ["all", "close", "read", "write"];
+        let answer = control.answer(LAYER, &mut self.options, &open)?;
+        let options = &self.options;
+        self.read.time = options.or_all(options.read);
+        self.write.time = options.or_all(options.write);
+        self.close.time = options.or_all(options.close);
+        Some(answer)
     }
 
     fn describe(&self, info: &mut Info) {

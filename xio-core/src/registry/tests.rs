@@ -46,8 +46,12 @@ struct Anything;
 impl Options for Anything {
     const OPTIONS: &'static [Opt] = &[];
 
-    fn from_entry(_: &Entry) -> Result<Self> {
-        Ok(Self)
+    fn update(&mut self, _: &Entry) -> Result<()> {
+        Ok(())
+    }
+
+    fn value(&self, _: &str) -> Option<String> {
+        None
     }
 }
 
@@ -65,7 +69,7 @@ impl fmt::Display for Anything {
     }
 }
 
-/// A transport whose errors name it, for stacks that are only built.
+/// A transport with its name in its errors, for stacks that are only built.
 struct Named(&'static str);
 
 impl Transport for Named {
