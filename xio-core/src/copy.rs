@@ -18,8 +18,8 @@ pub trait Positional: Sync {
         None
     }
 
-    /// Reads once from `offset` into the free part of `block`, at most `limit` bytes; the block comes
-    /// back unchanged at the end.
+    /// Reads once from `offset` into the free part of `block`, at most `limit` bytes; the block
+    /// comes back unchanged at the end.
     fn read_at(
         &self,
         offset: u64,
@@ -78,7 +78,8 @@ where
     Ok(sent)
 }
 
-/// Sends by descriptor as far as that works; returns the number of bytes, and whether all were sent.
+/// Sends by descriptor as far as that works; returns the number of bytes, and whether all were
+/// sent.
 async fn send_file<S>(
     file: BorrowedFd<'_>,
     offset: u64,

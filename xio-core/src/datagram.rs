@@ -149,7 +149,8 @@ pub trait Datagram: Send + Sync + Unpin + 'static {
         received: &mut [Option<Received>],
     ) -> Poll<io::Result<usize>>;
 
-    /// How many messages [`poll_send`](Self::poll_send) takes in one batch; this may fall with time.
+    /// How many messages [`poll_send`](Self::poll_send) takes in one batch; this may fall with
+    /// time.
     fn max_batch(&self) -> usize {
         1
     }

@@ -9,8 +9,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Waits for the end of `below` after a layer's own end mark; `false` when a byte follows instead.
 ///
 /// A layer that stopped at its own mark would leave those of the layers below unread. A socket that
-/// is closed with unread bytes resets the connection, and the peer loses the bytes in flight. A peer
-/// that is gone after its mark, by a reset or a timeout, has said everything, so this is an end too.
+/// is closed with unread bytes resets the connection, and the peer loses the bytes in flight. A
+/// peer that is gone after its mark, by a reset or a timeout, has said everything, so this is an
+/// end too.
 ///
 /// # Errors
 /// Those of `below`, but for a peer that is gone.

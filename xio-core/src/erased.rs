@@ -183,7 +183,7 @@ impl fmt::Debug for DynLayer {
 /// A stack of an erased type, made from a stack string.
 ///
 /// It is a [`Transport`] and a [`Passive`] like any typed stack, so typed layers may sit on it.
-/// Listening on a stack whose bottom cannot listen is an error of kind
+/// Listening on a stack with a bottom that cannot listen is an error of kind
 /// [`Unsupported`](ErrorKind::Unsupported). Clones share the stack.
 #[derive(Clone)]
 pub struct DynStack {

@@ -166,10 +166,12 @@ type Source = Box<dyn StdError + Send + Sync + 'static>;
 /// A failure of one layer.
 ///
 /// `Display` prints this level only; the causes are in [`source`](StdError::source).
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{layer}: {op}: {fact}")]
 struct Inner {
     kind: ErrorKind,
     layer: Cow<'static, str>,
@@ -268,21 +270,6 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.0.kind.is_transient()
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.0.layer, self.0.op, self.0.fact)
-    }
-}
-
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|s| s as &(dyn StdError + 'static))
     }
 }
 

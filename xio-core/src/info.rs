@@ -68,8 +68,8 @@ impl Info {
         self.chain.push(name.into());
     }
 
-    /// The target by which a peer reaches this end: the [`Target`] that a layer added, else the local
-    /// address.
+    /// The target by which a peer reaches this end: the [`Target`] that a layer added, else the
+    /// local address.
     #[must_use]
     pub fn contact(&self) -> Option<Target> {
         self.get().cloned().or_else(|| self.local.map(Target::from))
@@ -78,7 +78,7 @@ impl Info {
     /// The local socket address.
     ///
     /// # Errors
-    /// A stack whose bottom has none, such as `unix` or `file`.
+    /// A stack on a bottom without one, such as `unix` or `file`.
     pub fn local_addr(&self) -> Result<SocketAddr> {
         self.local.ok_or_else(|| {
             let fact = format!("{} has no socket address", self.chain.join(","));

@@ -29,9 +29,9 @@
 //!
 //! # Left for later
 //!
-//! Completion-based I/O (`io_uring`) wants buffers that are owned by the operation. This crate takes
-//! tokio's readiness-based traits instead, for their reach; the data plane would need a second
-//! handle trait for the other kind.
+//! Completion-based I/O (`io_uring`) wants buffers that are owned by the operation. This crate
+//! takes tokio's readiness-based traits instead, for their reach; the data plane would need a
+//! second handle trait for the other kind.
 
 #![forbid(unsafe_code)]
 

@@ -88,8 +88,8 @@ impl<S: Stream, M: ByteMap> Mapped<S, M> {
         self.waiting.len()
     }
 
-    /// Brings everything down for one side, and flushes it on demand; when it is down, wakes the
-    /// other side, whose place below this one took.
+    /// Brings everything down for one side, and flushes it on demand; then wakes the other side,
+    /// since the layer below keeps only the waker of this one.
     fn poll_down(&mut self, cx: &mut Context<'_>, side: Side, flush: bool) -> Poll<io::Result<()>> {
         let mut down = self.waiting.poll_drain(cx, &mut self.inner);
         if flush && matches!(down, Poll::Ready(Ok(()))) {

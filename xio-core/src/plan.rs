@@ -226,8 +226,8 @@ impl Entry {
     /// Reads every option through `set`, which is called with keys of `known` only.
     ///
     /// # Errors
-    /// An unknown option, or a value that `set` refuses; the error names the driver, the option and the
-    /// accepted values.
+    /// An unknown option, or a value that `set` refuses; the error names the driver, the option and
+    /// the accepted values.
     pub fn apply(
         &self,
         known: &[Opt],

@@ -65,8 +65,8 @@ impl Pool {
         }
     }
 
-    /// A handle to the same blocks that holds at most `blocks` of them at a time, clones included; at
-    /// least 1.
+    /// A handle to the same blocks that holds at most `blocks` of them at a time, clones included;
+    /// at least 1.
     #[must_use]
     pub fn share(&self, blocks: usize) -> Self {
         Self {
@@ -126,7 +126,8 @@ impl Pool {
         }))
     }
 
-    /// Waits until `from` has bytes and returns a block of at most `limit` of them; empty at the end.
+    /// Waits until `from` has bytes and returns a block of at most `limit` of them; empty at the
+    /// end.
     ///
     /// A session that waits for its peer holds no block: the block is taken for the attempt and
     /// given back when there is nothing to read.
@@ -223,7 +224,8 @@ fn aligned(size: usize) -> BytesMut {
     memory
 }
 
-/// Buffers of `size` bytes that share one allocation; the kernel provides pages as they are touched.
+/// Buffers of `size` bytes that share one allocation; the kernel provides pages as they are
+/// touched.
 ///
 /// Allocators keep freed memory of the size of a block; memory of the size of a pool goes back to
 /// the kernel.

@@ -109,8 +109,8 @@ impl Driver {
         self
     }
 
-    /// Keeps it out of every [restricted](Registry::restrict) registry, since no peer may ask for its
-    /// service, such as running programs.
+    /// Keeps it out of every [restricted](Registry::restrict) registry, since no peer may ask for
+    /// its service, such as running programs.
     #[must_use]
     pub const fn private(mut self) -> Self {
         self.private = true;
@@ -192,8 +192,8 @@ impl Registry {
         smaller
     }
 
-    /// Sets the options of `entry` for its driver in every stack made here, and refuses strings that
-    /// set one of them.
+    /// Sets the options of `entry` for its driver in every stack made here, and refuses strings
+    /// that set one of them.
     pub fn fix(&mut self, entry: Entry) -> &mut Self {
         self.fixed.insert(entry.driver().to_owned(), entry);
         self

@@ -150,7 +150,8 @@ impl<S: Unpin, O: Observer> Tap<S, O> {
         let answer = if granted >= room {
             read(Pin::new(&mut self.inner), cx, buf)
         } else {
-            // A smaller window on the same memory; its filled bytes are then claimed in the larger one.
+            // A smaller window on the same memory; its filled bytes are then claimed in the larger
+            // one.
             let mut window = ReadBuf::new(buf.initialize_unfilled_to(granted));
             let answer = read(Pin::new(&mut self.inner), cx, &mut window);
             let filled = window.filled().len();

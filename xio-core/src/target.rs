@@ -59,7 +59,8 @@ impl PartialEq for Hints {
 
 impl Eq for Hints {}
 
-/// Settings of the socket at the bottom for one open; they override the options of the stack string.
+/// Settings of the socket at the bottom for one open; they override the options of the stack
+/// string.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketHints {

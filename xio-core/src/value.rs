@@ -154,20 +154,13 @@ impl fmt::Display for PortRange {
 }
 
 /// The value is not of the kind that the option takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the value is not accepted")]
 #[expect(
     clippy::exhaustive_structs,
     reason = "drivers make it, and it says all there is to say"
 )]
 pub struct BadValue;
-
-impl fmt::Display for BadValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the value is not accepted")
-    }
-}
-
-impl std::error::Error for BadValue {}
 
 /// The text of one option's value, read as the type that the driver declares.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
 //! The blocking facade: open, read, write and close, for programs without a runtime.
 //!
-//! A [`Handle`] is a [`Read`] and a [`Write`], and a [`Seek`] where the stack has positions. Reading
-//! gives 0 bytes at the end, [`Handle::close`] ends in good order, and dropping the last clone is an
-//! abort, as everywhere. A time limit is an option of the stack: `tcp,timeout:all=30`.
+//! A [`Handle`] is a [`Read`] and a [`Write`], and a [`Seek`] where the stack has positions.
+//! Reading gives 0 bytes at the end, [`Handle::close`] ends in good order, and dropping the last
+//! clone is an abort, as everywhere. A time limit is an option of the stack: `tcp,timeout:all=30`.
 //!
 //! Handles and listeners can be cloned: one thread reads while another writes, and a third one
 //! cancels both. One background thread serves the sockets of all of them.
@@ -136,7 +136,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Waits for the next peer. [`Incoming::open`] runs the handshakes, so a slow peer stops no other.
+    /// Waits for the next peer. [`Incoming::open`] runs the handshakes, so a slow peer stops no
+    /// other.
     ///
     /// # Errors
     /// Those of accepting.

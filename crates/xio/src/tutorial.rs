@@ -2,9 +2,9 @@
 //!
 //! The layer below shifts every letter by some places of the alphabet, as Caesar did. It is a
 //! [`ByteMap`](crate::ByteMap), which sees plain slices; [`Mapped`](crate::Mapped) makes a
-//! [`Stream`](crate::Stream) of it, with the buffers, wakers and ends. A layer that leaves the bytes
-//! as they are is an [`Observer`](crate::Observer) in a [`Tap`](crate::Tap) instead, and one with
-//! blocks or a handshake implements [`Stream`](crate::Stream) itself.
+//! [`Stream`](crate::Stream) of it, with the buffers, wakers and ends. A layer that leaves the
+//! bytes as they are is an [`Observer`](crate::Observer) in a [`Tap`](crate::Tap) instead, and one
+//! with blocks or a handshake implements [`Stream`](crate::Stream) itself.
 //!
 //! The options are a table, which also makes the parser, the printer and the chained setters. The
 //! driver suite then runs each rule of [the contract](crate::stream) over the stack.

@@ -1,4 +1,4 @@
-//! `CodecCache`: the codecs that all streams of a layer share, so that an idle stream holds no tables.
+//! `CodecCache`: the codecs shared by all streams of a layer, so that idle streams hold no tables.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

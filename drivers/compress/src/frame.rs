@@ -31,12 +31,10 @@
 //! **original** bytes. So it detects a block that was lost, doubled, moved, altered or unpacked
 //! wrongly.
 //!
-//! A reader refuses every block that breaks these rules: a block is never empty, its original length
-//! is at most the largest block that the preamble announced, which is at most [`MAX_BLOCK`], and
-//! packed bytes are fewer than the original ones. Seven bytes around a stored block of 4 KiB are
-//! 0.17 %.
-
-use std::fmt;
+//! A reader refuses every block that breaks these rules: a block is never empty, its original
+//! length is at most the largest block that the preamble announced, which is at most [`MAX_BLOCK`],
+//! and packed bytes are fewer than the original ones. Seven bytes around a stored block of 4 KiB
+//! are 0.17 %.
 
 use crate::codec::Algorithm;
 
@@ -54,26 +52,35 @@ const END: u8 = 0x80;
 const CODEC: u8 = 0x0F;
 
 /// A violation of the wire form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadFrame {
     /// The stream does not begin with the preamble.
+    #[error("the bytes are not of this layer; does the peer's stack have `compress` too?")]
     Magic,
     /// The version of the stream is unknown.
+    #[error("the peer speaks version {0}, this end {VERSION}")]
     Version(u8),
     /// The announced largest block is 0 or beyond [`MAX_BLOCK`].
+    #[error("blocks of {0} bytes were announced; 1 to {MAX_BLOCK} are accepted")]
     Announced(usize),
     /// A bit of the tag is set that has no meaning.
+    #[error("tag {0:#04x} has a bit without a meaning")]
     Tag(u8),
     /// The number of the codec is not assigned.
+    #[error("no codec has the number {0}")]
     Codec(u8),
     /// The codec is known, but not in this build.
+    #[error("{}", .0.how_to_get())]
     NotBuilt(Algorithm),
     /// A length has more groups than it needs, or than are allowed.
+    #[error("a length is not written in its shortest form")]
     Length,
     /// The block is empty.
+    #[error("it is empty")]
     Empty,
     /// The block unpacks to more bytes than the announced largest block.
+    #[error("it unpacks to {original} bytes, more than the announced {announced}")]
     TooLong {
         /// Original length in the header.
         original: usize,
@@ -81,45 +88,18 @@ pub enum BadFrame {
         announced: usize,
     },
     /// There are no packed bytes, or no fewer than the original ones.
+    #[error("it is no smaller packed than unpacked")]
     NotSmaller,
     /// The packed bytes do not unpack to exactly the original length.
+    #[error("{0} cannot unpack it to its length")]
     Corrupt(Algorithm),
     /// The checksum does not agree.
+    #[error("its checksum does not agree")]
     Checksum,
     /// Bytes follow the end mark.
+    #[error("bytes follow the end mark")]
     Beyond,
 }
-
-impl fmt::Display for BadFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Magic => f.write_str(
-                "these are not the bytes of this layer; does the other end's stack hold `compress`, too?",
-            ),
-            Self::Version(version) => {
-                write!(f, "the other end speaks version {version}, this one {VERSION}")
-            }
-            Self::Announced(block) => {
-                write!(f, "blocks of {block} bytes were announced; 1 to {MAX_BLOCK} are accepted")
-            }
-            Self::Tag(tag) => write!(f, "tag {tag:#04x} has a bit without a meaning"),
-            Self::Codec(number) => write!(f, "no codec has the number {number}"),
-            Self::NotBuilt(algorithm) => write!(f, "{}", algorithm.how_to_get()),
-            Self::Length => f.write_str("a length is not written in its shortest form"),
-            Self::Empty => f.write_str("it is empty"),
-            Self::TooLong { original, announced } => write!(
-                f,
-                "it unpacks to {original} bytes, but {announced} were announced as the most"
-            ),
-            Self::NotSmaller => f.write_str("it is not smaller packed than unpacked"),
-            Self::Corrupt(algorithm) => write!(f, "{algorithm} cannot unpack it to its length"),
-            Self::Checksum => f.write_str("its checksum does not agree"),
-            Self::Beyond => f.write_str("bytes follow the end mark"),
-        }
-    }
-}
-
-impl std::error::Error for BadFrame {}
 
 /// The beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,8 +18,8 @@
 //! With every codec but `stored`, a block of one repeated byte, as in holes of files, is sent as
 //! that byte.
 //!
-//! The library behind `lzo` is under the **GPL, version 2**. Only `--features lzo` builds it in, here
-//! and in the programs, and such a build falls under that licence as a whole.
+//! The library behind `lzo` is under the **GPL, version 2**. Only `--features lzo` builds it in,
+//! here and in the programs, and such a build falls under that licence as a whole.
 //!
 //! **Flushing.** Bytes wait until a block is full. A flush sends them at once, as a block of their
 //! own; so flush before waiting for an answer. Shutdown flushes, and writes the end mark.
@@ -33,9 +33,9 @@
 //!
 //! # When not to use it
 //!
-//! Below an encrypting layer: encrypted bytes do not shrink; use `tcp,tls,compress`. On secrets next
-//! to text that others choose, over an encrypting layer: lengths then reveal the secret. On a link
-//! that is faster than the codec, unless `strategy=auto` chooses.
+//! Below an encrypting layer: encrypted bytes do not shrink; use `tcp,tls,compress`. On secrets
+//! next to text that others choose, over an encrypting layer: lengths then reveal the secret. On a
+//! link that is faster than the codec, unless `strategy=auto` chooses.
 //!
 //! # String form
 //!
@@ -48,8 +48,8 @@
 //! Processor time of the codec: 64 KiB of a program take about 1.3 ms with `zlib`, 0.4 with `zstd`,
 //! 0.1 with `lz4`. Work of more than 2 ms, and with `threads` above 1 all work worth a thread, is
 //! done on the runtime's threads for blocking work. Wire: up to 11 bytes a block, 8 and 5 a stream.
-//! Memory: during transfer at most four blocks for each thread and direction; none while a stream is
-//! idle or flushed. All streams share the tables.
+//! Memory: during transfer at most four blocks for each thread and direction; none while a stream
+//! is idle or flushed. All streams share the tables.
 //!
 //! # Example
 //!

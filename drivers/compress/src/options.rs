@@ -112,8 +112,8 @@ impl CompressOptions {
         self.threads.unwrap_or(1)
     }
 
-    /// Most blocks that are packed at once: no more than processors, since a peer may have chosen the
-    /// number.
+    /// Most blocks that are packed at once: no more than processors, since a peer may have chosen
+    /// the number.
     pub(crate) fn width(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         self.thread_count().min(processors)

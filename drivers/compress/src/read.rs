@@ -144,8 +144,8 @@ impl Reader {
 
     /// Advances by one step of the stream; returns whether more follows.
     ///
-    /// Steps that return bytes to the caller, or the end, wait until all blocks before them were handed
-    /// out.
+    /// Steps that return bytes to the caller, or the end, wait until all blocks before them were
+    /// handed out.
     fn poll_advance<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

@@ -116,7 +116,7 @@ pub struct Compression {
     pub level: i32,
 }
 
-/// An open stream whose bytes travel compressed.
+/// An open stream with compressed bytes below.
 #[derive(Debug)]
 pub struct CompressHandle<S> {
     inner: S,

@@ -160,7 +160,8 @@ impl Writer {
         Pin::new(below).poll_shutdown(cx)
     }
 
-    /// Writes the preamble before the first block, and refuses operations after the end or a failure.
+    /// Writes the preamble before the first block, and refuses operations after the end or a
+    /// failure.
     fn begin(&mut self, op: Operation) -> io::Result<()> {
         let fact = match self.stage {
             Stage::Open => return Ok(()),
@@ -375,7 +376,8 @@ impl Writer {
         let waited = std::mem::take(&mut self.waited);
         let next = next.map_err(|error| Error::from_io(error, LAYER, Operation::Write))?;
         if let Some(mut packed) = next {
-            // The cost of work on other threads is the time waited for it, the start of threads included.
+            // The cost of work on other threads is the time waited for it, the start of threads
+            // included.
             if let ([only], true) = (packed.outcomes.as_mut_slice(), waited) {
                 only.time = only.time.max(packed.began.elapsed());
             }

@@ -221,9 +221,9 @@ async fn what_breaks_the_frame_names_the_block() {
         (&[0, 0], "it is empty"),
         (
             &[0, 0xFF, 0x7F],
-            "it unpacks to 16383 bytes, but 4096 were announced as the most",
+            "it unpacks to 16383 bytes, more than the announced 4096",
         ),
-        (&[3, 10, 10], "it is not smaller packed than unpacked"),
+        (&[3, 10, 10], "it is no smaller packed than unpacked"),
         (
             &[0, 0xFF, 0xFF, 0xFF],
             "a length is not written in its shortest form",
@@ -244,13 +244,13 @@ async fn a_peer_without_the_layer_is_told_apart() {
     for text in ["220 ready\r\n", "GET / HTTP/1.1\r\n\r\n"] {
         let text = read(text.as_bytes(), "").await.1.unwrap_err().to_string();
         assert!(
-            text.ends_with("does the other end's stack hold `compress`, too?"),
+            text.ends_with("does the peer's stack have `compress` too?"),
             "{text}"
         );
     }
     let (_, ended) = read(b"XIOZ\x09\0\0\x01", "").await;
     let text = ended.unwrap_err().to_string();
-    assert!(text.contains("speaks version 9, this one 1"), "{text}");
+    assert!(text.contains("speaks version 9, this end 1"), "{text}");
     let (_, ended) = read(b"XIOZ\x01\xFF\xFF\xFF", "").await;
     let text = ended.unwrap_err().to_string();
     assert!(

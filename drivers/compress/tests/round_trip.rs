@@ -1,4 +1,4 @@
-//! Any data arrives intact, in writes and reads of any size, by every codec, block size and thread count.
+//! Any data arrives intact, by every codec, block size, number of threads and size of calls.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where by itself")]
 

@@ -206,9 +206,9 @@ impl<S: Stream> ModeEHandle<S> {
         Ok(())
     }
 
-    /// Waits for the ends of the connections. A socket that is closed with an unread end mark, such as
-    /// that of TLS, resets the connection, and the peer loses the bytes in flight. A lane without any
-    /// block is not waited for: the peer may not even know of it.
+    /// Waits for the ends of the connections. A socket that is closed with an unread end mark, such
+    /// as that of TLS, resets the connection, and the peer loses the bytes in flight. A lane
+    /// without any block is not waited for: the peer may not even know of it.
     fn poll_lanes_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_open = false;
         for lane in &mut self.lanes {

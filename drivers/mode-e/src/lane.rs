@@ -105,8 +105,8 @@ impl<S: Stream> Lane<S> {
         Poll::Ready(Ok(None))
     }
 
-    /// Waits for the end of the layer below, after that of this one. Bytes before it belong to no block
-    /// of this stream.
+    /// Waits for the end of the layer below, after that of this one. Bytes before it belong to no
+    /// block of this stream.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.below_ended {
             let _of_another = ready!(poll_end(cx, &mut self.stream));

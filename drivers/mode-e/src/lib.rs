@@ -31,8 +31,8 @@
 //!
 //! # Cost
 //!
-//! 17 bytes and one copy for each block written, and memory for one block a connection. Reading adds
-//! one small read for each block.
+//! 17 bytes and one copy for each block written, and memory for one block a connection. Reading
+//! adds one small read for each block.
 //!
 //! # Example
 //!

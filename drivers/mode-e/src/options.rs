@@ -15,8 +15,8 @@ xio_core::options! {
             Setting::new()
                 .takes("bytes, 1K to 16M", &["1K", "16M"])
                 .only(|block| (1 << 10..=16 << 20).contains(&block.bytes()));
-        /// Number of connections to open; 1 by default. A listener takes any number, and with 1 each
-        /// connection is a stream of its own.
+        /// Number of connections to open; 1 by default. A listener takes any number, and with 1
+        /// each connection is a stream of its own.
         streams: Option<u32> = None, "streams",
             Setting::new()
                 .takes("a number, 1 to 64", &["1", "64"])

@@ -171,7 +171,7 @@ impl<S: Send + 'static> Others<S> {
         }
     }
 
-    /// The next connection; `None` for one whose handshake failed.
+    /// The next connection; `None` after a failed handshake.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<S>>> {
         match ready!(self.came.poll_recv(cx)) {
             Some(next) => {

@@ -3,17 +3,17 @@
 //! # What it does
 //!
 //! One write at a time goes to the layer below; bytes written meanwhile wait in a queue of bounded
-//! size and go down together. So a writer need not wait for each small write, and many of them become
-//! few. While the layer below keeps up, nothing is queued and nothing copied.
+//! size and go down together. So a writer need not wait for each small write, and many of them
+//! become few. While the layer below keeps up, nothing is queued and nothing copied.
 //!
-//! The queue moves when the stream is written to, flushed or shut down, not by itself: **flush before
-//! waiting for an answer**, as with any buffer. An error of the layer below may be returned by a later
-//! call than the write that failed. Dropping the handle drops the queued bytes.
+//! The queue moves when the stream is written to, flushed or shut down, not by itself: **flush
+//! before waiting for an answer**, as with any buffer. An error of the layer below may be returned
+//! by a later call than the write that failed. Dropping the handle drops the queued bytes.
 //!
 //! # When not to use it
 //!
-//! Below layers that make blocks, such as `compress`, which have a buffer of their own; or for large
-//! writes: one that fills the queue waits as it would without.
+//! Below layers that make blocks, such as `compress`, which have a buffer of their own; or for
+//! large writes: one that fills the queue waits as it would without.
 //!
 //! # String form
 //!
@@ -115,7 +115,7 @@ impl<S: Stream> Transform<S> for Queue {
     }
 }
 
-/// A stream whose writes may wait in a queue.
+/// A stream with a queue for its writes.
 pub struct Queued<S> {
     inner: S,
     waiting: Outbox,
@@ -123,7 +123,8 @@ pub struct Queued<S> {
 }
 
 impl<S: Stream> Queued<S> {
-    /// Writes by `write` where the queue is empty and the layer below is ready, else into the queue.
+    /// Writes by `write` where the queue is empty and the layer below is ready, else into the
+    /// queue.
     fn poll_queueing(
         &mut self,
         cx: &mut Context<'_>,

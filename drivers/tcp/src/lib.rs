@@ -5,7 +5,7 @@
 //! Opens connections and waits for them, over IPv4 and IPv6, with the socket set as asked. It
 //! sends files without copying them through the program, sends header and payload in one segment
 //! ([`KernelTransfer::Head`](xio_core::KernelTransfer::Head)), ends in good order on `shutdown` and
-//! resets when dropped without. Its description carries what the kernel knows of the path, as
+//! resets when dropped without. Its description carries the kernel's statistics of the path, as
 //! [`PathStats`](xio_core::PathStats): round-trip time, segments sent and sent again.
 //!
 //! # When not to use it

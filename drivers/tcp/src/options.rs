@@ -25,8 +25,8 @@ xio_core::options! {
         interface: Option<IpAddr> = None, "iface", Setting::new().local();
         /// Whether an idle peer is probed.
         keepalive: bool = false, "keepalive";
-        /// Silence after which an idle peer is probed; includes `keepalive`. After three times as long
-        /// the peer is taken for gone. The system's times, of hours, by default.
+        /// Silence after which an idle peer is probed; includes `keepalive`. After three times as
+        /// long the peer is taken for gone. The system's times, of hours, by default.
         keep_idle: Option<Duration> = None, "keepidle";
         /// Ports to listen at when the target names none; any by default.
         listen_range: Option<PortRange> = None, "listen_range", Setting::new().local();
@@ -38,7 +38,8 @@ xio_core::options! {
         pacing: Option<ByteSize> = None, "pacing", Setting::new().takes(RATE, &["100M", "800Mbit"]);
         /// Port for targets that name none; any, when listening, by default.
         port: Option<u16> = None, "port", Setting::new().local();
-        /// Receive buffer of the socket in bytes; the kernel caps it, and sizes it itself by default.
+        /// Receive buffer of the socket in bytes; the kernel caps it, and sizes it itself by
+        /// default.
         receive_buffer: Option<ByteSize> = None, "rcvbuf";
         /// Whether a listener takes a port that ended connections still hold.
         reuse: bool = true, "reuse", Setting::new().local();

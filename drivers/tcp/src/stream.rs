@@ -51,8 +51,8 @@ impl TcpHandle {
         &self.socket
     }
 
-    /// Probes a peer that was silent for `idle`, and breaks the connection after three times as long.
-    /// The probes also keep it alive in firewalls on the way.
+    /// Probes a peer that was silent for `idle`, and breaks the connection after three times as
+    /// long. The probes also keep it alive in firewalls on the way.
     ///
     /// # Errors
     /// Those of setting options, as on a connection that is gone.

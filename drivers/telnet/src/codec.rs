@@ -1,7 +1,5 @@
 //! `Encoder` and `Decoder`: bytes to Telnet and back, without I/O (RFC 854).
 
-use std::fmt;
-
 const IAC: u8 = 255;
 const DONT: u8 = 254;
 const DO: u8 = 253;
@@ -81,20 +79,10 @@ enum State {
 }
 
 /// A subnegotiation is longer than any useful one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a subnegotiation is longer than {MAX_SUBNEGOTIATION} bytes")]
 #[non_exhaustive]
 pub struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a subnegotiation is longer than {MAX_SUBNEGOTIATION} bytes"
-        )
-    }
-}
-
-impl std::error::Error for TooLong {}
 
 impl Decoder {
     /// A decoder at the start of a stream.
@@ -144,7 +132,8 @@ impl Decoder {
                 match verb {
                     WILL => answers.extend([IAC, DONT, option]),
                     DO => answers.extend([IAC, WONT, option]),
-                    // RFC 1143 §7: a refusal of an option that is off needs no answer, or two ends never rest.
+                    // RFC 1143 §7: a refusal of an option that is off needs no answer, or two ends
+                    // never rest.
                     _ => {}
                 }
                 (State::Data, None)

@@ -4,8 +4,9 @@
 //!
 //! Any byte can be written and read: 255 is doubled, a carriage return that no line feed follows
 //! gets a NUL behind it, and both are taken off at the other end. To a Telnet peer this end is a
-//! plain network virtual terminal: every option that it offers or asks for is refused, which RFC 854
-//! allows any end to do, and its commands and subnegotiations are skipped. Both ends behave alike.
+//! plain network virtual terminal: every option that it offers or asks for is refused, which RFC
+//! 854 allows any end to do, and its commands and subnegotiations are skipped. Both ends behave
+//! alike.
 //!
 //! # When not to use it
 //!

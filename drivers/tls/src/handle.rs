@@ -174,10 +174,10 @@ impl<S: Stream> TlsHandle<S> {
                 Err(error) => return Poll::Ready(Err(Error::from_io(error, LAYER, op))),
             }
         }
-        // A server of TLS 1.3 still holds tickets here. A peer that only sends may never read them, and
-        // closing a socket with unread bytes destroys those in flight. So the tickets go with the
-        // first bytes that this end writes. Where ending one way ends both, they do no such harm,
-        // and are the word that the client waits for.
+        // A server of TLS 1.3 still holds tickets here. A peer that only sends may never read them,
+        // and closing a socket with unread bytes destroys those in flight. So the tickets go with
+        // the first bytes that this end writes. Where ending one way ends both, they do no such
+        // harm, and are the word that the client waits for.
         if matches!(*self.session, Session::Responder(_))
             && self.session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
             && !self.below.info().ends_together
@@ -247,8 +247,8 @@ impl<S: Stream> TlsHandle<S> {
         let mut room = ReadBuf::new(self.incoming.room(least));
         ready!(Pin::new(&mut self.below).poll_read(cx, &mut room))?;
         let n = room.filled().len();
-        // Grows while it is filled, and shrinks after many small reads: freeing memory and taking it
-        // again costs more than keeping it for a while.
+        // Grows while it is filled, and shrinks after many small reads: freeing memory and taking
+        // it again costs more than keeping it for a while.
         if n >= self.read_size / 8 {
             self.small_reads = 0;
         } else {
@@ -361,7 +361,8 @@ impl<S: Stream> AsyncRead for TlsHandle<S> {
             writer.wake_by_ref();
         }
         if this.reader.is_some() && this.output != Output::Held && this.writer.is_none() {
-            // The peer may wait for the rest before it sends anything. The next write reports errors.
+            // The peer may wait for the rest before it sends anything. The next write reports
+            // errors.
             let _ = this.poll_push(cx);
         }
         answer

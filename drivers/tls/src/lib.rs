@@ -6,26 +6,27 @@
 //! server. It is [rustls] with the cryptography of AWS-LC: authenticated encryption with forward
 //! secrecy and nothing else; no renegotiation, no compression, no early data.
 //!
-//! The end mark is *close-notify* (RFC 8446 §6.1): `shutdown` sends it, and a stream below that ends
-//! without it is an error, since an attacker may have cut it. One direction can end before the other.
+//! The end mark is *close-notify* (RFC 8446 §6.1): `shutdown` sends it, and a stream below that
+//! ends without it is an error, since an attacker may have cut it. One direction can end before the
+//! other.
 //!
-//! A peer without `alpn` is accepted (RFC 7301); [`TlsInfo`] has the negotiated protocol. A peer that
-//! offers none of the wanted protocols is refused.
+//! A peer without `alpn` is accepted (RFC 7301); [`TlsInfo`] has the negotiated protocol. A peer
+//! that offers none of the wanted protocols is refused.
 //!
-//! A refused peer receives the alert and the end behind it; its bytes are discarded until it closes,
-//! for a second and 1 MiB at most, before the error is returned. In TLS 1.3 the client is open before
-//! the server has checked its certificate, and learns of a refusal by reading, or by a failed write.
-//! Where ending one way of the stream ends both, as over UDT, its `shutdown` waits for the first
-//! message of the server, so that a refusal is an error.
+//! A refused peer receives the alert and the end behind it; its bytes are discarded until it
+//! closes, for a second and 1 MiB at most, before the error is returned. In TLS 1.3 the client is
+//! open before the server has checked its certificate, and learns of a refusal by reading, or by a
+//! failed write. Where ending one way of the stream ends both, as over UDT, its `shutdown` waits
+//! for the first message of the server, so that a refusal is an error.
 //!
 //! Certificates are always verified. For tests and measurements, make an authority and name it in
 //! `ca`.
 //!
 //! # When not to use it
 //!
-//! With peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link that
-//! is protected already. TLS 1.2 allows 2^24 records under one AES-GCM key, 256 GiB one way, and then
-//! fails; TLS 1.3 renews its keys (`min=1.3`).
+//! With peers of Globus XIO's `gsi` driver, which adds messages of its own to TLS; and on a link
+//! that is protected already. TLS 1.2 allows 2^24 records under one AES-GCM key, 256 GiB one way,
+//! and then fails; TLS 1.3 renews its keys (`min=1.3`).
 //!
 //! # String form
 //!
@@ -45,9 +46,9 @@
 //! # Why not tokio-rustls
 //!
 //! It drives rustls through the library's own buffers, which read 4 KiB at a time, and it sends a
-//! responder's tickets at once, which a peer that only sends never reads (see `handle.rs` for the harm).
-//! Driving the library over our buffers gives large reads, several records per write, and an error
-//! that names the layer for every way in which a connection can break.
+//! responder's tickets at once, which a peer that only sends never reads (see `handle.rs` for the
+//! harm). Driving the library over our buffers gives large reads, several records per write, and an
+//! error that names the layer for every way in which a connection can break.
 //!
 //! # Example
 //!

@@ -173,8 +173,8 @@ impl<S: Stream> TlsHandle<S> {
         if self.ending != Ending::Shut {
             ready!(self.poll_mark(cx))?;
             ready!(self.poll_verdict(cx))?;
-            // With unread tickets, closing the socket would reset the connection and destroy the bytes
-            // in flight to the peer.
+            // With unread tickets, closing the socket would reset the connection and destroy the
+            // bytes in flight to the peer.
             if self.reader.is_none()
                 && self.incoming.is_empty()
                 && let Poll::Ready(Err(_)) = self.poll_fetch(cx)

@@ -122,7 +122,7 @@ fn one_thread_reads_while_another_writes() {
     echo.join().unwrap();
 }
 
-/// A layer whose passive end waits for a byte of the peer before it is open.
+/// A layer with a passive end that waits for a byte of the peer before it is open.
 struct Greeted;
 
 impl<S: Stream> Transform<S> for Greeted {

@@ -19,8 +19,8 @@ pub(super) const FIELD: &[(Algorithm, i32, f64)] = &[
     (Algorithm::Zstd, 9, 3e8),
     (Algorithm::Zstd, 15, 4e7),
 ];
-/// The codec of samples, which others are compared with: cheap, and better than a search for repeats
-/// alone.
+/// The codec of samples, which others are compared with: cheap, and better than a search for
+/// repeats alone.
 pub(super) const SAMPLER: Choice = Choice {
     algorithm: Algorithm::Zstd,
     level: 1,

@@ -12,11 +12,11 @@
 //! *Cost* and *left* come from packed blocks; see below. The *link* is measured between two moments
 //! at which the layer below took no more: it moved the bytes that it took in between. While that
 //! never happens the link is no bottleneck, no codec can help, and none is tried; so a fast link
-//! costs nothing. When it does happen, a few kilobytes of a block are packed as a sample. If there is
-//! no gain, the next sample is taken after twice as many blocks. Else all codecs that could win pack
-//! the same block in a contest, the next one after twice as many blocks. Different blocks do not
-//! compare codecs, so a contest compares each with the reference, the codec of samples; and every
-//! sent block updates the cost and gain of the reference on the present data and machine.
+//! costs nothing. When it does happen, a few kilobytes of a block are packed as a sample. If there
+//! is no gain, the next sample is taken after twice as many blocks. Else all codecs that could win
+//! pack the same block in a contest, the next one after twice as many blocks. Different blocks do
+//! not compare codecs, so a contest compares each with the reference, the codec of samples; and
+//! every sent block updates the cost and gain of the reference on the present data and machine.
 //!
 //! A receiver that unpacks too slowly looks like a slow link. So when a codec moves fewer original
 //! bytes than the bare link did, that rate caps the codec, for a time that doubles whenever the cap
@@ -111,7 +111,8 @@ pub(crate) struct Auto {
 }
 
 impl Auto {
-    /// A stream that packs on `threads` threads, and counts blocks as compressible up to the share `most`.
+    /// A stream that packs on `threads` threads, and counts blocks as compressible up to the share
+    /// `most`.
     pub(crate) fn new(threads: usize, most: f64) -> Self {
         let candidates = FIELD
             .iter()

@@ -159,7 +159,8 @@ fn best_fixed(world: &World, total: u64) -> (Choice, f64) {
         .unwrap()
 }
 
-/// Holds the machine to its promise: against the bare link, and against the best codec in hindsight.
+/// Holds the machine to its promise: against the bare link, and against the best codec in
+/// hindsight.
 fn hold(world: &World, total: u64, of_best: f64) -> Run {
     let ours = run(world, total, None);
     let bare = run(world, total, Some(Choice::STORED)).seconds;

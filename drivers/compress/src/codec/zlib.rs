@@ -4,8 +4,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use super::{Codec, Corrupt};
 
-/// Raw deflate. The header and checksum of zlib would cost six bytes for each block, and repeat those
-/// of the frame.
+/// Raw deflate. The header and checksum of zlib would cost six bytes for each block, and repeat
+/// those of the frame.
 pub(super) struct Zlib {
     level: Compression,
     deflate: Option<Compress>,
@@ -29,7 +29,8 @@ impl Codec for Zlib {
             .deflate
             .get_or_insert_with(|| Compress::new(self.level, false));
         deflate.reset();
-        // `zlib-rs` may panic on its fastest level when the room runs out, so it always gets all of it.
+        // `zlib-rs` may panic on its fastest level when the room runs out, so it always gets all of
+        // it.
         match deflate.compress(block, out, FlushCompress::Finish) {
             Ok(Status::StreamEnd) => usize::try_from(deflate.total_out()).ok(),
             _ => None,

@@ -23,7 +23,8 @@ async fn a_cut_at_any_byte_is_never_a_clean_end() {
     let payload = [7; 300];
     let mut clean = 0;
     let mut cut = 0;
-    // The exchange is about 2,000 bytes each way: cuts at every 13th byte, and at each near the end.
+    // The exchange is about 2,000 bytes each way: cuts at every 13th byte, and at each near the
+    // end.
     for bytes in (0..4000).filter(|n| n % 13 == 0 || (1500..1900).contains(n)) {
         let (near, far) = Mem::new().pair();
         let near = Faulty::new(near, cut_after(bytes));
