@@ -1,4 +1,4 @@
-//! `DataChannel`: the data connections of one session end, set up by one command and used by the next.
+//! `DataChannel`: the data connections of one end of a session.
 
 use std::net::SocketAddr;
 
@@ -21,16 +21,16 @@ use crate::setup::{Direction, Idle, Setup, Used};
 use crate::wait::{Sample, Stall};
 use crate::watch::Watch;
 
-/// The data connections of one session end.
+/// The data connections of one end of a session.
 ///
 /// [`listen`](Self::listen) or [`connect_to`](Self::connect_to) sets it up; then each transfer
-/// opens what it needs. In MODE S the connection ends with the file, and the channel has to be
-/// set up anew; in MODE E the connections stay and serve the next transfer.
+/// opens its connections. In MODE S the connection ends with the file, and the channel must be set
+/// up again; in MODE E the connections stay and serve the next transfer.
 ///
 /// # Cancel safety
-/// A transfer whose future is dropped before its connections exist leaves the channel as it was.
-/// Dropped later, or failed, it resets its connections, so that a cut-off file never looks whole,
-/// and the channel has to be set up anew.
+/// Dropping the future of a transfer before its connections are open leaves the channel unchanged.
+/// A later drop, or a failure, resets the connections, so that a truncated file never looks whole,
+/// and the channel must be set up again.
 #[derive(Debug)]
 pub struct DataChannel {
     options: Options,
@@ -38,13 +38,13 @@ pub struct DataChannel {
     descriptors: Descriptors,
     setup: Setup,
     idle: Idle,
-    /// The task that attends the listener in `setup`, or one that is ending.
+    /// The task that attends the listener in `setup`, or an ending one.
     attending: JoinSet<()>,
     draining: Draining,
 }
 
 impl DataChannel {
-    /// Makes a channel that is not set up, with blocks of a pool that all sessions share.
+    /// Creates a channel that is not set up, with the block pool that all sessions share.
     pub fn new(options: Options, pool: Pool) -> Self {
         Self {
             options,
@@ -57,24 +57,24 @@ impl DataChannel {
         }
     }
 
-    /// Counts the descriptors of ports, connections and pipes against a number shared by all sessions.
+    /// Counts the descriptors of ports, connections and pipes in a count shared by all sessions.
     #[must_use]
     pub fn with_descriptors(mut self, descriptors: Descriptors) -> Self {
         self.descriptors = descriptors;
         self
     }
 
-    /// The descriptors that are left to this channel, and to the files that it moves.
+    /// The count of descriptors, also for the files of its transfers.
     pub const fn descriptors(&self) -> &Descriptors {
         &self.descriptors
     }
 
-    /// What the connections may take; a change holds from the next transfer on.
+    /// The limits of the connections; a change applies from the next transfer on.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
 
-    /// Listens for the peer and gives the address to tell it, in the place of what was set up.
+    /// Listens for the peer, in place of an earlier set-up, and returns the address to send it.
     ///
     /// # Errors
     /// [`ErrorKind::Open`] when no port is free, [`ErrorKind::Full`] when no descriptor is.
@@ -88,16 +88,16 @@ impl DataChannel {
         peers: Peers,
     ) -> Result<SocketAddr> {
         self.reset();
-        // The port that was given up may be the only one there is.
+        // The released port may be the only one in the range.
         self.attending.shutdown().await;
         let port = self.descriptors.take(1)?;
-        let fail = |e| Error::open("listen", "no data port could be opened", e);
+        let fail = |e| Error::open("listen", "cannot open a data port", e);
         let listener = stack.listen(at).await.map_err(fail)?;
         let local = listener.info().local.ok_or_else(|| {
             Error::new(
                 ErrorKind::Open,
                 "listen",
-                "the stack has no address that a peer could be told",
+                "the stack has no local address to send to the peer",
             )
         })?;
         let tasks = &mut self.attending;
@@ -106,27 +106,27 @@ impl DataChannel {
         Ok(local)
     }
 
-    /// Connects to these addresses when a transfer begins, in the place of what was set up; one a
-    /// stripe.
+    /// Connects to these addresses, one a stripe, when a transfer begins, in place of an earlier
+    /// set-up.
     pub fn connect_to(&mut self, stack: DynStack, to: Vec<SocketAddr>) {
         self.reset();
         self.setup = Setup::Active(stack, to);
     }
 
-    /// Closes what is set up: listener, addresses, idle connections.
+    /// Closes the listener and idle connections, and drops addresses.
     pub fn reset(&mut self) {
         self.setup = Setup::None;
         self.retire_idle();
     }
 
-    /// Closes idle connections in good order: what they sent may still be on its way.
+    /// Closes idle connections cleanly: bytes sent on them may still be in flight.
     fn retire_idle(&mut self) {
         for conn in std::mem::take(&mut self.idle).conns {
             conn.retire();
         }
     }
 
-    /// Whether a listener, an address or an idle connection is there for the next transfer.
+    /// Whether there is a listener, an address or an idle connection for the next transfer.
     pub fn is_set(&self) -> bool {
         !matches!(self.setup, Setup::None) || !self.idle.conns.is_empty()
     }
@@ -136,13 +136,13 @@ impl DataChannel {
         self.idle.served.is_some() && !self.idle.conns.is_empty()
     }
 
-    /// Opens the connections of the next transfer we send, ahead of it.
+    /// Opens the connections of the next send in advance.
     ///
     /// # Errors
     /// As [`send`](Self::send), before any data.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the channel as it was.
+    /// Dropping the future leaves the channel unchanged.
     pub async fn open(&mut self, mode: Mode, parallelism: u32) -> Result<()> {
         if self.idle.conns.is_empty() {
             let (options, descriptors) = (&self.options, &self.descriptors);
@@ -155,7 +155,7 @@ impl DataChannel {
     /// Sends a file.
     ///
     /// # Errors
-    /// The peer's, the storage's or a deadline's; see [`ErrorKind`].
+    /// Errors of the peer, the storage or a deadline; see [`ErrorKind`].
     ///
     /// # Cancel safety
     /// As the type says.
@@ -194,9 +194,9 @@ impl DataChannel {
         Ok(self.sent(used, plan.mode, watch))
     }
 
-    /// Sends bytes in order whose number nobody knows before: a listing, standard input.
+    /// Sends a sequence of bytes of unknown length: a listing, standard input.
     ///
-    /// The ranges and the base of the plan have no meaning here, and neither has its type.
+    /// The ranges, the base and the type of the plan are ignored.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -240,12 +240,12 @@ impl DataChannel {
 
     /// Receives a file into a sink, which the caller finishes.
     ///
-    /// A sink that takes bytes only from the start to the end gets them so. Where the storage fails in a
-    /// tagged transfer, the connections serve the next one all the same.
+    /// A sequential sink gets the bytes in order. If the storage fails in a tagged transfer, the
+    /// connections are kept for the next one.
     ///
     /// # Errors
-    /// The peer's, the storage's or a deadline's; see [`ErrorKind`]. [`Watch::received`] then says
-    /// what is written.
+    /// Errors of the peer, the storage or a deadline; see [`ErrorKind`]. [`Watch::received`] then
+    /// has the written ranges.
     ///
     /// # Cancel safety
     /// As the type says.
@@ -280,10 +280,10 @@ impl DataChannel {
         Ok(received(plan, watch))
     }
 
-    /// Receives bytes in order, however they come: a listing, standard output.
+    /// Receives a sequence of bytes, sorted by offset in MODE E: a listing, standard output.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive), and [`ErrorKind::Protocol`] when the peer left a gap.
+    /// As [`receive`](Self::receive), and [`ErrorKind::Protocol`] if the peer leaves a gap.
     ///
     /// # Cancel safety
     /// As the type says.
@@ -315,16 +315,14 @@ impl DataChannel {
                 .await;
             order.complete().and(done)
         };
-        // Offsets of text on the wire are no places in the file, so there is nothing to account for.
+        // Wire offsets of text are not offsets in the file, so they are not recorded.
         let account = plan.ty != Type::Ascii;
         let taken = order.hand_over(consumer, stall, watch, account);
         tokio::try_join!(moved, taken)?;
         Ok(received(plan, watch))
     }
 
-    /// Takes one MODE E transfer off the connections and forgets it.
-    ///
-    /// A peer that was asked for several has the next file right behind it.
+    /// Receives and discards one MODE E transfer, so that the connections can serve the next one.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -368,7 +366,7 @@ impl DataChannel {
             let (conns, done) =
                 receive::extended(conns, listener, job, plan.tag, &self.options).await;
             if let Err(error) = done {
-                // The next transfer can tell the rest of this one from its own data.
+                // The tag separates the rest of this transfer from the next one.
                 if plan.tag.is_some() && error.kind() == ErrorKind::Storage {
                     used.idle.conns = conns;
                     self.keep(used, plan.mode, Direction::Receive);
@@ -392,9 +390,9 @@ impl DataChannel {
         Ok(())
     }
 
-    /// Takes what the transfer needs out of the channel; what is dropped from here on is aborted.
+    /// Moves the connections out of the channel, so that dropping the transfer resets them.
     ///
-    /// Whoever watches hears of it before the first byte moves.
+    /// Opens `watch` before the first byte moves.
     async fn take(&mut self, idle: Idle, watch: &Watch) -> Used {
         watch.connected(u32::try_from(idle.conns.len()).unwrap_or(u32::MAX));
         let reused = idle.served.is_some();
@@ -408,11 +406,11 @@ impl DataChannel {
     }
 
     async fn open_to_send(&mut self, plan: &SendPlan, watch: &Watch) -> Result<Used> {
-        // One that ended meanwhile makes the whole set useless: marks are counted by connection.
         if plan.tag.is_some() {
             let first = plan.ranges.iter().next();
             *watch.head() = Head::new(first.map_or(0, |range| range.start()));
         }
+        // One closed connection makes the whole set useless: marks are counted by connection.
         let sending = self.idle.served != Some(Direction::Receive);
         if sending && !self.idle.conns.iter_mut().all(Conn::is_quiet) {
             self.retire_idle();
@@ -428,7 +426,7 @@ impl DataChannel {
         Ok(self.take(idle, watch).await)
     }
 
-    /// Connections for a transfer: those that are there, or new ones.
+    /// Connections for a transfer: the idle ones, or new ones.
     async fn ready(&mut self, mode: Mode, parallelism: u32, direction: Direction) -> Result<Idle> {
         if self.idle.conns.is_empty() {
             let (options, descriptors) = (&self.options, &self.descriptors);
@@ -438,7 +436,8 @@ impl DataChannel {
         match self.idle.served {
             // Kept connections carry extended blocks, and a peer that sends never reads.
             Some(before) if mode != Mode::Extended || before != direction => {
-                let fact = "the kept data connections do not fit this transfer, a PASV or PORT has to come first";
+                let fact =
+                    "the kept data connections do not fit this transfer, send PASV or PORT first";
                 Err(Error::new(ErrorKind::NoChannel, "open", fact))
             }
             _ => {
@@ -456,7 +455,7 @@ impl DataChannel {
         }
     }
 
-    /// Puts back what serves the next transfer; after MODE S that is nothing.
+    /// Puts the connections back for the next transfer; MODE S keeps none.
     fn keep(&mut self, used: Used, mode: Mode, direction: Direction) {
         if mode == Mode::Extended {
             self.setup = used.setup;
@@ -466,7 +465,7 @@ impl DataChannel {
     }
 }
 
-/// What came of a receive, all of it written.
+/// The result of a receive after its last write.
 fn received(plan: &ReceivePlan, watch: &Watch) -> Received {
     let ranges = watch.received();
     let end = if ranges.is_empty() {

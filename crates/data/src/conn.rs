@@ -1,4 +1,4 @@
-//! `Conn`: one data connection, with the framing state that outlives a transfer on it.
+//! `Conn`: one data connection, with framing state that outlives a transfer.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -14,22 +14,21 @@ use xio_core::BoxStream;
 use crate::descriptors::Permit;
 use crate::error::{Error, Result};
 
-/// Longest time in which a connection that is no longer needed may end in good order.
+/// Longest time for the clean end of a connection that is no longer needed.
 const RETIRING: Duration = Duration::from_secs(60);
 
-/// Bytes thrown away at a time.
+/// Bytes discarded at a time.
 const DRAIN_BLOCK: usize = 16 << 10;
 
-/// A stream that was just opened, with the permit for its descriptor.
+/// A new stream, with the permit for its descriptor.
 pub(crate) type Opened = (BoxStream, Permit);
 
-/// A data connection. Dropping it aborts; [`retire`](Self::retire) ends it in good order.
+/// A data connection. Dropping it resets it; [`retire`](Self::retire) ends it cleanly.
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) stream: BoxStream,
     /// Used when this end receives in MODE E.
     pub(crate) deframer: Deframer,
-    /// For its descriptor.
     pub(crate) permit: Permit,
 }
 
@@ -42,8 +41,8 @@ impl Conn {
         }
     }
 
-    /// Whether an idle connection that only we send on can be used again: a peer that said or
-    /// ended anything meanwhile has gone, or is not one.
+    /// Whether an idle connection on which only we send is usable: nothing has arrived on it, and
+    /// the peer has not closed it.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut cx = Context::from_waker(Waker::noop());
@@ -52,10 +51,10 @@ impl Conn {
             .is_pending()
     }
 
-    /// Reads the next header of a connection whose part in this transfer is over, as far as it has
-    /// come; `Ready` when the peer closed instead.
+    /// Reads the available part of the next header on a connection behind its end-of-data mark;
+    /// `Ready` when the peer closed instead.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What it says is for the next transfer, which must find it untouched.
+        // The header belongs to the next transfer, so it stays in the deframer unparsed.
         while self.deframer.missing() > 0 {
             let mut bytes = [0; mode_e::HEADER_LEN];
             let wanted = bytes.get_mut(..self.deframer.missing());
@@ -72,25 +71,25 @@ impl Conn {
         Poll::Pending
     }
 
-    /// Writes the end mark of every layer and waits until it is out.
+    /// Writes the end mark of every layer and waits until it is written.
     pub(crate) async fn finish(mut self) -> Result<Self> {
         let ended = self.stream.shutdown().await;
         ended.map_err(|e| Error::broken("send", e))?;
         Ok(self)
     }
 
-    /// Waits until the peer closes a connection that was finished, at most so long.
+    /// Waits at most `within` until the peer closes a finished connection.
     pub(crate) async fn linger(mut self, within: Duration) {
         if !within.is_zero() {
-            // Whatever comes, an error included, the peer has seen the end.
+            // After any result, an error included, the peer has seen the end.
             drop(timeout(within, self.stream.read(&mut [0])).await);
         }
     }
 
-    /// Reads what the peer still sends and forgets it, at most so long.
+    /// Reads and discards the data of the peer for at most `within`.
     ///
-    /// A connection that is closed with bytes unread is reset, and a client that is still sending
-    /// gives up before it reads on the control connection why.
+    /// The kernel resets a connection that is closed with unread bytes, and a client that is still
+    /// sending then fails before it reads the reply on the control connection.
     pub(crate) async fn drain(mut self, within: Duration) {
         let mut block = vec![0; DRAIN_BLOCK];
         let all = async { while matches!(self.stream.read(&mut block).await, Ok(1..)) {} };
@@ -99,12 +98,12 @@ impl Conn {
         }
     }
 
-    /// Ends an idle connection without waiting: what was sent still arrives.
+    /// Ends an idle connection without waiting: sent bytes still arrive.
     pub(crate) fn retire(mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         let ended = pin!(&mut self.stream).poll_shutdown(&mut cx);
-        // A layer that cannot write its end mark yet has bytes of the last transfer before it,
-        // which a reset would take back.
+        // A layer that cannot write its end mark yet has bytes of the last transfer queued, which a
+        // reset would lose.
         if ended.is_pending()
             && let Ok(runtime) = Handle::try_current()
         {
@@ -113,13 +112,13 @@ impl Conn {
     }
 }
 
-/// The connection of the last file that could not be stored, while the peer still sends on it.
+/// The connection of the last failed upload, while the peer still sends on it.
 #[derive(Debug, Default)]
 pub(crate) struct Draining(JoinSet<()>);
 
 impl Draining {
-    /// Drains `conn` for at most `within` and ends the drain of the connection before it, so that a
-    /// peer whose uploads keep failing holds one connection.
+    /// Drains `conn` for at most `within` and drops the connection before it, so that a peer with
+    /// many failing uploads holds one connection.
     pub(crate) fn replace(&mut self, conn: Conn, within: Duration) {
         self.0.abort_all();
         while self.0.try_join_next().is_some() {}
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
     use crate::Descriptors;
 
-    /// Cannot write its end mark at once.
+    /// A stream that cannot write its end mark at once.
     struct Full {
         tries: u32,
         ended: Arc<AtomicBool>,
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_were_drained_leave_nothing_behind() {
+    async fn drained_connections_leave_no_tasks_behind() {
         let mut draining = Draining::default();
         for _ in 0..100 {
             let stream = Full {
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_last_is_not_taken_back_when_the_way_is_full() {
+    async fn a_full_connection_is_not_reset_when_it_retires() {
         let ended = Arc::new(AtomicBool::new(false));
         let stream = Full {
             tries: 0,
@@ -212,7 +211,7 @@ mod tests {
         }
         assert!(
             ended.load(Ordering::Relaxed),
-            "it was dropped before its end"
+            "the connection was dropped before its end mark"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `Descriptors`: bounds the open descriptors of all data channels of a process together, and of each session.
+//! `Descriptors`: bounds the open descriptors of all data channels, and those of each session.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A number of descriptors that data channels share; every clone counts towards the same one.
+/// A number of descriptors that data channels share; clones share the same count.
 ///
-/// Control connections and storage have theirs beside it, so that no transfer takes those of a login.
+/// Control connections and storage are not counted, so that transfers cannot prevent a login.
 #[derive(Debug, Clone)]
 pub struct Descriptors {
     all: Arc<Count>,
-    /// Those of this session among them.
+    /// Descriptors of this session.
     own: Arc<AtomicUsize>,
-    /// Bounds them where there is a session.
+    /// Limit of a session.
     share: Option<Share>,
 }
 
@@ -25,14 +25,14 @@ struct Count {
     lingering: Mutex<Vec<Lingering>>,
 }
 
-/// The share of one session: this part of all, but at least so many.
+/// The share of one session: one `part`th of all descriptors, but at least `least`.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     part: usize,
     least: usize,
 }
 
-/// Descriptors of a holder that is gone, while other work still keeps one of them open.
+/// Descriptors of a dropped permit, of which other work still keeps one open.
 #[derive(Debug)]
 struct Lingering {
     file: Weak<OwnedFd>,
@@ -40,7 +40,7 @@ struct Lingering {
     many: usize,
 }
 
-/// The right to so many descriptors; given back when dropped.
+/// The right to a number of descriptors, returned on drop.
 #[derive(Debug)]
 pub struct Permit {
     of: Descriptors,
@@ -48,7 +48,7 @@ pub struct Permit {
 }
 
 impl Descriptors {
-    /// So many, all channels together.
+    /// At most `limit` descriptors for all channels together.
     pub fn new(limit: usize) -> Self {
         Self {
             all: Arc::new(Count {
@@ -61,8 +61,8 @@ impl Descriptors {
         }
     }
 
-    /// The same ones for one session, which gets one `part`th of them and at least `least`, as far as
-    /// others leave as many.
+    /// A view for one session, limited to one `part`th of all descriptors and at least `least`, as
+    /// far as other sessions leave them free.
     #[must_use]
     pub fn share(&self, part: usize, least: usize) -> Self {
         Self {
@@ -75,20 +75,20 @@ impl Descriptors {
         }
     }
 
-    /// Sets the number of descriptors; permits that are out keep theirs.
+    /// Sets the number of descriptors; existing permits stay valid.
     pub fn set_limit(&self, limit: usize) {
         self.all.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Takes so many.
+    /// Takes `many` descriptors.
     ///
     /// # Errors
-    /// [`ErrorKind::Full`] when fewer are left, of all or of the session's share.
+    /// [`ErrorKind::Full`] when fewer are free in total or in the session's share.
     pub fn take(&self, many: usize) -> Result<Permit> {
         self.take_within(many, self.own_limit())
     }
 
-    /// The most that this session may have.
+    /// Limit of this session.
     fn own_limit(&self) -> usize {
         let limit = self.all.limit.load(Ordering::Relaxed);
         self.share
@@ -100,11 +100,11 @@ impl Descriptors {
         let full = |fact| Err(Error::new(ErrorKind::Full, "open", fact));
         let limit = self.all.limit.load(Ordering::Relaxed);
         if !add(&self.all.taken, many, limit) {
-            return full("too few descriptors are left for data, try again later");
+            return full("too few free descriptors for data connections, try again later");
         }
         if !add(&self.own, many, own_limit) {
             self.all.taken.fetch_sub(many, Ordering::Relaxed);
-            return full("this session has its share of descriptors, use fewer data connections");
+            return full("the session uses its share of descriptors, use fewer data connections");
         }
         Ok(Permit {
             of: self.clone(),
@@ -121,7 +121,7 @@ fn add(taken: &AtomicUsize, many: usize, limit: usize) -> bool {
 }
 
 impl Default for Descriptors {
-    /// As many as the system gives.
+    /// No limit but that of the system.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
@@ -133,7 +133,7 @@ impl Count {
         self.taken.fetch_sub(many, Ordering::Relaxed);
     }
 
-    /// Gives back the lingering descriptors that have been closed.
+    /// Returns the lingering descriptors that have been closed.
     fn sweep(&self) {
         let mut lingering = self
             .lingering
@@ -150,7 +150,7 @@ impl Count {
 }
 
 impl Permit {
-    /// Takes so many more of the same ones.
+    /// Takes `many` more for the same session.
     ///
     /// # Errors
     /// As [`Descriptors::take`].
@@ -158,8 +158,8 @@ impl Permit {
         self.of.take(many)
     }
 
-    /// Takes so many more that are no necessity: half of the session's share stays for connections
-    /// and files.
+    /// Takes `many` more for an optional use: half of the session's share stays free for
+    /// connections and files.
     ///
     /// # Errors
     /// As [`Descriptors::take`].
@@ -167,7 +167,7 @@ impl Permit {
         self.of.take_within(many, self.of.own_limit() / 2)
     }
 
-    /// Ends the permit once nobody holds `file` any more.
+    /// Keeps the permit until all references to `file` are dropped.
     pub(crate) fn linger(&mut self, file: &Arc<OwnedFd>) {
         let lingering = Lingering {
             file: Arc::downgrade(file),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_taken_than_there_are_and_all_come_back() {
+    fn permits_stay_within_the_limit_and_are_returned() {
         let all = Descriptors::new(5);
         let three = all.take(3).unwrap();
         assert_eq!(three.more(3).unwrap_err().kind(), ErrorKind::Full);
@@ -212,7 +212,7 @@ mod tests {
         let told = one.take(1).unwrap_err().to_string();
         assert!(told.contains("fewer data connections"), "{told}");
         let _others = other.take(10).unwrap();
-        // A share is of all there are now, but never less than one transfer needs.
+        // A share is a part of the present limit, but at least the needs of one transfer.
         all.set_limit(24);
         drop(ten);
         assert!(one.take(5).is_err());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_the_others_leave_too_little_for_stays_whole() {
+    fn a_refusal_for_lack_of_descriptors_takes_nothing_of_the_share() {
         let all = Descriptors::new(8);
         let one = all.share(2, 4);
         let _others = all.take(6).unwrap();

@@ -1,4 +1,4 @@
-//! `Error`: who ended a transfer (the peer, the local storage, a deadline, a limit) and whether trying again helps.
+//! `Error`: the party at fault for a failed transfer, and whether trying again helps.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use mode_e::{BadBlock, BadBlockKind, GatherError};
 
-/// What the mover of data returns.
+/// The result of an operation of the data channel.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Who or what ended a transfer.
+/// The cause of a failed transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// No listener and no address is set up: `PASV` or `PORT` has to come first.
+    /// No listener and no address is set up: `PASV` or `PORT` must come first.
     NoChannel,
-    /// A data connection could not be made, or no port to listen on was free.
+    /// A data connection could not be opened, or no port to listen on was free.
     Open,
-    /// All data channels together hold as many descriptors as they may.
+    /// The data channels of the session or of the process are at their limit of descriptors.
     Full,
     /// The peer broke the rules of MODE E.
     Protocol,
@@ -26,28 +26,28 @@ pub enum ErrorKind {
     Closed,
     /// Nothing happened until the deadline.
     Timeout(Wait),
-    /// The peer asked for more than a limit of ours allows.
+    /// The peer exceeded a limit.
     Limit,
     /// The local storage failed; the cause is a [`gridftp_dsi::Error`].
     Storage,
 }
 
-/// What was waited for in vain.
+/// The event that did not happen within the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// The peer taking our connection.
+    /// The peer accepts our connection.
     Connect,
-    /// The peer connecting to our port.
+    /// The peer connects to our port.
     Accept,
-    /// The peer sending more bytes.
+    /// The peer sends more bytes.
     Receive,
-    /// The peer taking more bytes.
+    /// The peer reads more bytes.
     Send,
-    /// The local storage.
+    /// The local storage completes an operation.
     Storage,
 }
 
-/// Why a transfer failed. `Display` prints this level only.
+/// The error of a failed transfer. `Display` prints this level only.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -83,10 +83,10 @@ impl Error {
     /// Nothing happened for `after`.
     pub(crate) fn timeout(wait: Wait, after: Duration) -> Self {
         let (op, what) = match wait {
-            Wait::Connect => ("connect", "the peer did not take the connection"),
+            Wait::Connect => ("connect", "the peer did not accept the connection"),
             Wait::Accept => ("accept", "the peer did not connect to the data port"),
             Wait::Receive => ("receive", "the peer sent nothing"),
-            Wait::Send => ("send", "the peer took nothing"),
+            Wait::Send => ("send", "the peer read nothing"),
             Wait::Storage => ("wait", "the local storage did not answer"),
         };
         Self::new(
@@ -110,27 +110,27 @@ impl Error {
         Self::new(ErrorKind::Closed, op, fact).because(cause)
     }
 
-    /// A connection could not be made.
+    /// A connection could not be opened.
     pub(crate) fn open(op: &'static str, fact: &'static str, cause: xio_core::Error) -> Self {
         Self::new(ErrorKind::Open, op, fact).because(cause)
     }
 
-    /// Who or what ended the transfer.
+    /// The cause.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Which operation: `"connect"`, `"receive"`.
+    /// The operation: `"connect"`, `"receive"`.
     pub fn op(&self) -> &'static str {
         self.op
     }
 
-    /// The storage's own error, when the storage failed.
+    /// The error of the storage, if the storage failed.
     pub fn storage_error(&self) -> Option<&gridftp_dsi::Error> {
         self.source.as_deref()?.downcast_ref()
     }
 
-    /// Whether the same transfer may succeed when tried again.
+    /// Whether the same transfer may succeed when repeated.
     pub fn is_transient(&self) -> bool {
         match self.kind {
             ErrorKind::Open | ErrorKind::Full | ErrorKind::Closed | ErrorKind::Timeout(_) => true,
@@ -155,11 +155,11 @@ impl From<BadBlock> for Error {
             | BadBlockKind::BeyondEnd { .. }
             | BadBlockKind::TooManyEmpty { .. } => (
                 ErrorKind::Limit,
-                "the peer sent a block beyond what is allowed",
+                "the peer sent a block beyond the limits",
             ),
             BadBlockKind::OtherTag { .. } | BadBlockKind::Untagged { .. } => (
                 ErrorKind::Closed,
-                "the data is that of another transfer, as after a connection that broke",
+                "the data belongs to another transfer, as after a broken connection",
             ),
             _ => (
                 ErrorKind::Protocol,
@@ -180,10 +180,12 @@ impl From<GatherError> for Error {
             GatherError::TooManyConnections { .. } => {
                 (ErrorKind::Limit, "too many data connections")
             }
-            GatherError::TooManyRanges { .. } => (ErrorKind::Limit, "the data is too scattered"),
+            GatherError::TooManyRanges { .. } => {
+                (ErrorKind::Limit, "the data is in too many separate ranges")
+            }
             _ => (
                 ErrorKind::Protocol,
-                "the peer's end-of-data marks do not add up",
+                "the peer's end-of-data marks are inconsistent",
             ),
         };
         Self::new(kind, "receive", fact).because(error)

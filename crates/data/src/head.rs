@@ -1,25 +1,25 @@
-//! `Head`: the digest of the first bytes of a transfer, in whatever pieces they pass.
+//! `Head`: the digest of the first bytes of a transfer, from pieces in any order.
 
 use std::collections::BTreeMap;
 
 use ftp_wire::receipt::HEAD;
 
-/// Pieces that do not follow each other; beyond it there is no digest.
+/// Most separate pieces; with more there is no digest.
 const PIECES: usize = 64;
 
 /// Digest of the first [`HEAD`] bytes of one transfer.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
-    /// Offset of the first byte; `None` when nobody wants the digest.
+    /// Offset of the first byte; `None` when no digest is needed.
     from: Option<u64>,
-    /// Whether it passed in more pieces than are kept.
+    /// Whether there were more pieces than are kept.
     scattered: bool,
     /// Length and digest of each piece by its offset behind `from`.
     pieces: BTreeMap<u64, (u64, u32)>,
 }
 
 impl Head {
-    /// Takes the digest of what begins at `from`.
+    /// Computes the digest of the bytes from `from` on.
     pub(crate) fn new(from: u64) -> Self {
         Self {
             from: Some(from),
@@ -27,19 +27,19 @@ impl Head {
         }
     }
 
-    /// Whether the transfer has a digest, or would have.
+    /// Whether a digest is needed.
     pub(crate) fn is_wanted(&self) -> bool {
         self.from.is_some()
     }
 
-    /// How many bytes from `offset` on are to be shown.
+    /// Number of bytes from `offset` on that the digest needs.
     pub(crate) fn left(&self, offset: u64) -> u64 {
         let from = self.from.filter(|_| !self.scattered);
         let from = from.and_then(|from| offset.checked_sub(from));
         from.map_or(0, |at| HEAD.saturating_sub(at))
     }
 
-    /// Takes `data`, which belongs at `offset`, into account.
+    /// Adds `data` at `offset` to the digest.
     pub(crate) fn show(&mut self, offset: u64, data: &[u8]) {
         let left = usize::try_from(self.left(offset)).unwrap_or(usize::MAX);
         let data = data.get(..left).unwrap_or(data);
@@ -63,7 +63,7 @@ impl Head {
         }
     }
 
-    /// The digest of a transfer of `bytes` bytes; `None` when not all of its first ones were shown.
+    /// The digest of a transfer of `bytes` bytes; `None` when some of its first ones are missing.
     pub(crate) fn digest(&self, bytes: u64) -> Option<u32> {
         let (mut at, mut digest) = (0, 0);
         for (start, (length, piece)) in &self.pieces {
@@ -71,7 +71,7 @@ impl Head {
                 return None;
             }
             digest = match at {
-                // Mostly there is no other, and to combine two takes its time.
+                // Mostly there is one piece only, and combining two is slow.
                 0 => *piece,
                 _ => crc32c::crc32c_combine(digest, *piece, usize::try_from(*length).ok()?),
             };
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_shown_has_no_digest() {
+    fn missing_bytes_leave_no_digest() {
         let mut head = Head::new(0);
         assert_eq!(head.digest(0), Some(0));
         assert_eq!(head.digest(1), None);

@@ -1,22 +1,21 @@
 //! Moves one file or listing over the data connections of one transfer, for both ends.
 //!
-//! Server and client set a [`DataChannel`] up (`PASV` listens, `PORT` connects) and hand it a
-//! source or a sink of [`gridftp_dsi`], a plan, and a [`Watch`] through which an onlooker follows
-//! the transfer:
+//! Server and client set up a [`DataChannel`] (`PASV` listens, `PORT` connects) and pass it a
+//! source or a sink of [`gridftp_dsi`], a plan, and a [`Watch`], which reports the progress:
 //!
-//! | | one connection, its end is the file's (MODE S) | any number, blocks with offsets (MODE E) |
+//! | | MODE S: one connection | MODE E: any number, blocks with offsets |
 //! | --- | --- | --- |
-//! | send | file to socket by send-file, clean end only when all is out | blocks dealt to whichever connection is free |
-//! | receive | pooled blocks, read ahead by one | the same on every connection; more may come at any time |
-//! | afterwards | closed | kept for the next transfer |
+//! | send | file to socket by send-file | each block to a writable connection |
+//! | receive | pooled blocks, read ahead by one | the same on each, more may open at any time |
+//! | afterwards | closed, which ends the file | kept for the next transfer |
 //!
-//! One transfer is one future: no lock is waited for, and dropping it aborts. Beside it the channel has
-//! tasks that end with it: one that looks after its listener, and for a bounded time one that reads and
-//! forgets the rest of a file that could not be stored. Only an end mark that a layer cannot write at once
-//! is written by a task that outlives the channel, for a minute at most.
+//! One transfer is one future: it waits for no lock, and dropping it aborts the transfer. The
+//! channel also has tasks that end with it: one attends its listener, and for a bounded time one
+//! reads and discards the rest of a file that could not be stored. If a layer's end mark cannot be
+//! written at once, a task writes it that outlives the channel, for a minute at most.
 //!
-//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or a piece of
-//! text of some 16 KiB where there is something to translate.
+//! A connection that waits for its peer holds no block, only about a kilobyte of its own, or some
+//! 16 KiB of text in `TYPE A`.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::exhaustive_enums,

@@ -1,4 +1,4 @@
-//! `DataListener`: takes connections off a listener, keeps strangers out, and lets no slow handshake hold up the next peer.
+//! `DataListener`: accepts data connections of permitted hosts, with their handshakes in parallel.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,29 +17,29 @@ use crate::descriptors::Permit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Peers};
 
-/// Most handshakes at a time.
+/// Most simultaneous handshakes.
 const OPENING: usize = 32;
 
-/// A peer's handshakes; they give nothing when they failed.
+/// A peer's handshakes; `None` when one failed.
 type Opening = Pin<Box<dyn Future<Output = Option<Opened>> + Send>>;
 
-/// The listener of a channel, which the peer's connections come in by.
+/// The listener of a channel.
 #[derive(Debug)]
 pub(crate) enum DataListener {
     /// Peers stay in the backlog until a transfer asks for them.
     Plain(Acceptor),
-    /// A task accepts them at once: the handshake of a layer needs both ends, and a peer that
-    /// replies only after its handshake would otherwise wait for this end, and this end for its reply.
+    /// A task accepts them at once: a peer may send its reply only after the handshake of a layer,
+    /// which needs this end while this end waits for the reply.
     Attended {
         accepted: mpsc::Receiver<Result<Opened>>,
-        /// Connections that were accepted before failures that are forgotten.
+        /// Connections accepted before errors that were dropped.
         earlier: VecDeque<Opened>,
     },
 }
 
 impl DataListener {
-    /// Accepts the connections of a channel from `listener`. The task that attends it is one of
-    /// `tasks`, and ends soon after this is dropped; only then is the port free.
+    /// Accepts the connections of a channel from `listener`. The task that attends it is spawned on
+    /// `tasks`, and ends soon after this value is dropped; only then is the port free.
     pub(crate) fn new(
         (listener, port): (BoxListener, Permit),
         peers: Peers,
@@ -71,24 +71,24 @@ impl DataListener {
         }
     }
 
-    /// Waits for the next connection that may be served.
+    /// Waits for the next connection of a permitted host.
     ///
     /// # Cancel safety
-    /// Nothing is lost: peers stay in the backlog, handshakes go on with the next call.
+    /// Nothing is lost: peers stay in the backlog, handshakes continue with the next call.
     pub(crate) async fn next(&mut self) -> Result<Opened> {
         match self {
             Self::Plain(acceptor) => acceptor.next().await,
             Self::Attended { accepted, earlier } => match earlier.pop_front() {
                 Some(opened) => Ok(opened),
                 None => accepted.recv().await.unwrap_or_else(|| {
-                    let fact = "nobody looks after the data port any more";
+                    let fact = "the task of the data port has ended";
                     Err(Error::new(ErrorKind::Open, "accept", fact))
                 }),
             },
         }
     }
 
-    /// Forgets failures that nobody waited for: connections that an earlier transfer did without.
+    /// Drops errors of connections that an earlier transfer did not need.
     pub(crate) fn forget_failures(&mut self) {
         if let Self::Attended { accepted, earlier } = self {
             while let Ok(next) = accepted.try_recv() {
@@ -98,7 +98,7 @@ impl DataListener {
     }
 }
 
-/// Accepts peers until nobody wants them any more.
+/// Accepts peers until the receiver of the connections is dropped.
 async fn attend(acceptor: &mut Acceptor, to: &mpsc::Sender<Result<Opened>>) {
     loop {
         let next = acceptor.next().await;
@@ -106,7 +106,7 @@ async fn attend(acceptor: &mut Acceptor, to: &mpsc::Sender<Result<Opened>>) {
         if to.send(next).await.is_err() {
             return;
         }
-        // A listener that fails may do so at once again, so it is tried again once this failure is known.
+        // A listener may fail again at once, so the next attempt waits until this error is read.
         if failed && to.reserve_many(to.max_capacity()).await.is_err() {
             return;
         }
@@ -116,7 +116,7 @@ async fn attend(acceptor: &mut Acceptor, to: &mpsc::Sender<Result<Opened>>) {
 /// A listener and the handshakes in progress.
 pub(crate) struct Acceptor {
     listener: BoxListener,
-    /// Its descriptor; those of connections are taken where it was.
+    /// Permit for its descriptor, from which the permits of connections derive.
     port: Permit,
     peers: Peers,
     /// Longest time for one peer's handshakes.
@@ -163,14 +163,14 @@ impl Acceptor {
         }
     }
 
-    /// Begins the handshakes of a peer that may come in.
+    /// Begins the handshakes of a permitted peer.
     ///
     /// # Errors
-    /// [`ErrorKind::Full`] when there is no descriptor for it; it is closed then, and has to try again.
+    /// [`ErrorKind::Full`] when there is no descriptor for it; the connection is closed.
     fn admit(&mut self, incoming: BoxIncoming) -> Result<()> {
         let info = incoming.info();
         if info.peer.is_some_and(|peer| !self.peers.admits(peer)) {
-            debug!(peer = ?info.peer, local = ?info.local, "stranger on a data port turned away");
+            debug!(peer = ?info.peer, local = ?info.local, "data connection from another host refused");
             return Ok(());
         }
         let permit = self.port.more(1)?;
@@ -179,11 +179,11 @@ impl Acceptor {
             match tokio::time::timeout(within, incoming.open()).await {
                 Ok(Ok(stream)) => Some((stream, permit)),
                 Ok(Err(error)) => {
-                    debug!(peer = ?info.peer, %error, "data connection failed while it was opened");
+                    debug!(peer = ?info.peer, %error, "handshake of a data connection failed");
                     None
                 }
                 Err(_) => {
-                    debug!(peer = ?info.peer, "data connection not opened in time");
+                    debug!(peer = ?info.peer, "handshake of a data connection timed out");
                     None
                 }
             }
@@ -192,7 +192,7 @@ impl Acceptor {
     }
 }
 
-/// Goes on with the handshakes; one that failed is forgotten, its peer may try again.
+/// Polls the handshakes; failed ones are dropped, and their peers may try again.
 fn poll_opening(opening: &mut Vec<Opening>, cx: &mut Context<'_>) -> Option<Opened> {
     let mut at = 0;
     while let Some(future) = opening.get_mut(at) {

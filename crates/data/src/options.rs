@@ -6,19 +6,18 @@ use std::time::Duration;
 use mode_e::Limits;
 use xio_core::SocketHints;
 
-/// Who may be at the other end of a data connection that the peer opens.
+/// The hosts that may connect to a data port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Peers {
     /// Only this address, normally that of the control connection.
     Only(IpAddr),
-    /// Anyone, for transfers between two servers.
+    /// Any address, for transfers between two servers.
     #[default]
     Any,
 }
 
 impl Peers {
-    /// Whether a connection from `from` is to be served. An IPv4 address inside an IPv6 one is
-    /// the same host.
+    /// Whether to serve a connection from `from`. An IPv4-mapped address equals the IPv4 address.
     pub fn admits(self, from: SocketAddr) -> bool {
         match self {
             Self::Only(peer) => peer.to_canonical() == from.ip().to_canonical(),
@@ -27,48 +26,47 @@ impl Peers {
     }
 }
 
-/// What a session's data connections may take: time, connections, memory.
+/// Limits on the time, number and memory of a session's data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Longest wait for a connection to be made, and for the first peer to connect to our port.
+    /// Longest time to open a connection, and to wait for the first peer on our port.
     pub open_within: Duration,
-    /// Longest wait in which no byte moves.
+    /// Longest time without a byte moved.
     pub stall: Duration,
-    /// Longest wait for the peer to close its side of a MODE S connection over which it was sent a
-    /// file.
+    /// Longest wait, after sending a file in MODE S, for the peer to close its side.
     ///
-    /// A peer that closes has read all of the file. Some clients lose a final reply that arrives on
+    /// A peer that closes has read the whole file. Some clients lose a final reply that arrives on
     /// the control connection before that.
     pub linger: Duration,
-    /// Longest time for which a peer may go on sending a file in MODE S that cannot be stored; the
-    /// transfer has ended before. Zero resets the connection, and a peer that is still sending
-    /// hears nothing but that.
+    /// Longest time to read and discard the rest of a MODE S file that cannot be stored, after the
+    /// transfer has failed. Zero resets the connection, which a sending peer may notice before it
+    /// reads the reply.
     pub draining: Duration,
-    /// Whether every connection of a MODE E transfer has to bring an end-of-data mark.
+    /// Whether every connection of a MODE E transfer must have an end-of-data mark.
     ///
-    /// A peer that was asked for several files at once goes on with the next one when connections
-    /// broke, over new ones: only the missing marks then tell that the data is another file's.
-    /// Without it, a connection that ends before it brings anything is taken for a stranger's.
+    /// When connections break, a peer with several requested files continues with the next file
+    /// over new ones: only the missing marks then show that the data is of another file. Without
+    /// this option, a connection that closes before its first header is ignored.
     pub marks_from_all: bool,
-    /// Most connections of one transfer that are served at once.
+    /// Most simultaneous connections of one transfer.
     pub connections: u32,
     /// Longest payload that one MODE E block may announce, in bytes. Payload is never held whole.
     pub block_len: u64,
-    /// Largest file offset that is taken, in bytes.
+    /// Largest accepted file offset, in bytes.
     pub file_size: u64,
-    /// Most separate ranges that one transfer's arrivals may form.
+    /// Most separate ranges received in one transfer.
     pub ranges: usize,
-    /// Most bytes of blocks out of order that wait in memory, where the consumer takes bytes in order.
+    /// Most bytes of blocks out of order held in memory for a consumer that needs them in order.
     pub ahead: usize,
-    /// Payload of the MODE E blocks we send, in bytes; `None` lets the size of the file choose.
+    /// Payload of the MODE E blocks we send, in bytes; `None` derives it from the size of the file.
     pub block: Option<u64>,
-    /// What connections we open ask of their sockets: buffers, local address and ports.
+    /// Socket options of the connections we open: buffers, local address and ports.
     pub socket: SocketHints,
 }
 
 impl Options {
-    /// What a peer may announce in MODE E.
+    /// The limits of MODE E.
     pub(crate) fn limits(&self) -> Limits {
         Limits::default()
             .with_max_block(self.block_len)

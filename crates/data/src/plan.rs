@@ -1,9 +1,9 @@
-//! `SendPlan` and `ReceivePlan`: what one transfer moves and how it crosses the network.
+//! `SendPlan` and `ReceivePlan`: the ranges, mode and type of one transfer.
 
 use byte_ranges::RangeSet;
 use ftp_wire::command::{Mode, Type};
 
-/// What to send, and how.
+/// The data to send and its form on the network.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SendPlan {
@@ -11,22 +11,22 @@ pub struct SendPlan {
     pub mode: Mode,
     /// `TYPE A` turns each LF into CRLF.
     pub ty: Type,
-    /// Ranges of the source to send. MODE S sends them one after the other, so that normally there
-    /// is one.
+    /// Ranges of the source to send. MODE S sends them one after the other, so normally there is
+    /// one.
     pub ranges: RangeSet,
-    /// Offset of the source that MODE E calls 0 (`ERET P`), in bytes.
+    /// Offset of the source that is wire offset 0 in MODE E (`ERET P`), in bytes.
     pub base: u64,
     /// Connections to open to each address in MODE E; 0 counts as 1.
     pub parallelism: u32,
-    /// Tag that names the transfer to a peer that may not have answered yet; see [`mode_e`].
+    /// Tag of the transfer, for a peer that may not have answered yet; see [`mode_e`].
     pub tag: Option<u64>,
-    /// Whether chunks go out over whichever connection is free, each as soon as it is there; else they
-    /// take one connection, so that the simplest of receivers gets them in order.
+    /// Whether each chunk goes to any writable connection; else all use one connection, so that
+    /// every receiver gets them in order.
     pub dealt: bool,
 }
 
 impl SendPlan {
-    /// Sends `ranges` of the source over one connection, offsets as they are.
+    /// Sends `ranges` of the source over one connection, with unchanged offsets.
     pub fn new(mode: Mode, ty: Type, ranges: RangeSet) -> Self {
         Self {
             mode,
@@ -46,21 +46,21 @@ impl SendPlan {
         self
     }
 
-    /// Names the transfer in MODE E by this tag, higher than those before it.
+    /// Sets the tag of the transfer in MODE E, which must be higher than earlier ones.
     #[must_use]
     pub fn tag(mut self, tag: Option<u64>) -> Self {
         self.tag = tag;
         self
     }
 
-    /// Deals chunks to all connections in MODE E.
+    /// Sends chunks over all connections in MODE E.
     #[must_use]
     pub fn dealt(mut self) -> Self {
         self.dealt = true;
         self
     }
 
-    /// Calls offset `base` of the source 0 on the wire.
+    /// Makes offset `base` of the source wire offset 0.
     #[must_use]
     pub fn base(mut self, base: u64) -> Self {
         self.base = base;
@@ -68,7 +68,7 @@ impl SendPlan {
     }
 }
 
-/// How to take what the peer sends.
+/// The form of the received data and its offset in the sink.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReceivePlan {
@@ -76,18 +76,18 @@ pub struct ReceivePlan {
     pub mode: Mode,
     /// `TYPE A` turns each CRLF into LF.
     pub ty: Type,
-    /// Offset of the sink where wire offset 0 lies (`ESTO A`, `APPE`), in bytes.
+    /// Offset of the sink for wire offset 0 (`ESTO A`, `APPE`), in bytes.
     pub base: u64,
-    /// Wire offset of the first byte that comes (`REST n`), in bytes; where a MODE S transfer begins.
+    /// Wire offset of the first byte (`REST n`), in bytes, at which a MODE S transfer begins.
     pub start: u64,
-    /// Wire offset at which a MODE S transfer is over although the peer may send more.
+    /// Wire offset at which a MODE S transfer ends although the peer may send more.
     pub until: Option<u64>,
-    /// Tag of the transfer in MODE E: the data of lower ones is thrown away, any other refused.
+    /// Tag of the transfer in MODE E: data of lower tags is discarded, any other refused.
     pub tag: Option<u64>,
 }
 
 impl ReceivePlan {
-    /// Takes a file from its start, offsets as they are.
+    /// Receives a file from its start, with unchanged offsets.
     pub fn new(mode: Mode, ty: Type) -> Self {
         Self {
             mode,
@@ -117,7 +117,7 @@ impl ReceivePlan {
         self
     }
 
-    /// Takes the MODE E transfer of this tag.
+    /// Receives the MODE E transfer with this tag.
     #[must_use]
     pub fn tag(mut self, tag: Option<u64>) -> Self {
         self.tag = tag;
@@ -125,29 +125,28 @@ impl ReceivePlan {
     }
 }
 
-/// A transfer that was sent to its end.
+/// The result of a complete send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Data connections it took.
+    /// Number of data connections.
     pub connections: u32,
 }
 
-/// A transfer that was received to its end.
+/// The result of a complete receive.
 ///
-/// The end mark came and everything is written; whether the file is whole, the caller tells from
-/// the ranges.
+/// The end mark has arrived and everything is written; the ranges show whether the file is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// Payload bytes that came, repeated ones counted each time.
+    /// Payload bytes received, repeated ones counted each time.
     pub bytes: u64,
     /// Wire offsets written. `TYPE A` has none.
     pub ranges: RangeSet,
-    /// One past the last byte of the sink that was written; the plan's `base + start` when none was.
+    /// One past the last byte written to the sink; the plan's `base + start` if there is none.
     pub end: u64,
-    /// Data connections it took.
+    /// Number of data connections.
     pub connections: u32,
 }

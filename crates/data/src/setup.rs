@@ -1,4 +1,4 @@
-//! `Setup`: where the connections of a transfer come from, and what is left of them between two transfers.
+//! `Setup`: opens the connections of a transfer, and keeps idle ones between two transfers.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait;
 
-/// Where data connections come from.
+/// The source of data connections.
 #[derive(Debug, Default)]
 pub(crate) enum Setup {
     #[default]
@@ -25,7 +25,7 @@ pub(crate) enum Setup {
     Active(DynStack, Vec<SocketAddr>),
 }
 
-/// Which way a transfer went.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Send,
@@ -38,11 +38,11 @@ pub(crate) struct Idle {
     pub(crate) conns: Vec<Conn>,
     /// Connections to each address.
     each: usize,
-    /// The transfer they have served; `None` when they were opened ahead of the first.
+    /// Direction of the transfer they served; `None` when opened ahead of the first.
     pub(crate) served: Option<Direction>,
 }
 
-/// What a running transfer took out of the channel.
+/// The parts of the channel in use by a running transfer.
 #[derive(Debug)]
 pub(crate) struct Used {
     pub(crate) setup: Setup,
@@ -50,7 +50,7 @@ pub(crate) struct Used {
 }
 
 impl Setup {
-    /// Opens connections: as many as asked for where we connect, the first that comes where we listen.
+    /// Opens connections: `parallelism` to each address if we connect, the first if we listen.
     pub(crate) async fn open(
         &mut self,
         mode: Mode,
@@ -60,7 +60,7 @@ impl Setup {
     ) -> Result<Idle> {
         let (streams, each) = match self {
             Self::None => {
-                let fact = "no data connection is set up, a PASV or PORT has to come first";
+                let fact = "no data connection is set up, send PASV or PORT first";
                 return Err(Error::new(ErrorKind::NoChannel, "open", fact));
             }
             Self::Passive(listener) => {
@@ -91,7 +91,7 @@ impl Setup {
 }
 
 impl Setup {
-    /// Forgets connections that could not be accepted while no transfer waited for them.
+    /// Drops the errors of connections that failed between two transfers.
     pub(crate) fn forget_failures(&mut self) {
         if let Self::Passive(listener) = self {
             listener.forget_failures();
@@ -99,7 +99,7 @@ impl Setup {
     }
 }
 
-/// Connections to open to each of `addresses`: what is asked for, within what is allowed in all.
+/// Number of connections to each of `addresses`: `parallelism`, within the limit on all.
 fn each_address(
     mode: Mode,
     parallelism: u32,
@@ -134,7 +134,7 @@ async fn connect(
         Ok(Ok(stream)) => Ok((stream, permit)),
         Ok(Err(e)) => Err(Error::open(
             "connect",
-            "the peer's data port did not take us",
+            "cannot connect to the peer's data port",
             e,
         )),
         Err(_) => Err(Error::timeout(Wait::Connect, options.open_within)),
@@ -142,7 +142,7 @@ async fn connect(
 }
 
 impl Used {
-    /// How the connections are spread over the addresses.
+    /// The number of addresses and connections.
     pub(crate) fn streams(&self) -> Streams {
         let each = self.idle.each.max(1);
         Streams::new(self.idle.conns.len() / each, each).unwrap_or(Streams::ONE)
@@ -154,6 +154,6 @@ impl Used {
         for extra in self.idle.conns.drain(..) {
             extra.retire();
         }
-        conn.ok_or_else(|| Error::new(ErrorKind::NoChannel, "open", "no data connection is there"))
+        conn.ok_or_else(|| Error::new(ErrorKind::NoChannel, "open", "no data connection is open"))
     }
 }

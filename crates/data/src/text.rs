@@ -1,11 +1,11 @@
-//! Line ends of `TYPE A`: LF inside, CRLF on the wire (RFC 959 §3.1.1.1), and nothing else changes.
+//! Line ends of `TYPE A`: LF in files, CRLF on the wire (RFC 959 §3.1.1.1).
 
 use bytes::BytesMut;
 
 /// Turns LF into CRLF across any split of the input.
 ///
-/// An LF behind a CR is a line end of the wire already and stays as it is, as with other servers: a text that
-/// was made where lines end in CRLF arrives as one.
+/// An LF behind a CR stays as it is, as with other servers, so that a file with CRLF line ends
+/// arrives unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Expand {
     /// A CR ended the last piece.
@@ -31,7 +31,7 @@ impl Expand {
 /// Turns CRLF back into LF across any split of the input.
 #[derive(Debug, Default)]
 pub(crate) struct Collapse {
-    /// A CR ended the last piece; what follows decides whether it stays.
+    /// A CR ended the last piece; the next byte decides whether it stays.
     cr: bool,
 }
 
@@ -48,7 +48,7 @@ impl Collapse {
         }
     }
 
-    /// Appends what was held back: a CR at the very end.
+    /// Appends a withheld CR at the very end.
     pub(crate) fn finish(&mut self, local: &mut BytesMut) {
         if std::mem::take(&mut self.cr) {
             local.extend_from_slice(b"\r");
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_in_crlf_on_the_wire_whatever_they_end_in_here() {
+    fn lines_end_in_crlf_on_the_wire_for_lf_and_crlf_files() {
         let text = b"a\nb\r\n\r\r\n\n\nc\rd\r";
         for at in 0..=text.len() {
             for at2 in at..=text.len() {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_comes_back_from_every_split() {
+    fn every_text_round_trips_at_every_split() {
         let text = b"a\nb\r.\n\r\r.\n\n\nend\r";
         let mut wire = BytesMut::new();
         Expand::default().push(text, &mut wire);

@@ -1,4 +1,4 @@
-//! Waiting for several things at once, and never for ever.
+//! Waits for several futures at once, with stall deadlines.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use crate::error::{Error, Result, Wait};
 use crate::watch::Watch;
 
-/// Parts of the stall deadline after which progress is looked at.
+/// Samples of the progress within one stall deadline.
 const SAMPLES: u32 = 4;
 
-/// Runs all `futures` in this task and gives their results in order; the first error ends it.
+/// Runs all `futures` in this task and returns their results in order, or the first error.
 pub(crate) async fn all<F, T>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>>
 where
     F: Future<Output = Result<T>>,
@@ -40,7 +40,7 @@ where
     Ok(slots.into_iter().filter_map(|(_, result)| result).collect())
 }
 
-/// Runs one step of whoever makes or takes bytes here, for `op`; a `patient` one may take any time.
+/// Runs one step of the local producer or consumer, for `op`; a `patient` one may take any time.
 pub(crate) async fn local<T>(
     op: &'static str,
     stall: Duration,
@@ -48,7 +48,7 @@ pub(crate) async fn local<T>(
     watch: &Watch,
     step: impl Future<Output = Result<T, StorageError>>,
 ) -> Result<T> {
-    // The peer waits for us meanwhile, so its own deadline does not run.
+    // Meanwhile the peer waits for us, so its deadline does not run.
     watch.local(true);
     let done = if patient {
         Ok(step.await)
@@ -60,22 +60,22 @@ pub(crate) async fn local<T>(
         .map_err(|cause| Error::storage(op, cause))
 }
 
-/// What a wait saw when it looked at its work.
+/// A sample of the progress.
 pub(crate) enum Sample {
-    /// The work stands at this count; it has stalled when the count stays.
+    /// The present count, and the party to blame if it does not change.
     At(u64, Wait),
-    /// The work waits for someone here, who has a deadline of their own or none.
+    /// The work waits for the local producer or consumer, which has its own deadline or none.
     Local,
 }
 
-/// A stall deadline over work that is done step by step: a step that ends is no progress by itself.
+/// A stall deadline over work in steps: progress is a change of the count, not the end of a step.
 #[derive(Debug)]
 pub(crate) struct Stall {
     after: Duration,
-    /// When to look the next time.
+    /// Time of the next sample.
     next: Option<Instant>,
     seen: Option<u64>,
-    /// Looks in a row that saw this count.
+    /// Samples in a row with this count.
     same: u32,
 }
 
@@ -89,9 +89,9 @@ impl Stall {
         }
     }
 
-    /// Runs one step, unless `look` sees the same count for too long, earlier steps included.
+    /// Runs one step, unless `sample` returns the same count for too long, earlier steps included.
     ///
-    /// No timer is touched as bytes move.
+    /// Moving bytes resets no timer.
     pub(crate) async fn run<T>(
         &mut self,
         sample: impl Fn() -> Sample,

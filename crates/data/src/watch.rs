@@ -1,4 +1,4 @@
-//! `Watch`: what an onlooker may know of a running transfer, without stopping it.
+//! `Watch`: the state of a running transfer, readable from outside.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -18,21 +18,21 @@ const REUSED: u8 = 2;
 
 /// The state of one transfer, for markers and progress bars.
 ///
-/// One watch serves one transfer. It is shared by reference with the transfer's future; looking
-/// at it costs the transfer nothing.
+/// One watch serves one transfer and is shared with its future by reference. Reading it does not
+/// delay the transfer.
 #[derive(Debug)]
 pub struct Watch {
     opened: AtomicU8,
     opening: Notify,
     bytes: AtomicU64,
     connections: AtomicU32,
-    /// Whether whoever makes or takes bytes here is waited for.
+    /// Whether the transfer waits for the local producer or consumer.
     local: AtomicBool,
-    /// Reads of the storage under way.
+    /// Reads of the storage in progress.
     reading: AtomicU32,
-    /// Taken once a block by the transfer, once a tick by the onlooker.
+    /// Locked once a block by the transfer, once a tick by the reader of the watch.
     arrived: Mutex<Gather>,
-    /// Whether the rest is not to be sent.
+    /// Whether to skip the rest of the file.
     cut: AtomicBool,
     head: Mutex<Head>,
 }
@@ -44,7 +44,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Makes the watch of a transfer that has not begun.
+    /// Creates the watch of a transfer that has not begun.
     pub fn new() -> Self {
         Self {
             opened: AtomicU8::new(CLOSED),
@@ -59,10 +59,10 @@ impl Watch {
         }
     }
 
-    /// Waits until the data connection is there; whether cached ones serve again.
+    /// Waits until the data connection is open; returns whether it is reused.
     ///
     /// # Cancel safety
-    /// Nothing is lost: once the connection is there, every later call returns at once.
+    /// Nothing is lost: once the connection is open, every later call returns at once.
     pub async fn opened(&self) -> bool {
         loop {
             let change = self.opening.notified();
@@ -73,7 +73,7 @@ impl Watch {
         }
     }
 
-    /// Whether the data connection is there.
+    /// Whether the data connection is open.
     pub fn is_open(&self) -> bool {
         self.opened.load(Ordering::Acquire) != CLOSED
     }
@@ -83,7 +83,7 @@ impl Watch {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Data connections that have served so far.
+    /// Number of data connections so far.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
@@ -93,18 +93,18 @@ impl Watch {
         self.arrived().take_new()
     }
 
-    /// All ranges written so far, in wire offsets; true also after an error.
+    /// All ranges written so far, in wire offsets; valid also after an error.
     pub fn received(&self) -> RangeSet {
         self.arrived().received().clone()
     }
 
-    /// Ends a tagged send in good order without the rest of its bytes: the peer has refused the file
-    /// and throws away what comes of it.
+    /// Ends a tagged send cleanly without the rest of its bytes: the peer has refused the file and
+    /// discards its data.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// What crossed in a tagged transfer that is over; `None` of any other.
+    /// The receipt of a finished tagged transfer; `None` for any other.
     pub fn receipt(&self) -> Option<Receipt> {
         let (head, bytes) = (self.head(), self.bytes());
         head.is_wanted()
@@ -115,7 +115,7 @@ impl Watch {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// The digest of the first bytes. Nothing panics while it is held, and it is never held over a wait.
+    /// The digest of the first bytes. The lock is never held across a wait.
     pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +155,7 @@ impl Watch {
         done
     }
 
-    /// Who is waited for while nothing is sent.
+    /// The party to blame while nothing is sent.
     pub(crate) fn sending(&self) -> Wait {
         if self.reading.load(Ordering::Relaxed) > 0 {
             Wait::Storage
@@ -164,7 +164,7 @@ impl Watch {
         }
     }
 
-    /// The account of a receive. Nothing panics while it is held, and it is never held over a wait.
+    /// The state of a receive. The lock is never held across a wait.
     pub(crate) fn arrived(&self) -> MutexGuard<'_, Gather> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,11 @@
-//! Storage that reads zeros of any size and discards what is written, for memory-to-memory runs.
+//! Storage that reads zeros of any size and discards all writes, for memory-to-memory runs.
 //!
-//! A file is its name: `/1048576` holds that many zeros, `/10G` ten times 2^30 of them (`k`, `M`,
-//! `G`, `T`, `P`), `/zero` as many as anyone asks for and `/null` none. What follows a dot does not
-//! count, so `/64M.dat` will do, and so does any directory in front. Every other name can be
-//! written to, and none of it is kept.
+//! The name of a file is its size: `/1048576` holds that many zeros, `/10G` ten times 2^30 (`k`,
+//! `M`, `G`, `T`, `P`), `/zero` the largest possible number and `/null` none. Text behind a dot and
+//! leading directories are ignored, as in `/dir/64M.dat`. Every name can be written, and the bytes
+//! are discarded.
 //!
-//! It costs nothing but the network: no descriptor, no system call, no thread.
+//! It uses no descriptor, system call or thread.
 #![forbid(unsafe_code)]
 
 use byte_ranges::{Range64, RangeSet};
@@ -15,7 +15,7 @@ use gridftp_dsi::{
     Meta, Progress, Result, Sink, Source, Stat, User, WriteModel,
 };
 
-/// Largest size a file can have, in bytes: what offsets of the kernel can hold.
+/// Largest size of a file in bytes: the largest offset of the kernel.
 const ENDLESS: u64 = i64::MAX.unsigned_abs();
 
 /// The backend that stores nothing.
@@ -24,13 +24,13 @@ const ENDLESS: u64 = i64::MAX.unsigned_abs();
 pub struct Null;
 
 impl Null {
-    /// Makes the backend.
+    /// Creates the backend.
     pub fn new() -> Self {
         Self
     }
 }
 
-/// Size in bytes of the file that `name` stands for.
+/// Size in bytes of the file `name`.
 fn size_of(name: &[u8]) -> Option<u64> {
     let stem = name.split(|b| *b == b'.').next()?;
     match stem {
@@ -183,7 +183,7 @@ impl Source for Zeros {
     }
 }
 
-/// A file whose bytes go nowhere.
+/// A file that discards its bytes.
 #[derive(Debug)]
 pub struct Void {
     name: Vec<u8>,

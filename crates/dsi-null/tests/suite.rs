@@ -1,4 +1,4 @@
-//! The backend that stores nothing, through what of the conformance suite applies to it.
+//! The backend that stores nothing, through the applicable part of the conformance suite.
 
 #[tokio::test]
 async fn null_keeps_the_contract() {

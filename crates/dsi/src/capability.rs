@@ -1,4 +1,4 @@
-//! `Capabilities`: what FEAT may advertise for a backend, and the order in which it takes writes.
+//! `Capabilities`: the abilities of a backend, for FEAT, and its order of writes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub enum ChecksumAlgorithm {
 }
 
 impl ChecksumAlgorithm {
-    /// Every algorithm that has a name here.
+    /// Every algorithm.
     pub const ALL: [Self; 6] = [
         Self::Md5,
         Self::Adler32,
@@ -32,7 +32,7 @@ impl ChecksumAlgorithm {
         Self::Crc32c,
     ];
 
-    /// The name on the wire, as `CKSM` and its FEAT line spell it.
+    /// The name on the wire, as in `CKSM` and its FEAT line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Md5 => "MD5",
@@ -44,7 +44,7 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Finds the algorithm of that name in any case; `SHA-256` is as good as `SHA256`.
+    /// Finds an algorithm by its name, in any case and with or without hyphens (`SHA-256`).
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let plain: Vec<u8> = name.iter().copied().filter(|b| *b != b'-').collect();
         Self::ALL
@@ -70,7 +70,7 @@ impl fmt::Display for ChecksumAlgorithm {
     }
 }
 
-/// The name belongs to no known checksum algorithm.
+/// An unknown name of a checksum algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownAlgorithm;
@@ -95,7 +95,7 @@ impl FromStr for ChecksumAlgorithm {
     }
 }
 
-/// The order in which a backend, or one open object, can take writes.
+/// The order of writes that a backend, or one open object, accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteModel {
@@ -107,13 +107,13 @@ pub enum WriteModel {
     Sequential,
 }
 
-/// What a backend can do.
+/// The capabilities of a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Name for the FEAT line `DSI name-version`.
     pub name: &'static str,
-    /// The order of writes it can take.
+    /// The order of writes it accepts.
     pub writes: WriteModel,
     /// Checksum algorithms with their relative costs from 1 to 20, cheapest first.
     pub checksums: Vec<(ChecksumAlgorithm, u8)>,
@@ -121,14 +121,14 @@ pub struct Capabilities {
     pub symlinks: bool,
     /// Whether an interrupted upload can be continued.
     pub resume: bool,
-    /// Whether what is written can be read again.
+    /// Whether written files can be read again.
     pub keeps: bool,
     /// Whether it keeps permission bits and groups.
     pub modes: bool,
 }
 
 impl Capabilities {
-    /// A backend that keeps what it is given and can do nothing else out of the ordinary.
+    /// A backend that keeps written files and has no optional capability.
     pub fn new(name: &'static str, writes: WriteModel) -> Self {
         Self {
             name,
@@ -141,7 +141,7 @@ impl Capabilities {
         }
     }
 
-    /// Sets the checksum algorithms and their costs, and puts the cheapest first.
+    /// Sets the checksum algorithms and their costs, sorted by cost.
     #[must_use]
     pub fn with_checksums(mut self, checksums: impl Into<Vec<(ChecksumAlgorithm, u8)>>) -> Self {
         self.checksums = checksums.into();
@@ -149,28 +149,28 @@ impl Capabilities {
         self
     }
 
-    /// Says whether there are symbolic links.
+    /// Sets whether there are symbolic links.
     #[must_use]
     pub fn with_symlinks(mut self, symlinks: bool) -> Self {
         self.symlinks = symlinks;
         self
     }
 
-    /// Says whether an interrupted upload can be continued.
+    /// Sets whether an interrupted upload can be continued.
     #[must_use]
     pub fn with_resume(mut self, resume: bool) -> Self {
         self.resume = resume;
         self
     }
 
-    /// Says whether what is written can be read again.
+    /// Sets whether written files can be read again.
     #[must_use]
     pub fn with_keeps(mut self, keeps: bool) -> Self {
         self.keeps = keeps;
         self
     }
 
-    /// Says whether permission bits and groups are kept.
+    /// Sets whether permission bits and groups are kept.
     #[must_use]
     pub fn with_modes(mut self, modes: bool) -> Self {
         self.modes = modes;

@@ -1,4 +1,4 @@
-//! `Dsi`: stat, list, open for reading, open for writing, mutate names.
+//! `Dsi`: stat, list, open for reading or writing, change names.
 
 use std::future::Future;
 
@@ -10,8 +10,8 @@ use crate::types::{Capabilities, ChecksumAlgorithm, Create, DsiPath, Meta, Progr
 
 /// A storage backend.
 ///
-/// Every operation names the user on whose behalf it runs. Paths are absolute within the tree the
-/// backend exports and already normalised; the backend still resolves them without a race.
+/// Every operation runs on behalf of a user. Paths are normalised and absolute within the exported
+/// tree; the backend must still resolve them without a race.
 pub trait Dsi: Send + Sync + 'static {
     /// An object open for reading.
     type Source: Source;
@@ -20,10 +20,10 @@ pub trait Dsi: Send + Sync + 'static {
     /// A directory being listed.
     type Listing: Listing;
 
-    /// What this backend can do.
+    /// The capabilities of this backend.
     fn capabilities(&self) -> Capabilities;
 
-    /// Facts of one object; links are followed, and a link that leads nowhere is described itself.
+    /// Facts of one object, links followed; a dangling link is described itself.
     fn stat(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<Stat>> + Send;
 
     /// Opens a directory to be listed in batches.
@@ -48,24 +48,24 @@ pub trait Dsi: Send + Sync + 'static {
         how: Create,
     ) -> impl Future<Output = Result<Self::Sink>> + Send;
 
-    /// What is kept of an upload to `path` that broke: what [`Create::Resume`] would find.
+    /// The ranges kept of an interrupted upload to `path`, which [`Create::Resume`] would find.
     fn held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<RangeSet>> + Send {
         let _ = (user, path);
         async { Ok(RangeSet::new()) }
     }
 
-    /// Removes what is kept of an upload to `path` that broke.
+    /// Removes the partial file of an interrupted upload to `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when nothing is kept, [`ErrorKind::Busy`] while an upload goes on with it.
+    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Busy`] while an upload continues it.
     fn drop_held(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send {
         let _ = user;
         std::future::ready(Err(
-            Error::new(ErrorKind::NotFound, "drop what is held").at(path)
+            Error::new(ErrorKind::NotFound, "remove partial file").at(path)
         ))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_dir(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send;
 
     /// Removes an empty directory.
@@ -77,7 +77,7 @@ pub trait Dsi: Send + Sync + 'static {
     /// Removes a tree without following links; never the root itself.
     fn remove_tree(&self, user: &User, path: &DsiPath) -> impl Future<Output = Result<()>> + Send;
 
-    /// Renames, replacing what is there.
+    /// Renames, replacing the destination.
     fn rename(
         &self,
         user: &User,
@@ -85,7 +85,7 @@ pub trait Dsi: Send + Sync + 'static {
         to: &DsiPath,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Makes a symbolic link at `link` holding `target`.
+    /// Creates a symbolic link to `target` at `link`.
     fn symlink(
         &self,
         user: &User,
@@ -93,7 +93,7 @@ pub trait Dsi: Send + Sync + 'static {
         link: &DsiPath,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Sets metadata; what `meta` leaves out stays.
+    /// Sets the metadata present in `meta`.
     fn set_meta(
         &self,
         user: &User,
@@ -101,7 +101,7 @@ pub trait Dsi: Send + Sync + 'static {
         meta: Meta,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Cuts a file to `length` bytes; refuses to grow it.
+    /// Truncates a file to `length` bytes; refuses to grow it.
     fn truncate(
         &self,
         user: &User,
@@ -109,8 +109,9 @@ pub trait Dsi: Send + Sync + 'static {
         length: u64,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Hashes `length` bytes (to the end when `None`) from `offset`, in bounded memory; a digest
-    /// in lower-case hexadecimal. `progress` learns the bytes done so far.
+    /// Hashes `length` bytes (to the end if `None`) from `offset`, in bounded memory.
+    ///
+    /// Returns the digest in lower-case hexadecimal. `progress` counts the bytes hashed so far.
     fn checksum(
         &self,
         user: &User,

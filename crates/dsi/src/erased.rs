@@ -1,4 +1,4 @@
-//! `DynDsi`: the boxed twin of `Dsi`, so that a program may choose its backend while it runs.
+//! `DynDsi`: the boxed twin of `Dsi`, for a backend chosen at run time.
 
 use std::fmt;
 use std::future::Future;
@@ -19,12 +19,12 @@ use crate::types::{
 /// A boxed future that borrows for `'a`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A future of what a backend's operation gives.
+/// The boxed future of a backend's operation.
 pub type BoxResult<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// Any [`Dsi`] behind a pointer; `Arc<dyn DynDsi>` is itself a [`Dsi`].
 ///
-/// Every method does what its namesake without `_dyn` does, at the cost of one allocation.
+/// Every method calls its namesake without `_dyn`, at the cost of one allocation.
 #[expect(missing_docs, reason = "each method is its namesake in `Dsi`")]
 pub trait DynDsi: Send + Sync + 'static {
     fn capabilities_dyn(&self) -> Capabilities;

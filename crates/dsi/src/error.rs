@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// What went wrong, in an operator's words.
+/// The kind of an error, in an operator's words.
 ///
-/// Exhaustive, since the server answers each kind with a reply of its own.
+/// Exhaustive, since the server answers each kind with its own reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "each kind has its reply")]
 pub enum ErrorKind {
@@ -14,11 +14,11 @@ pub enum ErrorKind {
     Denied,
     /// The path, or a link on it, leaves the exported tree.
     Outside,
-    /// Something of that name exists.
+    /// The name exists already.
     Exists,
-    /// A directory was needed.
+    /// The object is not a directory.
     NotDirectory,
-    /// A file was needed.
+    /// The object is a directory.
     IsDirectory,
     /// The directory holds entries.
     NotEmpty,
@@ -34,15 +34,15 @@ pub enum ErrorKind {
     BadName,
     /// Read-only storage.
     ReadOnly,
-    /// In use by another.
+    /// In use by another operation.
     Busy,
     /// The object changed or vanished while in use.
     Changed,
     /// The digest differs from the expected one.
     Mismatch,
-    /// The object's bytes are not those that it is read as.
+    /// The content does not have the form that it is read as.
     Malformed,
-    /// Less arrived than was announced; what arrived is kept for a restart.
+    /// Fewer bytes arrived than announced; they are kept for a restart.
     Incomplete,
     /// The backend cannot do this.
     Unsupported,
@@ -59,11 +59,11 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What backends return.
+/// The result of an operation of a backend.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error: what went wrong in which operation (`"open"`, `"rename"`).
+    /// Creates an error of the operation `op` (`"open"`, `"rename"`).
     pub fn new(kind: ErrorKind, op: &'static str) -> Self {
         Self {
             kind,
@@ -73,7 +73,7 @@ impl Error {
         }
     }
 
-    /// Names the path, as the user knows it.
+    /// Adds the path, as the user knows it.
     #[must_use]
     pub fn at(mut self, path: impl fmt::Display) -> Self {
         self.path = path.to_string();
@@ -87,17 +87,17 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Which operation.
+    /// The operation.
     pub fn op(&self) -> &'static str {
         self.op
     }
 
-    /// Which path, as the user knows it; empty when none.
+    /// The path, as the user knows it; empty if there is none.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -138,7 +138,7 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
-    /// Whether the same operation may succeed when tried again without anyone changing anything.
+    /// Whether the same operation may succeed when repeated unchanged.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_this_level_only_and_keeps_the_cause() {
+    fn display_prints_this_level_only_and_the_cause_is_kept() {
         let cause = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let error = Error::new(ErrorKind::NoSpace, "write")
             .at("/a b")

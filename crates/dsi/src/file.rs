@@ -1,4 +1,4 @@
-//! `Source`, `Sink` and `Listing`: open objects, positional, shared by `&self`, so that N connections need no lock.
+//! `Source`, `Sink` and `Listing`: open objects with positional access, shared without a lock.
 
 use std::future::Future;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,29 +12,29 @@ use crate::types::{ChecksumAlgorithm, Stat, WriteModel};
 
 /// An object open for reading.
 pub trait Source: Send + Sync + 'static {
-    /// Size in bytes when it was opened.
+    /// Size in bytes at the time of opening.
     fn size(&self) -> u64;
 
-    /// Reads at `offset` into the spare capacity of `into`, at most up to that capacity, and gives
-    /// the buffer back longer by what was read. No growth means the end.
+    /// Reads at `offset` into the spare capacity of `into`, without growing it, and returns the
+    /// buffer with the bytes appended. No appended bytes mean the end.
     fn read_at(&self, offset: u64, into: BytesMut)
     -> impl Future<Output = Result<BytesMut>> + Send;
 
-    /// A descriptor whose bytes are the object's bytes, for send-file.
+    /// A descriptor with the bytes of the object, for send-file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Ranges that hold data, as far as the backend knows: what is left out reads as zeros.
+    /// Ranges that hold data, if the backend knows them: all others read as zeros.
     fn data(&self) -> impl Future<Output = Result<Option<RangeSet>>> + Send {
         async { Ok(None) }
     }
 
-    /// Checks that the object is still what was opened: same size, same modification time. One that
-    /// lost its name meanwhile, or lost it to another object, stays what it is.
+    /// Checks that size and modification time are those at the time of opening. An object may lose
+    /// its name meanwhile, also to another object.
     ///
     /// # Errors
-    /// [`ErrorKind::Changed`] when it is not.
+    /// [`ErrorKind::Changed`] when they differ.
     fn unchanged(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }
@@ -42,36 +42,36 @@ pub trait Source: Send + Sync + 'static {
 
 /// An object open for writing.
 ///
-/// Dropping a sink without `finish` leaves what was written as a partial object that a later
-/// restart can continue; the final name never shows it.
+/// Dropping a sink without `finish` leaves a partial object that a later restart can continue; it
+/// never appears under the final name.
 pub trait Sink: Send + Sync + 'static {
     /// Writes all of `data` at `offset`.
     fn write_at(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
 
-    /// Records that exactly `held` is written, so that a later restart may build on it even after
-    /// this process dies; with `durable`, even after the machine does.
+    /// Records that exactly `held` is written, so that a later restart may continue from it even
+    /// after a crash of this process; with `durable`, even after a crash of the machine.
     ///
     /// Called before a restart marker names those bytes, and before a partial object is left.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] where another upload to the same name is
-    /// the one that can be continued: a restart would go on behind that one's bytes. When bytes
-    /// could not be made `durable`, this and all that follows on the sink fails.
+    /// [`ErrorKind::Busy`] if another upload to the same name is the one kept for a restart, which
+    /// would then continue behind its bytes. If bytes cannot be made `durable`, this call and all
+    /// later ones on the sink fail.
     fn checkpoint(&self, held: &RangeSet, durable: bool)
     -> impl Future<Output = Result<()>> + Send;
 
-    /// What an earlier attempt left: bytes that this sink already holds.
+    /// The ranges that this sink already holds from an earlier attempt.
     fn held(&self) -> RangeSet;
 
-    /// The order in which this object takes writes.
+    /// The order of writes that this object accepts.
     fn order(&self) -> WriteModel {
         WriteModel::Random
     }
 
-    /// Reads `len` bytes at `offset` that were written before; fewer where they are not there.
+    /// Reads `len` written bytes at `offset`; fewer at the end of the object.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) where what is written cannot be read.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the object cannot be read while open for writing.
     fn read_back(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes>> + Send {
         let _ = (offset, len);
         async { Err(Error::new(ErrorKind::Unsupported, "read back")) }
@@ -79,7 +79,7 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Completes the object and publishes it under its name.
     ///
-    /// When it fails, what was last recorded by `checkpoint` is kept for a restart, except after
+    /// When it fails, the ranges of the last `checkpoint` are kept for a restart, except after
     /// [`ErrorKind::Mismatch`]: wrong bytes are not kept.
     fn finish(self, done: Finish) -> impl Future<Output = Result<Stat>> + Send;
 
@@ -88,10 +88,10 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
-    /// Writes the `len` bytes that wait in `pipe` at `offset`, inside the kernel where it can.
+    /// Writes `len` bytes out of `pipe` at `offset`, inside the kernel if possible.
     ///
-    /// It keeps the pipe until it is done with it, and takes all `len` bytes or fails. After an
-    /// error, or once the future is dropped, an unknown part of them is left in the pipe.
+    /// Writes all `len` bytes or fails. After an error, or if the future is dropped, an unknown
+    /// part of them is left in the pipe, which stays open until the write has ended.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at); [`Unsupported`](ErrorKind::Unsupported) unless
@@ -107,20 +107,20 @@ pub trait Sink: Send + Sync + 'static {
     }
 }
 
-/// What is known of a stored object when it is complete.
+/// The properties of a complete object, checked or set by [`Sink::finish`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Finish {
-    /// Length the object gets when it is a whole one; `None` leaves its length (ESTO, APPE), as an
-    /// update does with a longer one.
+    /// Length of a whole object; `None` keeps the present length (ESTO, APPE). An update that is
+    /// longer keeps its length as well.
     pub size: Option<u64>,
     /// Modification time to set: seconds since 1970 and nanoseconds.
     pub modified: Option<(i64, u32)>,
-    /// Algorithm and digest that the object must have before it is published.
+    /// Algorithm and digest that the object must have to be published.
     pub checksum: Option<(ChecksumAlgorithm, String)>,
-    /// Permission bits to set; `None` keeps those of a replaced object, or takes the default.
+    /// Permission bits to set; `None` keeps those of a replaced object, or uses the default.
     pub mode: Option<u32>,
-    /// All that is written, where the caller kept account: an object that `size` calls larger is
+    /// The written ranges, if the caller tracked them: when they do not cover `size`, the object is
     /// refused as [`ErrorKind::Incomplete`].
     pub held: Option<RangeSet>,
 }
@@ -134,7 +134,7 @@ impl Finish {
         }
     }
 
-    /// Completes an object that keeps the length it has.
+    /// Completes an object with its present length.
     pub fn as_is() -> Self {
         Self::default()
     }
@@ -164,7 +164,7 @@ impl Finish {
         self
     }
 
-    /// The same for an update of an object of `kept` bytes, of which those that were not written stay.
+    /// Adapts the properties to an update of an object of `kept` bytes: unwritten bytes stay.
     #[must_use]
     pub fn keeping(mut self, kept: u64) -> Self {
         self.size = self.size.map(|size| size.max(kept));
@@ -174,7 +174,7 @@ impl Finish {
         self
     }
 
-    /// Says what is written, to be checked against the size.
+    /// Sets the written ranges, which must cover the size.
     #[must_use]
     pub fn with_held(mut self, held: RangeSet) -> Self {
         self.held = Some(held);
@@ -187,16 +187,16 @@ pub trait Listing: Send + 'static {
     /// The next entries, at most a few hundred; empty at the end. `.` and `..` are not among them.
     fn next(&mut self) -> impl Future<Output = Result<Vec<Stat>>> + Send;
 
-    /// Where the next batch begins, for [`seek`](Self::seek) in another listing of the directory;
-    /// `None` in a backend that knows no such places.
+    /// The position of the next batch, for [`seek`](Self::seek) in another listing of the
+    /// directory; `None` if the backend has no positions.
     fn position(&self) -> Option<u64> {
         None
     }
 
-    /// Has the next batch begin where another listing of the same directory stood.
+    /// Continues at the position of another listing of the same directory.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) in a backend that gives no [`position`](Self::position).
+    /// [`Unsupported`](ErrorKind::Unsupported) in a backend without a [`position`](Self::position).
     fn seek(&mut self, position: u64) -> impl Future<Output = Result<()>> + Send {
         let _ = position;
         async { Err(Error::new(ErrorKind::Unsupported, "list")) }

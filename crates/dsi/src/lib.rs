@@ -1,19 +1,19 @@
-//! The storage interface: what a backend must offer the server.
+//! The storage interface between the server and its backends.
 //!
-//! A [`Dsi`] opens objects as [`Source`], [`Sink`] and [`Listing`] and changes names. Its promises,
-//! which the conformance suite of the testkit proves for every backend:
+//! A [`Dsi`] opens objects as [`Source`], [`Sink`] and [`Listing`] and changes names. The
+//! conformance suite of the testkit proves these promises for every backend:
 //!
 //! - **Positional, shared by `&self`.** Many connections read or write one open object at once, in
-//!   any order that [`Sink::order`] allows, and need no lock for it.
-//! - **Whole or nothing.** An upload shows under its name when [`Sink::finish`] says so, and then
-//!   holds what was written. Until then, and after a failure, the name is what it was before.
-//! - **Restart by record.** What [`Sink::checkpoint`] was told is held will be held by the sink
-//!   that a later [`Create::Resume`] opens, or it is not claimed at all.
+//!   any order that [`Sink::order`] allows, without a lock.
+//! - **Whole or nothing.** An upload appears under its name when [`Sink::finish`] succeeds, and
+//!   then holds the written bytes. Until then, and after a failure, the name is unchanged.
+//! - **Restart by record.** Ranges recorded by [`Sink::checkpoint`] are held by the sink that a
+//!   later [`Create::Resume`] opens, or that sink reports none of them.
 //! - **One writer.** Of two uploads to one name, one wins whole; they never mix.
 //! - **Every error has a kind** that an operator recognises: [`ErrorKind`].
 //!
-//! [`Memory`] is a complete backend to read as an example. [`DynDsi`] is the boxed twin, for
-//! programs that choose their backend while they run.
+//! [`Memory`] is a complete backend and serves as the example. [`DynDsi`] is the boxed twin, for
+//! programs that choose their backend at run time.
 //!
 //! ```
 //! # use std::future::Future;

@@ -1,4 +1,4 @@
-//! `Stat`, `User`, `DsiPath`, `Create` and the other nouns of the interface.
+//! `Stat`, `User`, `DsiPath`, `Create` and the other values of the interface.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ pub use crate::capability::{Capabilities, ChecksumAlgorithm, WriteModel};
 pub struct DsiPath(Vec<u8>);
 
 impl DsiPath {
-    /// Takes an absolute path, removes empty and `.` components and resolves `..` by text, never
-    /// above the root; `None` for a relative path, a NUL, or a component above 255 bytes.
+    /// Normalises an absolute path: removes empty and `.` components and resolves `..` by text,
+    /// never above the root. `None` for a relative path, a NUL, or a component above 255 bytes.
     pub fn new(path: &[u8]) -> Option<Self> {
         if path.first() != Some(&b'/') || path.contains(&0) {
             return None;
@@ -58,7 +58,7 @@ impl DsiPath {
         self.parts().next_back().unwrap_or(b"/")
     }
 
-    /// The directory it is in; `None` for the root.
+    /// The directory that contains it; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let cut = self
             .0
@@ -73,7 +73,7 @@ impl DsiPath {
         )
     }
 
-    /// The entry `name` of this directory; `None` when that is no name of one component.
+    /// The entry `name` of this directory; `None` unless that is one component.
     pub fn child(&self, name: &[u8]) -> Option<Self> {
         if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
             return None;
@@ -94,23 +94,23 @@ impl fmt::Debug for DsiPath {
     }
 }
 
-/// On whose behalf an operation runs.
+/// The user for whom an operation runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct User {
     /// Login name.
     pub name: String,
-    /// Where sessions start.
+    /// Initial directory of a session.
     pub home: DsiPath,
-    /// Whether anything may be changed.
+    /// Whether the user may change files and names.
     pub may_write: bool,
-    /// Whether symbolic links are followed, and may be made. Without them a path leads where it says: a
-    /// session that keeps to a part of the tree by its paths alone relies on that.
+    /// Whether symbolic links are followed, and may be created. A session confined to a part of the
+    /// tree by its paths alone relies on their absence.
     pub follows_links: bool,
 }
 
 impl User {
-    /// A user called `name` whose sessions start in `home`.
+    /// A user called `name` with the initial directory `home`.
     pub fn new(name: impl Into<String>, home: DsiPath, may_write: bool) -> Self {
         Self {
             name: name.into(),
@@ -121,7 +121,7 @@ impl User {
     }
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -129,7 +129,7 @@ pub enum Kind {
     File,
     /// Directory.
     Directory,
-    /// A symbolic link that leads nowhere, or out of the tree.
+    /// A symbolic link without a target in the tree.
     Link,
     /// Character device.
     CharDevice,
@@ -147,7 +147,7 @@ pub enum Kind {
 pub struct Stat {
     /// Last component of its path; `/` for the root.
     pub name: Vec<u8>,
-    /// What it is.
+    /// The kind of object.
     pub kind: Kind,
     /// Size in bytes.
     pub size: u64,
@@ -157,20 +157,20 @@ pub struct Stat {
     pub mode: u32,
     /// Number of links.
     pub links: u64,
-    /// Owner's number.
+    /// The owner's number.
     pub uid: u32,
-    /// Group's number.
+    /// The group's number.
     pub gid: u32,
     /// Device.
     pub device: u64,
     /// Inode.
     pub inode: u64,
-    /// Where the link points, when the object was reached through one.
+    /// Target of the link through which the object was reached, if any.
     pub target: Option<Vec<u8>>,
 }
 
 impl Stat {
-    /// An object of that name and kind, empty, of 1970, with one link; the caller sets the rest.
+    /// An empty object of this name and kind, with one link; the caller sets the rest.
     pub fn new(name: impl Into<Vec<u8>>, kind: Kind) -> Self {
         Self {
             name: name.into(),
@@ -202,45 +202,46 @@ impl Stat {
     }
 }
 
-/// How a file is opened for writing.
+/// The way a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Create {
-    /// A new object under a temporary name, published by `finish` in the place of any old one.
+    /// A new object under a temporary name, with which `finish` replaces any old one.
     Whole {
-        /// Bytes expected, for early refusal when space is short.
+        /// Expected bytes, for early refusal when space is short.
         size: Option<u64>,
     },
-    /// As `Whole`, but continuing what an earlier attempt left, where something is left.
+    /// As `Whole`, but continues the partial object of an earlier attempt, if there is one.
     Resume {
-        /// Bytes expected.
+        /// Expected bytes.
         size: Option<u64>,
     },
-    /// A copy of the object that has the name, published in its place by `finish`: bytes that are not
-    /// written stay, those behind the last one written too. [`ErrorKind::Changed`] when the object is
-    /// another one by then.
+    /// A copy of the present object, with which `finish` replaces it: all unwritten bytes stay.
+    /// `finish` fails with [`ErrorKind::Changed`] if the name has another object by then.
     ///
-    /// While a new object for the name is kept that broke, this is [`ErrorKind::Incomplete`]: whoever
-    /// means to continue that one would mix it with the old object.
+    /// Fails with [`ErrorKind::Incomplete`] while a partial object of an interrupted upload to the
+    /// name is kept: a client that continues that one would mix it with the old object.
     ///
     /// [`ErrorKind::Changed`]: crate::ErrorKind::Changed
     /// [`ErrorKind::Incomplete`]: crate::ErrorKind::Incomplete
     Update {
-        /// Bytes expected.
+        /// Expected bytes.
         size: Option<u64>,
     },
-    /// The object itself, created when missing, truncated when asked: writes show at once. One that
-    /// is truncated has no other writer meanwhile.
+    /// The object itself, created if missing: writes are visible at once. With `truncate` it has no
+    /// other writer meanwhile.
     InPlace {
-        /// Whether to cut it to nothing first.
+        /// Whether to truncate it to 0 bytes first.
         truncate: bool,
     },
-    /// The object itself, created when missing, to be written from its end on, which is the end of what
-    /// the sink holds: it has no other writer meanwhile.
+    /// The object itself, created if missing, to be written from the end of [`Sink::held`] on; it
+    /// has no other writer meanwhile.
+    ///
+    /// [`Sink::held`]: crate::Sink::held
     Append,
 }
 
-/// Metadata to set; `None` stays as it is.
+/// Metadata to set; `None` changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Meta {
@@ -280,7 +281,7 @@ impl Meta {
     }
 }
 
-/// A count that a long operation raises and an onlooker reads; clones share it.
+/// The byte count of a long operation; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_come_apart_and_together() {
+    fn paths_are_split_and_joined() {
         let path = DsiPath::new(b"/a/b").unwrap();
         assert_eq!(path.name(), b"b");
         assert_eq!(path.parent(), DsiPath::new(b"/a"));

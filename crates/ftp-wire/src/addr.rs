@@ -6,10 +6,10 @@ use crate::command::Family;
 use crate::error::BadAddress;
 use crate::reply::{Code, Reply};
 
-/// Most addresses taken in one list, for as many stripes.
+/// Most addresses in one list, one a stripe.
 pub const MAX_ADDRESSES: usize = 256;
 
-/// Parses `h,h,h,h,p,p` (RFC 959 §4.1.2); port 0 is none.
+/// Parses `h,h,h,h,p,p` (RFC 959 §4.1.2); port 0 is refused.
 ///
 /// # Errors
 ///
@@ -33,11 +33,11 @@ pub fn parse_port(text: &[u8]) -> Result<SocketAddr, BadAddress> {
     }
 }
 
-/// Parses `|family|address|port|` (RFC 2428 §2); any delimiter from `!` to `~` that comes first.
+/// Parses `|family|address|port|` (RFC 2428 §2); the first byte, `!` to `~`, is the delimiter.
 ///
 /// # Errors
 ///
-/// [`BadAddress::Extended`], or [`BadAddress::Family`] when it is neither 1 nor 2.
+/// [`BadAddress::Extended`], or [`BadAddress::Family`] for a family other than 1 and 2.
 pub fn parse_eprt(text: &[u8]) -> Result<SocketAddr, BadAddress> {
     let [family, host, port] = extended_fields(text)?;
     let port = decimal(port)
@@ -45,15 +45,15 @@ pub fn parse_eprt(text: &[u8]) -> Result<SocketAddr, BadAddress> {
         .ok_or(BadAddress::Extended)?;
     let ip = match parse_family(family)? {
         Family::V4 => parse_text::<Ipv4Addr>(host).map(IpAddr::V4),
-        // A zone means something on one host only, so none is accepted.
+        // A zone is valid on one host only, so none is accepted.
         Family::V6 => parse_text::<Ipv6Addr>(host).map(IpAddr::V6),
     };
-    // An IPv4 address in disguise is that address, or rules about addresses could be evaded.
+    // An IPv4-mapped address becomes the IPv4 address, or rules about addresses could be evaded.
     let ip = ip.ok_or(BadAddress::Extended)?.to_canonical();
     Ok(SocketAddr::new(ip, port))
 }
 
-/// Parses either form, told apart by the first character (as GCT does for striped lists).
+/// Parses either form, distinguished by the first character, as GCT does for striped lists.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub fn parse_item(text: &[u8]) -> Result<SocketAddr, BadAddress> {
     }
 }
 
-/// Parses a list of addresses parted by blanks, as SPOR has it (GFD.20).
+/// Parses a list of addresses separated by blanks, as in SPOR (GFD.20).
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ fn extended_fields(text: &[u8]) -> Result<[&[u8]; 3], BadAddress> {
     let mut fields = rest.split(|b| *b == delimiter);
     let mut next = || fields.next().ok_or(BadAddress::Extended);
     let found = [next()?, next()?, next()?];
-    // The last delimiter leaves one empty field behind itself.
+    // Behind the last delimiter there is one empty field.
     match (fields.next(), fields.next()) {
         (Some(b""), None) => Ok(found),
         _ => Err(BadAddress::Extended),
@@ -122,7 +122,7 @@ fn extended_fields(text: &[u8]) -> Result<[&[u8]; 3], BadAddress> {
 }
 
 fn decimal<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
-    // `parse` alone would take a plus sign.
+    // `parse` alone would accept a plus sign.
     text.first().filter(|b| b.is_ascii_digit())?;
     parse_text(text)
 }
@@ -131,7 +131,7 @@ fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Writes `h,h,h,h,p,p`; `None` for an address that is not IPv4, not even in disguise.
+/// Writes `h,h,h,h,p,p`; `None` for an address that is neither IPv4 nor IPv4-mapped.
 pub fn port_text(addr: SocketAddr) -> Option<String> {
     let IpAddr::V4(ip) = addr.ip().to_canonical() else {
         return None;
@@ -161,7 +161,7 @@ const fn code(delayed: bool, now: Code, later: Code) -> Code {
     if delayed { later } else { now }
 }
 
-/// The reply to PASV: 227, or 127 when it was delayed; `None` for an address that is not IPv4.
+/// The reply to PASV: 227, or 127 when delayed; `None` for an address that is not IPv4.
 pub fn pasv_reply(addr: SocketAddr, delayed: bool) -> Option<Reply> {
     let code = code(delayed, Code::of::<227>(), Code::of::<127>());
     Some(Reply::new(
@@ -170,15 +170,15 @@ pub fn pasv_reply(addr: SocketAddr, delayed: bool) -> Option<Reply> {
     ))
 }
 
-/// The reply to EPSV: 229, or 129 when it was delayed, with the port alone (RFC 2428 §3).
+/// The reply to EPSV: 229, or 129 when delayed, with the port alone (RFC 2428 §3).
 pub fn epsv_reply(port: u16, delayed: bool) -> Reply {
     let code = code(delayed, Code::of::<229>(), Code::of::<129>());
     Reply::new(code, format!("Entering Extended Passive Mode (|||{port}|)"))
 }
 
-/// The reply to EPSV with the address spelled out, for data on another address than control.
+/// The reply to EPSV with an address, for a data address other than the control address.
 ///
-/// RFC 2428 §3 wants family and address empty; GridFTP clients take them.
+/// RFC 2428 §3 wants family and address empty; GridFTP clients accept them.
 pub fn epsv_addr_reply(addr: SocketAddr, delayed: bool) -> Reply {
     let code = code(delayed, Code::of::<229>(), Code::of::<129>());
     Reply::new(
@@ -187,11 +187,11 @@ pub fn epsv_addr_reply(addr: SocketAddr, delayed: bool) -> Reply {
     )
 }
 
-/// The reply to SPAS: 229, or 129 when it was delayed, one line a stripe.
+/// The reply to SPAS: 229, or 129 when delayed, one line a stripe.
 ///
-/// `extended` asks for `|family|address|port|`, as `SPAS 1` and `SPAS 2` do; without it an address that
-/// is not IPv4 gets that form all the same. GCT counts line ends to know the number of stripes, so
-/// there are exactly one opening and one closing line, and no parentheses.
+/// `extended` selects `|family|address|port|`, as `SPAS 1` and `SPAS 2` do; without it only an
+/// address that is not IPv4 gets that form. GCT counts line ends to learn the number of stripes,
+/// so there are exactly one opening and one closing line, and no parentheses.
 pub fn spas_reply(addrs: &[SocketAddr], extended: bool, delayed: bool) -> Reply {
     let code = code(delayed, Code::of::<229>(), Code::of::<129>());
     let item = |addr: &SocketAddr| {
@@ -206,12 +206,12 @@ pub fn spas_reply(addrs: &[SocketAddr], extended: bool, delayed: bool) -> Reply 
     )
 }
 
-/// Where a server listens, as its reply says it.
+/// The data address in a server's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passive {
-    /// At these addresses, one a stripe.
+    /// Addresses, one a stripe.
     Addrs(Vec<SocketAddr>),
-    /// At this port of the host that the control connection leads to.
+    /// A port of the host at the other end of the control connection.
     Port(u16),
 }
 
@@ -230,7 +230,7 @@ impl Passive {
         }
     }
 
-    /// RFC 1123 §4.1.2.6: parentheses may be missing, so the numbers are looked for.
+    /// RFC 1123 §4.1.2.6: parentheses may be missing, so the text is searched for the numbers.
     fn from_pasv(text: &[u8]) -> Result<Self, BadAddress> {
         let open = text.iter().position(|b| *b == b'(').map_or(0, |at| at + 1);
         let text = text.get(open..).unwrap_or_default();
@@ -282,9 +282,9 @@ impl Passive {
             .map(Self::Addrs)
     }
 
-    /// The addresses to connect to, given the host at the other end of the control connection.
+    /// The addresses to connect to, where `peer` is the other end of the control connection.
     ///
-    /// That host also stands in for an unspecified address (`0.0.0.0`).
+    /// `peer` also replaces an unspecified address (`0.0.0.0`).
     pub fn resolve(&self, peer: IpAddr) -> Vec<SocketAddr> {
         match self {
             Self::Port(port) => vec![SocketAddr::new(peer, *port)],

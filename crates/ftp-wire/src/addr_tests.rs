@@ -9,7 +9,7 @@ fn addr(text: &str) -> SocketAddr {
 }
 
 #[test]
-fn reads_what_servers_send() {
+fn reads_the_replies_of_servers() {
     let one = |text: &str| Ok(Passive::Addrs(vec![addr(text)]));
     for (reply, expected) in [
         (

@@ -1,4 +1,4 @@
-//! `Args`: takes the arguments of one command line apart, remembering where each stood.
+//! `Args`: splits the arguments of one command line and keeps the position of each.
 
 use crate::error::BadCommandKind;
 use crate::facts::TimeVal;
@@ -7,11 +7,11 @@ use crate::path::FtpPath;
 
 const MISSING: BadCommandKind = BadCommandKind::MissingArgument;
 
-/// What is left of a command line.
+/// The unread rest of a command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Args<'a> {
     line: &'a [u8],
-    /// First byte not taken; blanks may come first.
+    /// First unread byte; it may be a blank.
     at: usize,
 }
 
@@ -34,13 +34,13 @@ impl<'a> Args<'a> {
         self.at += rest.iter().take_while(|b| is_blank(b)).count();
     }
 
-    /// Where the next argument begins.
+    /// The position of the next argument.
     pub(crate) fn at(&mut self) -> usize {
         self.skip_blanks();
         self.at
     }
 
-    /// The next argument and where it stands.
+    /// The next argument and its position.
     pub(crate) fn next(&mut self) -> Option<(&'a [u8], usize)> {
         let at = self.at();
         let rest = self.line.get(at..)?;
@@ -50,48 +50,48 @@ impl<'a> Args<'a> {
         Some((word, at))
     }
 
-    /// The next argument, which must be there.
+    /// The next argument, which is mandatory.
     pub(crate) fn require(&mut self) -> Parsed<(&'a [u8], usize)> {
         let at = self.at();
         self.next().ok_or((MISSING, at))
     }
 
-    /// The next argument, which must be there, without taking it.
+    /// The next argument, which is mandatory, without taking it.
     pub(crate) fn peek(&self) -> Parsed<(&'a [u8], usize)> {
         self.clone().require()
     }
 
-    /// All that is left, inner and trailing blanks included.
+    /// The rest of the line, inner and trailing blanks included.
     pub(crate) fn rest(&mut self) -> (&'a [u8], usize) {
         let at = self.at();
         self.at = self.line.len();
         (self.line.get(at..).unwrap_or_default(), at)
     }
 
-    /// All that is left as UTF-8 text.
+    /// The rest of the line as UTF-8 text.
     pub(crate) fn any_text(&mut self, what: &'static str) -> Parsed<String> {
         let (text, at) = self.rest();
         let text = String::from_utf8(text.to_vec());
         text.map_err(|_| (BadCommandKind::BadArgument(what), at))
     }
 
-    /// All that is left behind one blank: a password or a name may begin with a blank of its own
-    /// (RFC 959 §5.3).
+    /// The rest of the line behind one blank: a password or a name may begin with a blank of its
+    /// own (RFC 959 §5.3).
     fn behind_one_blank(&mut self) -> (&'a [u8], usize) {
         let at = self.line.len().min(self.at + 1);
         self.at = self.line.len();
         (self.line.get(at..).unwrap_or_default(), at)
     }
 
-    /// All that is left behind one blank as UTF-8 text.
+    /// The rest of the line behind one blank as UTF-8 text.
     pub(crate) fn password(&mut self) -> Parsed<String> {
         let (text, at) = self.behind_one_blank();
-        // No copy is made of a text that is not taken.
+        // Refused text must not be copied: the copy of a password would not be overwritten.
         let text = std::str::from_utf8(text).map(str::to_owned);
         text.map_err(|_| (BadCommandKind::BadArgument("password"), at))
     }
 
-    /// All that is left as UTF-8 text, of which there must be some.
+    /// The rest of the line as UTF-8 text, which must not be empty.
     pub(crate) fn text(&mut self, what: &'static str) -> Parsed<String> {
         let at = self.at();
         let text = self.any_text(what)?;
@@ -109,14 +109,14 @@ impl<'a> Args<'a> {
         word.map_err(|_| (BadCommandKind::BadArgument(what), at))
     }
 
-    /// All that is left as text, if anything is.
+    /// The rest of the line as text, if any.
     pub(crate) fn optional_word(&mut self, what: &'static str) -> Parsed<Option<String>> {
         let text = self.any_text(what)?;
         let text = text.trim_ascii();
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// All that is left behind one blank as a path.
+    /// The rest of the line behind one blank as a path.
     pub(crate) fn path(&mut self) -> Parsed<FtpPath> {
         let (path, at) = self.behind_one_blank();
         if path.is_empty() {
@@ -125,7 +125,7 @@ impl<'a> Args<'a> {
         FtpPath::new(path).ok_or((BadCommandKind::BadArgument("path"), at))
     }
 
-    /// All that is left behind one blank as a path, if anything is.
+    /// The rest of the line behind one blank as a path, if any.
     pub(crate) fn optional_path(&mut self) -> Parsed<Option<FtpPath>> {
         if self.line.len() <= self.at + 1 {
             return Ok(None);
@@ -133,7 +133,7 @@ impl<'a> Args<'a> {
         self.path().map(Some)
     }
 
-    /// As `optional_path`, dropping leading words that begin with `-`, as clients send for `ls`.
+    /// As `optional_path`, without the leading options of `ls` (`-la`) that clients send.
     pub(crate) fn path_behind_options(&mut self) -> Parsed<Option<FtpPath>> {
         while self.line.get(self.at + 1) == Some(&b'-') {
             self.next();

@@ -11,7 +11,7 @@ use crate::path::FtpPath;
 
 /// One command of the control channel, parsed.
 ///
-/// Arguments are already values: addresses, ranges and times have been checked, paths are bytes.
+/// Arguments are values: addresses, ranges and times are checked, paths are bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     // RFC 959 §4.1.1: access control.
@@ -19,7 +19,7 @@ pub enum Command {
     User(String),
     /// `PASS password`; never printed.
     Pass(Secret),
-    /// `ACCT account`; what it says is kept nowhere.
+    /// `ACCT account`.
     Acct(Secret),
     /// `CWD path`.
     Cwd(FtpPath),
@@ -39,7 +39,7 @@ pub enum Command {
     Pasv,
     /// `EPSV [1|2|ALL]`.
     Epsv(Epsv),
-    /// `SPAS [1|2]`; the family, when asked for.
+    /// `SPAS [1|2]`; the family, where the command names one.
     Spas(Option<Family>),
     /// `TYPE A|I|…`.
     Type(Type),
@@ -67,7 +67,7 @@ pub enum Command {
     Abor,
     /// `LIST [path]`; leading `-` options are dropped.
     List(Option<FtpPath>),
-    /// `LIST -a`, hidden names included; only clients write it, since a server takes no options there.
+    /// `LIST -a`, hidden names included; only clients write it, since parsing drops the options.
     ListAll(FtpPath),
     /// `NLST [path]`.
     Nlst(Option<FtpPath>),
@@ -110,7 +110,7 @@ pub enum Command {
         /// The file.
         path: FtpPath,
     },
-    /// `SCKS algorithm digest`: what the next stored file must hash to.
+    /// `SCKS algorithm digest`: the digest the next stored file must have.
     Scks {
         /// The algorithm's name as sent.
         algorithm: String,
@@ -125,7 +125,7 @@ pub enum Command {
     Noop,
     /// `FEAT`.
     Feat,
-    /// `OPTS what params`.
+    /// `OPTS command params`.
     Opts(Opts),
     /// `SYST`.
     Syst,
@@ -135,7 +135,7 @@ pub enum Command {
     Lang(Option<String>),
     /// `SBUF bytes`: TCP buffers of data connections, both directions; 0 for the kernel's choice.
     Sbuf(u64),
-    /// `TREV event interval`: how often to send a marker.
+    /// `TREV event interval`: the seconds between markers.
     Trev(Event, u32),
     /// `SITE …`.
     Site(Site),
@@ -168,17 +168,17 @@ pub enum Site {
     Chgrp(String, FtpPath),
     /// `SITE UTIME time path`.
     Utime(TimeVal, FtpPath),
-    /// `SITE SYMLINKFROM target`; the target is text kept as sent, not a path of the tree.
+    /// `SITE SYMLINKFROM target`; the target is kept as sent and may lie outside the tree.
     SymlinkFrom(FtpPath),
     /// `SITE SYMLINKTO link`.
     SymlinkTo(FtpPath),
-    /// `SITE SYMLINK target link`: both in one, as GCT's client library sends it.
+    /// `SITE SYMLINK target link`: both in one command, as GCT's client library sends it.
     Symlink(FtpPath, FtpPath),
     /// `SITE RDEL path`: remove a tree.
     Rdel(FtpPath),
-    /// `SITE HELD path`, ours: what is kept of an upload that broke.
+    /// `SITE HELD path`, ours: the ranges kept of an interrupted upload.
     Held(FtpPath),
-    /// `SITE DELHELD path`, ours: remove what is kept of an upload that broke.
+    /// `SITE DELHELD path`, ours: remove the partial file of an interrupted upload.
     DropHeld(FtpPath),
     /// `SITE TRNC length path`.
     Trnc(u64, FtpPath),
@@ -192,8 +192,8 @@ pub enum Site {
     TaskId(String),
     /// `SITE STORATTR k=v;…`.
     StorAttr(StorAttr),
-    /// `SITE SETNETSTACK` or `SITE SETDISKSTACK`: the drivers of data connections or of files, bottom
-    /// first; `None` for `default`.
+    /// `SITE SETNETSTACK` or `SITE SETDISKSTACK`: the drivers of data connections or of files,
+    /// bottom first; `None` for `default`.
     Stack(StackSide, Option<String>),
     /// `SITE RESTRICT paths`.
     Restrict(String),
@@ -201,7 +201,7 @@ pub enum Site {
     Chroot(FtpPath),
 }
 
-/// What `SITE STORATTR` asks of the next stored file.
+/// Attributes that `SITE STORATTR` gives the next stored file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct StorAttr {
@@ -211,7 +211,7 @@ pub struct StorAttr {
     pub checksum: Option<(String, String)>,
 }
 
-/// What a stack of `SITE SETNETSTACK` or `SITE SETDISKSTACK` stands under.
+/// The use of a stack: `SITE SETNETSTACK` or `SITE SETDISKSTACK`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackSide {
     /// Data connections.
@@ -220,7 +220,7 @@ pub enum StackSide {
     Disk,
 }
 
-/// Which socket buffer a `SITE` buffer command names.
+/// The socket buffer that a `SITE` command sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferSide {
     /// Both (`SBUF`, `BUFSIZE`).
@@ -234,7 +234,7 @@ pub enum BufferSide {
 /// Representation type (RFC 959 §3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Type {
-    /// `A`: lines end in CRLF on the wire; what a session begins with (RFC 959 §5.1).
+    /// `A`: lines end in CRLF on the wire; the default of a session (RFC 959 §5.1).
     #[default]
     Ascii,
     /// `I`: bytes as they are.
@@ -244,7 +244,7 @@ pub enum Type {
 /// Transmission mode (RFC 959 §3.4, GFD.20 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// `S`: one connection, its end is the end of the file.
+    /// `S`: one connection, whose end is the end of the file.
     #[default]
     Stream,
     /// `E`: extended blocks with offsets over any number of connections.
@@ -274,21 +274,21 @@ pub enum Epsv {
 /// The operation of `ERET`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Eret {
-    /// `P offset length`: that region as a file of its own, offsets relative to it.
+    /// `P offset length`: the region as a file of its own, with offsets relative to it.
     Partial {
         /// First byte.
         offset: u64,
         /// Number of bytes; `None` (−1 on the wire) to the end.
         length: Option<u64>,
     },
-    /// `tag=n`, ours: as `RETR` or as `P`, and the data names itself by the tag.
+    /// `tag=n`, ours: as `RETR` or as `P`, and the tag precedes the data.
     Tagged {
-        /// Tag that stands before the data.
+        /// Tag that precedes the data.
         tag: u64,
-        /// First byte and number of bytes, where it is not the whole file.
+        /// First byte and number of bytes; `None` for the whole file.
         region: Option<(u64, Option<u64>)>,
     },
-    /// `name="args"`: a module, which this implementation does not have.
+    /// `name="args"`: a module, not implemented here.
     Module(String),
 }
 
@@ -300,35 +300,35 @@ pub enum Esto {
         /// Added to every block's offset.
         offset: u64,
     },
-    /// `tag=n`, ours: only data that names itself by the tag is stored, and it may come unasked.
+    /// `tag=n`, ours: only data preceded by the tag is stored, and it may arrive before the 150.
     Tagged {
-        /// Tag that stands before the data.
+        /// Tag that precedes the data.
         tag: u64,
-        /// Where the data belongs.
+        /// Region of the file.
         spot: Spot,
     },
-    /// `name="args"`: a module, which this implementation does not have.
+    /// `name="args"`: a module, not implemented here.
     Module(String),
 }
 
-/// Where the data of a tagged store belongs.
+/// The region of the file that a tagged store writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot {
-    /// As `STOR`: it is the file.
+    /// As `STOR`: the whole file.
     Whole,
-    /// As `ALLO` and `STOR`: it is the file, which has so many bytes.
+    /// As `ALLO` and `STOR`: the whole file, of this number of bytes.
     Sized(u64),
     /// As `ESTO A`: every offset on the wire is moved up by this one.
     At(u64),
-    /// As `APPE`: behind what is there.
+    /// As `APPE`: behind the present end.
     End,
 }
 
 impl Command {
-    /// The retrieval of a file or, where `region` gives one, of that many bytes from that offset on.
+    /// Retrieves a file or, where `region` gives them, a number of bytes from an offset on.
     ///
-    /// `tag` is for a server that tags data. A region without a length ends at the largest offset:
-    /// a length of −1 ends a session of the Globus server.
+    /// `tag` needs a server with [`StorTagged`](crate::feat::Feature::StorTagged). A region without
+    /// a length ends at the largest offset: a length of −1 ends a session of the Globus server.
     pub fn retrieve(path: FtpPath, region: Option<(u64, Option<u64>)>, tag: Option<u64>) -> Self {
         let bounded = |(offset, length): (u64, Option<u64>)| {
             let most = (u64::MAX >> 1).saturating_sub(offset);
@@ -341,7 +341,9 @@ impl Command {
         }
     }
 
-    /// The store of a file, where `spot` says; `tag` is for a server that tags data.
+    /// Stores the region `spot` of a file.
+    ///
+    /// `tag` needs a server with [`StorTagged`](crate::feat::Feature::StorTagged).
     pub fn store(path: FtpPath, spot: Spot, tag: Option<u64>) -> Self {
         match (tag, spot) {
             (Some(tag), spot) => Self::Esto(Esto::Tagged { tag, spot }, path),
@@ -355,13 +357,13 @@ impl Command {
 /// The argument of `REST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restart {
-    /// `REST n`: bytes before `n` are held.
+    /// `REST n`: the receiver holds the bytes before `n`.
     Offset(u64),
-    /// `REST a-b,c-d`: these ranges, ends exclusive, are held by the receiver.
+    /// `REST a-b,c-d`: the receiver holds these ranges, ends exclusive.
     Ranges(RangeSet),
 }
 
-/// What `TREV` asks to be told of.
+/// The kind of marker that `TREV` requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// 112 performance markers.
@@ -381,7 +383,7 @@ pub enum Dcau {
     Subject(String),
 }
 
-/// Text that is never printed, and overwritten when it is dropped: a password, an account.
+/// A password or an account: never printed, and overwritten when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
@@ -391,7 +393,7 @@ impl Secret {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// Gives the text out, for the one place that must compare or send it.
+    /// Returns the text, to be compared or sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! `BadLine`, `BadCommand` and their kin: `Copy` values naming what was wrong and at which byte.
+//! The errors of the grammar: `Copy` values with the fault and the byte at which it is.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum BadLine {
     Control {
         /// The byte.
         byte: u8,
-        /// Where it stood in the line.
+        /// Its position in the line.
         at: usize,
     },
 }
@@ -32,7 +32,7 @@ impl fmt::Display for BadLine {
 
 impl std::error::Error for BadLine {}
 
-/// A line that is no command this implementation understands.
+/// A line that is no command of this implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadCommand {
     kind: BadCommandKind,
@@ -40,14 +40,14 @@ pub struct BadCommand {
     at: usize,
 }
 
-/// What is wrong with a command.
+/// The fault of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadCommandKind {
     /// Nothing but blanks.
     Empty,
-    /// A verb that no table has.
+    /// An unknown verb.
     UnknownVerb,
-    /// A `SITE` subcommand that no table has.
+    /// An unknown `SITE` subcommand.
     UnknownSite,
     /// A verb of a specification that is not implemented.
     NotImplemented,
@@ -61,7 +61,7 @@ pub enum BadCommandKind {
     UnsupportedArgument(&'static str),
     /// The address family is neither 1 nor 2 (RFC 2428 §2).
     UnsupportedFamily,
-    /// `OPTS` for something that has no options.
+    /// `OPTS` for a command without options.
     UnknownOpts,
 }
 
@@ -70,22 +70,22 @@ impl BadCommand {
         Self { kind, verb, at }
     }
 
-    /// What is wrong.
+    /// The fault.
     pub const fn kind(self) -> BadCommandKind {
         self.kind
     }
 
-    /// The verb, once it was recognised; for `SITE`, both words.
+    /// The verb, if known; for `SITE`, both words.
     pub const fn verb(self) -> Option<&'static str> {
         self.verb
     }
 
-    /// The byte of the line where it showed.
+    /// The byte of the line at which the fault is.
     pub const fn at(self) -> usize {
         self.at
     }
 
-    /// The reply code that answers it (RFC 959 §4.2.2, RFC 2428 §2).
+    /// The code of the reply to it (RFC 959 §4.2.2, RFC 2428 §2).
     pub const fn code(self) -> Code {
         match self.kind {
             BadCommandKind::Empty | BadCommandKind::UnknownVerb | BadCommandKind::UnknownSite => {
@@ -139,7 +139,7 @@ pub enum BadAddress {
     Family,
     /// No address at all.
     Empty,
-    /// More addresses than are taken.
+    /// More addresses than the limit.
     TooMany {
         /// The limit.
         limit: usize,
@@ -163,17 +163,17 @@ impl fmt::Display for BadAddress {
 
 impl std::error::Error for BadAddress {}
 
-/// What a server sent is no reply.
+/// Bytes of a server that are no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadReply {
-    /// The reply is longer than is taken.
+    /// The reply is longer than the limit.
     TooLong {
         /// The limit in bytes.
         limit: usize,
     },
     /// Too many lines that belong to no reply.
     Garbage {
-        /// How many were skipped before giving up.
+        /// The number of lines.
         lines: usize,
     },
 }

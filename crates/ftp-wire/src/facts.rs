@@ -1,11 +1,11 @@
-//! MLSx facts and what they say of one object (RFC 3659 §7).
+//! MLSx facts, and the listing entry they describe (RFC 3659 §7).
 
 use std::fmt;
 
 pub use crate::listing::{safe_name, wire_name};
 pub use crate::time::TimeVal;
 
-/// What kind of object an entry is.
+/// The kind of an object in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -16,7 +16,7 @@ pub enum EntryKind {
     Cdir,
     /// The parent of the directory being listed.
     Pdir,
-    /// A symbolic link that leads nowhere.
+    /// A symbolic link without a target.
     Slink,
     /// Character device.
     Char,
@@ -44,7 +44,7 @@ impl EntryKind {
         }
     }
 
-    /// Reads the value of the `Type` fact, in any case; what is not known is `Other`.
+    /// Reads the value of the `Type` fact, in any case; an unknown one is `Other`.
     pub fn from_fact(value: &[u8]) -> Self {
         let value = value.to_ascii_lowercase();
         match value.as_slice() {
@@ -61,17 +61,17 @@ impl EntryKind {
         }
     }
 
-    /// Says whether it is a directory under any name.
+    /// Says whether it is a directory, the listed one and its parent included.
     pub const fn is_dir(self) -> bool {
         matches!(self, Self::Dir | Self::Cdir | Self::Pdir)
     }
 }
 
-/// All that can be said of one object in a listing.
+/// One object in a listing, with all its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// What it is.
+    /// The kind of object.
     pub kind: EntryKind,
     /// Its name, or its path relative to the listing.
     pub name: Vec<u8>,
@@ -81,26 +81,26 @@ pub struct Entry {
     pub modified: TimeVal,
     /// Permission bits, the lowest twelve.
     pub mode: u32,
-    /// What this user may do with it (`Perm`), as letters.
+    /// Operations permitted to this user (`Perm`), as letters.
     pub perm: String,
     /// Number of links.
     pub links: u64,
-    /// Owner's number and name.
+    /// The owner's number and name.
     pub owner: (u32, String),
-    /// Group's number and name.
+    /// The group's number and name.
     pub group: (u32, String),
-    /// Device and inode: the same for the same object.
+    /// Device and inode, equal for two names of the same object.
     pub unique: (u64, u64),
-    /// Where it points, when it is a symbolic link.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
     /// Entries in it, `.` and `..` included; only for `Cdir`.
     pub count: Option<u64>,
-    /// What went wrong (`OpenFailed`, `InvalidLink`, `InvalidName`).
+    /// The error met while listing it (`OpenFailed`, `InvalidLink`, `InvalidName`).
     pub error: Option<String>,
 }
 
 impl Entry {
-    /// An entry of which nothing more is known: zero, empty or absent. The fields can be set.
+    /// An entry with all other fields zero, empty or absent.
     pub fn new(kind: EntryKind, name: impl Into<Vec<u8>>) -> Self {
         Self {
             kind,
@@ -123,13 +123,13 @@ impl Entry {
 /// One fact a listing can print, in the order FEAT names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fact {
-    /// What it is.
+    /// Kind of object.
     Type,
     /// Bytes.
     Size,
     /// Time of modification.
     Modify,
-    /// What the user may do.
+    /// Operations permitted to the user.
     Perm,
     /// Character set of the name.
     Charset,
@@ -143,16 +143,16 @@ pub enum Fact {
     UnixGroup,
     /// Group's number.
     UnixGid,
-    /// The same for the same object.
+    /// Identity of the object.
     Unique,
-    /// Where a symbolic link points.
+    /// Target of a symbolic link.
     UnixSlink,
     /// Number of entries of the listed directory.
     Count,
 }
 
 impl Fact {
-    /// All, in the order FEAT names them.
+    /// All facts, in the order of FEAT.
     pub const ALL: [Self; 13] = [
         Self::Type,
         Self::Size,
@@ -188,7 +188,7 @@ impl Fact {
         }
     }
 
-    /// The fact of that name, in any case (RFC 3659 §7.2).
+    /// The fact with this name, in any case (RFC 3659 §7.2).
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -196,7 +196,7 @@ impl Fact {
     }
 }
 
-/// Which facts a listing prints.
+/// The facts that a listing prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FactSet(pub(crate) u16);
 
@@ -205,7 +205,7 @@ impl FactSet {
     pub const NONE: Self = Self(0);
     /// Every fact.
     pub const ALL: Self = Self((1 << Fact::ALL.len()) - 1);
-    /// What is printed unless a client asks otherwise: all but `Charset` and `X.count`.
+    /// The facts printed by default: all but `Charset` and `X.count`.
     pub const DEFAULT: Self = Self::ALL.without(Fact::Charset).without(Fact::Count);
 
     /// The set and `fact`.
@@ -237,7 +237,7 @@ impl FactSet {
             .filter(move |fact| self.contains(*fact))
     }
 
-    /// Parses `Type;Size;…`: whole names in any case; those not known are left out (RFC 3659 §7.9).
+    /// Parses `Type;Size;…`: whole names in any case; unknown ones are skipped (RFC 3659 §7.9).
     pub fn parse(text: &[u8]) -> Self {
         let names = text.split(|b| *b == b';').map(<[u8]>::trim_ascii);
         names
@@ -245,7 +245,7 @@ impl FactSet {
             .fold(Self::NONE, Self::with)
     }
 
-    /// Every fact as FEAT lists it, those in this set marked with `*` (RFC 3659 §7.8).
+    /// Every fact as in FEAT, those in this set marked with `*` (RFC 3659 §7.8).
     pub fn feat(self) -> String {
         let item = |fact: Fact| {
             format!(

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::facts::FactSet;
 use crate::reply::{Code, Reply};
 
-/// One thing a server says it can do.
+/// One feature of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Feature {
     /// `CKSM ALG:cost;…`: checksums, with relative costs, the lower the cheaper.
@@ -26,7 +26,8 @@ pub enum Feature {
     Esto,
     /// `GETPUT` (GFD.47).
     GetPut,
-    /// `HELD`, ours: `SITE HELD` tells what is kept of an upload that broke, `SITE DELHELD` removes it.
+    /// `HELD`, ours: `SITE HELD` reports the ranges kept of an interrupted upload, `SITE DELHELD`
+    /// removes its partial file.
     Held,
     /// `LANG tags` (RFC 2640).
     Lang(String),
@@ -38,7 +39,7 @@ pub enum Feature {
     Mlsc,
     /// `MLSR`: a recursive listing.
     Mlsr,
-    /// `MLST facts`: machine listings and the facts printed unless asked otherwise.
+    /// `MLST facts`: machine listings, and the facts printed by default.
     Mlst(FactSet),
     /// `PARALLEL`: MODE E over several connections.
     Parallel,
@@ -54,7 +55,7 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Tagged;`, ours: `ESTO tag=`, whose data may follow at once, and `ERET tag=`.
+    /// `STOR Tagged;`, ours: `ESTO tag=`, whose data may precede the 150, and `ERET tag=`.
     StorTagged,
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,
@@ -64,7 +65,7 @@ pub enum Feature {
     Utf8,
     /// `WHOAMI`.
     Whoami,
-    /// Any other line, as it came.
+    /// Any other line, as received.
     Other(String),
 }
 
@@ -114,7 +115,7 @@ fn has_item(params: &str, item: &str) -> bool {
         .any(|found| found.trim().eq_ignore_ascii_case(item))
 }
 
-/// `MD5:10;ADLER32:10;`; an algorithm without a cost is dear.
+/// Reads `MD5:10;ADLER32:10;`; an algorithm without a cost gets 20.
 fn parse_costs(params: &str) -> Vec<(String, u8)> {
     let items = params
         .split([';', ','])
@@ -127,7 +128,7 @@ fn parse_costs(params: &str) -> Vec<(String, u8)> {
     items.map(cost).collect()
 }
 
-/// The facts of `Type*;Size;…` that carry the mark.
+/// The facts of `Type*;Size;…` that are marked with `*`.
 fn parse_marked(params: &str) -> FactSet {
     let marked: Vec<_> = params
         .split(';')
@@ -179,7 +180,7 @@ impl fmt::Display for Feature {
     }
 }
 
-/// What a server says it can do, in the order it says it.
+/// The features of a server, in the order of its reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Features {
     list: Vec<Feature>,
@@ -191,17 +192,17 @@ impl Features {
         Self { list: Vec::new() }
     }
 
-    /// Adds one.
+    /// Appends a feature.
     pub fn push(&mut self, feature: Feature) {
         self.list.push(feature);
     }
 
-    /// Says whether exactly this was named; for those with parameters, ask the list.
+    /// Says whether exactly this feature, parameters included, is in the list.
     pub fn has(&self, feature: &Feature) -> bool {
         self.list.contains(feature)
     }
 
-    /// All, in order.
+    /// The features, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Feature> {
         self.list.iter()
     }
@@ -215,13 +216,13 @@ impl Features {
         found.unwrap_or_default()
     }
 
-    /// Says whether machine listings (MLST, MLSD) are there.
+    /// Says whether the server has machine listings (MLST, MLSD).
     pub fn mlst(&self) -> bool {
         self.iter()
             .any(|feature| matches!(feature, Feature::Mlst(_)))
     }
 
-    /// Reads the reply to FEAT; a reply other than 211 names nothing.
+    /// Reads the reply to FEAT; a reply other than 211 has no features.
     pub fn from_reply(reply: &Reply) -> Self {
         if reply.code() != Code::of::<211>() {
             return Self::new();
@@ -233,7 +234,7 @@ impl Features {
             .collect()
     }
 
-    /// The reply to FEAT: one blank before each label, upper case, as GCT's client counts on.
+    /// The reply to FEAT: one blank before each label, upper case, as GCT's client requires.
     pub fn to_reply(&self) -> Reply {
         let lines = self.iter().map(Feature::to_string);
         Reply::indented(Code::of::<211>(), "Extensions supported", lines, "End.")
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
     use crate::reply_parser::ReplyParser;
 
-    /// What a stock GCT 13.24 answers after login.
+    /// The answer of a stock GCT 13.24 after login.
     const GCT: &str = "211-Extensions supported\r\n \
         CKSM MD5:10;ADLER32:10;SHA1:10;SHA256:11;SHA512:12;\r\n DSI file-13.24\r\n STORATTR\r\n HTTP\r\n \
         DCSC P,D\r\n MFMT\r\n WHOAMI\r\n AUTHZ_ASSERT\r\n MLSR\r\n MLSC\r\n UTF8\r\n LANG EN\r\n DCAU\r\n \

@@ -6,9 +6,9 @@ pub fn is_pattern(name: &[u8]) -> bool {
     name.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
-/// Says whether `name` matches `pattern`; a dot at its start must be written, as in a shell.
+/// Says whether `name` matches `pattern`; as in a shell, no wildcard matches a leading dot.
 ///
-/// Takes at most the product of both lengths, since only the last `*` is tried again.
+/// Takes time of at most the product of both lengths, since only the last `*` is tried again.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
@@ -36,8 +36,8 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches one character of the name with one element of the pattern other than `*`; returns the rest
-/// of both.
+/// Matches one character of the name with one element of the pattern other than `*`; returns the
+/// rest of both.
 fn step<'p, 'n>(pattern: &'p [u8], name: &'n [u8]) -> Option<(&'p [u8], &'n [u8])> {
     let (byte, left) = name.split_first()?;
     match pattern {
@@ -49,7 +49,7 @@ fn step<'p, 'n>(pattern: &'p [u8], name: &'n [u8]) -> Option<(&'p [u8], &'n [u8]
         }
         [b'[', set @ ..] => match class(set, *byte) {
             Some((found, rest)) => found.then_some((rest, left)),
-            // Without its closing bracket it is an ordinary character.
+            // Without a closing bracket, `[` is an ordinary character.
             None => (*byte == b'[').then_some((set, left)),
         },
         [b'\\', wanted, rest @ ..] | [wanted, rest @ ..] => {
@@ -59,7 +59,7 @@ fn step<'p, 'n>(pattern: &'p [u8], name: &'n [u8]) -> Option<(&'p [u8], &'n [u8]
     }
 }
 
-/// Looks `byte` up in a class whose `[` is gone; whether it is in, and the pattern behind the `]`.
+/// Looks `byte` up in the class behind a `[`; returns the result and the pattern behind the `]`.
 fn class(set: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (negated, mut set) = match set {
         [b'!' | b'^', rest @ ..] => (true, rest),

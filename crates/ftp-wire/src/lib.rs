@@ -1,8 +1,8 @@
 //! The grammar of the FTP and GridFTP control channel: bytes to values and back.
 //!
-//! No state beyond a line in the making, no clock, no socket.
+//! No state beyond an unfinished line, no clock, no socket.
 //!
-//! | Module | What it reads and writes | Where that is specified |
+//! | Module | Reads and writes | Specification |
 //! | --- | --- | --- |
 //! | [`mod@line`] | lines, Telnet commands | RFC 959 §5.3, RFC 854 |
 //! | [`command`], [`parse`] | commands | RFC 959 §4.1, RFC 2389, RFC 2428, RFC 3659, GFD.20 |
@@ -13,7 +13,7 @@
 //! | [`feat`] | `FEAT` | RFC 2389 §3 |
 //! | [`marker`] | 111, 112 and 113 | GFD.20 |
 //! | [`path`] | paths, the quotes of 257 | RFC 959, appendix II |
-//! | [`error`] | what was wrong, and where | |
+//! | [`error`] | errors with their position | |
 //!
 //! ```
 //! use ftp_wire::command::Command;

@@ -4,13 +4,13 @@ use zeroize::Zeroize as _;
 
 use crate::error::BadLine;
 
-/// Longest line taken unless told otherwise, in bytes.
+/// Default limit of a line in bytes.
 pub const DEFAULT_LIMIT: usize = 8 * 1024;
 
-/// Telnet refusals held for the caller at most, in bytes; a peer that asks for more is ignored.
+/// Most bytes of Telnet refusals held for the caller; further options of the peer are ignored.
 const MAX_ANSWERS: usize = 384;
 
-/// Capacity above which an empty splitter gives its memory back, in bytes.
+/// Capacity above which an empty splitter frees its memory, in bytes.
 const KEEP: usize = 512;
 
 const SE: u8 = 240;
@@ -23,27 +23,27 @@ const IAC: u8 = 255;
 
 /// Turns the bytes of a control connection into lines.
 ///
-/// [`push`](Self::push) what arrived, then call [`next_line`](Self::next_line) until it has nothing:
-/// an unfinished line never takes more memory than the limit. CRLF and a bare LF end a line. Telnet
-/// commands are taken out, and options the peer offers are refused through
+/// [`push`](Self::push) received bytes, then call [`next_line`](Self::next_line) until it returns
+/// `None`: an unfinished line never takes more memory than the limit. CRLF and a bare LF end a
+/// line. Telnet commands are removed, and options of the peer are refused through
 /// [`take_answers`](Self::take_answers). All other bytes are kept, those of names included.
 ///
-/// Before a change of protection, [`buffered`](Self::buffered) must be 0: what a peer sent ahead
-/// of a handshake must not be read after it.
+/// Before a change of protection, [`buffered`](Self::buffered) must be 0: bytes sent ahead of a
+/// handshake must not be read after it.
 ///
-/// What was handed out is overwritten: a line may hold a password.
+/// Returned lines are overwritten afterwards, since a line may hold a password.
 #[derive(Debug, Clone)]
 pub struct LineSplitter {
     limit: usize,
-    /// Bytes as they came, read up to `head`.
+    /// Received bytes, read up to `head`.
     raw: Vec<u8>,
     head: usize,
     /// The line so far, without Telnet commands.
     line: Vec<u8>,
-    /// Bytes of the line as they came, Telnet commands included.
+    /// Received bytes of the line, Telnet commands included.
     taken: usize,
     fault: Option<BadLine>,
-    /// The line was handed out and is to be forgotten.
+    /// The line was returned and is to be overwritten.
     handed_out: bool,
     telnet: Telnet,
     answers: Vec<u8>,
@@ -71,7 +71,7 @@ impl LineSplitter {
         Self::with_limit(DEFAULT_LIMIT)
     }
 
-    /// A splitter that takes lines of at most `limit` bytes, line end not counted.
+    /// A splitter with a limit of `limit` bytes a line, line end not counted.
     pub const fn with_limit(limit: usize) -> Self {
         Self {
             limit,
@@ -103,10 +103,10 @@ impl LineSplitter {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// The next whole line without its end, or why there is none to be had.
+    /// The next whole line without its end, or its error.
     ///
-    /// A line in error is dropped up to its end; a line that is too long is reported as soon as it
-    /// is, and once.
+    /// A line in error is dropped up to its end; a line that is too long is reported once, as soon
+    /// as it passes the limit.
     pub fn next_line(&mut self) -> Option<Result<&[u8], BadLine>> {
         self.forget();
         while let Some(&byte) = self.raw.get(self.head) {
@@ -146,7 +146,7 @@ impl LineSplitter {
         matches!(self.fault, Some(BadLine::TooLong { .. }))
     }
 
-    /// Marks a line that has just become too long; the CR of its end may lie beyond the limit.
+    /// Marks a line that passed the limit just now; the CR of its end does not count.
     fn note_length(&mut self) -> bool {
         let text = self.taken - usize::from(self.line.last() == Some(&b'\r'));
         let too_long = text > self.limit;
@@ -158,7 +158,7 @@ impl LineSplitter {
         too_long
     }
 
-    /// Ends the line; `None` when its error has been told before.
+    /// Ends the line; `None` when its error was reported before.
     fn end_line(&mut self, told: bool) -> Option<Result<(), BadLine>> {
         self.taken = 0;
         self.fault = None;
@@ -176,7 +176,7 @@ impl LineSplitter {
         })
     }
 
-    /// Passes data bytes on and takes Telnet commands out.
+    /// Returns a data byte, and removes Telnet commands.
     fn strip_telnet(&mut self, byte: u8) -> Option<u8> {
         let (next, data) = match (self.telnet, byte) {
             (Telnet::Data, IAC) => (Telnet::Iac, None),
@@ -184,9 +184,9 @@ impl LineSplitter {
             (Telnet::Iac, WILL | WONT | DO | DONT) => (Telnet::Option(byte), None),
             (Telnet::Iac, SB) => (Telnet::Sub, None),
             (Telnet::Iac, IAC) => (Telnet::Data, Some(IAC)),
-            // IP, DM and the other two-byte commands mean nothing here: ABOR is a line.
+            // IP, DM and the other two-byte commands are ignored: ABOR is a line.
             (Telnet::Iac, SE..) => (Telnet::Data, None),
-            // No Telnet command: the urgent byte of a Synch was taken out on the way.
+            // No Telnet command: the urgent byte of a Synch was lost on the way.
             (Telnet::Iac, _) => (Telnet::Data, Some(byte)),
             (Telnet::Option(verb), _) => {
                 self.refuse(verb, byte);
@@ -211,18 +211,18 @@ impl LineSplitter {
         }
     }
 
-    /// What is to be sent to the peer in answer to Telnet options; usually nothing.
+    /// The bytes to send in answer to Telnet options; usually none.
     pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.answers)
     }
 
-    /// Bytes taken that have not come out in a line yet.
+    /// Bytes received that are not yet part of a returned line.
     pub fn buffered(&self) -> usize {
         let line = if self.handed_out { 0 } else { self.taken };
         self.raw.len() - self.head + line
     }
 
-    /// Overwrites what was read of the bytes that came; the first `keep` of them still count.
+    /// Overwrites the received bytes behind the first `keep`, which are still to be read.
     fn forget_raw(&mut self, keep: usize) {
         if let Some(gone) = self.raw.get_mut(keep..) {
             gone.zeroize();
@@ -241,7 +241,7 @@ impl LineSplitter {
     }
 }
 
-/// The first control byte that has no place where it stands: a name may hold any but NUL and CR, a verb none.
+/// The first control byte that is not allowed: a name may hold any but NUL and CR, a verb none.
 fn misplaced(line: &[u8]) -> Option<(usize, u8)> {
     let verb = line.iter().position(|b| matches!(b, b' ' | b'\t'));
     let verb = verb.unwrap_or(line.len());
@@ -261,7 +261,7 @@ impl Drop for LineSplitter {
     }
 }
 
-/// Makes room for `more` bytes, and overwrites the memory it moves out of.
+/// Reserves room for `more` bytes, and overwrites the memory it moves out of.
 fn make_room(bytes: &mut Vec<u8>, more: usize) {
     let wanted = bytes.len() + more;
     if wanted > bytes.capacity() {

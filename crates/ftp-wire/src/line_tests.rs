@@ -12,7 +12,7 @@ fn drain(splitter: &mut LineSplitter, out: &mut Vec<Owned>) {
     }
 }
 
-/// What comes out when `wire` arrives in these pieces, with the Telnet answers.
+/// The lines and the Telnet answers when `wire` arrives in these pieces.
 fn split(limit: usize, pieces: &[&[u8]]) -> (Vec<Owned>, Vec<u8>) {
     let mut splitter = LineSplitter::with_limit(limit);
     let (mut lines, mut answers) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ fn control_bytes_are_named_and_cost_one_line_only() {
     );
 }
 
-/// A file may have any name that does not end the line.
+/// A file may have any name without a line end.
 #[test]
 fn names_may_hold_control_bytes() {
     let name: Vec<u8> = (1..=0xfe).filter(|b| !b"\r\n".contains(b)).collect();
@@ -103,7 +103,7 @@ fn telnet_commands_are_taken_out_and_options_refused() {
         &[ok(b"ab")],
         b"",
     );
-    // An option may be numbered like a line end.
+    // An option may have the number of a line end.
     check(
         99,
         b"\xff\xfd\x0aNOOP\r\n",
@@ -118,7 +118,7 @@ fn a_synch_whose_urgent_byte_was_lost_still_gives_abor() {
 }
 
 #[test]
-fn over_long_lines_are_told_once_and_the_next_line_is_whole() {
+fn over_long_lines_are_reported_once_and_the_next_line_is_whole() {
     let long = Err(BadLine::TooLong { limit: 4 });
     check(
         4,
@@ -165,7 +165,7 @@ fn answers_are_bounded() {
 }
 
 #[test]
-fn buffered_counts_what_came_ahead_of_a_handshake() {
+fn buffered_counts_bytes_ahead_of_a_handshake() {
     let mut splitter = LineSplitter::new();
     splitter.push(b"AUTH TLS\r\nUSER evil\r\nPA");
     assert_eq!(splitter.next_line(), Some(Ok(&b"AUTH TLS"[..])));

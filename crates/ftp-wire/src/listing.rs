@@ -7,7 +7,7 @@ use crate::error::BadFacts;
 use crate::facts::{Entry, EntryKind, Fact, FactSet};
 use crate::time::{Civil, TimeVal};
 
-/// The order in which lines give their facts, which is not that of FEAT.
+/// The order of the facts in a line, which differs from that of FEAT.
 const LINE_ORDER: [Fact; 13] = [
     Fact::Type,
     Fact::Modify,
@@ -24,12 +24,12 @@ const LINE_ORDER: [Fact; 13] = [
     Fact::Count,
 ];
 
-/// The value of the `Error` fact of an entry whose name no line can carry.
+/// The value of the `Error` fact for a name that no line can carry.
 const UNNAMEABLE: &str = "InvalidName";
 
-/// The name as a line for people shows it: every control character is a `?`.
+/// The name in a line for people: every control character becomes a `?`.
 ///
-/// As it is, it would end the line early and make up entries, or move a terminal's cursor.
+/// Unchanged, a name could end the line early and forge entries, or control a terminal.
 pub fn safe_name(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -41,10 +41,10 @@ pub fn safe_name(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The name as a line for programs carries it: byte for byte, since a program asks for it by these bytes.
+/// The name in a line for programs: byte for byte, since a program opens the file by these bytes.
 ///
-/// NUL, CR and LF, which no line and no command can carry, become U+FFFD: a name that nobody gave, so that to ask
-/// for it fails and finds no other object.
+/// NUL, CR and LF, which no line and no command can carry, become U+FFFD. No other object has that
+/// name in practice, so opening it fails.
 pub fn wire_name(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(is_line_end) {
         return Cow::Borrowed(name);
@@ -67,7 +67,7 @@ fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes `%XX`; a `%` that begins no such pair stays.
+/// Decodes `%XX`; any other `%` stays.
 fn url_decode(text: &[u8]) -> Vec<u8> {
     let hex = |b: u8| {
         char::from(b)
@@ -102,10 +102,10 @@ fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 impl Entry {
-    /// Appends the line of MLSD, MLST and their kin: facts, a blank, the name; no line end.
+    /// Appends the line of MLSD, MLST, MLSR and MLSC: facts, a blank, the name; no line end.
     ///
-    /// An error is printed whatever `facts` says. A name that no line can carry is an error of its entry:
-    /// `Error=InvalidName;`, with the name as [`wire_name`] has it.
+    /// An error is printed whether `facts` selects it or not. A name that no line can carry is an
+    /// error of its entry: `Error=InvalidName;`, with the name as from [`wire_name`].
     pub fn write_facts(&self, facts: FactSet, out: &mut Vec<u8>) {
         for fact in LINE_ORDER.into_iter().filter(|fact| facts.contains(*fact)) {
             self.write_fact(fact, out);
@@ -123,7 +123,7 @@ impl Entry {
         let name = fact.as_str();
         match fact {
             Fact::Type => push(out, format_args!("{name}={};", self.kind.as_str())),
-            // Readers of Apache commons-net drop a line with more digits of a second than three.
+            // Apache commons-net drops a line with more than three digits of a second.
             Fact::Modify => push(out, format_args!("{name}={};", self.modified.to_millis())),
             Fact::Charset => {
                 let utf8 = std::str::from_utf8(&self.name).is_ok();
@@ -156,10 +156,10 @@ impl Entry {
         }
     }
 
-    /// Parses a line of MLSD, MLST and their kin, and says which facts it gave.
+    /// Parses a line of MLSD, MLST, MLSR or MLSC; returns the entry and the facts in the line.
     ///
-    /// Fields without a fact are as [`Entry::new`] has them; facts not known are skipped. The name is
-    /// as sent: the caller checks that it does not lead out of the directory.
+    /// Fields without a fact are as in [`Entry::new`]; unknown facts are skipped. The name is as
+    /// sent: the caller checks that it does not lead out of the directory.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl Entry {
 
     /// Appends the line of LIST, in the form of `ls -l`, times in UTC; no line end.
     ///
-    /// As with `ls`, the year stands in place of the hour once it is more than half a year from `now`.
+    /// As with `ls`, a time more than half a year from `now` shows the year in place of the hour.
     pub fn write_long(&self, now: TimeVal, out: &mut Vec<u8>) {
         let name_of = |(id, name): &(u32, String)| {
             if name.is_empty() {
@@ -264,7 +264,7 @@ const MONTHS: [&str; 12] = [
 const DAY: i64 = 86_400;
 const HALF_YEAR: i64 = 182 * DAY;
 
-/// A user's name must not break the columns.
+/// Replaces blanks and control characters in a user's name, which would break the columns.
 fn url_safe(name: &str) -> String {
     name.chars()
         .map(|c| {
@@ -316,7 +316,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
 
-/// `Unique` may be anything; what is not two hexadecimal numbers is hashed into two.
+/// `Unique` may be any text; one that is not two hexadecimal numbers is hashed into two.
 fn unique(value: &[u8]) -> (u64, u64) {
     let text = std::str::from_utf8(value).unwrap_or_default();
     let hex = |t: &str| u64::from_str_radix(t, 16).ok();
@@ -333,8 +333,8 @@ fn unique(value: &[u8]) -> (u64, u64) {
     })
 }
 
-/// Parts the facts from the name: at the blank behind the last `;`, or, where a server leaves that
-/// out, at the first blank.
+/// Separates the facts from the name: at the blank behind the last `;`, or, where a server omits
+/// that `;`, at the first blank.
 fn split_name(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let blank = if line.first() == Some(&b' ') {
         0

@@ -1,4 +1,4 @@
-//! Listing lines to the byte, names that mean harm, and lines of other servers.
+//! Listing lines to the byte, hostile names, and lines of other servers.
 
 use proptest::prelude::*;
 
@@ -66,7 +66,7 @@ fn names_cannot_make_up_lines() {
     assert!(line.ends_with(" a??Type=file; b??[31m"), "{line}");
 }
 
-/// A program asks for the object by the bytes that the line gave it; a terminal gets none that it obeys.
+/// A program opens the object by the bytes in the line; a terminal gets no control characters.
 #[test]
 fn lines_for_programs_carry_every_byte_of_a_name() {
     let bytes: Vec<u8> = (1..=0xff).filter(|b| !b"\r\n/".contains(b)).collect();
@@ -97,7 +97,7 @@ fn lines_for_programs_carry_every_byte_of_a_name() {
     }
 }
 
-/// Readers of Apache commons-net leave out a line with more digits, and take `.5` for five milliseconds.
+/// Apache commons-net drops a line with more digits, and reads `.5` as five milliseconds.
 #[test]
 fn times_have_three_digits_of_a_second_or_none() {
     for (nanos, digits) in [

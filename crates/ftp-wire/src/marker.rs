@@ -7,17 +7,17 @@ use byte_ranges::{RangeSet, text};
 use crate::error::BadMarker;
 use crate::reply::{Code, Reply};
 
-/// Most ranges taken from one 111; a server that has more to tell sends another.
+/// Most ranges in one 111; a server that has more sends another.
 pub const MAX_RANGES: usize = 4096;
 
-/// A report that comes between the 150 and the end of a transfer or checksum.
+/// A progress report between the 150 and the end of a transfer or checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marker {
-    /// 111: these ranges are safe since the last such marker, ends exclusive.
+    /// 111: the ranges stored since the last such marker, ends exclusive.
     Restart(RangeSet),
-    /// 112: how far one stripe is.
+    /// 112: progress of one stripe.
     Perf(Perf),
-    /// 113: how far a checksum is.
+    /// 113: progress of a checksum.
     Hash {
         /// Wall clock, tenths of a second since 1970.
         at: u64,
@@ -26,7 +26,7 @@ pub enum Marker {
     },
 }
 
-/// What a 112 says.
+/// The fields of a 112.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Perf {
@@ -62,7 +62,7 @@ impl fmt::Display for Tenths {
 }
 
 impl Marker {
-    /// The markers that tell of `ranges`: one, unless there are too many of them for one line.
+    /// The markers for `ranges`: several where there are more than [`MAX_RANGES`].
     pub fn restarts(ranges: &RangeSet) -> impl Iterator<Item = Self> {
         let mut rest = ranges.iter().peekable();
         std::iter::from_fn(move || {
@@ -103,9 +103,9 @@ impl Marker {
         }
     }
 
-    /// The reply to `SITE HELD`: as a 111, with nothing behind the label where nothing is kept.
+    /// The reply to `SITE HELD`: as a 111, with no ranges behind the label where nothing is kept.
     ///
-    /// It may leave out ranges beyond a number; whoever restarts sends those again.
+    /// Ranges beyond [`MAX_RANGES`] are left out; the client sends those again.
     pub fn held(ranges: &RangeSet) -> Reply {
         let some: RangeSet = ranges.iter().take(MAX_RANGES).collect();
         Reply::of::<213>(format!("Range Marker {some}").trim_end())
@@ -114,7 +114,7 @@ impl Marker {
     /// Reads the reply to `SITE HELD`.
     ///
     /// # Errors
-    /// [`BadMarker::Ranges`] when it does not hold ranges behind their label.
+    /// [`BadMarker::Ranges`] when there are no ranges behind the label.
     pub fn parse_held(reply: &Reply) -> Result<RangeSet, BadMarker> {
         match ranges(reply)? {
             b"" => Ok(RangeSet::new()),
@@ -122,9 +122,9 @@ impl Marker {
         }
     }
 
-    /// Reads a marker; `None` for a reply that is none.
+    /// Reads a marker; `None` for another reply.
     ///
-    /// Lines are found by their labels, in any order and with any blanks, as GCT does.
+    /// Lines are found by their labels, in any order and with any blanks, as in GCT.
     pub fn from_reply(reply: &Reply) -> Option<Result<Self, BadMarker>> {
         Some(match reply.code().number() {
             111 => parse_restart(reply),
@@ -135,7 +135,7 @@ impl Marker {
     }
 }
 
-/// What is behind the label `Range Marker`.
+/// The text behind the label `Range Marker`.
 fn ranges(reply: &Reply) -> Result<&[u8], BadMarker> {
     let line = reply.first_line().trim_ascii();
     let (label, ranges) = line
@@ -174,7 +174,7 @@ fn number<T: std::str::FromStr>(reply: &Reply, label: &'static str) -> Result<T,
     value.ok_or(BadMarker::Field(label))
 }
 
-/// Seconds with any number of decimals, of which the first counts.
+/// Reads seconds with any number of decimals, to tenths.
 fn timestamp(reply: &Reply) -> Result<u64, BadMarker> {
     let bad = BadMarker::Field("Timestamp");
     let text = reply.field("Timestamp").ok_or(bad)?;

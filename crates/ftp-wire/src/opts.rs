@@ -5,34 +5,35 @@ use std::fmt;
 use crate::error::{BadCommand, BadCommandKind};
 use crate::facts::FactSet;
 
-/// Most connections `Parallelism` may ask for.
+/// Largest value of `Parallelism`.
 pub const MAX_PARALLELISM: u32 = 1024;
 
-/// Bytes of a stripe block where the layout is named and its size is not.
+/// Bytes of a stripe block for `StripeLayout=Blocked` without `BlockSize`.
 pub const DEFAULT_STRIPE_BLOCK: u64 = 1 << 20;
 
-/// A parsed `OPTS` command. Values absent from the command are `None` and stay as they are.
+/// A parsed `OPTS` command. Options absent from the command are `None` and keep their value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opts {
     /// `OPTS RETR …`.
     Retr {
         /// `Parallelism=a,b,c;`: connections to open, at least 1.
         parallelism: Option<u32>,
-        /// `StripeLayout=` and `BlockSize=`: bytes of a stripe block; 0 for one piece a stripe.
+        /// `StripeLayout=` and `BlockSize=`: bytes of a stripe block; 0 for one contiguous region a
+        /// stripe.
         stripe_block: Option<u64>,
         /// `Markers=n;`: seconds between performance markers while sending; 0 for none.
         markers: Option<u32>,
     },
     /// `OPTS PASV|SPAS|EPSV AllowDelayed=0|1;`.
     Passive {
-        /// Whether the address comes with 127 or 129 instead of 227 or 229.
+        /// Whether the address follows in a 127 or 129 instead of a 227 or 229.
         delayed: bool,
     },
-    /// `OPTS MLST|MLSD facts;`: the facts that were recognised.
+    /// `OPTS MLST|MLSD facts;`: the known facts among them.
     Facts(FactSet),
     /// `OPTS MLSR …`.
     Mlsr {
-        /// Facts, when any were named.
+        /// Facts, if any are named.
         facts: Option<FactSet>,
         /// `OnError=Fail|Continue;`.
         fail: Option<bool>,
@@ -55,8 +56,8 @@ const OPTION: BadCommandKind = BadCommandKind::BadArgument("option");
 const VALUE: BadCommandKind = BadCommandKind::BadArgument("option value");
 
 impl Opts {
-    /// Parses what follows `OPTS` and a blank: a word, and options each ended by `;`, which the last
-    /// one may lack. Names and keys are taken in any case.
+    /// Parses the text behind `OPTS` and a blank: a word, and options each ended by `;`, which is
+    /// optional behind the last. Names and keys match in any case.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl Opts {
             b"PASV" | b"SPAS" | b"EPSV" => {
                 flag(items, "AllowDelayed").map(|delayed| Self::Passive { delayed })
             }
-            // RFC 3659 §7.9: no facts at all is a choice, too.
+            // RFC 3659 §7.9: an empty list selects no facts.
             b"MLST" | b"MLSD" => Ok(Self::Facts(FactSet::parse(params))),
             b"MLSR" => mlsr(items),
             b"CKSM" => cksm(items),
@@ -99,7 +100,7 @@ impl Opts {
     }
 }
 
-/// `key=value;` items and where they stand.
+/// `key=value;` items with their positions.
 #[derive(Clone, Copy)]
 struct Items<'a> {
     text: &'a [u8],
@@ -208,7 +209,7 @@ fn retr(items: Items<'_>) -> Parsed {
     })
 }
 
-/// Starting, least and most number of connections: all must be sound, the first counts, as with GCT.
+/// Initial, least and most connections: each must be in range, and the first counts, as in GCT.
 fn parse_parallelism(item: &Item<'_>) -> Parsed<u32> {
     let bad = (VALUE, item.at);
     let mut numbers = Vec::new();
@@ -225,7 +226,7 @@ fn parse_parallelism(item: &Item<'_>) -> Parsed<u32> {
     }
 }
 
-/// A single option that is 0 or 1.
+/// Parses a single option with the value 0 or 1.
 fn flag(mut items: Items<'_>, key: &str) -> Parsed<bool> {
     let item = items.next().ok_or((MISSING, items.at))?;
     if !item.is(key) {
@@ -254,7 +255,7 @@ fn mlsr(items: Items<'_>) -> Parsed {
             }
         }
     }
-    // With options alone the facts stay; with neither, none is what was asked for.
+    // Options alone keep the facts; an empty command selects none.
     if !options {
         facts.get_or_insert(FactSet::NONE);
     }
@@ -275,7 +276,7 @@ fn cksm(mut items: Items<'_>) -> Parsed {
     })
 }
 
-/// Writes what follows `OPTS` and a blank.
+/// Writes the text behind `OPTS` and a blank.
 impl fmt::Display for Opts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Option lists as clients send them, and values that must not pass.
+//! Option lists of real clients, and values that are refused.
 
 use super::*;
 use crate::facts::Fact;
@@ -16,7 +16,7 @@ fn retr(parallelism: Option<u32>, stripe_block: Option<u64>, markers: Option<u32
 }
 
 #[test]
-fn reads_what_clients_send() {
+fn reads_the_options_of_clients() {
     let mlsr = |facts, fail, follow| Opts::Mlsr {
         facts,
         fail,
@@ -65,7 +65,7 @@ fn reads_what_clients_send() {
 }
 
 #[test]
-fn refuses_what_would_harm_and_says_where() {
+fn refuses_harmful_options_with_their_position() {
     for (text, kind) in [
         ("", MISSING),
         ("RETR", MISSING),

@@ -1,4 +1,4 @@
-//! `Command::parse(&[u8])`: verb table first, one small function per argument shape below.
+//! `Command::parse(&[u8])`: the table of verbs, then one function per form of arguments.
 
 use byte_ranges::text;
 
@@ -12,10 +12,10 @@ use crate::site;
 pub(crate) type Parsed<T = Command> = Result<T, (BadCommandKind, usize)>;
 type Parser = fn(&mut Args<'_>) -> Parsed;
 
-/// Most ranges `REST` takes.
+/// Most ranges in `REST`.
 pub const MAX_RANGES: usize = 4096;
 
-/// Verb, syntax for HELP, and how to read its arguments, in the order of [`Command`].
+/// Verb, syntax for HELP, and parser of its arguments, in the order of [`Command`].
 const VERBS: &[(&str, &str, Parser)] = &[
     ("USER", "USER <sp> name", |a| {
         a.text("name").map(Command::User)
@@ -136,7 +136,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("XCWD", "CWD"),
 ];
 
-/// Verbs of the specifications that are known not to be implemented.
+/// Verbs of the specifications that are not implemented.
 const ABSENT: &[&str] = &[
     "ABUF", "AVBL", "CCC", "CLNT", "CONF", "ENC", "HASH", "HOST", "LPRT", "LPSV", "MAIL", "MFF",
     "MIC", "MLFL", "MRCP", "MRSQ", "MSAM", "MSND", "MSOM", "RANG", "REIN", "SMNT", "STOU", "GET",
@@ -156,13 +156,13 @@ pub fn site_verbs() -> impl Iterator<Item = (&'static str, &'static str)> {
 impl Command {
     /// Parses one line, without its end.
     ///
-    /// Verbs are taken in any case. Runs of blanks part the words; a path is the rest of the line behind
-    /// one blank, as it stands: blanks at its ends and control bytes are part of the name. Commands without
-    /// arguments ignore what follows them.
+    /// Verbs match in any case. Runs of blanks separate the words. A path is the rest of the line
+    /// behind one blank; further blanks and control bytes are part of the name. Commands without
+    /// arguments ignore the rest of the line.
     ///
     /// # Errors
     ///
-    /// [`BadCommand`], which knows the reply code that fits.
+    /// [`BadCommand`], which has the code of the reply.
     pub fn parse(line: &[u8]) -> Result<Self, BadCommand> {
         let end = line
             .iter()
@@ -172,7 +172,7 @@ impl Command {
         if line.trim_ascii().is_empty() {
             return Err(BadCommand::new(BadCommandKind::Empty, None, 0));
         }
-        // The splitter gives no such line; a caller who has none must not smuggle one in either.
+        // `LineSplitter` returns no such line; lines of other origin are checked here.
         if let Some(at) = line.iter().position(|b| matches!(b, 0 | b'\r' | b'\n')) {
             return Err(BadCommand::new(
                 BadCommandKind::BadArgument("byte"),
@@ -212,7 +212,7 @@ fn find(word: &[u8]) -> Option<&'static (&'static str, &'static str, Parser)> {
     VERBS.iter().find(|(verb, ..)| verb.as_bytes() == name)
 }
 
-/// The error of an address that stands at byte `at`.
+/// The error of the address at byte `at`.
 fn bad_address(bad: BadAddress, at: usize) -> (BadCommandKind, usize) {
     let kind = match bad {
         BadAddress::Family => BadCommandKind::UnsupportedFamily,
@@ -268,8 +268,8 @@ fn spas(args: &mut Args<'_>) -> Parsed {
     Ok(Command::Spas(Some(family)))
 }
 
-/// `TYPE L 8` is bytes as they are; of the form codes of `A`, those that change nothing: `N`, and `T` where
-/// nobody prints (RFC 1123 §4.1.2.3).
+/// Accepts `TYPE L 8` as `I`, and of the form codes of `A` those without effect on a host that does
+/// not print: `N` and `T` (RFC 1123 §4.1.2.3).
 fn type_code(args: &mut Args<'_>) -> Parsed {
     let (code, at) = args.require()?;
     let second = args.next();
@@ -339,7 +339,7 @@ fn esto(args: &mut Args<'_>) -> Parsed {
     Ok(Command::Esto(how, args.path()?))
 }
 
-/// A record size means nothing for files without records, but must be one (RFC 959 §4.1.3).
+/// A record size has no effect on files without records, but must be a number (RFC 959 §4.1.3).
 fn allo(args: &mut Args<'_>) -> Parsed {
     let bytes = args.number("size")?;
     if let Some((word, at)) = args.next() {

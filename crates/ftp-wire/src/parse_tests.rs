@@ -1,4 +1,4 @@
-//! End to end, a table: every command as a client sends it, as it is sent on, and every way to err.
+//! Tables of every command, its rewritten form, and every error.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::facts::TimeVal;
 use crate::path::FtpPath;
 use crate::reply::Code;
 
-/// Line as it comes, and as `write_to` would send it; empty when that is the same.
+/// Received line, and the line of `write_to`; empty when equal.
 const LINES: &[(&str, &str)] = &[
     ("USER anonymous", ""),
     ("user a b", "USER a b"),
@@ -176,7 +176,7 @@ fn every_command_parses_and_is_written_again() {
         let mut wire = Vec::new();
         command.write_to(&mut wire);
         assert_eq!(String::from_utf8_lossy(&wire), format!("{sent}\r\n"));
-        // One more time round: what is written means the same.
+        // The written line parses to the same command.
         assert_eq!(
             Command::parse(sent.as_bytes()).as_ref(),
             Ok(&command),
@@ -266,7 +266,7 @@ fn arguments_become_values() {
     assert_eq!(parse("PASS  x"), Command::Pass(Secret::new(" x")));
 }
 
-/// Line, code of the reply, verb, byte where it showed.
+/// Line, code of the reply, verb, byte of the fault.
 const BAD: &[(&str, u16, Option<&str>, usize)] = &[
     ("", 500, None, 0),
     ("  \t ", 500, None, 0),
@@ -355,7 +355,7 @@ const BAD: &[(&str, u16, Option<&str>, usize)] = &[
     ("PROT 1", 501, Some("PROT"), 5),
 ];
 
-/// RFC 959 §5.3: one blank parts a verb from its argument; the rest is the name.
+/// RFC 959 §5.3: one blank separates a verb from its argument; the rest is the name.
 #[test]
 fn a_name_keeps_its_blanks_and_control_bytes() {
     let parse = |line: &str| Command::parse(line.as_bytes()).unwrap();
@@ -457,7 +457,7 @@ proptest! {
         if let Some(Ok(line)) = lines.next_line()
             && let Ok(again) = Command::parse(line)
         {
-            // A name that begins with a blank is written behind `./`, and only once.
+            // A name that begins with a blank gets the prefix `./` only once.
             let mut second = Vec::new();
             again.write_to(&mut second);
             prop_assert_eq!(second, wire);

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A path as a peer named it: any bytes but NUL, CR and LF.
+/// A path as sent by a peer: any bytes but NUL, CR and LF.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FtpPath(Vec<u8>);
 
 impl FtpPath {
-    /// Takes `bytes` as a path; `None` if empty or if it holds NUL, CR or LF, which no command line can carry.
+    /// Wraps `bytes`; `None` if empty, or if they hold NUL, CR or LF, which a command cannot carry.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         if bytes.is_empty() || bytes.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
@@ -33,8 +33,8 @@ impl FtpPath {
 
     /// The absolute path that `other` names when this is the current directory.
     ///
-    /// By text alone: empty and `.` components go, `..` takes one component off and never leaves the root,
-    /// no symbolic link is looked at, and `~` means nothing.
+    /// By text alone: empty and `.` components are dropped, `..` removes one component and never
+    /// leaves the root, symbolic links are not read, and `~` is an ordinary name.
     #[must_use]
     pub fn join(&self, other: &Self) -> Self {
         Self(joined(&self.0, &other.0))
@@ -46,13 +46,13 @@ impl FtpPath {
         Self::root().join(self)
     }
 
-    /// The directory it lies in, normalised; the root's parent is the root.
+    /// The directory that contains it, normalised; the root's parent is the root.
     #[must_use]
     pub fn parent(&self) -> Self {
         self.normalized().join(&Self(b"..".to_vec()))
     }
 
-    /// The last component, when there is one and it is a name.
+    /// The last non-empty component, unless it is `.` or `..`.
     pub fn file_name(&self) -> Option<&[u8]> {
         let last = self
             .0
@@ -61,7 +61,7 @@ impl FtpPath {
         (last != b"." && last != b"..").then_some(last)
     }
 
-    /// The path in double quotes, quotes within doubled, as 257 has it (RFC 959, appendix II).
+    /// The path in double quotes, quotes within doubled, as in a 257 (RFC 959, appendix II).
     pub fn quoted(&self) -> Vec<u8> {
         let mut out = vec![b'"'];
         for &byte in &self.0 {
@@ -75,7 +75,7 @@ impl FtpPath {
     }
 }
 
-/// As [`FtpPath::join`], for bytes of which either may be empty.
+/// As [`FtpPath::join`], for bytes; either argument may be empty.
 pub fn joined(base: &[u8], other: &[u8]) -> Vec<u8> {
     let base = if other.first() == Some(&b'/') {
         b""
@@ -102,8 +102,8 @@ pub fn joined(base: &[u8], other: &[u8]) -> Vec<u8> {
 
 /// Reads the path in double quotes from the text of a 257 reply.
 ///
-/// Doubled quotes become one; GCT does not double them, so a lone quote is an end only before a
-/// blank or the end of the text.
+/// Doubled quotes become one; GCT does not double them, so a single quote ends the path only before
+/// a blank or the end of the text.
 pub fn unquote(text: &[u8]) -> Option<FtpPath> {
     let start = text.iter().position(|b| *b == b'"')? + 1;
     let mut rest = text.get(start..)?;
@@ -126,7 +126,7 @@ pub fn unquote(text: &[u8]) -> Option<FtpPath> {
 
 impl fmt::Display for FtpPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Text is shown as text; what a terminal might obey, and bad UTF-8, is escaped.
+        // Control characters, which a terminal might obey, and bad UTF-8 are escaped.
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
                 if c.is_control() {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_line_can_carry() {
+    fn refuses_bytes_that_no_line_can_carry() {
         for bad in ["", "a\0b", "a\rb", "a\nb"] {
             assert_eq!(FtpPath::new(bad), None);
         }

@@ -1,21 +1,21 @@
-//! `Receipt`: what one end of a tagged transfer says of the bytes that crossed, in the text of its 226.
+//! `Receipt`: number and digest of the bytes of a tagged transfer, in the text of the 226.
 
 use std::fmt;
 
-/// Bytes at the start of a transfer that its receipt has the digest of.
+/// Bytes at the start of a transfer that the digest of its receipt covers.
 pub const HEAD: u64 = 128 << 10;
 
-/// What one end sent or took in a tagged transfer: both ends' must be equal.
+/// Number and digest of the bytes that one end of a tagged transfer sent or received.
 ///
-/// A file of at most [`HEAD`] bytes is proven whole; of a larger one the number of its bytes and its
-/// first ones, which tell it from any other.
+/// The receipts of both ends must be equal. For a file of at most [`HEAD`] bytes that proves every
+/// byte; for a larger one it proves the length and the first bytes, which detects mixed-up files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
     /// Payload bytes.
     pub bytes: u64,
-    /// CRC32C of the first [`HEAD`] of them, in order of offset; `None` where they came in too many
-    /// pieces.
+    /// CRC32C of the first [`HEAD`] of them, in order of offset; `None` where they arrived in too
+    /// many pieces.
     pub crc32c: Option<u32>,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_hold_none() {
+    fn other_texts_hold_no_receipt() {
         for text in [
             "",
             "Transfer Complete.",

@@ -9,7 +9,7 @@ use crate::facts::TimeVal;
 pub struct Code(u16);
 
 impl Code {
-    /// Makes a code; `None` outside 100–699.
+    /// Creates a code; `None` outside 100–699.
     pub const fn new(code: u16) -> Option<Self> {
         if code >= 100 && code < 700 {
             Some(Self(code))
@@ -18,7 +18,7 @@ impl Code {
         }
     }
 
-    /// Makes a code from a literal, checked by the compiler: `Code::of::<226>()`.
+    /// Creates a code from a literal, checked by the compiler: `Code::of::<226>()`.
     pub const fn of<const N: u16>() -> Self {
         const {
             assert!(
@@ -39,7 +39,7 @@ impl Code {
         self.0 < 200
     }
 
-    /// Says whether the command did what it was asked (2xx).
+    /// Says whether the command succeeded (2xx).
     pub const fn is_success(self) -> bool {
         self.0 / 100 == 2
     }
@@ -66,10 +66,10 @@ impl fmt::Display for Code {
     }
 }
 
-/// One reply, whole or a part of it: a code and its lines of text.
+/// A reply or a part of one: a code and lines of text.
 ///
-/// Line ends and NUL within a line become blanks, so that a reply built from a file's name or an
-/// error's text cannot end early or pass for two.
+/// Line ends and NUL within a line become blanks, so that a reply with a file's name or an error's
+/// text cannot end early or pass for two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     code: Code,
@@ -78,7 +78,7 @@ pub struct Reply {
     position: Position,
 }
 
-/// Part of a reply that its lines are, for a reply that is written as its lines are found.
+/// The part of a reply that a value holds, for replies written in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Whole,
@@ -92,7 +92,7 @@ enum Position {
 pub enum Style {
     /// `NNN-` before every inner line.
     Coded,
-    /// One blank before every inner line, as FEAT, STAT, MLST, SPAS, 112 and 113 have it.
+    /// One blank before every inner line, as in FEAT, STAT, MLST, SPAS, 112 and 113.
     Indented,
 }
 
@@ -112,7 +112,7 @@ impl Reply {
         Self::new(Code::of::<N>(), text)
     }
 
-    /// A reply whose lines all carry the code; the last is the closing one.
+    /// A reply with the code on every line; the last is the closing one.
     pub fn coded<L: Into<Vec<u8>>>(code: Code, lines: impl IntoIterator<Item = L>) -> Self {
         let mut lines: Vec<_> = lines.into_iter().map(|line| safe(line.into())).collect();
         if lines.is_empty() {
@@ -139,7 +139,7 @@ impl Reply {
         Self::lines_of(code, lines, Position::Whole)
     }
 
-    /// The beginning of an indented reply whose other lines are not known yet.
+    /// The first line of an indented reply, for which the other lines follow later.
     pub fn opening(code: Code, first: impl Into<Vec<u8>>) -> Self {
         Self::lines_of(code, vec![safe(first.into())], Position::First)
     }
@@ -167,8 +167,8 @@ impl Reply {
     /// A failure in the structured form of GCT 13.24: its class (`PATH_NOT_FOUND`) and further
     /// fields (`GridFTP-Errno`).
     ///
-    /// The reason stands in the first line, which is all that many clients show; those of Globus look for
-    /// the line of the class wherever it is, as behind the prose of their own server.
+    /// The reason is the first line, since many clients show only that one. Clients of Globus find
+    /// the line of the class anywhere in the reply.
     pub fn globus_error(code: Code, reason: &str, class: &str, fields: &[(&str, &str)]) -> Self {
         let head = format!("GlobusError: v=1 c={class}");
         let fields = fields
@@ -183,7 +183,7 @@ impl Reply {
         )
     }
 
-    /// A reply as a parser found it.
+    /// A reply as parsed.
     pub(crate) fn from_wire(code: Code, lines: Vec<Vec<u8>>, style: Style) -> Self {
         Self {
             code,
@@ -216,12 +216,12 @@ impl Reply {
         self.lines.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The closing line; of a reply of one line, that one.
+    /// The closing line, which may also be the first.
     pub fn last_line(&self) -> &[u8] {
         self.lines.last().map_or(&[], Vec::as_slice)
     }
 
-    /// All text for a person: lines joined by line feeds, bad UTF-8 replaced, the bare `End.` left out.
+    /// The text for people: lines joined by line feeds, bad UTF-8 replaced, no closing `End.`.
     pub fn text(&self) -> String {
         let closing = |line: &[u8]| matches!(line, b"End" | b"End.");
         let lines = match self.lines.as_slice() {
@@ -235,7 +235,7 @@ impl Reply {
         lines.join("\n")
     }
 
-    /// The value behind `name:` on a line of its own, blanks trimmed; names match in any case.
+    /// The value of a line `name: value`, blanks trimmed; names match in any case.
     pub fn field(&self, name: &str) -> Option<String> {
         self.lines.iter().find_map(|line| {
             let (key, value) = line.split_at_checked(line.iter().position(|b| *b == b':')?)?;
@@ -245,7 +245,7 @@ impl Reply {
         })
     }
 
-    /// The class GCT gives an error (`GlobusError: v=1 c=PATH_NOT_FOUND`).
+    /// The class of an error of GCT (`GlobusError: v=1 c=PATH_NOT_FOUND`).
     pub fn error_class(&self) -> Option<String> {
         let words = self.field("GlobusError")?;
         words
@@ -280,8 +280,7 @@ impl Reply {
         let code = self.code.to_string();
         let last = self.lines.len().saturating_sub(1);
         for (i, line) in self.lines.iter().enumerate() {
-            // RFC 959 §4.2: an inner line that looks like the closing one must be told apart from
-            // it. Both styles see to that for every line.
+            // RFC 959 §4.2: no inner line may look like the closing one. Both styles ensure that.
             let opens = i == 0 && matches!(self.position, Position::Whole | Position::First);
             let closes = i == last && matches!(self.position, Position::Whole | Position::Last);
             let coded = opens || closes || self.style == Style::Coded;
@@ -295,8 +294,7 @@ impl Reply {
     }
 }
 
-/// Writes the wire form; bytes that are no UTF-8 come out replaced, so the wire itself takes
-/// [`Reply::write_to`].
+/// Writes the wire form with bad UTF-8 replaced; for the wire itself use [`Reply::write_to`].
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut wire = Vec::new();

@@ -1,25 +1,25 @@
-//! `ReplyParser`: puts replies together from the bytes a server sends, whatever its habits.
+//! `ReplyParser`: assembles replies from the bytes of a server, of either multi-line style.
 
 use crate::error::BadReply;
 use crate::reply::{Code, Reply, Style};
 
-/// Longest reply taken unless told otherwise, in bytes: room for a listing on the control channel.
+/// Default limit of a reply in bytes: room for a listing on the control channel.
 pub const DEFAULT_LIMIT: usize = 4 << 20;
 
-/// Lines outside any reply that are skipped in a row; GCT sends such when it echoes a command.
+/// Most lines in a row outside any reply that are skipped; GCT sends some when it echoes a command.
 const MAX_GARBAGE: usize = 64;
 
 /// Turns the bytes of a control connection into replies.
 ///
 /// A multi-line reply ends at a line of its own code and a blank (RFC 959 §4.2). A line of another
-/// code and a blank is text, since it may be that; but some servers mean it as the end, so at a
-/// deadline [`settle`](Self::settle) takes it for one.
+/// code and a blank counts as text; but some servers end a reply that way, so at a deadline
+/// [`settle`](Self::settle) takes it for the end.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
     limit: usize,
     raw: Vec<u8>,
     head: usize,
-    /// Up to here `raw` is known to hold no line end.
+    /// Up to this position `raw` holds no line end.
     scanned: usize,
     open: Option<Open>,
     garbage: usize,
@@ -32,7 +32,7 @@ struct Open {
     lines: Vec<Vec<u8>>,
     style: Option<Style>,
     bytes: usize,
-    /// Number of lines when a line came that could have been the end.
+    /// Number of lines up to the last one that could be the end.
     could_end: Option<usize>,
 }
 
@@ -43,12 +43,12 @@ impl Default for ReplyParser {
 }
 
 impl ReplyParser {
-    /// A parser that takes replies of up to [`DEFAULT_LIMIT`].
+    /// A parser for replies of up to [`DEFAULT_LIMIT`] bytes.
     pub const fn new() -> Self {
         Self::with_limit(DEFAULT_LIMIT)
     }
 
-    /// A parser that takes replies of at most `limit` bytes.
+    /// A parser for replies of at most `limit` bytes.
     pub const fn with_limit(limit: usize) -> Self {
         Self {
             limit,
@@ -70,7 +70,7 @@ impl ReplyParser {
 
     /// The next whole reply, if there is one.
     ///
-    /// An error is final: where the next reply begins cannot be known.
+    /// An error is final, since the start of the next reply is unknown.
     pub fn next_reply(&mut self) -> Option<Result<Reply, BadReply>> {
         while self.failed.is_none() {
             let Some(line) = self.next_line() else {
@@ -111,7 +111,7 @@ impl ReplyParser {
         Some(line)
     }
 
-    /// Adds a line; gives the reply it completes.
+    /// Adds a line; returns the reply it completes.
     fn take_line(&mut self, line: Vec<u8>) -> Option<Reply> {
         let held = self.open.as_ref().map_or(0, |open| open.bytes + 2);
         if held.saturating_add(line.len()) > self.limit {
@@ -173,13 +173,13 @@ impl ReplyParser {
         None
     }
 
-    /// Ends an unfinished multi-line reply at the last line that could have been meant as its end.
+    /// Ends an unfinished multi-line reply at the last line that could be its end.
     ///
-    /// For the deadline of a reply only; `None` when there is no such line.
+    /// To be called at the deadline of a reply only; `None` when there is no such line.
     pub fn settle(&mut self) -> Option<Reply> {
         let mut open = self.open.take_if(|open| open.could_end.is_some())?;
         let end = open.could_end?;
-        // The line was kept whole, code and all, as long as it passed for text.
+        // As text the line was stored with its code, which goes now.
         let closing = open
             .lines
             .get(end)
@@ -191,7 +191,7 @@ impl ReplyParser {
         Some(open.close())
     }
 
-    /// Bytes taken that have not come out in a reply yet.
+    /// Bytes received that are not yet part of a returned reply.
     pub fn buffered(&self) -> usize {
         self.raw.len() - self.head + self.open.as_ref().map_or(0, |open| open.bytes)
     }

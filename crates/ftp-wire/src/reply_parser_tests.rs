@@ -1,10 +1,10 @@
-//! Replies of real servers at every split point, and servers that mean harm.
+//! Replies of real servers at every split point, and hostile servers.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What comes out when `wire` arrives in these pieces: the replies as they would be written again.
+/// The replies, written again, when `wire` arrives in these pieces.
 fn parse(limit: usize, pieces: &[&[u8]]) -> Vec<Result<String, BadReply>> {
     let mut parser = ReplyParser::with_limit(limit);
     let mut out = Vec::new();

@@ -91,7 +91,7 @@ fn answers_are_read_from_the_last_line() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the text, one reply goes in and the same comes out.
+    /// A reply with any text is parsed as the same single reply.
     #[test]
     fn any_text_makes_one_reply(
         number in 100u16..700,

@@ -1,4 +1,4 @@
-//! `SITE`: its table of subcommands and how to read their arguments (GFD.20, GCT).
+//! `SITE`: the table of subcommands and the parsers of their arguments (GFD.20, GCT).
 
 use crate::args::{Args, digest};
 use crate::command::{BufferSide, Site, StackSide, StorAttr};
@@ -8,7 +8,7 @@ use crate::parse::Parsed;
 
 type Parser = fn(&mut Args<'_>) -> Parsed<Site>;
 
-/// Subcommand, syntax for HELP, and how to read its arguments.
+/// Subcommand, syntax for HELP, and parser of its arguments.
 const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE HELP", "SITE HELP [<sp> command]", |a| {
         a.optional_word("command").map(Site::Help)
@@ -117,7 +117,7 @@ fn find(word: &[u8]) -> Option<&'static (&'static str, &'static str, Parser)> {
     VERBS.iter().find(|(name, ..)| named(name))
 }
 
-/// Both words of the `SITE` command in `line`, whose arguments begin at `at`, when known.
+/// Both words of the `SITE` command in `line`, if known; its arguments begin at `at`.
 pub(crate) fn name_in(line: &[u8], at: usize) -> Option<&'static str> {
     let (word, _) = Args::new(line, at).next()?;
     find(word).map(|(name, ..)| *name)
@@ -141,8 +141,8 @@ fn stack(args: &mut Args<'_>, side: StackSide) -> Parsed<Site> {
     Ok(Site::Stack(side, named.then(|| text.to_owned())))
 }
 
-/// The form GCT's client library sends and GCT's server lacks; neither name can hold a blank, except
-/// the link's.
+/// Parses the form that GCT's client library sends and GCT's server lacks; only the link's name can
+/// hold a blank.
 fn symlink(args: &mut Args<'_>) -> Parsed<Site> {
     let (target, at) = args.require()?;
     let target = crate::path::FtpPath::new(target);
@@ -174,7 +174,7 @@ fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {
             let algorithm = String::from_utf8(algorithm.to_vec()).map_err(|_| bad)?;
             attr.checksum = Some((algorithm, digest(value).ok_or(bad)?));
         }
-        // Attributes not known are no error: GCT's clients may send more than they need.
+        // Unknown attributes are no error: GCT's clients may send more than they need.
     }
     Ok(attr)
 }

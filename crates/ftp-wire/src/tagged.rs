@@ -1,17 +1,18 @@
-//! The module `tag=` of `ESTO` and `ERET`, ours: a MODE E transfer whose data names it by a tag.
+//! The module `tag=` of `ESTO` and `ERET`, ours: a MODE E transfer with a tag before its data.
 //!
 //! `ESTO tag=17 path` stores as `STOR`, `ESTO tag=17,S,5 path` as `STOR` after `ALLO 5`,
-//! `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as `ESTO A 100`; `ERET tag=17 path` retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. The
-//! tag stands in the line of the name, so that no other command can be taken for the data's.
+//! `ESTO tag=17,E path` as `APPE`, `ESTO tag=17,A,100 path` as `ESTO A 100`; `ERET tag=17 path`
+//! retrieves as `RETR`, `ERET tag=17,P,5,10 path` as `ERET P 5 10`. Tag and name share a line, so
+//! that data cannot be stored under the name of another command.
 
 use std::fmt;
 
 use crate::command::{Eret, Esto, Spot};
 
-/// What stands in front of the tag.
+/// The text before the tag.
 const NAME: &str = "tag=";
 
-/// The fields of a module's text, when it is this one.
+/// The fields of a module's text, if it is this module.
 fn fields(module: &str) -> Option<(u64, Vec<&str>)> {
     let text = module.strip_prefix(NAME)?;
     let mut fields = text.split(',');
@@ -67,7 +68,7 @@ impl Eret {
     }
 }
 
-/// A tag and what follows it, as a module's text.
+/// A tag and its region, written as a module's text.
 pub(crate) struct Module<T>(pub(crate) u64, pub(crate) T);
 
 impl fmt::Display for Module<Spot> {

@@ -1,11 +1,11 @@
-//! `TimeVal`: time-val of RFC 3659 §2.3, and the calendar it needs.
+//! `TimeVal`: the time-val of RFC 3659 §2.3 and its calendar.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::BadFacts;
 
-/// A point in time as MDTM and the `Modify` fact give it, UTC.
+/// A point in time as in MDTM and the `Modify` fact, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::exhaustive_structs,
@@ -19,11 +19,11 @@ pub struct TimeVal {
 }
 
 const DAY: i64 = 86_400;
-/// 0000-01-01 and the last second of 9999, the ends of what four digits can say.
+/// 0000-01-01 and the last second of 9999, the first and last time with a year of four digits.
 const FIRST: i64 = -719_528 * DAY;
 const LAST: i64 = 2_932_897 * DAY - 1;
 
-/// A date and time of day, as the calendar has it.
+/// A date and time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -35,7 +35,7 @@ pub(crate) struct Civil {
 }
 
 impl TimeVal {
-    /// Seconds since 1970 and nanoseconds, which are cut to below one second.
+    /// Creates a time from seconds since 1970 and nanoseconds, the latter capped below one second.
     pub const fn new(seconds: i64, nanos: u32) -> Self {
         let nanos = if nanos > 999_999_999 {
             999_999_999
@@ -45,13 +45,13 @@ impl TimeVal {
         Self { seconds, nanos }
     }
 
-    /// The same without the fraction.
+    /// The time without its fraction.
     #[must_use]
     pub const fn whole(self) -> Self {
         Self { nanos: 0, ..self }
     }
 
-    /// The same to the millisecond.
+    /// The time truncated to milliseconds.
     #[must_use]
     pub const fn to_millis(self) -> Self {
         Self {
@@ -60,9 +60,9 @@ impl TimeVal {
         }
     }
 
-    /// Parses `YYYYMMDDHHMMSS`, with a fraction of any length of which nine digits count.
+    /// Parses `YYYYMMDDHHMMSS`, with a fraction of any length, to nine digits.
     ///
-    /// A leap second becomes the second after. `None` for anything else.
+    /// A leap second becomes the second after it. `None` for any other text.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (digits, fraction) = text.split_at_checked(14)?;
         let (year, rest) = digits.split_at_checked(4)?;
@@ -152,10 +152,10 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, (month + 2) % 12 + 1, day)
 }
 
-/// Writes `YYYYMMDDHHMMSS`, and the fraction when there is one: three digits, or nine where three do not say it.
-/// Some readers take the digits for a number of milliseconds, whatever their count.
+/// Writes `YYYYMMDDHHMMSS` and a fraction other than 0, in three digits where they are exact, else
+/// in nine: some readers take any number of digits for milliseconds.
 ///
-/// Years outside 0 to 9999 come out as the nearest that four digits can say.
+/// Years outside 0 to 9999 become the nearest year of four digits.
 impl fmt::Display for TimeVal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Civil {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_time() {
+    fn refuses_text_that_is_no_time() {
         for bad in [
             "",
             "2026112019472",

@@ -1,4 +1,4 @@
-//! Commands as they go over the wire, and as a log may show them.
+//! Writes commands for the wire, and for logs with secrets masked.
 
 use std::fmt;
 use std::io::Write as _;
@@ -11,11 +11,11 @@ use crate::command::{
 use crate::path::FtpPath;
 use crate::tagged::Module;
 
-/// What stands in place of a secret.
+/// The text in place of a secret.
 const MASK: &[u8] = b"****";
 
 impl Command {
-    /// The verb, upper case; for every subcommand of `SITE`, that word.
+    /// The verb, upper case; `SITE` for every subcommand of it.
     pub const fn verb(&self) -> &'static str {
         match self {
             Self::User(_) => "USER",
@@ -77,11 +77,11 @@ impl Command {
         }
     }
 
-    /// Appends the command as it goes over the wire, line end included.
+    /// Appends the wire form, line end included.
     ///
-    /// NUL, CR and LF within text become `?`, so that no name or password can carry a second command.
-    /// The byte 0xFF is doubled, as Telnet wants it (RFC 854). A path that begins with a blank, or
-    /// with `-` where options may stand, is written behind `./`.
+    /// NUL, CR and LF within text become `?`, so that no argument can carry a second command.
+    /// The byte 0xFF is doubled for Telnet (RFC 854). A path that begins with a blank, or with `-`
+    /// where options are possible, gets the prefix `./`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let mut line = Line::new(self.verb());
         self.arguments(&mut line, false);
@@ -137,8 +137,7 @@ impl Command {
             | Self::Help(None)
             | Self::Lang(None) => {}
             Self::Help(Some(text)) | Self::Lang(Some(text)) => line.word(text),
-            // An address that PORT cannot carry is the caller's slip; written as EPRT has it, the
-            // server will say so.
+            // An IPv6 address in PORT is the caller's fault; the server refuses the form of EPRT.
             Self::Port(addr) => line.word(addr::list_text(&[*addr])),
             Self::Eprt(addr) => line.word(addr::eprt_text(*addr)),
             Self::Spor(addrs) => line.word(addr::list_text(addrs)),
@@ -262,7 +261,7 @@ impl Site {
     }
 }
 
-/// A command line in the making.
+/// An unfinished command line.
 struct Line(Vec<u8>);
 
 impl Line {
@@ -290,7 +289,7 @@ impl Line {
     }
 
     fn path(&mut self, path: &FtpPath) {
-        // A run of blanks parts two arguments, so a blank cannot begin one.
+        // A run of blanks separates two arguments, so no argument can begin with a blank.
         let blank = matches!(path.as_bytes().first(), Some(b' ' | b'\t'));
         self.0.extend_from_slice(if blank { b" ./" } else { b" " });
         self.0.extend_from_slice(path.as_bytes());
@@ -317,7 +316,7 @@ impl fmt::Display for Length {
     }
 }
 
-/// Writes the form for logs: no line end, secrets masked, control bytes escaped.
+/// Writes the form for logs: no line end, secrets masked, control characters escaped.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = Line::new(self.verb());

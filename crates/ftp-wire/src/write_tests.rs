@@ -1,4 +1,4 @@
-//! What goes over the wire, what a log shows, and text that tries to carry a second command.
+//! The wire form, the form for logs, and text that tries to carry a second command.
 
 use super::*;
 use crate::command::{Secret, Spot};

@@ -1,36 +1,36 @@
-//! `Deframer`: per connection; says where the next payload bytes belong.
+//! `Deframer`: splits one connection into blocks and gives the offset of the next payload bytes.
 
 use crate::{BadBlock, BadBlockKind, Flags, HEADER_LEN, Header, Limits};
 
-/// What comes next on a connection.
+/// The next step on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Header bytes are wanted: give them to [`Deframer::feed`].
+    /// Header bytes are missing: pass them to [`Deframer::feed`].
     Header {
-        /// How many are missing, 1 to 17.
+        /// Number of missing bytes, 1 to 17.
         need: usize,
     },
-    /// The next bytes of the connection are payload: move some or all of them, then say how many
-    /// with [`Deframer::moved`]. Repeats until all are moved.
+    /// The next bytes of the connection are payload: move some or all of them, then call
+    /// [`Deframer::moved`]. Repeats until all are moved.
     Payload {
-        /// Where the first of them belongs in the file, in bytes.
+        /// Offset of the first of them in the file, in bytes.
         offset: u64,
-        /// How many are left of the block.
+        /// Number of bytes left of the block.
         len: u64,
     },
-    /// The next bytes of the connection are payload of a transfer that nobody takes any more: throw
-    /// some or all of them away, then say how many with [`Deframer::moved`].
+    /// The next bytes of the connection are payload of an earlier, abandoned transfer: discard some
+    /// or all of them, then call [`Deframer::moved`].
     Stale {
-        /// How many are left of the block.
+        /// Number of bytes left of the block.
         len: u64,
     },
-    /// The number of end-of-data marks to expect over all connections of this listener.
+    /// The end-of-file mark.
     Eof {
-        /// That number.
+        /// Number of end-of-data marks to expect over all connections of this listener.
         connections: u64,
     },
-    /// This connection has nothing more for this transfer. Stop polling until the next one.
+    /// The last block of this connection for this transfer. Stop polling until the next one.
     Eod {
         /// Whether the peer closes the connection; else it is kept for the next transfer.
         close: bool,
@@ -39,41 +39,41 @@ pub enum Step {
     Retired,
 }
 
-/// Takes one connection's bytes apart into blocks, without holding payload.
+/// Splits the bytes of one connection into blocks, without holding payload.
 ///
-/// `poll` until [`Step::Header`], feed, and again. What follows an end-of-data mark belongs to the
-/// next transfer: [`next_transfer`](Self::next_transfer) goes on with it on a kept connection.
+/// `poll` until [`Step::Header`], feed, and again. Blocks behind an end-of-data mark belong to the
+/// next transfer: [`next_transfer`](Self::next_transfer) continues with it on a kept connection.
 ///
-/// Where transfers are tagged ([`expect`](Self::expect)), only blocks behind the tag of the transfer in
-/// hand are its own. Those behind a lower tag belong to a transfer that failed before they came, and
-/// are stepped over to their end-of-data mark; no tag, or a higher one, is an error.
+/// Where transfers are tagged ([`expect`](Self::expect)), only blocks behind the tag of the current
+/// transfer belong to it. Blocks behind a lower tag belong to a transfer that failed before they
+/// arrived, and are skipped up to their end-of-data mark; no tag, or a higher one, is an error.
 #[derive(Debug, Clone)]
 pub struct Deframer {
     limits: Limits,
     header: [u8; HEADER_LEN],
     filled: usize,
     state: State,
-    /// Where the block in hand began, in bytes of the connection.
+    /// Start of the current block, in bytes of the connection.
     at: u64,
     empties: u32,
-    /// Whether a transfer ended on this connection before.
+    /// Whether an earlier transfer ended on this connection.
     kept: bool,
-    /// Whether this transfer's end-of-data mark has come.
+    /// Whether the end-of-data mark of this transfer has arrived.
     ended: bool,
     begun: Begun,
-    /// The tag of the transfer in hand, where it has one.
+    /// The tag of the current transfer, if it has one.
     wanted: Option<u64>,
     owner: BlockOwner,
 }
 
-/// The transfer whose blocks come now.
+/// The transfer of the arriving blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockOwner {
     /// No transfer: the next header is the first of one.
     None,
-    /// The one in hand.
+    /// The current transfer.
     Current,
-    /// An earlier one, which nobody takes any more.
+    /// An earlier, abandoned one.
     Stale,
 }
 
@@ -87,12 +87,12 @@ enum Begun {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Header,
-    /// The block in hand, with `done` bytes of its payload moved.
+    /// A block with `done` bytes of its payload moved.
     Block {
         header: Header,
         done: u64,
     },
-    /// The block's EOF has been told, the rest of its flags not.
+    /// [`Step::Eof`] was returned; the other flags of the block are still to be handled.
     AfterEof {
         flags: Flags,
     },
@@ -100,7 +100,7 @@ enum State {
 }
 
 impl Deframer {
-    /// A deframer for a connection just opened.
+    /// A deframer for a new connection.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -117,9 +117,9 @@ impl Deframer {
         }
     }
 
-    /// Says which transfer is taken from here on: the one of this tag, or one that has none.
+    /// Sets the current transfer: the one with this tag, or one without a tag.
     ///
-    /// What is left on the connection of an earlier transfer is stale then.
+    /// The rest of an earlier transfer on the connection becomes stale.
     pub fn expect(&mut self, tag: Option<u64>) {
         self.wanted = tag;
         if self.owner == BlockOwner::Current {
@@ -130,9 +130,9 @@ impl Deframer {
         self.empties = 0;
     }
 
-    /// Takes header bytes from the front of `bytes` and says how many; none unless `poll` asks for them.
+    /// Takes missing header bytes from the front of `bytes` and returns their number.
     ///
-    /// They are judged by the next `poll`: the header may be of a transfer that is not in hand yet.
+    /// The next `poll` checks them: the header may belong to a transfer that has not begun yet.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         if !matches!(self.state, State::Header) {
             return 0;
@@ -168,8 +168,8 @@ impl Deframer {
         header.check(&self.limits)?;
         let Header { flags, count, .. } = header;
         if flags.has(Flags::CLOSE) && !flags.has(Flags::EOD) {
-            // Only as the first thing on a kept connection does it say what it can mean: that
-            // the sender wants fewer connections this time.
+            // CLOSE alone is valid only first on a kept connection: the sender uses fewer
+            // connections for this transfer.
             let retires = self.kept && first && count == 0 && !flags.has(Flags::EOF);
             return if retires {
                 Ok(())
@@ -195,9 +195,10 @@ impl Deframer {
         Ok(())
     }
 
-    /// Says how many bytes are missing of the next header; 0 while a block is in hand.
+    /// Number of bytes missing of the next header; 0 within a block.
     ///
-    /// Unlike [`poll`](Self::poll) it takes no step, so that a header may be read ahead of its transfer.
+    /// Unlike [`poll`](Self::poll) it changes nothing, so that a header may be read ahead of its
+    /// transfer.
     pub fn missing(&self) -> usize {
         match self.state {
             State::Header => HEADER_LEN - self.filled,
@@ -205,14 +206,14 @@ impl Deframer {
         }
     }
 
-    /// Says what comes next.
+    /// Returns the next step.
     ///
-    /// [`Step::Eof`] and [`Step::Eod`] are told once each; after the latter this is
-    /// `Header` again, and what is fed then belongs to whatever the peer sends next.
+    /// [`Step::Eof`] and [`Step::Eod`] are returned once each. After `Eod` the next step is
+    /// `Header`, and the bytes fed then belong to the next transfer.
     ///
     /// # Errors
     ///
-    /// [`BadBlock`], again and again once it happened: the connection cannot be used any more.
+    /// [`BadBlock`], from then on at every call: the connection is unusable.
     pub fn poll(&mut self) -> Result<Step, BadBlock> {
         loop {
             match self.state {
@@ -239,7 +240,7 @@ impl Deframer {
                             connections: offset,
                         });
                     }
-                    // A block may carry payload and the mark: the payload comes first.
+                    // A block may carry payload and a mark: the payload comes first.
                     if done < count {
                         let len = count - done;
                         return Ok(if stale {
@@ -280,11 +281,11 @@ impl Deframer {
         close.then_some(Step::Retired)
     }
 
-    /// Says that `n` bytes of payload have been moved.
+    /// Records that the caller moved `n` bytes of payload.
     ///
     /// # Panics
     ///
-    /// When that is more than `poll` offered: the caller has then taken a header for payload.
+    /// If `n` is more than `poll` offered: the caller has then taken a header for payload.
     pub fn moved(&mut self, n: u64) {
         if let State::Block { header, done } = &mut self.state {
             assert!(
@@ -297,7 +298,7 @@ impl Deframer {
         }
     }
 
-    /// Says, once for each transfer, that the first header of the connection has come: it takes part.
+    /// Returns `true` once for each transfer, after its first header on this connection.
     pub fn just_begun(&mut self) -> bool {
         let just = self.begun == Begun::Just;
         if just {
@@ -306,24 +307,23 @@ impl Deframer {
         just
     }
 
-    /// Says whether this connection has brought a header for this transfer.
+    /// Says whether a header of this transfer has arrived on this connection.
     pub fn has_begun(&self) -> bool {
         self.begun != Begun::No
     }
 
-    /// Gets ready for the next transfer over the same connection, which has no tag unless
-    /// [`expect`](Self::expect) says so.
+    /// Prepares for the next transfer over the same connection, which has no tag unless
+    /// [`expect`](Self::expect) sets one.
     pub fn next_transfer(&mut self) {
         self.kept = true;
         self.expect(None);
     }
 
-    /// Says whether the connection may end here: after its mark, or before it brought anything that is
-    /// taken.
+    /// Checks that the connection may end here: after its mark or before any block.
     ///
     /// # Errors
     ///
-    /// [`BadBlock`] when the end cuts something off.
+    /// [`BadBlock`] when the end truncates a header, a block or the transfer.
     pub fn at_end(&self) -> Result<(), BadBlock> {
         let kind = match self.state {
             State::Failed(bad) => return Err(bad),

@@ -1,4 +1,4 @@
-//! `Gather`: across connections; counts EODs against the announced EOF count, tracks received ranges.
+//! `Gather`: counts end-of-data marks over all connections, and tracks the received ranges.
 
 use std::fmt;
 
@@ -6,27 +6,27 @@ use byte_ranges::{Range64, RangeSet};
 
 use crate::Limits;
 
-/// What the connections of one listener have brought in one transfer.
+/// The state of one transfer over all connections of one listener.
 ///
-/// A transfer is complete when as many end-of-data marks have come as the end-of-file block
-/// announced. With several stripes, each listener has a `Gather` of its own.
+/// A transfer is complete when the number of end-of-data marks is the one that the end-of-file
+/// block announced. With several stripes, each listener has its own `Gather`.
 #[derive(Debug, Clone)]
 pub struct Gather {
     limits: Limits,
-    /// Connections that can bring something.
+    /// Open connections.
     open: u32,
-    /// Connections that have brought a header.
+    /// Connections with a header of this transfer.
     begun: u32,
     eods: u32,
     expected: Option<u64>,
     received: RangeSet,
-    /// What came since the caller last asked.
+    /// Ranges received since the last [`take_new`](Self::take_new).
     fresh: RangeSet,
     bytes: u64,
 }
 
 impl Gather {
-    /// A transfer of which nothing has come.
+    /// A transfer without any received block.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -40,7 +40,7 @@ impl Gather {
         }
     }
 
-    /// Counts a connection that can bring something: a new one, or one kept from the transfer before.
+    /// Counts an open connection: a new one, or one kept from the transfer before.
     ///
     /// # Errors
     ///
@@ -55,12 +55,12 @@ impl Gather {
         Ok(())
     }
 
-    /// Counts a connection whose first header of this transfer has come.
+    /// Counts a connection at its first header of this transfer.
     ///
     /// # Errors
     ///
-    /// [`GatherError::TooManyConnections`], when connections come, bring something and go again
-    /// without end; [`GatherError::CountTooLow`] when all announced marks have come already.
+    /// [`GatherError::TooManyConnections`], also when few are open at a time;
+    /// [`GatherError::CountTooLow`] when all announced marks have arrived before.
     pub fn begun(&mut self) -> Result<(), GatherError> {
         if self.begun >= self.limits.max_connections {
             return Err(GatherError::TooManyConnections {
@@ -71,11 +71,11 @@ impl Gather {
         self.judge()
     }
 
-    /// Records that `len` bytes at `offset` have been taken; of overlaps, the later one counts.
+    /// Records `len` received bytes at `offset`; ranges may overlap.
     ///
     /// # Errors
     ///
-    /// [`GatherError::TooManyRanges`] when what has come is scattered beyond the limit.
+    /// [`GatherError::TooManyRanges`] when the received ranges are more than the limit.
     pub fn record(&mut self, offset: u64, len: u64) -> Result<(), GatherError> {
         let Some(range) = Range64::from_len(offset, len) else {
             return Ok(());
@@ -91,7 +91,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Takes the announced number of end-of-data marks; the same number may come again.
+    /// Records the announced number of end-of-data marks; the same number may be announced again.
     ///
     /// # Errors
     ///
@@ -119,14 +119,14 @@ impl Gather {
     ///
     /// # Errors
     ///
-    /// [`GatherError::CountTooLow`] when more come than were announced.
+    /// [`GatherError::CountTooLow`] when there are more than announced.
     pub fn eod(&mut self) -> Result<(), GatherError> {
         self.eods = self.eods.saturating_add(1);
         self.judge()
     }
 
-    /// The announced count must leave room for every mark seen, and once it is reached no connection
-    /// may be in the middle of its part: its data would be lost in silence.
+    /// Checks the number of marks: not above the announced count, and no connection may be in the
+    /// middle of its blocks once it is reached, or their data would be lost silently.
     fn judge(&self) -> Result<(), GatherError> {
         let Some(announced) = self.expected else {
             return Ok(());
@@ -142,15 +142,15 @@ impl Gather {
         Ok(())
     }
 
-    /// Counts a connection, once [`opened`](Self::opened), that is gone. Whether it might go is
-    /// [`Deframer::at_end`](crate::Deframer::at_end)'s matter.
+    /// Counts an [`opened`](Self::opened) connection as closed.
+    /// [`Deframer::at_end`](crate::Deframer::at_end) checks that it may close here.
     ///
     /// # Errors
     ///
-    /// [`GatherError::Short`] when it was the last one, something had come, and marks are missing.
+    /// [`GatherError::Short`] if it was the last one, a header had arrived, and marks are missing.
     pub fn closed(&mut self) -> Result<(), GatherError> {
         self.open = self.open.saturating_sub(1);
-        // A stranger who comes and goes without a word must not end a transfer.
+        // A connection without any header, of a port scanner perhaps, must not end a transfer.
         if self.open == 0 && self.begun > 0 && !self.is_complete() {
             return Err(GatherError::Short {
                 marks: self.eods,
@@ -160,61 +160,61 @@ impl Gather {
         Ok(())
     }
 
-    /// Says whether all has come.
+    /// Says whether all announced end-of-data marks have arrived.
     pub fn is_complete(&self) -> bool {
         self.expected == Some(u64::from(self.eods))
     }
 
-    /// What has come, in wire offsets.
+    /// The received ranges, in wire offsets.
     pub fn received(&self) -> &RangeSet {
         &self.received
     }
 
-    /// What has come since the last call: what a 111 marker names.
+    /// The ranges received since the last call, for a 111 marker.
     pub fn take_new(&mut self) -> RangeSet {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Payload bytes that have come, repeated ones counted again.
+    /// Number of payload bytes received, repeated ones counted again.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// End-of-data marks that have come.
+    /// Number of end-of-data marks received.
     pub fn eods(&self) -> u32 {
         self.eods
     }
 
-    /// Announced end-of-data marks; `None` until the end-of-file block has come.
+    /// Number of announced end-of-data marks; `None` before the end-of-file block.
     pub fn expected(&self) -> Option<u64> {
         self.expected
     }
 
-    /// Connections that can bring something now.
+    /// Number of open connections.
     pub fn open(&self) -> u32 {
         self.open
     }
 }
 
-/// Connections that do not add up.
+/// An inconsistent or unbounded set of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GatherError {
-    /// More connections than are taken.
+    /// More connections than the limit.
     TooManyConnections {
-        /// The most that are taken.
+        /// The limit.
         limit: u32,
     },
-    /// What has come is in more pieces than are taken.
+    /// More separate received ranges than the limit.
     TooManyRanges {
-        /// The most that are taken.
+        /// The limit.
         limit: usize,
     },
     /// The end-of-file block announces no mark, or more than there may be connections.
     AbsurdCount {
         /// The announced marks.
         announced: u64,
-        /// The most that are taken.
+        /// The limit.
         limit: u32,
     },
     /// Two end-of-file blocks announce different numbers.
@@ -228,12 +228,12 @@ pub enum GatherError {
     CountTooLow {
         /// The announced marks.
         announced: u64,
-        /// Connections that have brought something.
+        /// Connections with blocks of this transfer.
         connections: u32,
     },
-    /// All connections are gone, and marks are missing.
+    /// All connections are closed, and marks are missing.
     Short {
-        /// Marks that have come.
+        /// Received marks.
         marks: u32,
         /// Announced marks; `None` when no end-of-file block came.
         announced: Option<u64>,
@@ -246,11 +246,11 @@ impl fmt::Display for GatherError {
         match self {
             Self::TooManyConnections { limit } => write!(f, "more than {limit} connections"),
             Self::TooManyRanges { limit } => {
-                write!(f, "what the peer sent is in more than {limit} pieces")
+                write!(f, "peer sent more than {limit} separate ranges")
             }
             Self::AbsurdCount { announced, limit } => write!(
                 f,
-                "peer announced {announced} end-of-data marks, 1 to {limit} are possible"
+                "peer announced {announced} end-of-data marks, allowed are 1 to {limit}"
             ),
             Self::Contradiction { first, second } => {
                 write!(f, "peer announced {first} end-of-data marks, then {second}")

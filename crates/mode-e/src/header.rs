@@ -26,12 +26,12 @@ impl Flags {
     pub const EOD: Self = Self(0x08);
     /// The sender closes this connection.
     pub const CLOSE: Self = Self(0x04);
-    /// Bits no specification gives a meaning.
+    /// Bits without a meaning in any specification.
     pub const RESERVED: Self = Self(0x03);
-    /// Ours: names the transfer of the blocks that follow; alone, and only where both ends agreed on it.
+    /// Ours: the tag of the following blocks; excludes other flags, and needs the consent of both ends.
     pub const TAG: Self = Self(0x01);
 
-    /// Takes the descriptor byte as it is.
+    /// Wraps a descriptor byte.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
@@ -57,11 +57,11 @@ impl Flags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Header {
-    /// What the block means.
+    /// The descriptor.
     pub flags: Flags,
     /// Bytes of payload that follow.
     pub count: u64,
-    /// Where the payload belongs in the file, in bytes; with EOF, the number of end-of-data marks.
+    /// Offset of the payload in the file, in bytes; with EOF, the number of end-of-data marks.
     pub offset: u64,
 }
 
@@ -80,23 +80,22 @@ impl Header {
         Self::new(Flags::NONE, count, offset)
     }
 
-    /// The mark that ends one connection's part of a transfer.
+    /// The end-of-data mark: the last block of one connection for a transfer.
     pub const fn eod() -> Self {
         Self::new(Flags::EOD, 0, 0)
     }
 
-    /// The mark that ends one connection's part and announces how many such marks there are.
+    /// The end-of-data mark with the end-of-file mark, which announces the number of such marks.
     pub const fn eof(connections: u64) -> Self {
         Self::new(Flags::EOF.with(Flags::EOD), 0, connections)
     }
 
-    /// The block that names the transfer of all that follow on its connection, up to the end-of-data
-    /// mark.
+    /// The block with the tag of all that follow on its connection, up to the end-of-data mark.
     pub const fn of_tag(tag: u64) -> Self {
         Self::new(Flags::TAG, 0, tag)
     }
 
-    /// The tag, when the block is there to name it.
+    /// The tag, if this is a tag block.
     pub const fn tag(self) -> Option<u64> {
         if self.flags.0 == Flags::TAG.0 && self.count == 0 {
             Some(self.offset)
@@ -116,7 +115,7 @@ impl Header {
         )
     }
 
-    /// The header as it goes over the wire.
+    /// The wire form.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         let fields = std::iter::once(self.flags.0)
@@ -128,11 +127,11 @@ impl Header {
         bytes
     }
 
-    /// Refuses what no honest sender announces, or what cannot be understood in one way only.
+    /// Checks the header against `limits`, and refuses ambiguous combinations of flags.
     ///
     /// # Errors
     ///
-    /// The first thing wrong with it.
+    /// The first fault found.
     pub fn check(self, limits: &Limits) -> Result<(), BadBlockKind> {
         let Self {
             flags,
@@ -148,7 +147,7 @@ impl Header {
             return Err(BadBlockKind::RestartMarker);
         }
         if flags.has(Flags::EOF) {
-            // The offset field holds the count of marks, so payload would belong nowhere.
+            // The offset field holds the count of marks, so payload would have no offset.
             if count != 0 {
                 return Err(BadBlockKind::EofWithPayload { count });
             }
@@ -166,7 +165,7 @@ impl Header {
                 limit: limits.max_block,
             });
         }
-        // A mark without payload says nothing about a place in the file.
+        // The offset of a mark without payload has no meaning.
         if count > 0
             && offset
                 .checked_add(count)
@@ -178,17 +177,17 @@ impl Header {
     }
 }
 
-/// A block that is refused, and where it began.
+/// A refused block and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BadBlock {
-    /// What was wrong.
+    /// The fault.
     pub kind: BadBlockKind,
-    /// Where the block's header began, in bytes since the connection was opened.
+    /// Start of the block's header, in bytes since the connection was opened.
     pub at: u64,
 }
 
-/// What is wrong with a block.
+/// The fault of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadBlockKind {
@@ -197,16 +196,16 @@ pub enum BadBlockKind {
         /// The descriptor byte.
         descriptor: u8,
     },
-    /// A transfer of a tag begins with a block that is no tag.
+    /// The first block of a tagged transfer is no tag.
     Untagged {
-        /// The tag of the transfer in hand.
+        /// The tag of the current transfer.
         wanted: u64,
     },
-    /// A tag in the middle of a transfer, or that of one that was not asked for yet.
+    /// A tag in the middle of a transfer, or the tag of a later transfer.
     OtherTag {
-        /// The tag that came.
+        /// The received tag.
         tag: u64,
-        /// The tag of the transfer in hand.
+        /// The tag of the current transfer.
         wanted: u64,
     },
     /// The block holds a restart marker, which is no file data.
@@ -220,35 +219,35 @@ pub enum BadBlockKind {
     AbsurdCount {
         /// The announced marks.
         announced: u64,
-        /// The most that are taken.
+        /// The limit.
         limit: u32,
     },
-    /// The payload is longer than a block may be.
+    /// The payload is longer than the limit.
     TooLong {
         /// The announced bytes.
         count: u64,
-        /// The most that are taken.
+        /// The limit.
         limit: u64,
     },
-    /// The block ends beyond the largest file there may be.
+    /// The block ends beyond the largest file.
     BeyondEnd {
         /// Its offset.
         offset: u64,
         /// Its bytes.
         count: u64,
     },
-    /// The peer closes a connection that has not had its end-of-data mark.
+    /// The peer closes a connection before its end-of-data mark.
     CloseWithoutEod,
-    /// Too many blocks that say nothing.
+    /// Too many blocks with neither payload nor mark.
     TooManyEmpty {
-        /// The most that are taken.
+        /// The limit.
         limit: u32,
     },
     /// The connection ended within a header.
     CutInHeader,
     /// The connection ended within a block.
     CutInPayload {
-        /// Bytes that were still to come.
+        /// Number of missing bytes.
         missing: u64,
     },
     /// The connection ended between blocks, without an end-of-data mark.
@@ -262,19 +261,19 @@ impl fmt::Display for BadBlockKind {
                 write!(f, "reserved bits in descriptor {descriptor:#04x}")
             }
             Self::Untagged { wanted } => {
-                write!(f, "data without a tag, transfer {wanted} is in hand")
+                write!(f, "data without a tag, expected transfer {wanted}")
             }
             Self::OtherTag { tag, wanted } => {
-                write!(f, "data of transfer {tag}, transfer {wanted} is in hand")
+                write!(f, "data of transfer {tag}, expected transfer {wanted}")
             }
-            Self::RestartMarker => f.write_str("restart markers within the data are not taken"),
+            Self::RestartMarker => f.write_str("restart markers within the data are not supported"),
             Self::EofWithPayload { count } => {
                 write!(f, "end-of-file block announces {count} bytes of payload")
             }
             Self::AbsurdCount { announced, limit } => {
                 write!(
                     f,
-                    "{announced} end-of-data marks announced, 1 to {limit} are possible"
+                    "{announced} end-of-data marks announced, allowed are 1 to {limit}"
                 )
             }
             Self::TooLong { count, limit } => {

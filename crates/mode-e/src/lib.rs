@@ -13,13 +13,14 @@
 //!    0x20 ERROR ignored                 0x03          reserved: an error
 //! ```
 //!
-//! A sender whose files follow each other before the receiver has answered names each: a block with the
-//! descriptor 0x01 and no payload, the first of each connection for each file, has the file's tag in its
-//! offset field. That is ours and only sent where both ends agreed on it; tags rise from file to file.
+//! A sender may start the next file before the receiver has confirmed the last. Then the first
+//! block of each file on each connection has the descriptor 0x01, no payload, and the tag of the
+//! file in its offset field; tags rise from file to file. This extension is ours and needs the
+//! consent of both ends.
 //!
 //! The receiving half is one [`Deframer`] a connection and one [`Gather`] a listener; the sending
-//! half is one [`Scheduler`] a transfer. None of them ever sees payload: they say where the next
-//! bytes belong, and the caller moves them by the cheapest means it has.
+//! half is one [`Scheduler`] a transfer. None of them ever sees payload: they give the offset of
+//! the next bytes, and the caller moves the bytes by its cheapest means.
 //!
 //! ```
 //! use mode_e::{Deframer, Gather, Header, Limits, Step};
@@ -28,7 +29,8 @@
 //! wire.extend(b"abc");
 //! wire.extend(Header::eof(1).to_bytes());
 //!
-//! let (mut deframer, mut gather) = (Deframer::new(Limits::default()), Gather::new(Limits::default()));
+//! let mut deframer = Deframer::new(Limits::default());
+//! let mut gather = Gather::new(Limits::default());
 //! gather.opened()?;
 //! let mut rest = wire.as_slice();
 //! while !gather.is_complete() {
@@ -42,7 +44,7 @@
 //!             rest = &rest[taken..];
 //!         }
 //!         Step::Payload { offset, len } => {
-//!             // write_at(offset, the next len bytes), in as many pieces as come
+//!             // write_at(offset, the next len bytes), in any number of pieces
 //!             rest = &rest[len as usize..];
 //!             deframer.moved(len);
 //!             gather.record(offset, len)?;

@@ -1,21 +1,20 @@
-//! `Limits`: what a peer may announce before it is refused.
+//! `Limits`: bounds on the numbers that a peer may announce.
 
-/// Bounds on what a peer chooses, checked at the header, before anything is allocated.
+/// Bounds on the numbers that a peer chooses, checked at the header, before any allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Largest payload of one block, in bytes; 4 GiB unless set. Payload is never held whole, so
-    /// this guards sense, not memory.
+    /// Largest payload of one block, in bytes; 4 GiB by default. Payload is never held whole, so
+    /// this rejects nonsense and saves no memory.
     pub max_block: u64,
-    /// Largest end of a block within the file, in bytes; 2^63 − 1 unless set, as file offsets are
+    /// Largest end of a block within the file, in bytes; 2^63 − 1 by default, as file offsets are
     /// signed.
     pub max_end: u64,
-    /// Most blocks without payload and without meaning, for one connection and transfer; 1,024
-    /// unless set.
+    /// Most blocks with neither payload nor mark, for a connection and transfer; 1,024 by default.
     pub max_empty: u32,
-    /// Most connections of one transfer, and largest count of end-of-data marks; 1,024 unless set.
+    /// Most connections of one transfer, and largest count of end-of-data marks; 1,024 by default.
     pub max_connections: u32,
-    /// Most separate ranges received; 65,536 (about 1.5 MiB) unless set.
+    /// Most separate ranges received; 65,536 (about 1.5 MiB) by default.
     pub max_ranges: usize,
 }
 
@@ -26,7 +25,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits where none are set.
+    /// The default limits.
     pub const DEFAULT: Self = Self {
         max_block: 4 << 30,
         max_end: i64::MAX as u64,

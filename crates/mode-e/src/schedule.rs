@@ -1,10 +1,10 @@
-//! `Scheduler`: hands out blocks of a range set to N connections, smallest offset first.
+//! `Scheduler`: assigns the blocks of a range set to N connections, smallest offset first.
 
 use byte_ranges::{Range64, RangeSet};
 
 use crate::Header;
 
-/// The connections of one transfer: as many to each destination address.
+/// The connections of one transfer: the same number to each destination address.
 ///
 /// Connection `i` leads to destination `i / per_destination`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// `per_destination` connections to each of `destinations`; `None` if either is 0 or their product
-    /// is absurd.
+    /// Creates `per_destination` connections to each of `destinations`; `None` if either is 0 or
+    /// their product is above 2^20.
     pub fn new(destinations: usize, per_destination: usize) -> Option<Self> {
         let product = destinations.checked_mul(per_destination)?;
         (1..=1 << 20).contains(&product).then_some(Self {
@@ -46,25 +46,25 @@ impl Streams {
     }
 }
 
-/// What a connection that can take a block should do.
+/// The next action of a writable connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
-    /// Send this header and the bytes it names.
+    /// Send this header and its payload.
     Data(Header),
-    /// Send this header, which is the last of this connection for this transfer.
+    /// Send this header, the last of this connection for this transfer.
     End(Header),
-    /// Ask again: more may be pushed.
+    /// Nothing yet: more may be pushed.
     Wait,
-    /// Nothing; the last header has been handed out before.
+    /// Nothing; the last header was returned before.
     Finished,
 }
 
-/// Deals the blocks of one transfer to whichever connection asks, then ends each of them.
+/// Assigns the blocks of one transfer to writable connections, then ends each connection.
 ///
-/// GFD.20 §4: every connection but one of each destination gets a lone end-of-data mark; that one
-/// gets the mark together with the end-of-file mark and the count. All connections are ended, so all
-/// must be opened, for the smallest file and for none.
+/// GFD.20 §4: one connection of each destination gets the end-of-data mark together with the
+/// end-of-file mark and the count; every other gets an end-of-data mark alone. Every connection is
+/// ended, so all must be opened, even for an empty file.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     streams: Streams,
@@ -76,19 +76,19 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Sends the ranges of `what`, in wire offsets, in blocks of at most `block` bytes (at least 1).
-    pub fn new(what: &RangeSet, block: u64, streams: Streams) -> Self {
+    /// Sends `ranges`, in wire offsets, in blocks of at most `block` bytes (at least 1).
+    pub fn new(ranges: &RangeSet, block: u64, streams: Streams) -> Self {
         Self {
             streams,
             block: block.max(1),
-            queue: what.clone(),
+            queue: ranges.clone(),
             growing: false,
             ended: vec![false; streams.connections()],
             announced: vec![false; streams.destinations()],
         }
     }
 
-    /// Sends what is [pushed](Self::push) until [closed](Self::close): for data whose size is not known before.
+    /// Sends [pushed](Self::push) ranges until [closed](Self::close), for data of unknown size.
     pub fn growing(block: u64, streams: Streams) -> Self {
         Self {
             growing: true,
@@ -101,19 +101,19 @@ impl Scheduler {
         self.queue.insert(range);
     }
 
-    /// Takes back what was not handed out: the transfer ends with the blocks that are on their way.
+    /// Drops the unassigned ranges: the transfer ends with the blocks in flight.
     pub fn clear(&mut self) {
         self.queue = RangeSet::new();
     }
 
-    /// Says that nothing more will be pushed.
+    /// Ends the pushing of ranges.
     pub fn close(&mut self) {
         self.growing = false;
     }
 
-    /// Says what `connection` should do now that it can take a block.
+    /// Returns the next action of `connection`, which is writable.
     ///
-    /// A block handed out is the connection's to deliver: if it fails, the transfer has failed.
+    /// An assigned block is not assigned again: if its connection fails, the transfer has failed.
     pub fn next(&mut self, connection: usize) -> Next {
         let Some(ended) = self.ended.get_mut(connection) else {
             return Next::Finished;
@@ -128,7 +128,7 @@ impl Scheduler {
             return Next::Wait;
         }
         *ended = true;
-        // The first to end carries the count: the sooner the receiver knows it, the better.
+        // The first connection to end carries the count, so that the receiver knows it early.
         match self
             .announced
             .get_mut(self.streams.destination_of(connection))
@@ -151,7 +151,7 @@ impl Scheduler {
         self.streams.connections()
     }
 
-    /// Bytes not yet handed out.
+    /// Bytes not yet assigned.
     pub fn left(&self) -> u64 {
         self.queue.total()
     }

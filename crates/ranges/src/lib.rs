@@ -1,7 +1,7 @@
-//! Byte-range arithmetic for restart markers, resume and holes: says what has arrived and what is missing.
+//! Byte-range arithmetic for restart markers, resume and holes: received and missing ranges.
 //!
-//! Offsets are `u64`, ranges are half-open and never empty, and a [`RangeSet`] keeps them sorted,
-//! apart and merged, so that two sets with the same members are equal.
+//! Offsets are `u64`, and ranges are half-open and never empty. A [`RangeSet`] keeps them sorted
+//! and merged, so two sets with the same members are equal.
 //!
 //! ```
 //! use byte_ranges::{Range64, RangeSet};

@@ -10,7 +10,7 @@ pub struct Range64 {
 }
 
 impl Range64 {
-    /// Makes the range from `start` up to, not including, `end`; `None` when that is empty.
+    /// Creates the range from `start` up to, not including, `end`; `None` when it is empty.
     pub const fn new(start: u64, end: u64) -> Option<Self> {
         if start < end {
             Some(Self { start, end })
@@ -19,7 +19,7 @@ impl Range64 {
         }
     }
 
-    /// Makes the range of `len` bytes at `start`; `None` when that is empty or ends beyond `u64`.
+    /// Creates the range of `len` bytes at `start`; `None` when it is empty or ends beyond `u64`.
     pub const fn from_len(start: u64, len: u64) -> Option<Self> {
         match start.checked_add(len) {
             Some(end) => Self::new(start, end),
@@ -48,12 +48,12 @@ impl Range64 {
         self.start <= offset && offset < self.end
     }
 
-    /// The part that both have; `None` when they do not overlap.
+    /// The overlap of both ranges; `None` when there is none.
     pub fn intersect(self, other: Self) -> Option<Self> {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
-    /// Splits at `offset`: what lies below it, and the rest.
+    /// Splits at `offset` into the offsets below it and the rest.
     pub fn split_at(self, offset: u64) -> (Option<Self>, Option<Self>) {
         let at = offset.clamp(self.start, self.end);
         (Self::new(self.start, at), Self::new(at, self.end))

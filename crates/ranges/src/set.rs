@@ -7,12 +7,12 @@ use crate::Range64;
 
 /// A set of byte offsets held as sorted ranges that neither touch nor overlap.
 ///
-/// Every single operation costs the logarithm of the number of ranges, wherever it lands: a peer
-/// chooses the order in which blocks arrive. Memory is about 20 bytes a range; callers that take
+/// Every single operation takes time logarithmic in the number of ranges, at any offset, since a
+/// peer chooses the order of its blocks. Memory is about 20 bytes a range; callers that accept
 /// ranges from a peer bound their number with [`len`](Self::len).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct RangeSet {
-    /// Start to end.
+    /// End of each range by its start.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -32,7 +32,7 @@ impl RangeSet {
     /// Adds `range`, merging it with those it overlaps or touches.
     pub fn insert(&mut self, range: Range64) {
         let (mut start, mut end) = (range.start(), range.end());
-        // The common case: right behind what begins before it, and clear of what follows.
+        // The common case: the range continues the one before it and touches none behind it.
         if let Some((&s, e)) = self.ranges.range_mut(..=start).next_back() {
             if end <= *e {
                 return;
@@ -42,7 +42,7 @@ impl RangeSet {
                 *e = end;
             }
         }
-        // Swallow what begins within the range or right behind it.
+        // Merge the ranges that begin within the new one or right behind it.
         while let Some((&s, &e)) = self
             .ranges
             .range((Bound::Excluded(start), Bound::Included(end)))
@@ -54,7 +54,7 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
-    /// Takes the offsets of `range` out.
+    /// Removes the offsets of `range`.
     pub fn remove(&mut self, range: Range64) {
         while let Some((&s, &e)) = self.ranges.range(..range.end()).next_back() {
             if e <= range.start() {
@@ -86,7 +86,7 @@ impl RangeSet {
             .is_some_and(|(_, &e)| range.end() <= e)
     }
 
-    /// The ranges that overlap `within`, whole.
+    /// The ranges that overlap `within`, not cut to it; the first may lie before it.
     fn overlapping(&self, within: Range64) -> impl Iterator<Item = Range64> + '_ {
         let before = self.ranges.range(..within.start()).next_back();
         before
@@ -95,7 +95,7 @@ impl RangeSet {
             .filter_map(|(&s, &e)| Range64::new(s, e))
     }
 
-    /// What `within` lacks.
+    /// The offsets of `within` that are not in the set.
     pub fn gaps(&self, within: Range64) -> Self {
         let mut gaps = Self::new();
         let mut from = within.start();
@@ -111,14 +111,14 @@ impl RangeSet {
         gaps
     }
 
-    /// What a file of `size` bytes lacks.
+    /// The offsets below `size` that are not in the set.
     pub fn complement(&self, size: u64) -> Self {
         Range64::new(0, size).map_or_else(Self::new, |whole| self.gaps(whole))
     }
 
     /// The offsets that lie in `within`.
     pub fn clip(&self, within: Range64) -> Self {
-        // The parts of separate ranges stay separate, so they need no merging.
+        // Parts of separate ranges are separate, so they need no merging.
         let parts = self
             .overlapping(within)
             .filter_map(|held| held.intersect(within));
@@ -127,7 +127,7 @@ impl RangeSet {
         }
     }
 
-    /// The offsets that both sets have.
+    /// The offsets in both sets.
     pub fn intersect(&self, other: &Self) -> Self {
         let (few, many) = if self.len() <= other.len() {
             (self, other)
@@ -145,7 +145,7 @@ impl RangeSet {
         both
     }
 
-    /// Every offset raised by `by`; `None` when one would pass the end of `u64`.
+    /// The set with every offset raised by `by`; `None` when one would overflow.
     pub fn shift_up(&self, by: u64) -> Option<Self> {
         self.end().checked_add(by)?;
         Some(Self {
@@ -153,7 +153,7 @@ impl RangeSet {
         })
     }
 
-    /// Every offset lowered by `by`; those below `by` are dropped.
+    /// The set with every offset lowered by `by`; offsets below `by` are dropped.
     pub fn shift_down(&self, by: u64) -> Self {
         Range64::new(by, u64::MAX).map_or_else(Self::new, |kept| {
             let kept = self.clip(kept);
@@ -178,7 +178,7 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// The smallest offset that is not in the set: how long an unbroken prefix is, in bytes.
+    /// The smallest offset not in the set, which is the length of the unbroken prefix in bytes.
     pub fn first_hole(&self) -> u64 {
         self.first()
             .filter(|r| r.start() == 0)
@@ -200,7 +200,7 @@ impl RangeSet {
         self.iter().next_back()
     }
 
-    /// Takes at most `max` bytes from the front, in one piece.
+    /// Removes and returns at most `max` bytes from the front, as one range.
     pub fn take_first(&mut self, max: u64) -> Option<Range64> {
         let first = self.first()?;
         let (taken, rest) = first.split_at(first.start().saturating_add(max));
@@ -210,7 +210,7 @@ impl RangeSet {
         Some(taken)
     }
 
-    /// Forgets everything.
+    /// Removes all offsets.
     pub fn clear(&mut self) {
         self.ranges.clear();
     }

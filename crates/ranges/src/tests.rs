@@ -75,7 +75,7 @@ fn apply(op: &Operation, set: &mut RangeSet, model: &mut BTreeSet<u64>) {
     }
 }
 
-/// Members, order, separation and every question a set answers, against the model.
+/// Compares members, order, separation and every query of a set with the model.
 fn check(set: &RangeSet, model: &BTreeSet<u64>) {
     let members: Vec<u64> = set.iter().flat_map(|r| r.start()..r.end()).collect();
     assert_eq!(members, model.iter().copied().collect::<Vec<_>>());
@@ -169,7 +169,7 @@ fn appending_prepending_and_scattering_many_blocks_is_quick() {
 }
 
 #[test]
-fn bad_text_says_what_and_where() {
+fn bad_text_is_refused_with_its_fault_and_place() {
     for (text, error) in [
         ("5", BadRanges::Dash { at: 1 }),
         ("5-3", BadRanges::Backwards { at: 0 }),

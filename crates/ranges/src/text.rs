@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use crate::{Range64, RangeSet};
 
-/// How many ranges [`FromStr`] takes: more than any command line of 64 KiB can hold.
+/// Most ranges that [`FromStr`] accepts: more than a command line of 64 KiB can hold.
 pub const DEFAULT_MAX_RANGES: usize = 32_768;
 
-/// Text that is no list of ranges, and the byte where that showed.
+/// Text that is no list of ranges, with the position of the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRanges {
@@ -37,7 +37,7 @@ pub enum BadRanges {
         /// Byte of the text.
         at: usize,
     },
-    /// There are more ranges than are taken.
+    /// There are more ranges than the limit.
     TooMany {
         /// The limit.
         limit: usize,
@@ -52,20 +52,19 @@ impl fmt::Display for BadRanges {
             Self::Dash { at } => write!(f, "ranges: no \"-\" at byte {at}"),
             Self::Comma { at } => write!(f, "ranges: no \",\" at byte {at}"),
             Self::Backwards { at } => write!(f, "ranges: range at byte {at} ends before it starts"),
-            Self::TooMany { limit } => write!(f, "ranges: more than {limit} of them"),
+            Self::TooMany { limit } => write!(f, "ranges: more than {limit} ranges"),
         }
     }
 }
 
 impl std::error::Error for BadRanges {}
 
-/// Parses `a-b,c-d`, ends exclusive, in any order; `a-a` adds nothing, and no text is no range.
-///
-/// At most `max_ranges` are taken, counted as written.
+/// Parses `a-b,c-d`, ends exclusive, in any order; `a-a` adds nothing, and empty text is the empty
+/// set.
 ///
 /// # Errors
 ///
-/// [`BadRanges`] says what was wrong and where.
+/// [`BadRanges`], among others for more than `max_ranges` ranges, counted before merging.
 pub fn parse(text: &[u8], max_ranges: usize) -> Result<RangeSet, BadRanges> {
     let mut set = RangeSet::new();
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! `Job`: what all connections of one transfer share, and how their bytes reach the storage.
+//! `Job`: the state that all connections of one transfer share, and their way to the storage.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,41 +11,41 @@ use crate::error::Error;
 use crate::receive::order::InOrder;
 use crate::watch::Watch;
 
-/// Connections of one transfer that get a pipe; more would take descriptors and gain nothing.
+/// Most connections of one transfer with a pipe; more use descriptors without gain.
 const PIPES: u32 = 16;
 
-/// What all pumps of one transfer share.
+/// The shared state of all pumps of one transfer.
 pub(crate) struct Job<'a, W> {
     /// Writes payload at a wire offset.
     pub(crate) write: W,
     pub(crate) pool: &'a Pool,
     pub(crate) watch: &'a Watch,
     pub(crate) delivery: Delivery<'a>,
-    /// Pipes that connections may still make.
+    /// Number of pipes that may still be created.
     pub(crate) pipes: u32,
     /// Payload bytes read so far.
     pub(crate) read: u64,
-    /// Ranges that are being written.
+    /// Ranges of the writes in flight.
     in_flight: RangeSet,
-    /// Where the one begins that is compared with what is stored: each takes memory outside the
-    /// pool.
+    /// Offset of the one block that is being compared with stored bytes; comparing takes memory
+    /// outside the pool.
     compared: Option<u64>,
-    /// Whether a write waits for one of them.
+    /// Whether a write waits for one of these.
     waits: bool,
 }
 
-/// What it means that a write is done.
+/// The way of payload to the storage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Delivery<'a> {
-    /// The bytes are where they belong. With `pipes`, payload may come in a pipe.
+    /// Each write stores its bytes. With `pipes`, payload may be in a pipe.
     Direct { pipes: bool },
-    /// The bytes are queued for their turn. Then whoever takes them keeps account, and connections
-    /// read ahead only as far as the queue has room.
+    /// Each write queues its bytes. The consumer records them in the watch, and connections read
+    /// ahead only as far as the queue has room.
     Queued(&'a InOrder),
 }
 
 impl Delivery<'_> {
-    /// Waits until whoever takes the bytes fails.
+    /// Waits until the consumer fails.
     pub(crate) async fn failed(self) -> Error {
         match self {
             Self::Direct { .. } => std::future::pending().await,
@@ -59,9 +59,9 @@ impl Delivery<'_> {
 pub(crate) enum Payload {
     /// In memory.
     Block(Bytes),
-    /// In memory, and these wire offsets of it are stored already: they must be the same bytes.
+    /// In memory, with the wire offsets that are stored already and must have the same bytes.
     Again(Bytes, RangeSet),
-    /// So many, in a pipe that holds nothing else.
+    /// A number of bytes, the whole content of a pipe.
     Pipe(Arc<OwnedFd>, usize),
 }
 
@@ -83,7 +83,7 @@ impl<'a, W> Job<'a, W> {
         }
     }
 
-    /// Whether some of what begins at `offset` came before.
+    /// Whether some of the `len` bytes at `offset` were received before.
     pub(crate) fn came(&self, offset: u64, len: u64) -> bool {
         Range64::from_len(offset, len).is_some_and(|range| {
             let stored = self.watch.arrived().received().clip(range);
@@ -91,8 +91,8 @@ impl<'a, W> Job<'a, W> {
         })
     }
 
-    /// Begins to write a range, and says what of it is stored already; `None` while another
-    /// connection is just writing some of it, or comparing as well.
+    /// Begins to write a range and returns the stored part of it; `None` while another connection
+    /// writes some of it, or while another comparison runs.
     pub(crate) fn begin(&mut self, offset: u64, len: u64) -> Option<RangeSet> {
         let Some(range) = Range64::from_len(offset, len).filter(|_| self.is_direct()) else {
             return Some(RangeSet::new());
@@ -110,7 +110,7 @@ impl<'a, W> Job<'a, W> {
         Some(stored)
     }
 
-    /// Ends the write of a range; says whether another one waited for it.
+    /// Ends the write of a range; returns whether another write waits.
     pub(crate) fn end(&mut self, offset: u64, len: u64) -> bool {
         if let Some(range) = Range64::from_len(offset, len) {
             self.in_flight.remove(range);
@@ -119,7 +119,7 @@ impl<'a, W> Job<'a, W> {
         std::mem::take(&mut self.waits)
     }
 
-    /// Whether writes leave the bytes where they belong.
+    /// Whether each write stores its bytes.
     pub(crate) fn is_direct(&self) -> bool {
         matches!(self.delivery, Delivery::Direct { .. })
     }

@@ -1,4 +1,4 @@
-//! Receives one file over any number of connections, which may come at any time.
+//! Receives one file over any number of connections, which may open at any time.
 
 mod job;
 mod order;
@@ -28,15 +28,14 @@ use crate::listener::DataListener;
 use crate::options::Options;
 use crate::wait::{Sample, Stall};
 
-/// Bytes that are read back at a time to be compared, outside the pool: a block of it would be
-/// waited for by those who hold one.
+/// Bytes read back at a time for a comparison, outside the pool: waiting for a second block while
+/// holding one could deadlock.
 const COMPARED: u64 = 32 << 10;
 
-/// Writes what is new of `data`, which belongs at the wire offset `offset`; the rest is `stored`
-/// already and has to be the same.
+/// Writes the new part of `data` at the wire offset `offset`; the `stored` part must be the same.
 ///
 /// # Errors
-/// [`StorageKind::Mismatch`] when it is not, and the storage's.
+/// [`StorageKind::Mismatch`] if it differs, and errors of the storage.
 pub(crate) async fn again<K: Sink>(
     sink: &K,
     base: u64,
@@ -55,7 +54,7 @@ pub(crate) async fn again<K: Sink>(
     for range in stored.iter().flat_map(|range| in_steps(range, COMPARED)) {
         let (at, piece) = (range.start().saturating_add(base), piece(range));
         if sink.read_back(at, piece.len()).await? != piece {
-            let fact = format!("other bytes came before for offsets {range}");
+            let fact = format!("earlier bytes differ at offsets {range}");
             return Err(StorageError::new(StorageKind::Mismatch, "write").because(fact));
         }
     }
@@ -79,8 +78,8 @@ fn in_steps(range: Range64, step: u64) -> impl Iterator<Item = Range64> {
     })
 }
 
-/// Takes what one connection brings until it ends; the wire offset of the first byte is `start`, of
-/// the first that is not wanted `until`.
+/// Receives from one connection until it ends; `start` is the wire offset of the first byte,
+/// `until` that of the first unwanted one.
 ///
 /// # Errors
 /// With the connection, on which the peer may still be sending.
@@ -119,9 +118,9 @@ where
     }
 }
 
-/// Takes extended blocks from `conns` and from all connections that `listener` accepts, until
-/// as many end-of-data marks came as were announced. Gives the connections that stay open; after a
-/// failure all that are left, wherever each stands.
+/// Receives extended blocks from `conns` and from all connections that `listener` accepts, until
+/// the announced number of end-of-data marks has arrived. Returns the connections that stay open,
+/// or after a failure all that are left.
 ///
 /// # Cancel safety
 /// Dropping the future resets the connections.
@@ -172,7 +171,7 @@ where
     }
     let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
     let seen = Seen::new(job.is_direct());
-    // Over all steps, so that those who come and go without a word keep nothing alive.
+    // The deadlines span all steps, so that connections without a header do not extend them.
     let (mut alone, mut busy) = (Stall::new(options.open_within), Stall::new(options.stall));
     let mut late = None;
     loop {
@@ -190,7 +189,7 @@ where
             pumps.add(Conn::new(stream, options.limits()), false, &job)?;
             continue;
         }
-        // With nothing left to read from, the wait is one for a peer that does not connect.
+        // Without a connection to read from, the wait is for the peer to connect.
         let lonely = pumps.active.is_empty();
         let stall = if lonely { &mut alone } else { &mut busy };
         let step = async {
@@ -218,7 +217,7 @@ where
         };
         match stall.run(sample, step).await? {
             Step::Complete => return Ok(()),
-            // Those that would bring the rest are the ones we do not let in.
+            // The missing data would need a connection beyond the limit.
             Step::Lonely if !room => {
                 return Err(GatherError::TooManyConnections {
                     limit: options.connections,
@@ -230,43 +229,43 @@ where
                 watch.connected(1);
                 pumps.add(Conn::new(stream, options.limits()), false, &job)?;
             }
-            // A connection of this transfer was turned away, so some of its data does not come.
+            // A connection of this transfer was closed for lack of a descriptor: its data is lost.
             Step::Accepted(Err(error)) if error.kind() == ErrorKind::Full => return Err(error),
             Step::Accepted(Err(error)) => {
-                // What is there can still make it; a listener that fails once may fail for ever.
-                debug!(%error, "no more data connections are taken for this transfer");
+                // The open connections may suffice; a listener that failed may fail for ever.
+                debug!(%error, "no more data connections are accepted for this transfer");
                 listener = None;
             }
         }
     }
 }
 
-/// The error of a connection that brings no mark although every one has to.
+/// The error of a connection without the mandatory end-of-data mark.
 fn unmarked() -> Error {
     let fact = "a data connection broke before its end-of-data mark";
     Error::new(ErrorKind::Closed, "receive", fact)
 }
 
-/// How long connections that bring missing end-of-data marks may still be on their way, once all
-/// that came are closed: a sender may close one before the next is let in.
+/// Longest wait for further connections while end-of-data marks are missing and all connections are
+/// closed: a sender may close one before the next is accepted.
 const LATE: Duration = Duration::from_secs(3);
 
 enum Step {
-    /// All has come and is written.
+    /// All data has arrived and is written.
     Complete,
-    /// No connection is left that may bring something.
+    /// No connection is left from which data may arrive.
     Lonely,
-    /// A connection came, or will come no more.
+    /// The listener accepted a connection or failed.
     Accepted(Result<Opened>),
 }
 
-/// What the stall deadline looks at, written by the work it watches.
+/// The progress that the stall deadline checks, written by the transfer.
 #[derive(Debug)]
 struct Seen {
     read: AtomicU64,
     writing: AtomicBool,
-    /// Whether a write that does not end is the storage's matter, not that of a peer who leaves out
-    /// what comes before it.
+    /// Whether an unfinished write is the fault of the storage; else it may wait for bytes before
+    /// it, which the peer has not sent.
     direct: bool,
 }
 
@@ -284,7 +283,7 @@ impl Seen {
         self.writing.store(writing, Ordering::Relaxed);
     }
 
-    /// What has come: bytes read, bytes written, end-of-data marks.
+    /// The sum of bytes read, bytes written and end-of-data marks.
     fn moved(&self, watch: &crate::Watch) -> u64 {
         let marks = watch.arrived().eods();
         self.read
@@ -312,15 +311,14 @@ impl Seen {
 /// The connections of one MODE E transfer.
 struct Pumps<F> {
     active: Vec<Pump<F>>,
-    /// Those whose part is over, with what they are kept as.
+    /// Connections behind their end-of-data mark.
     done: Vec<Conn>,
-    /// All connections that came are closed, and marks are missing.
+    /// The error when all connections are closed and marks are missing.
     short: Option<Error>,
-    /// Who is served first; it changes, so that a fast connection starves nobody.
+    /// Rotates the connection polled first, so that a fast one does not starve the others.
     turn: usize,
-    /// The tag of the transfer.
     tag: Option<u64>,
-    /// Whether a connection that brings no mark fails the transfer.
+    /// Whether a connection without a mark fails the transfer.
     marks_from_all: bool,
 }
 
@@ -336,8 +334,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         self.active.iter().any(Pump::is_writing)
     }
 
-    /// Moves bytes on every connection; `Ready` says whether all has come, or else that no
-    /// connection is left to bring it, unless that is `known`.
+    /// Moves bytes on every connection. `Ready(true)` means that all data has arrived,
+    /// `Ready(false)` that no connection is left for the rest, unless that is `known`.
     fn poll<W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -376,7 +374,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         if !self.active.is_empty() {
             return Poll::Pending;
         }
-        // Marks are missing, so what is kept is worth something only while it stays open.
+        // Marks are missing, so find out which kept connections are still open.
         let mut at = 0;
         while let Some(conn) = self.done.get_mut(at) {
             if conn.poll_gone(cx).is_ready() {
@@ -400,19 +398,19 @@ impl<F: Future<Output = Result<(), StorageError>>> Pumps<F> {
         }
         if self.active.iter().any(Pump::has_begun) {
             let fact =
-                "the peer announced fewer end-of-data marks than connections that bring data";
+                "the peer announced fewer end-of-data marks than it has connections with data";
             return (
                 Vec::new(),
                 Err(Error::new(ErrorKind::Protocol, "receive", fact)),
             );
         }
-        // One that never served is a stranger's; one that did may serve again.
+        // Keep connections of earlier transfers; a new one without a header is not the sender's.
         let served = self.active.into_iter().filter(|pump| pump.reused);
         let kept = self.done.into_iter().chain(served.map(|pump| pump.conn));
         (kept.collect(), Ok(()))
     }
 
-    /// All connections, whatever they have brought.
+    /// All connections in any state.
     fn all(self) -> Vec<Conn> {
         let active = self.active.into_iter().map(|pump| pump.conn);
         self.done.into_iter().chain(active).collect()

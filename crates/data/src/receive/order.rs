@@ -1,4 +1,4 @@
-//! `InOrder`: puts what arrives by position back into order, for takers that know only forwards.
+//! `InOrder`: sorts received pieces by offset, for consumers that need bytes in order.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,13 +15,13 @@ use crate::text::Collapse;
 use crate::wait;
 use crate::watch::Watch;
 
-/// Bytes of text that are turned into local ones at a time.
+/// Bytes of `TYPE A` data translated at a time.
 const TEXT: usize = 32 << 10;
 
-/// What a piece takes beside its bytes, so that tiny ones are bounded too.
+/// Memory of a piece beside its bytes, so that tiny pieces are bounded too.
 const PIECE: usize = 128;
 
-/// A taker of bytes in order, such as a listing's parser or standard output.
+/// A consumer of bytes in order, such as the parser of a listing or standard output.
 pub trait Consumer: Send {
     /// Takes the next bytes.
     fn take(&mut self, bytes: Bytes) -> impl Future<Output = Result<(), StorageError>> + Send;
@@ -31,23 +31,23 @@ pub trait Consumer: Send {
         true
     }
 
-    /// Learns that all bytes have come.
+    /// Called after the last byte.
     fn end(&mut self) -> impl Future<Output = Result<(), StorageError>> + Send {
         async { Ok(()) }
     }
 }
 
-/// Pieces on their way from the connections to one consumer.
+/// Queue of pieces from the connections to one consumer.
 #[derive(Debug)]
 pub(crate) struct InOrder {
     state: Mutex<State>,
-    /// Memory that may wait for the bytes in front of it.
+    /// Most memory of pieces that are not next.
     ahead: usize,
-    /// A piece was added, or no more will be.
+    /// A piece was added, or the queue is complete.
     added: Notify,
-    /// A piece was taken.
+    /// A piece was consumed.
     taken: Notify,
-    /// The taker has failed.
+    /// The consumer has failed.
     failed: Notify,
 }
 
@@ -55,17 +55,17 @@ pub(crate) struct InOrder {
 struct State {
     next: u64,
     waiting: BTreeMap<u64, Bytes>,
-    /// Memory that they take.
+    /// Memory of the waiting pieces.
     held: usize,
     complete: bool,
-    /// Why no piece is taken any more, for the connections to end with.
+    /// The error of the consumer, with which the connections end.
     failure: Option<Error>,
-    /// The task of the connections, when there was no room for what one of them has.
+    /// Waker of the task of the connections, when the queue had no room.
     reader: Option<Waker>,
 }
 
 impl State {
-    /// Whether some of these bytes were handed over before.
+    /// Whether some of these bytes were queued before.
     fn has_some_of(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         let before = self.waiting.range(..end).next_back();
@@ -74,7 +74,7 @@ impl State {
 }
 
 enum Ready {
-    /// The next bytes and where they belong.
+    /// The next bytes and their offset.
     Piece(u64, Bytes),
     End,
     Gap(u64),
@@ -82,7 +82,7 @@ enum Ready {
 }
 
 impl InOrder {
-    /// Starts at the wire offset `start`; so many bytes may wait `ahead` of their turn.
+    /// Starts at the wire offset `start`; at most `ahead` bytes of memory wait for earlier ones.
     pub(crate) fn new(start: u64, ahead: usize) -> Self {
         let state = State {
             next: start,
@@ -105,13 +105,14 @@ impl InOrder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a piece over; waits while too much waits in front of it.
+    /// Queues a piece; waits while the queue is full.
     ///
-    /// The piece that comes next is always let in, and what has to wait keeps no block of the pool,
-    /// so those who wait here never wait for each other.
+    /// The next piece in order is always accepted, and waiting pieces keep no block of the pool, so
+    /// writers never wait for each other.
     ///
     /// # Errors
-    /// [`StorageKind::Mismatch`] for bytes that came before: they may be gone, so none are compared.
+    /// [`StorageKind::Mismatch`] for repeated bytes: the first ones may be gone, so they cannot be
+    /// compared.
     pub(crate) async fn write(&self, offset: u64, mut data: Bytes) -> Result<(), StorageError> {
         if offset > self.state().next {
             data = Bytes::copy_from_slice(&data);
@@ -122,7 +123,7 @@ impl InOrder {
                 let mut state = self.state();
                 if state.has_some_of(offset, data.len()) {
                     let fact = format!(
-                        "what belongs at byte {offset} came before, and order has no way back"
+                        "the peer sent byte {offset} twice, which output in order cannot accept"
                     );
                     return Err(StorageError::new(StorageKind::Mismatch, "write").because(fact));
                 }
@@ -138,10 +139,10 @@ impl InOrder {
         Ok(())
     }
 
-    /// How many more bytes may be read behind the `read` ones that begin at `offset`: any number for
-    /// those whose turn it is.
+    /// Number of bytes that may be read behind the `read` ones at `offset`: any number if they are
+    /// next.
     ///
-    /// What comes too early stays with the peer, so that it costs no memory here.
+    /// Bytes too far ahead stay unread on the connection, so that they cost no memory here.
     pub(crate) fn poll_room(&self, cx: &Context<'_>, offset: u64, read: usize) -> Poll<usize> {
         let mut state = self.state();
         if offset <= state.next {
@@ -156,7 +157,7 @@ impl InOrder {
         }
     }
 
-    /// Says that every piece has been handed over; gives the failure that nobody has heard of.
+    /// Marks the queue as complete; returns an error of the consumer that was not returned before.
     pub(crate) fn complete(&self) -> Result<()> {
         let mut state = self.state();
         state.complete = true;
@@ -164,7 +165,7 @@ impl InOrder {
         state.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Waits until the taker fails.
+    /// Waits until the consumer fails.
     pub(crate) async fn failed(&self) -> Error {
         loop {
             let told = self.failed.notified();
@@ -175,8 +176,8 @@ impl InOrder {
         }
     }
 
-    /// Gives the pieces to `consumer`, as [`drain`](Self::drain) does. A failure goes to the connections while there
-    /// are any: what the peer still sends is for them to deal with.
+    /// Passes the pieces to `consumer`, as [`drain`](Self::drain). An error ends the connections
+    /// first, if there are any, since they decide about the rest of the peer's data.
     pub(crate) async fn hand_over<C: Consumer>(
         &self,
         consumer: &mut C,
@@ -219,8 +220,8 @@ impl InOrder {
         }
     }
 
-    /// Gives the pieces to `consumer` until all have come, and, with `account`, counts each in
-    /// the watch once it is taken.
+    /// Passes the pieces to `consumer` up to the end and, with `account`, records each in the watch
+    /// once it is consumed.
     async fn drain<C: Consumer>(
         &self,
         consumer: &mut C,
@@ -246,7 +247,7 @@ impl InOrder {
                     return wait::local("receive", stall, patient, watch, end).await;
                 }
                 Ready::Gap(at) => {
-                    let fact = format!("the peer left out what belongs at byte {at}");
+                    let fact = format!("the peer did not send byte {at}");
                     return Err(Error::new(ErrorKind::Protocol, "receive", fact));
                 }
             }
@@ -254,13 +255,12 @@ impl InOrder {
     }
 }
 
-/// Writes text from the wire into a sink, from an offset on; also plain bytes, for sinks that only
-/// know forwards.
+/// Writes `TYPE A` data into a sink from an offset on; also plain bytes, for sequential sinks.
 #[derive(Debug)]
 pub(crate) struct TextInto<'a, K> {
     sink: &'a K,
     at: u64,
-    /// `None` leaves the bytes as they are.
+    /// `None` for plain bytes.
     collapse: Option<Collapse>,
 }
 
@@ -294,7 +294,7 @@ impl<K: Sink> Consumer for TextInto<'_, K> {
         if self.collapse.is_none() {
             return self.put(bytes).await;
         }
-        // In small pieces, which take little beside the block that they come from.
+        // In small pieces, so that a copy is small beside its block.
         while !bytes.is_empty() {
             let wire = bytes.split_to(bytes.len().min(TEXT));
             let mut local = BytesMut::with_capacity(wire.len() + 1);
@@ -330,7 +330,7 @@ mod tests {
         let order = InOrder::new(0, AHEAD);
         let mut cx = Context::from_waker(Waker::noop());
         let mut let_in = 0_usize;
-        // Backwards, so that neither a reader nor the account joins them.
+        // Backwards, so that no piece is next and none are merged.
         for offset in (1..=1_000_000).rev() {
             if pin!(order.write(offset, Bytes::from_static(b"x")))
                 .poll(&mut cx)

@@ -1,4 +1,4 @@
-//! `Pipe`: carries bytes from a connection to a file inside the kernel, so that they are copied once.
+//! `Pipe`: moves bytes from a connection to a file inside the kernel, with one copy.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -7,25 +7,24 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use crate::descriptors::Permit;
 
-/// Payload that has to be on its way before a pipe pays, in bytes.
+/// Least payload, in bytes, for which a pipe is faster.
 pub(crate) const WORTH: u64 = 256 << 10;
 
-/// What a pipe should hold, in bytes, and the least that is worth it: the kernel gives less to
-/// users who have many.
+/// Wanted and least useful capacity of a pipe, in bytes: the kernel limits the sum for each user.
 pub(crate) const SIZE: usize = 1 << 20;
 const LEAST: usize = 256 << 10;
 
-/// A pipe that is empty between two uses.
+/// A pipe, empty between two uses.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// Shared with the write that empties it, which may outlive the transfer.
+    /// Shared with the write that reads it, which may outlive the transfer.
     from: Arc<OwnedFd>,
     into: OwnedFd,
     permit: Permit,
 }
 
 impl Pipe {
-    /// Makes one for a connection; `None` where its descriptors are too many or the kernel gives none that is worth it.
+    /// Creates a pipe for a connection; `None` without free descriptors or enough capacity.
     pub(crate) fn new(of: &Permit) -> Option<Self> {
         let permit = of.more_to_spare(2).ok()?;
         let (from, into) = pipe_with(PipeFlags::CLOEXEC).ok()?;
@@ -37,12 +36,12 @@ impl Pipe {
         })
     }
 
-    /// The end that a connection fills.
+    /// The write end, for the connection.
     pub(crate) fn into(&self) -> BorrowedFd<'_> {
         self.into.as_fd()
     }
 
-    /// The end that a file empties.
+    /// The read end, for the file.
     pub(crate) fn from(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.from)
     }
@@ -50,7 +49,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // A write that blocks goes on after its transfer.
+        // A blocked write continues after its transfer and keeps the read end open.
         self.permit.linger(&self.from);
     }
 }

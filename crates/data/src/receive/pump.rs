@@ -1,4 +1,4 @@
-//! `Pump`: moves what one connection brings into the storage, reading the next block while the last is written.
+//! `Pump`: moves the data of one connection into the storage, reading one block ahead of the write.
 
 use std::future::Future;
 use std::io;
@@ -16,20 +16,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::receive::job::{Delivery, Job, Payload};
 use crate::receive::pipe::{self, Pipe, WORTH};
 
-/// Reads after which a connection lets the others have their turn.
+/// Reads of one connection before it yields to the others.
 const TURN: u32 = 16;
 
-/// How a connection is cut into pieces that know their place.
+/// The source of the offsets of a connection's bytes.
 #[derive(Debug, Clone, Copy)]
 enum Framing {
-    /// MODE S: the next byte's wire offset, and the one to stop at; the end of the connection is the
-    /// end of the file.
+    /// MODE S: wire offsets of the next byte and of the end to stop at; the end of the connection
+    /// is the end of the file.
     Plain(u64, u64),
-    /// MODE E: the connection's deframer knows.
+    /// MODE E: the deframer of the connection.
     Extended,
 }
 
-/// How one connection's part of a transfer ended.
+/// The end of one connection's data for a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// End-of-data mark; the connection stays open.
@@ -40,7 +40,7 @@ pub(crate) enum End {
     Gone,
 }
 
-/// One connection of a transfer that comes in.
+/// One connection of a receive.
 ///
 /// While it waits for its peer it holds no block, unless the storage still writes the last one.
 pub(crate) struct Pump<F> {
@@ -50,29 +50,29 @@ pub(crate) struct Pump<F> {
     framing: Framing,
     /// Wire offset of the first byte, in MODE S.
     start: u64,
-    /// Bytes read and not yet given to the storage, never an empty block.
+    /// Bytes read and not yet passed to the storage, never an empty block.
     block: Option<Block>,
     /// Wire offset of the block's first byte.
     at: u64,
-    /// The write in flight; its place is allocated once.
+    /// The write in flight, in an allocation that all writes reuse.
     write: Pin<Box<Option<F>>>,
     /// Wire offset and length of the write in flight.
     writing: Option<(u64, u64)>,
-    /// What carries large payload to the storage; empty unless `writing`.
+    /// Pipe for large payload; empty unless `writing`.
     pipe: Option<Pipe>,
-    /// Our place in the queue for blocks, while the pool has none.
+    /// The pending request for a block, while the pool has none.
     queue: Option<Pin<Box<dyn Future<Output = Block> + Send>>>,
     end: Option<End>,
 }
 
 enum Read {
-    /// Something came.
+    /// Bytes were read.
     Some,
-    /// Nothing is there, or there is no block to put it in.
+    /// No bytes are available, or no block for them.
     Wait,
-    /// The block has to be written before more can be read.
+    /// The block must be written before the next read.
     Full,
-    /// This connection's part is over.
+    /// The connection has no more data for this transfer.
     End(End),
 }
 
@@ -96,27 +96,27 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// Takes a MODE S connection whose first byte belongs at the wire offset `start`.
+    /// Wraps a MODE S connection; `start` is the wire offset of its first byte.
     pub(crate) fn plain(conn: Conn, start: u64, until: u64) -> Self {
         Self::new(conn, false, Framing::Plain(start, until))
     }
 
-    /// Takes a MODE E connection.
+    /// Wraps a MODE E connection.
     pub(crate) fn extended(conn: Conn, reused: bool) -> Self {
         Self::new(conn, reused, Framing::Extended)
     }
 
-    /// Whether it has brought something of this transfer.
+    /// Whether a header of this transfer has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.end.is_some() || self.conn.deframer.has_begun()
     }
 
-    /// Whether the storage is at work for it.
+    /// Whether a write is in flight.
     pub(crate) fn is_writing(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// Moves bytes until there are none, or the connection's part is over and all of it is written.
+    /// Moves bytes until none are available, or until all data of the connection is written.
     pub(crate) fn poll<W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -144,8 +144,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                     }
                 }
                 Read::End(end) => self.end = Some(end),
-                // What came so far is written while the rest is on its way, so small reads become
-                // large writes exactly when the storage is the slower side.
+                // Write the bytes read so far, and read on meanwhile: small reads then become large
+                // writes exactly when the storage is the slower side.
                 Read::Wait | Read::Full if idle && self.start_write(job) => {}
                 Read::Wait | Read::Full => return Poll::Pending,
             }
@@ -166,13 +166,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         self.writing = None;
         done.map_err(|error| match error.kind() {
             StorageKind::Mismatch => {
-                let fact = "two blocks have different bytes for the same place of the file";
+                let fact = "two blocks have different bytes for the same offset of the file";
                 Error::new(ErrorKind::Protocol, "receive", fact).because(error)
             }
             _ => Error::storage("receive", error),
         })?;
         if job.end(offset, len) {
-            // It was looked at before this one, and nothing else would wake it.
+            // The waiting pump may have been polled before this one, and nothing else wakes it.
             cx.waker().wake_by_ref();
         }
         if job.is_direct() {
@@ -182,7 +182,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(())
     }
 
-    /// Begins to write the block, if there is one that may be written now.
+    /// Begins to write the block, if there is one and its range is free.
     fn start_write<W>(&mut self, job: &mut Job<'_, W>) -> bool
     where
         W: Fn(u64, Payload) -> F,
@@ -205,7 +205,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         true
     }
 
-    /// Reads once, as much as belongs together and has room.
+    /// Reads once, within one payload and the room left.
     fn read<W>(&mut self, cx: &mut Context<'_>, job: &mut Job<'_, W>) -> Result<Read>
     where
         W: Fn(u64, Payload) -> F,
@@ -254,10 +254,10 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         self.read_payload(cx, job, (offset, len), room)
     }
 
-    /// Whether so much payload is on its way that a pipe pays. How much a connection without blocks
-    /// brings is not known: enough for a pipe when it filled a block.
+    /// Whether to use a pipe for the payload. In MODE S the length is unknown, so the first
+    /// [`WORTH`] bytes go without.
     fn is_large<W>(&mut self, job: &mut Job<'_, W>, offset: u64, len: u64) -> bool {
-        // What came before has to be compared.
+        // Repeated bytes must be compared, which needs them in memory.
         if self.block.is_some() || job.came(offset, len.min(pipe::SIZE as u64)) {
             return false;
         }
@@ -274,7 +274,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         };
         if worth {
             self.pipe = Pipe::new(&self.conn.permit);
-            // Where one is refused, the next would be refused as well.
+            // After one refusal the next pipe would be refused as well.
             job.pipes = self.pipe.as_ref().map_or(0, |_| job.pipes - 1);
         }
         self.pipe.is_some()
@@ -306,7 +306,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
             Poll::Ready(Err(error)) => return Err(Error::broken("receive", error)),
         };
         job.read += n as u64;
-        // Nobody else writes there, or it would not be in a pipe.
+        // `is_large` has excluded other writes to this range.
         job.begin(offset, n as u64);
         self.writing = Some((offset, n as u64));
         let payload = Payload::Pipe(pipe.from(), n);
@@ -318,7 +318,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(Read::Some)
     }
 
-    /// The connection ended where payload was due: in MODE S that is the end of the file.
+    /// Handles the end of the connection instead of payload: in MODE S, the end of the file.
     fn ended(&self) -> Result<Read> {
         if matches!(self.framing, Framing::Extended) {
             self.conn.deframer.at_end()?;
@@ -328,7 +328,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(Read::End(End::Gone))
     }
 
-    /// Takes payload off the connection that belongs to a transfer nobody takes any more.
+    /// Reads and discards payload of an abandoned transfer.
     fn read_stale<W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -346,7 +346,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 self.conn.deframer.moved(block.len() as u64);
                 Ok(Read::Some)
             }
-            // Whoever lost interest in it may be gone.
+            // The peer may close instead of completing an abandoned transfer.
             Poll::Ready(_) => Ok(Read::End(End::Gone)),
         }
     }
@@ -368,8 +368,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// A connection that broke before it brought anything harms nobody: a stranger's, or one kept
-    /// too long.
+    /// Handles a broken connection: before its first header it is not an error, since it may be
+    /// another client's, or one kept too long.
     fn gone(&self, error: io::Error) -> Result<Read> {
         match self.conn.deframer.at_end() {
             Ok(()) => Ok(Read::End(End::Gone)),
@@ -398,8 +398,7 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
                 Poll::Pending => return Ok(Read::Wait),
             },
         };
-        // After the payload comes a header, whatever the peer does next; reading it along saves a
-        // call for each block, and never takes a byte of anything else.
+        // A header always follows the payload; reading it in the same call saves a call a block.
         let along = if matches!(self.framing, Framing::Extended) {
             HEADER_LEN
         } else {
@@ -425,8 +424,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         }
     }
 
-    /// Accounts for `n` bytes behind the first `before` of the block: payload, of which `len` were
-    /// left, then a header or a part of one.
+    /// Records `n` bytes read behind the first `before` of the block: payload, of which `len` bytes
+    /// were left, then a header or a part of one.
     fn took(&mut self, before: usize, n: usize, len: u64) -> Result<Read> {
         if let Framing::Plain(next, _) = &mut self.framing {
             *next += n as u64;
@@ -448,8 +447,8 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         let Some(header) = header.get(..along_len).filter(|header| !header.is_empty()) else {
             return Ok(Read::Some);
         };
-        // The deframer has to step past the finished block before it takes what is the next one's,
-        // which is of the next transfer when the block carried the end-of-data mark itself.
+        // The deframer must complete this block before it is fed the next header, which belongs to
+        // the next transfer if this block has the end-of-data mark.
         let end = match self.conn.deframer.poll()? {
             Step::Eod { close } => Some(self.over(close)),
             _ => None,
@@ -458,13 +457,13 @@ impl<F: Future<Output = Result<(), StorageError>>> Pump<F> {
         Ok(end.map_or(Read::Some, Read::End))
     }
 
-    /// The end-of-data mark came.
+    /// Handles the end-of-data mark.
     fn over(&mut self, close: bool) -> End {
         self.conn.deframer.next_transfer();
         if close { End::Last } else { End::Kept }
     }
 
-    /// Takes a block, or queues for one.
+    /// Takes a block from the pool, or waits for one.
     fn poll_block(&mut self, cx: &mut Context<'_>, pool: &Pool) -> Poll<Block> {
         if self.queue.is_none() {
             if let Some(block) = pool.try_get() {

@@ -1,4 +1,4 @@
-//! `Chunks`: bytes in order from somewhere that has no size, such as a listing, and how they are sent.
+//! `Chunks`: a producer of bytes without a known size, such as a listing, and its senders.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::watch::Watch;
 
 /// A producer of bytes in order.
 pub trait Chunks: Send {
-    /// The next bytes, any number of them; `None` at the end.
+    /// The next bytes, of any length; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Result<Option<Bytes>, StorageError>> + Send;
 
     /// Whether the next bytes may take any time, as at a terminal; else the stall deadline holds.
@@ -27,7 +27,7 @@ pub trait Chunks: Send {
     }
 }
 
-/// The next chunk that holds something.
+/// The next chunk that is not empty.
 async fn some<C: Chunks>(chunks: &mut C, stall: Duration, watch: &Watch) -> Result<Option<Bytes>> {
     let patient = chunks.is_patient();
     loop {
@@ -38,7 +38,7 @@ async fn some<C: Chunks>(chunks: &mut C, stall: Duration, watch: &Watch) -> Resu
     }
 }
 
-/// Sends all chunks and ends the connection, which it gives.
+/// Sends all chunks and ends the connection, which it returns.
 pub(crate) async fn plain_chunks<C: Chunks>(
     conn: Conn,
     chunks: &mut C,
@@ -53,7 +53,7 @@ pub(crate) async fn plain_chunks<C: Chunks>(
     conn.finish().await
 }
 
-/// Sends all chunks in extended blocks over the first connection, and ends the others' part.
+/// Sends all chunks in extended blocks over the first connection, and end marks over the others.
 pub(crate) async fn extended_chunks<C: Chunks>(
     conns: &mut [Conn],
     streams: Streams,
@@ -69,7 +69,7 @@ pub(crate) async fn extended_chunks<C: Chunks>(
         if now.is_none() {
             pieces(&mut conn.stream, [end]).await?;
         }
-        // One chunk is held back, so that the last one leaves together with the end mark.
+        // The loop is one chunk ahead, so that the last chunk leaves together with the end mark.
         while let Some(chunk) = now {
             now = some(chunks, stall, watch).await?;
             let len = chunk.len() as u64;
@@ -88,7 +88,7 @@ pub(crate) async fn extended_chunks<C: Chunks>(
     flush(conns).await
 }
 
-/// Sends each chunk over whichever connection is free, and ends them all.
+/// Sends each chunk over the next writable connection, and ends all connections.
 pub(crate) async fn dealt_chunks<C: Chunks>(
     conns: &mut [Conn],
     streams: Streams,
@@ -97,7 +97,7 @@ pub(crate) async fn dealt_chunks<C: Chunks>(
     watch: &Watch,
 ) -> Result<()> {
     let ends = end_marks(conns.len(), streams);
-    // Held while a chunk is waited for: all who ask for it wait for the same, and are served in turn.
+    // Locked while a chunk is awaited: all connections wait for the same one, and the lock is fair.
     let deal = Mutex::new((Some(chunks), 0));
     let deal = &deal;
     wait::all(conns.iter_mut().map(|conn| async move {
@@ -127,9 +127,9 @@ pub(crate) async fn dealt_chunks<C: Chunks>(
     flush(conns).await
 }
 
-/// What each connection ends its part with.
+/// The last header of each connection.
 fn end_marks(connections: usize, streams: Streams) -> Vec<Vec<u8>> {
-    // With nothing to deal out, the schedule consists of the end marks.
+    // A schedule without ranges consists of the end marks.
     let mut schedule = Scheduler::new(&RangeSet::new(), 1, streams);
     let mark = |index| match schedule.next(index) {
         Next::End(header) => header.to_bytes().to_vec(),
@@ -138,16 +138,16 @@ fn end_marks(connections: usize, streams: Streams) -> Vec<Vec<u8>> {
     (0..connections).map(mark).collect()
 }
 
-/// Bytes of a file that become text for the wire at a time: the text may wait for the peer.
+/// Bytes of a file translated at a time, which bounds the text held while the peer is slow.
 const TEXT: u64 = 16 << 10;
 
-/// A file as text for the wire, one piece after the other.
+/// A file translated to `TYPE A`, piece by piece.
 #[derive(Debug)]
 pub(crate) struct TextOf<'a, S> {
     feed: Feed<'a, S>,
     left: Vec<Range64>,
     expand: Expand,
-    /// Pieces read so far; one alone is as consistent as any reader gets it.
+    /// Number of pieces read; a single read needs no check for changes.
     pieces: u64,
 }
 
@@ -165,7 +165,7 @@ impl<'a, S: Source> TextOf<'a, S> {
 impl<S: Source> Chunks for TextOf<'_, S> {
     async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
         let Some(range) = self.left.pop() else {
-            // As bytes are: nothing ends in good order that changed while it was read.
+            // As for `TYPE I`: a file that changed while it was read must not end cleanly.
             if self.pieces > 1 {
                 self.feed.source.unchanged().await?;
             }
@@ -177,7 +177,7 @@ impl<S: Source> Chunks for TextOf<'_, S> {
             range.start() + block.len() as u64,
             range.end(),
         ));
-        // No larger than it gets: it may wait for the peer.
+        // Allocate the exact size, since the text may wait for the peer.
         let lines = block.iter().filter(|byte| **byte == b'\n').count();
         let mut wire = BytesMut::with_capacity(block.len() + lines);
         self.expand.push(&block, &mut wire);

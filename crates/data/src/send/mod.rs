@@ -1,4 +1,4 @@
-//! Sends one file, or bytes as they come, over open connections, in MODE S and MODE E.
+//! Sends one file or a sequence of chunks over open connections, in MODE S and MODE E.
 
 mod chunks;
 mod write;
@@ -19,11 +19,11 @@ pub(crate) use chunks::{TextOf, dealt_chunks, extended_chunks, plain_chunks};
 pub(crate) use write::Feed;
 use write::{SMALL, pieces};
 
-/// Smallest and largest payload of a block that the size of the file chooses, in bytes.
+/// Smallest and largest payload of a block derived from the size of the file, in bytes.
 const BLOCKS: (u64, u64) = (256 << 10, 4 << 20);
 
-/// Sends `ranges` one after the other and ends the connection: in MODE S its end is the end of the file.
-/// Gives the connection, which the peer may still have to read from.
+/// Sends `ranges` one after the other and ends the connection, which in MODE S is the end of the
+/// file. Returns the connection, on which the peer may still have bytes to read.
 pub(crate) async fn plain<S: Source>(
     feed: &Feed<'_, S>,
     mut conn: Conn,
@@ -39,8 +39,8 @@ pub(crate) async fn plain<S: Source>(
 
 /// Sends the ranges of `plan` in extended blocks over all `conns`.
 ///
-/// The blocks go to whichever connection can take one. Every connection gets its end-of-data mark,
-/// and one of each destination the number of them (GFD.20 §4).
+/// Each block goes to the next writable connection. Every connection gets an end-of-data mark, and
+/// one of each destination their number (GFD.20 §4).
 pub(crate) async fn extended<S: Source>(
     feed: &Feed<'_, S>,
     conns: &mut [Conn],
@@ -57,7 +57,7 @@ pub(crate) async fn extended<S: Source>(
     });
     let schedule = Scheduler::new(&plan.ranges.shift_down(base), block, streams);
     let schedule = Mutex::new(schedule);
-    // Only one task takes this lock, between two of its own waits, so nobody ever waits for it.
+    // One task takes this lock, never across a wait, so there is no contention.
     let next = |of| {
         let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
         if feed.watch.is_cut() {
@@ -71,7 +71,7 @@ pub(crate) async fn extended<S: Source>(
             .iter_mut()
             .enumerate()
             .map(|(index, conn)| async move {
-                // The tag goes out with the first block.
+                // The tag leaves together with the first block.
                 let mut head = tag_of(plan);
                 let mut step = next(index);
                 while let Next::Data(header) = step {
@@ -111,7 +111,7 @@ pub(crate) async fn extended<S: Source>(
     flush(conns).await
 }
 
-/// Names the transfer on every connection, where it has a tag, ahead of its first block.
+/// Sends the tag of the transfer, if any, on every connection, ahead of its first block.
 pub(crate) async fn name(conns: &mut [Conn], plan: &SendPlan) -> Result<()> {
     let tag = tag_of(plan);
     let tag = tag.as_slice();
@@ -119,13 +119,13 @@ pub(crate) async fn name(conns: &mut [Conn], plan: &SendPlan) -> Result<()> {
     wait::all(all).await.map(drop)
 }
 
-/// The block that names the transfer, where it has a tag.
+/// The tag block of the transfer; empty if it has no tag.
 fn tag_of(plan: &SendPlan) -> Vec<u8> {
     let tag = plan.tag.map(|tag| Header::of_tag(tag).to_bytes());
     tag.map_or_else(Vec::new, Vec::from)
 }
 
-/// The header, when the step is a connection's last.
+/// The last header of a connection, if `step` is one.
 fn end_of(step: Next) -> Option<Header> {
     match step {
         Next::End(header) => Some(header),
@@ -133,9 +133,9 @@ fn end_of(step: Next) -> Option<Header> {
     }
 }
 
-/// Refuses to end a transfer in good order when the file changed while it was read.
+/// Fails if the file changed while it was read, so that the transfer does not end cleanly.
 ///
-/// One that was read in a single piece is as consistent as any reader gets it.
+/// A file read in a single piece needs no check.
 async fn still_the_same<S: Source>(source: &S, total: u64) -> Result<()> {
     if total <= SMALL {
         return Ok(());
@@ -146,7 +146,7 @@ async fn still_the_same<S: Source>(source: &S, total: u64) -> Result<()> {
         .map_err(|e| Error::storage("send", e))
 }
 
-/// Makes layers that collect bytes let go of them, as the connections stay open.
+/// Flushes layers that buffer bytes, since the connections stay open.
 async fn flush(conns: &mut [Conn]) -> Result<()> {
     use tokio::io::AsyncWriteExt as _;
     for conn in conns {

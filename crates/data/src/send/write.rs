@@ -1,4 +1,4 @@
-//! Writing to one data connection: pieces of memory in one go, and stretches of a file by the cheapest means.
+//! Writes to one data connection: memory in vectored writes, files by the cheapest means.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -14,27 +14,27 @@ use xio_core::{Block, BoxStream, KernelTransfer, Pool, Stream};
 use crate::error::{Error, Result};
 use crate::watch::Watch;
 
-/// Up to this length a stretch of a file is read into memory, so that header, payload and end mark
-/// leave in one write; above it, send-file is cheaper. In bytes.
+/// Longest range of a file, in bytes, that is read into memory, so that header, payload and end
+/// mark leave in one write; above it, send-file is cheaper.
 pub(crate) const SMALL: u64 = 128 << 10;
 
-/// What one send-file call is asked for, in bytes: no more than what was just found in memory.
+/// Bytes of one send-file call: at most the range that was just checked to be in memory.
 const STEP: u64 = 512 << 10;
 
-/// Bytes that a sender keeps while its connection takes none.
+/// Bytes that a sender keeps while its connection is not writable.
 const FEW: usize = 1024;
 
-/// Least bytes to read for a connection that takes few at a time.
+/// Least bytes to read for a connection that takes few bytes at a time.
 const LITTLE: u64 = 64 << 10;
 
-/// Writes all `pieces` in order, in as few calls as the connection takes.
+/// Writes all `pieces` in order, in as few calls as the connection allows.
 pub(crate) async fn pieces<const N: usize>(
     stream: &mut BoxStream,
     pieces: [&[u8]; N],
 ) -> Result<()> {
     let mut slices = pieces.map(IoSlice::new);
     let mut left = slices.as_mut_slice();
-    // Empty pieces in front would read as a write that took nothing.
+    // A write of empty pieces would return 0, which looks like a closed connection.
     IoSlice::advance_slices(&mut left, 0);
     while !left.is_empty() {
         let n = poll_fn(|cx| Pin::new(&mut *stream).poll_write_vectored(cx, left)).await;
@@ -43,7 +43,8 @@ pub(crate) async fn pieces<const N: usize>(
     Ok(())
 }
 
-/// Writes of all `pieces`, in order, what the connection takes without waiting; gives how much that is.
+/// Writes `pieces` in order as far as the connection takes them without waiting; returns the number
+/// of bytes.
 async fn at_once<const N: usize>(stream: &mut BoxStream, pieces: [&[u8]; N]) -> Result<usize> {
     let mut slices = pieces.map(IoSlice::new);
     let mut left = slices.as_mut_slice();
@@ -67,7 +68,7 @@ async fn at_once<const N: usize>(stream: &mut BoxStream, pieces: [&[u8]; N]) -> 
     .await
 }
 
-/// Writes all of `head`, which payload follows at once.
+/// Writes all of `head`, announcing to the kernel that payload follows.
 async fn ahead(stream: &mut BoxStream, mut head: &[u8]) -> Result<()> {
     while !head.is_empty() {
         let n = poll_fn(|cx| stream.poll_kernel(cx, KernelTransfer::Head(head))).await;
@@ -84,7 +85,7 @@ fn some(written: io::Result<usize>) -> Result<usize> {
     }
 }
 
-/// Sends stretches of one source.
+/// Sends ranges of one source.
 #[derive(Debug)]
 pub(crate) struct Feed<'a, S> {
     pub(crate) source: &'a S,
@@ -95,8 +96,8 @@ pub(crate) struct Feed<'a, S> {
 impl<S: Source> Feed<'_, S> {
     /// Sends `head`, then `len` bytes of the source from `offset`, then `tail`.
     ///
-    /// What fits in one block of memory leaves in one write with its head and tail. No block is held
-    /// while the peer takes nothing.
+    /// A range that fits in one block leaves in one write with its head and tail. No block is held
+    /// while the connection is not writable.
     pub(crate) async fn stretch(
         &self,
         stream: &mut BoxStream,
@@ -108,7 +109,7 @@ impl<S: Source> Feed<'_, S> {
         let sends = |file: BorrowedFd<'_>| !is_blind(file);
         let mut sends_file =
             stream.kernel_transfers().send_file && self.source.descriptor().is_some_and(sends);
-        // Bytes that the connection was last seen to take at a time.
+        // Bytes that the connection took in the last write.
         let mut room = u64::MAX;
         while len > 0 {
             let shown = self.watch.head().left(offset);
@@ -143,8 +144,8 @@ impl<S: Source> Feed<'_, S> {
                 room = room.saturating_mul(2);
                 continue;
             }
-            // The peer is the slower side. While it is waited for, a few bytes stay here, more than any
-            // head has, and the block goes to somebody whom it helps.
+            // The peer is the slower side. During the wait a few bytes stay here, more than the
+            // longest head, and the block returns to the pool.
             let rest = parts.into_iter().flatten().skip(taken).take(FEW);
             let few: Vec<u8> = rest.copied().collect();
             let out = (taken + few.len()).saturating_sub(before);
@@ -166,7 +167,7 @@ impl<S: Source> Feed<'_, S> {
         pieces(stream, [head, tail]).await
     }
 
-    /// Sends without bringing the bytes here, as far as that works; gives how many bytes it sent.
+    /// Sends by send-file, as far as that is supported; returns the number of bytes sent.
     async fn send_file(&self, stream: &mut BoxStream, offset: u64, len: u64) -> Result<u64> {
         let Some(file) = self.source.descriptor() else {
             return Ok(0);
@@ -186,7 +187,7 @@ impl<S: Source> Feed<'_, S> {
                     sent += n as u64;
                     self.watch.moved(n as u64);
                 }
-                // `InvalidInput` is the kernel's answer for a file that it cannot map.
+                // The kernel returns `InvalidInput` for a file that it cannot map.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -201,8 +202,8 @@ impl<S: Source> Feed<'_, S> {
         Ok(sent)
     }
 
-    /// Brings a stretch into memory where this thread need not wait for it, unless it is there:
-    /// send-file would wait for the disk here, and all that this thread serves with it.
+    /// Reads a range into the page cache, unless it is there, on a thread of the storage: send-file
+    /// would block this thread on the disk, and every transfer that it serves.
     async fn warm(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
         let (mut at, end) = (offset, offset + len);
         if is_warm(file, at) && is_warm(file, end - 1) {
@@ -233,7 +234,7 @@ impl<S: Source> Feed<'_, S> {
     }
 }
 
-/// Looks at the byte at `offset` if it is in memory.
+/// Reads the byte at `offset` if it is in memory.
 fn glance(file: BorrowedFd<'_>, offset: u64) -> rustix::io::Result<usize> {
     let mut byte = [0];
     let mut into = [io::IoSliceMut::new(&mut byte)];
@@ -245,22 +246,22 @@ fn is_warm(file: BorrowedFd<'_>, offset: u64) -> bool {
     glance(file, offset) != Err(Errno::AGAIN)
 }
 
-/// Whether the file system cannot tell what it has in memory, as those of the network: send-file
-/// could then wait here for any time.
+/// Whether the file system cannot report the page cache, as network file systems: send-file could
+/// then block this thread for any time.
 fn is_blind(file: BorrowedFd<'_>) -> bool {
-    /// File systems that have all in memory: tmpfs and ramfs.
+    /// File systems entirely in memory: tmpfs and ramfs.
     const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
     glance(file, 0) == Err(Errno::OPNOTSUPP)
         && !rustix::fs::fstatfs(file).is_ok_and(|fs| MEMORY.contains(&fs.f_type))
 }
 
-/// The source ended before the range to send did.
+/// The source is shorter than the range to send.
 fn shrank(at: u64) -> StorageError {
     let fact = format!("the file ended at byte {at} while it was being sent");
     StorageError::new(StorageKind::Changed, "read").because(fact)
 }
 
-/// Send-file has two ends: what is no failure of a connection is one of the file.
+/// The error of a send-file call: of the connection for these kinds, else of the file.
 fn send_file_failed(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::ConnectionReset
@@ -284,13 +285,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_file_systems_that_cannot_tell_what_is_in_memory_are_blind() {
+    fn only_file_systems_that_cannot_report_the_page_cache_are_blind() {
         let here = tempfile::tempfile().unwrap();
         assert!(!is_blind(here.as_fd()));
         if let Ok(memory) = tempfile::tempfile_in("/dev/shm") {
             assert!(!is_blind(memory.as_fd()));
         }
-        // A file of a kind that is made as it is read.
+        // The kernel generates this file at each read.
         let made = std::fs::File::open("/proc/self/status").unwrap();
         assert!(is_blind(made.as_fd()));
     }

@@ -1,4 +1,4 @@
-//! What a watch may say, and who is blamed, when the local storage takes its time.
+//! The watch and the party at fault when the local storage is slow.
 
 use mode_e::Header;
 use tokio::io::AsyncWriteExt as _;
@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::{Chunks, ErrorKind, Wait};
 
-/// A file whose reads never end.
+/// A file with reads that never end.
 struct Hangs;
 
 impl Source for Hangs {
@@ -19,7 +19,7 @@ impl Source for Hangs {
     }
 }
 
-/// A receiving channel, and a connection to it that has brought `wire` and stays open.
+/// A receiving channel, and a connection to it that has sent `wire` and stays open.
 async fn one_peer(wire: &[u8]) -> (DataChannel, TcpStream) {
     let (to, mut streams) = bare(1).await;
     let mut stream = streams.pop().unwrap();
@@ -37,7 +37,7 @@ fn block(content: &[u8], end: &[Header]) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_hangs_is_told_and_nothing_is_claimed() {
+async fn a_sink_that_hangs_is_reported_and_its_bytes_are_not_claimed() {
     for (sequential, ty) in [
         (false, Type::Image),
         (true, Type::Image),
@@ -65,7 +65,7 @@ async fn a_sink_that_hangs_is_told_and_nothing_is_claimed() {
 }
 
 #[tokio::test]
-async fn bytes_in_their_turn_are_claimed_once_they_are_taken() {
+async fn bytes_in_order_are_claimed_once_they_are_consumed() {
     let (mut to, _open) = one_peer(&block(b"abcd", &[Header::eof(1)])).await;
     let (sink, watch) = (
         Kept {
@@ -94,7 +94,7 @@ async fn text_has_no_ranges_even_when_it_is_cut_off() {
         let plan = ReceivePlan::new(Mode::Extended, Type::Ascii);
         let got = to.receive(&sink, &plan, &watch).await;
         assert_eq!(got.is_err(), cut);
-        // Its wire offsets are no places in the file: a record of them would claim what is not there.
+        // Its wire offsets are not offsets in the file, so they must not be recorded.
         assert!(watch.received().is_empty());
         if let Ok(got) = got {
             assert_eq!((got.bytes, got.end), (10, 8));
@@ -104,10 +104,10 @@ async fn text_has_no_ranges_even_when_it_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_leaves_out_what_comes_first_is_blamed_for_it() {
+async fn a_peer_that_leaves_out_the_first_byte_is_at_fault() {
     let (mut to, mut streams) = bare(1).await;
     let mut stream = streams.pop().unwrap();
-    // More than may wait in memory for the first byte.
+    // More than the queue holds while the first byte is missing.
     let content = bytes(9 << 20);
     let header = Header::data(1, content.len() as u64).to_bytes();
     let sending = async {
@@ -148,7 +148,7 @@ async fn a_source_that_hangs_is_not_blamed_on_the_peer() {
     }
 }
 
-/// Chunks of a backend, which may not take any time.
+/// Chunks of a backend, for which the stall deadline holds.
 struct Backend;
 
 impl Chunks for Backend {

@@ -85,7 +85,7 @@ async fn the_wire_is_as_the_reference_says() {
     }
     expected.extend(Header::eof(1).to_bytes());
     assert_eq!(wire, expected);
-    // The connection stays open, and closes in good order with the channel.
+    // The connection stays open, and closes cleanly with the channel.
     assert!(from.is_cached());
     drop(from);
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
@@ -172,10 +172,10 @@ async fn connections_may_come_late_and_the_file_end_first() {
 }
 
 #[tokio::test]
-async fn what_a_connection_brings_ahead_waits_for_its_own_transfer() {
+async fn data_ahead_of_its_transfer_waits_on_the_connection() {
     let (mut to, mut streams) = bare(1).await;
     let address = streams[0].peer_addr().unwrap();
-    // All that the first connection has of two files, before the second connection is there.
+    // The marks of two files on the first connection, before the second connection opens.
     let ahead = [Header::eof(2).to_bytes(), Header::eod().to_bytes()].concat();
     streams[0].write_all(&ahead).await.unwrap();
     let watch = Watch::new();
@@ -257,7 +257,7 @@ async fn a_sink_that_wants_order_gets_it() {
     assert_eq!(got.end, 3_000_000);
 }
 
-/// What comes too early stays with the peer, and no block waits for it here.
+/// Bytes too far ahead stay unread on the connection, and no block is held for them.
 #[tokio::test]
 async fn bytes_before_their_turn_are_not_read() {
     const PART: usize = 1 << 20;
@@ -275,7 +275,7 @@ async fn bytes_before_their_turn_are_not_read() {
     let mut receiving = Box::pin(to.receive(&sink, &plan, &watch));
     let came = Arc::new(AtomicUsize::new(0));
     let mut peers = Vec::new();
-    // The first part comes last.
+    // The first part is sent last.
     for part in (0..4).rev() {
         let offset = part * PART;
         let mut wire = Header::data(offset as u64, PART as u64).to_bytes().to_vec();
@@ -334,7 +334,7 @@ async fn kept_connections_serve_their_own_direction_only() {
             .unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::NoChannel);
     }
-    // They are still there for what they are good for.
+    // They still serve a transfer in their own direction.
     move_file(&mut from, &mut to, &Memory(bytes(10)), &plan, &sink).await;
 }
 
@@ -377,9 +377,9 @@ async fn a_kept_connection_that_died_is_replaced() {
         drop(again);
         to.listen(&tcp(), &here(), Peers::Any).await.unwrap()
     };
-    // Waiting for anything at all lets the runtime notice that the old connection was closed.
+    // Any wait lets the runtime notice that the old connection was closed.
     let _other = TcpStream::connect(address).await.unwrap();
-    // The old connection is closed; its listener too, so the sender says so instead of hanging.
+    // The old connection and its listener are closed, so the sender fails instead of hanging.
     let watch = Watch::new();
     let error = from
         .send(&Memory(bytes(10)), &plan, &watch)

@@ -1,4 +1,4 @@
-//! Peers that lie, vanish, stall or should not be there.
+//! Peers that lie, vanish or stall, and uninvited ones.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use super::*;
 use crate::{Error, ErrorKind, Wait};
 
-/// Receives what each of the bare connections sent before it stayed open or (`true`) closed.
+/// Receives from bare connections, which have sent their bytes and stay open or (`true`) close.
 async fn outcome(wires: &[(Vec<u8>, bool)]) -> (Result<Received>, Watch, Kept) {
     let (mut to, streams) = bare(wires.len()).await;
     let mut open = Vec::new();
@@ -89,7 +89,7 @@ async fn two_counts_that_differ_are_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn marks_that_are_missing_when_all_have_closed_end_it_soon() {
-    // Long before any deadline of a peer: these return because the connections are gone.
+    // Long before any deadline of a peer: these return because the connections are closed.
     let short = error(&[(wire(&[Header::data(0, 10), Header::eof(2)]), true)]).await;
     assert_eq!(short.kind(), ErrorKind::Closed);
     let none = error(&[(wire(&[Header::data(0, 10), Header::eod()]), true)]).await;
@@ -179,7 +179,7 @@ async fn a_peer_that_takes_nothing_ends_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn no_set_up_and_no_taker_are_told_apart() {
+async fn no_set_up_and_no_listener_are_different_errors() {
     let mut from = channel();
     let (plan, watch) = (whole(Mode::Stream, 0), Watch::new());
     let error = from
@@ -216,7 +216,7 @@ async fn absurdly_many_addresses_are_refused() {
 #[tokio::test]
 async fn strangers_are_turned_away_and_the_peer_is_served() {
     let mut to = channel();
-    // Everything under 127 is this host, so a stranger can be played from another of its addresses.
+    // All of 127.0.0.0/8 is this host, so another address of it can play the stranger.
     let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let address = to.listen(&tcp(), &here(), Peers::Only(peer)).await.unwrap();
     let mut strangers = Vec::new();
@@ -239,7 +239,7 @@ async fn strangers_are_turned_away_and_the_peer_is_served() {
 }
 
 #[tokio::test]
-async fn who_comes_and_goes_without_a_word_harms_nobody() {
+async fn connections_without_a_header_harm_nothing() {
     let (mut to, streams) = bare(3).await;
     let address = streams[0].peer_addr().unwrap();
     drop(streams);
@@ -288,7 +288,7 @@ async fn a_reset_in_mid_block_reports_what_is_written() {
 }
 
 #[tokio::test]
-async fn overlaps_are_taken_and_gaps_are_told() {
+async fn overlaps_are_accepted_and_gaps_are_reported() {
     let blocks = [
         Header::data(0, 10),
         Header::data(5, 10),
@@ -314,7 +314,7 @@ fn blocks(pieces: &[(u64, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn overlaps_are_compared_with_what_is_stored() {
+async fn overlaps_are_compared_with_the_stored_bytes() {
     let large = bytes(700_000);
     let mut other = large.clone();
     other[600_000] ^= 1;
@@ -346,7 +346,7 @@ async fn overlaps_are_compared_with_what_is_stored() {
     }
 }
 
-/// Two connections bring the same place while the storage is still at it.
+/// Two connections send the same range while its first write is in flight.
 #[tokio::test]
 async fn overlaps_of_two_connections_are_compared_once_the_first_is_stored() {
     for (second, ends) in [(b"abcdef", true), (b"abcdeF", false)] {
@@ -370,7 +370,7 @@ async fn overlaps_of_two_connections_are_compared_once_the_first_is_stored() {
     }
 }
 
-/// A peer that sends each block twice has them all compared; that memory is not the pool's.
+/// A peer that sends each block twice has them all compared, in memory outside the pool.
 #[tokio::test]
 async fn overlaps_are_compared_in_little_memory() {
     const CONNECTIONS: usize = 8;
@@ -397,7 +397,7 @@ async fn overlaps_are_compared_in_little_memory() {
 }
 
 #[tokio::test]
-async fn what_is_taken_in_order_is_not_taken_twice() {
+async fn bytes_in_order_are_not_accepted_twice() {
     let twice: [&[(u64, &[u8])]; 3] = [
         &[(0, b"abc"), (0, b"abc")],
         &[(0, b"abc"), (2, b"cd")],
@@ -454,7 +454,7 @@ async fn more_connections_than_allowed_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_storage_that_fails_is_to_blame_itself() {
+async fn a_storage_that_fails_is_at_fault() {
     for mode in [Mode::Stream, Mode::Extended] {
         let (mut from, mut to) = pair().await;
         let sink = Kept {

@@ -13,7 +13,7 @@ use xio_tcp::{Tcp, TcpHandle, TcpIncoming};
 use super::{Kept, Memory, bytes, channel, here, incoming, move_file, tcp, whole};
 use crate::{Descriptors, ErrorKind as DataErrorKind, Peers, Watch};
 
-/// A layer that leaves the bytes alone.
+/// A layer that changes no bytes.
 struct Nothing;
 
 impl<H: Send + 'static> Transform<H> for Nothing {
@@ -33,7 +33,7 @@ fn layered() -> DynStack {
 }
 
 #[tokio::test]
-async fn a_port_that_is_given_up_is_free_at_once() {
+async fn a_released_port_is_free_at_once() {
     let (mut from, mut to) = (channel(), channel());
     let address = to.listen(&layered(), &here(), Peers::Any).await.unwrap();
     let again = Target::from(address);
@@ -53,7 +53,7 @@ async fn a_port_that_is_given_up_is_free_at_once() {
 }
 
 #[tokio::test]
-async fn who_connects_to_a_port_that_is_given_up_is_cut_off() {
+async fn a_connection_to_a_released_port_is_closed() {
     let mut to = channel();
     let address = to.listen(&layered(), &here(), Peers::Any).await.unwrap();
     let early = TcpStream::connect(address).await.unwrap();
@@ -68,7 +68,7 @@ async fn who_connects_to_a_port_that_is_given_up_is_cut_off() {
     }
 }
 
-/// Listens well, and fails to take anyone in.
+/// A listener that fails every accept.
 struct Broken(Arc<AtomicUsize>);
 
 impl Transport for Broken {
@@ -107,7 +107,7 @@ impl Listener for BrokenListener {
 }
 
 #[tokio::test]
-async fn a_listener_that_fails_is_asked_again_by_who_has_heard_of_it() {
+async fn a_listener_that_fails_is_polled_again_once_its_error_is_read() {
     let asked = Arc::default();
     let stack = DynStack::new(Broken(Arc::clone(&asked)), "tcp,broken");
     let mut to = channel();

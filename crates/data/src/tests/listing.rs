@@ -1,4 +1,4 @@
-//! Bytes whose number nobody knows before: listings, standard input and output.
+//! Bytes of unknown length: listings, standard input and output.
 
 use super::*;
 use crate::{Chunks, Consumer, ErrorKind};
@@ -72,7 +72,7 @@ async fn listings_arrive_in_both_modes_and_keep_the_connection_in_one() {
 }
 
 #[tokio::test]
-async fn dealt_chunks_take_every_connection_and_come_out_in_order() {
+async fn dealt_chunks_use_every_connection_and_arrive_in_order() {
     for n in [0, 1, 20_000] {
         let (mut from, mut to) = pair().await;
         let chunks = lines(n);
@@ -95,7 +95,7 @@ async fn dealt_chunks_take_every_connection_and_come_out_in_order() {
 }
 
 #[tokio::test]
-async fn a_file_over_many_streams_comes_out_in_order() {
+async fn a_file_over_many_streams_arrives_in_order() {
     let (mut from, mut to) = pair().await;
     let content = bytes(20_000_000);
     let plan = whole(Mode::Extended, 20_000_000).parallelism(4);
@@ -131,7 +131,7 @@ async fn a_gap_is_an_error_where_order_matters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_producer_is_nobodys_stall() {
+async fn a_slow_producer_is_no_stall() {
     struct Slow(u32);
     impl Chunks for Slow {
         async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {

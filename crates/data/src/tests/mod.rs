@@ -1,4 +1,4 @@
-//! Doubles for the tests: files in memory and on disk, and channels over loopback TCP.
+//! Test doubles: files in memory and on disk, and channels over loopback TCP.
 #![expect(clippy::cast_possible_truncation, reason = "test files are small")]
 
 mod account;
@@ -29,7 +29,7 @@ use xio_tcp::Tcp;
 
 use crate::{DataChannel, Options, Peers, ReceivePlan, Received, Result, SendPlan, Sent, Watch};
 
-/// Bytes that differ everywhere, so that a misplaced block shows.
+/// Pseudo-random bytes, so that a misplaced block is noticed.
 pub(super) fn bytes(len: usize) -> Vec<u8> {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64 ^ len as u64;
     std::iter::repeat_with(|| {
@@ -60,7 +60,7 @@ impl Source for Memory {
     }
 }
 
-/// A file on disk, which lends its descriptor.
+/// A file on disk, with a descriptor.
 #[derive(Debug)]
 pub(super) struct Disk(File);
 
@@ -104,20 +104,20 @@ impl Source for Disk {
     }
 }
 
-/// A sink in memory, which may take its time, insist on order, or fail.
+/// A sink in memory, which may be slow, require order, or fail.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     data: Mutex<Vec<u8>>,
-    /// Fails what is written from here on.
+    /// Fails writes from this offset on.
     pub(super) full_at: Option<u64>,
     pub(super) sequential: bool,
-    /// Times each write lets others run first.
+    /// Times each write yields first.
     pub(super) slow: u32,
     /// Never ends a write.
     pub(super) hangs: bool,
-    /// Bytes that are being read back.
+    /// Bytes being read back.
     reading: AtomicUsize,
-    /// Most of them at one time.
+    /// Most of them at a time.
     pub(super) most_read: AtomicUsize,
 }
 
@@ -190,7 +190,7 @@ pub(super) fn here() -> Target {
     Target::host("127.0.0.1", 0)
 }
 
-/// Small blocks, so that small files have many; deadlines that no passing test waits for.
+/// A channel with small blocks, so that small files have many, and long deadlines.
 pub(super) fn channel() -> DataChannel {
     with_pool(Pool::new(64 << 10, 16))
 }
@@ -249,7 +249,7 @@ pub(super) async fn move_file<S: Source>(
 }
 
 #[test]
-fn what_two_tasks_share_can_be_sent() {
+fn transfer_futures_are_send_and_small() {
     fn sendable<T: Send>(_: &T) {}
     fn is_sync<T: Send + Sync>() {}
     is_sync::<Watch>();

@@ -1,4 +1,4 @@
-//! Large payload goes through a pipe where storage takes one, and arrives the same.
+//! Large payload goes through a pipe if the storage takes one, and arrives unchanged.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -11,17 +11,17 @@ use tokio::io::AsyncWriteExt as _;
 use super::*;
 use crate::{Descriptors, ErrorKind, Wait};
 
-/// A file that takes pipes, up to a size.
+/// A file that takes pipes up to a size.
 struct Piped {
     file: File,
     full_at: u64,
-    /// Bytes that came by pipe.
+    /// Bytes received by pipe.
     piped: AtomicU64,
-    /// Times each pipe lets others run first.
+    /// Times each pipe yields first.
     slow: u32,
-    /// Never ends with a pipe.
+    /// Never ends the write of a pipe.
     hangs: bool,
-    /// The pipe that it does not end with, as work on another thread keeps it.
+    /// The pipe of the write that hangs, as work on another thread keeps it.
     held: Mutex<Option<Arc<OwnedFd>>>,
 }
 
@@ -104,7 +104,7 @@ impl Sink for Piped {
 const SIZE: usize = 9_000_001;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_modes_bring_large_files_through_pipes() {
+async fn both_modes_move_large_files_through_pipes() {
     let content = bytes(SIZE);
     let source = Disk::new(&content);
     for (mode, streams, base, slow) in [
@@ -142,7 +142,7 @@ async fn both_modes_bring_large_files_through_pipes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn storage_that_is_full_in_mid_pipe_is_to_blame_and_claims_nothing_more() {
+async fn storage_that_is_full_in_mid_pipe_is_at_fault_and_claims_nothing_more() {
     let source = Disk::new(&bytes(SIZE));
     for mode in [Mode::Stream, Mode::Extended] {
         let (mut from, mut to) = pair().await;
@@ -163,7 +163,7 @@ async fn storage_that_is_full_in_mid_pipe_is_to_blame_and_claims_nothing_more() 
     }
 }
 
-/// A receiving channel, and what sends it a block of `announced` bytes of which `content` comes.
+/// A receiving channel, and a connection that sends `content` of a block of `announced` bytes.
 async fn cut_block(announced: u64, content: &[u8]) -> (DataChannel, TcpStream) {
     let (to, mut streams) = bare(1).await;
     let mut stream = streams.pop().unwrap();
@@ -174,7 +174,7 @@ async fn cut_block(announced: u64, content: &[u8]) -> (DataChannel, TcpStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn storage_that_hangs_in_mid_pipe_is_told_and_nothing_is_claimed() {
+async fn storage_that_hangs_in_mid_pipe_is_reported_and_nothing_is_claimed() {
     let (mut to, _open) = cut_block(1 << 20, &bytes(10_000)).await;
     let sink = Piped {
         hangs: true,
@@ -189,7 +189,7 @@ async fn storage_that_hangs_in_mid_pipe_is_told_and_nothing_is_claimed() {
 }
 
 #[tokio::test]
-async fn a_peer_that_ends_in_mid_payload_leaves_what_came_and_no_whole_file() {
+async fn a_peer_that_ends_in_mid_payload_leaves_a_partial_file() {
     let content = bytes(10_000);
     let (mut to, mut stream) = cut_block(1 << 20, &content).await;
     stream.shutdown().await.unwrap();
@@ -222,7 +222,7 @@ async fn one_thread_is_enough() {
     assert!(sink.piped.load(Ordering::Relaxed) > SIZE as u64 / 2);
 }
 
-/// The write of a dropped transfer still keeps the pipe open.
+/// The write of a dropped transfer keeps its pipe open.
 #[tokio::test]
 async fn a_pipe_counts_as_long_as_storage_keeps_it() {
     let (mut from, to) = pair().await;

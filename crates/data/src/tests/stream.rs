@@ -37,7 +37,7 @@ async fn files_of_every_size_arrive_whole() {
     }
 }
 
-/// Who is told of the end before the last byte was read may lose either.
+/// A client that reads the final reply before the last byte may lose either.
 #[tokio::test]
 async fn a_sender_may_wait_until_the_peer_has_read_all() {
     let mut from = channel();
@@ -56,13 +56,13 @@ async fn a_sender_may_wait_until_the_peer_has_read_all() {
     };
     let send = async {
         from.send(&source, &plan, &watch).await.unwrap();
-        assert!(closed.get(), "it was done before the peer was");
+        assert!(closed.get(), "the send ended before the peer closed");
     };
     let ((), got) = tokio::join!(send, read);
     assert_eq!(got, b"file");
 }
 
-/// The watch opens before the first byte moves, and whoever looks has the time to.
+/// The watch opens, and its reader runs, before the first byte moves.
 #[tokio::test]
 async fn the_beginning_is_known_before_any_byte_moves() {
     let (mut from, mut to) = pair().await;
@@ -79,9 +79,9 @@ async fn the_beginning_is_known_before_any_byte_moves() {
     assert_eq!(got.unwrap().bytes, 4);
 }
 
-/// A client that finds its connection reset does not go on to read why.
+/// A client with a reset data connection does not read the reply.
 #[tokio::test]
-async fn the_rest_of_a_file_that_cannot_be_stored_is_taken_and_forgotten() {
+async fn the_rest_of_a_file_that_cannot_be_stored_is_discarded() {
     for (ty, sequential) in [
         (Type::Image, false),
         (Type::Image, true),
@@ -97,12 +97,12 @@ async fn the_rest_of_a_file_that_cannot_be_stored_is_taken_and_forgotten() {
             ..Kept::default()
         };
         let (plan, watch) = (ReceivePlan::new(Mode::Stream, ty), Watch::new());
-        // The peer sends on only once the failure is told.
+        // The peer continues only once the failure is reported.
         let (told, hears) = tokio::sync::oneshot::channel();
         let send = async {
             peer.write_all(&[7; 200_000]).await.unwrap();
             hears.await.unwrap();
-            // More than any socket buffers.
+            // More than the socket buffers hold.
             for _ in 0..400 {
                 peer.write_all(&[7; 100_000]).await.unwrap();
             }
@@ -139,7 +139,7 @@ async fn either_side_may_listen() {
 }
 
 #[tokio::test]
-async fn a_restart_goes_on_where_it_stopped() {
+async fn a_restart_continues_where_it_stopped() {
     let content = bytes(300_000);
     let (mut from, mut to) = pair().await;
     let sink = Kept::default();
@@ -161,7 +161,7 @@ async fn a_restart_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn a_part_ends_where_it_is_to_end() {
+async fn a_partial_transfer_ends_at_its_limit() {
     let content = bytes(3_000_001);
     for (start, until) in [
         (0, 0),
@@ -276,7 +276,7 @@ async fn a_dropped_sender_resets() {
     let got = to.receive(&sink, &receive, &watches.1).await.unwrap_err();
     assert_eq!(got.kind(), ErrorKind::Closed);
     assert!(got.is_transient());
-    // What is reported as received is what the sink holds.
+    // The reported ranges are those in the sink.
     assert_eq!(
         watches.1.received(),
         RangeSet::up_to(sink.data().len() as u64)
@@ -308,7 +308,7 @@ async fn a_waiting_sender_holds_no_block() {
     assert_eq!(pool.available(), 4);
 }
 
-/// Sockets that take little at a time.
+/// Sockets with small buffers.
 fn narrow() -> xio_core::SocketHints {
     let small = Some(xio_core::ByteSize::new(4096));
     xio_core::SocketHints::new().buffers(small, small)
@@ -348,7 +348,7 @@ async fn a_sender_whose_peer_takes_nothing_holds_no_block() {
 }
 
 #[tokio::test]
-async fn narrow_connections_bring_every_byte_to_its_place() {
+async fn narrow_connections_move_every_byte_to_its_offset() {
     for mode in [Mode::Stream, Mode::Extended] {
         let (mut from, mut to) = (channel(), channel());
         from.options_mut().socket = narrow();
@@ -388,7 +388,7 @@ async fn one_block_in_the_pool_is_enough() {
 #[tokio::test]
 async fn a_file_that_is_not_in_memory_arrives_too() {
     let content = bytes(3_000_001);
-    // On a disk, and written back: pages that are dirty, or a file system in memory, stay warm.
+    // On a disk, and written back: dirty pages, and a file system in memory, stay in the cache.
     let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     std::io::Write::write_all(&mut file, &content).unwrap();
     file.sync_all().unwrap();
@@ -399,7 +399,7 @@ async fn a_file_that_is_not_in_memory_arrives_too() {
     assert!(sink.data() == content);
 }
 
-/// A file that someone writes to while it is sent.
+/// A file that changes while it is sent.
 struct Touched(Memory);
 
 impl Source for Touched {

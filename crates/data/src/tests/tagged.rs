@@ -1,4 +1,4 @@
-//! Tagged transfers: data is taken for no other file's, whatever became of those before it.
+//! Tagged transfers: data never counts for another file, whether earlier files failed or not.
 
 use ftp_wire::receipt::HEAD;
 use mode_e::Header;
@@ -28,7 +28,7 @@ fn wire(tag: Option<u64>, file: &[u8]) -> [Vec<u8>; 2] {
 }
 
 #[tokio::test]
-async fn files_that_nobody_takes_or_storage_refuses_leave_the_next_ones_alone() {
+async fn abandoned_and_refused_files_do_not_affect_the_next_ones() {
     let (mut to, mut streams) = bare(2).await;
     let files: Vec<_> = (0..60_usize).map(|n| vec![n as u8; 3000]).collect();
     for (n, file) in files.iter().enumerate() {
@@ -39,7 +39,7 @@ async fn files_that_nobody_takes_or_storage_refuses_leave_the_next_ones_alone() 
     for (n, file) in files.iter().enumerate() {
         let (watch, plan) = (Watch::new(), tagged(n as u64));
         match n % 4 {
-            // Refused before anybody looked for its data.
+            // Refused before its data was read.
             0 | 1 => {}
             2 => {
                 let full_at = Some((n * 40) as u64);
@@ -146,10 +146,10 @@ async fn a_refused_file_is_cut_short_and_the_next_one_follows() {
     assert_eq!(sink.data(), next);
 }
 
-/// A peer that was asked for several files goes on with the next one over new connections when the old ones
-/// broke: it cannot know what of the file before was lost.
+/// A peer with several requested files continues with the next one over new connections when the
+/// old ones break: it cannot know which part of the previous file was lost.
 #[tokio::test]
-async fn a_file_that_comes_in_place_of_a_lost_one_is_refused_where_every_connection_counts() {
+async fn the_file_behind_a_lost_one_is_refused_if_every_connection_needs_a_mark() {
     for kept in [false, true] {
         let mut to = channel();
         to.options_mut().marks_from_all = true;
@@ -165,7 +165,7 @@ async fn a_file_that_comes_in_place_of_a_lost_one_is_refused_where_every_connect
             to.receive(&sink, &plan, &Watch::new()).await.unwrap();
             assert_eq!(sink.data(), b"first");
         }
-        // The second file is lost with its connections, and the third one comes.
+        // The second file is lost with its connections, and the third one arrives.
         drop(streams);
         let mut streams = [connect().await, connect().await];
         for (stream, wire) in streams.iter_mut().zip(wire(None, b"third")) {
@@ -174,6 +174,6 @@ async fn a_file_that_comes_in_place_of_a_lost_one_is_refused_where_every_connect
         let plan = incoming(Mode::Extended);
         let got = to.receive(&Kept::default(), &plan, &Watch::new()).await;
         assert_eq!(got.unwrap_err().kind(), ErrorKind::Closed, "kept: {kept}");
-        assert!(!to.is_set(), "nothing more is taken over this channel");
+        assert!(!to.is_set(), "the channel must be set up again");
     }
 }

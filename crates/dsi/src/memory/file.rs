@@ -59,7 +59,7 @@ pub struct MemorySink {
 
 #[derive(Debug)]
 pub(super) enum Way {
-    /// Shown once it is whole, in the place of this one where it is an update.
+    /// Published by `finish`; an update has the file that it replaces.
     Whole(Option<Over>),
     /// The file itself.
     InPlace,
@@ -100,7 +100,7 @@ impl Sink for MemorySink {
             return Ok(());
         };
         let partials = &mut self.memory.tree().partials;
-        // The map holds one count of it, its writer another.
+        // The map has one reference to it, a writer another.
         if partials.get(&self.path).is_some_and(|partial| {
             !Arc::ptr_eq(&partial.body, &self.body) && Arc::strong_count(&partial.body) > 1
         }) {
@@ -139,7 +139,7 @@ impl Sink for MemorySink {
             Way::Whole(_) | Way::InPlace => {}
         }
         let mut body = lock(&self.body);
-        // What an update does not write stays.
+        // An update keeps unwritten bytes.
         let kept = match &self.way {
             Way::Whole(Some(over)) => over.size,
             Way::Whole(None) | Way::InPlace => 0,
@@ -161,7 +161,7 @@ impl Sink for MemorySink {
         drop(body);
         if let Way::Whole(_) = self.way {
             tree.publish(&self.path, Arc::clone(&self.body))?;
-            // Another writer's partial stays with that writer.
+            // The partial file of another writer stays.
             if tree
                 .partials
                 .get(&self.path)

@@ -1,8 +1,8 @@
-//! `Memory`: a whole backend in one file, to read as an example and to test with.
+//! `Memory`: a complete backend, as an example and for tests.
 //!
-//! Files are byte vectors behind a lock of their own, the tree is a map from paths to them. An
-//! upload fills a vector that nobody else sees; `finish` puts it into the map, and `checkpoint`
-//! leaves it where a later `Resume` finds it.
+//! Each file is a byte vector behind its own lock, and the tree is a map from paths to them. An
+//! upload fills a private vector; `finish` moves it into the map, and `checkpoint` stores it for a
+//! later `Resume`.
 
 mod file;
 
@@ -34,7 +34,7 @@ pub struct Memory {
 struct Tree {
     /// Every object but the root, by its path.
     nodes: BTreeMap<DsiPath, Node>,
-    /// What interrupted uploads left, by the path they were for.
+    /// Partial files of interrupted uploads, by their final path.
     partials: BTreeMap<DsiPath, Partial>,
 }
 
@@ -65,7 +65,7 @@ type Shared = Arc<Mutex<Body>>;
 struct Body {
     bytes: Vec<u8>,
     modified: (i64, u32),
-    /// Writers in place, and whether one of them is alone.
+    /// Number of writers in place, and whether the one writer excludes others.
     writers: u32,
     alone: bool,
 }
@@ -182,7 +182,7 @@ impl Tree {
         }
     }
 
-    /// Makes sure that `path` can be made: it is not the root and its parent is a directory.
+    /// Checks that `path` can be created: it is not the root and its parent is a directory.
     fn place(&self, op: &'static str, path: &DsiPath) -> Result<()> {
         let parent = path
             .parent()
@@ -193,7 +193,7 @@ impl Tree {
         }
     }
 
-    /// Everything below `path`, without `path` itself.
+    /// All objects below `path`, without `path` itself.
     fn below(&self, path: &DsiPath) -> Vec<DsiPath> {
         let mut prefix = path.as_bytes().to_vec();
         if !path.is_root() {
@@ -202,14 +202,14 @@ impl Tree {
         let after = self
             .nodes
             .range((Bound::Excluded(path.clone()), Bound::Unbounded));
-        // Names with bytes below `/` sort between a directory and what is in it.
+        // Names with bytes below `/` sort between a directory and its entries.
         after
             .map(|(at, _)| at.clone())
             .filter(|at| at.as_bytes().starts_with(&prefix))
             .collect()
     }
 
-    /// What is left for `path`, unless it is part of a file that has gone.
+    /// The partial file for `path`, unless it updates a file that is gone.
     fn partial(&self, path: &DsiPath) -> Option<&Partial> {
         let partial = self.partials.get(path)?;
         let over = partial.over.as_ref();
@@ -292,7 +292,7 @@ impl Dsi for Memory {
             way,
         };
         let empty = || sink(Body::new(Vec::new()), RangeSet::new(), Way::Whole(None));
-        // The map holds one count of it, each writer another.
+        // The map has one reference to it, each writer another.
         let busy = |partial: &Partial| Arc::strong_count(&partial.body) > 1;
         match how {
             Create::Whole { size } | Create::Resume { size } | Create::Update { size }
@@ -342,15 +342,15 @@ impl Dsi for Memory {
     }
 
     async fn held(&self, user: &User, path: &DsiPath) -> Result<RangeSet> {
-        let tree = self.change(user, "look for what is held", path)?;
+        let tree = self.change(user, "look for partial file", path)?;
         Ok(tree
             .partial(path)
             .map_or_else(RangeSet::new, |partial| partial.held.clone()))
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
-        let mut tree = self.change(user, "drop what is held", path)?;
-        let refuse = |kind| Err(Error::new(kind, "drop what is held").at(path));
+        let mut tree = self.change(user, "remove partial file", path)?;
+        let refuse = |kind| Err(Error::new(kind, "remove partial file").at(path));
         match tree.partials.get(path) {
             None => refuse(ErrorKind::NotFound),
             Some(partial) if Arc::strong_count(&partial.body) > 1 => refuse(ErrorKind::Busy),

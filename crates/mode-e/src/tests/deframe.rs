@@ -1,4 +1,4 @@
-//! One connection: order of steps, what is refused, where it may end.
+//! One connection: order of steps, refused blocks, permitted ends.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn blocks_marks_and_ignored_bits_come_out_in_order() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_at_the_header() {
+fn impossible_blocks_are_refused_at_the_header() {
     let empty = block(raw(0, 0, 0), b"");
     for (wire, kind) in [
         (
@@ -218,13 +218,13 @@ fn the_end_of_a_connection_is_judged_by_where_it_comes() {
 }
 
 #[test]
-fn beginning_is_told_once_a_transfer() {
+fn the_first_header_is_reported_once_a_transfer() {
     let mut deframer = Deframer::new(limits());
     assert!(!deframer.just_begun());
     deframer.feed(&Header::eod().to_bytes());
     assert_eq!(deframer.poll(), Ok(Step::Eod { close: false }));
     assert!(deframer.just_begun() && !deframer.just_begun() && deframer.has_begun());
-    // Polled on, it listens for what comes next, and ending there is fine.
+    // Polled again, it waits for the next transfer, and the connection may end there.
     assert_eq!(deframer.poll(), Ok(Step::Header { need: HEADER_LEN }));
     assert!(deframer.at_end().is_ok());
 }
@@ -238,7 +238,7 @@ fn moving_more_than_offered_is_a_bug_of_the_caller() {
     deframer.moved(2);
 }
 
-/// What a connection that waits for the transfer of tag 7 sees of these blocks, cut everywhere.
+/// The steps of a connection that expects transfer 7 for these blocks, split at every byte.
 fn tagged(blocks: &[Vec<u8>]) -> Result<Vec<Seen>, BadBlockKind> {
     let wire = blocks.concat();
     let run = |cut: usize, bite| {
@@ -272,7 +272,7 @@ fn only_the_blocks_behind_its_tag_belong_to_a_transfer() {
         Seen::Eod(false),
     ]);
     assert_eq!(tagged(&[tag(7), own.clone(), end.clone()]), expected);
-    // Those of transfers that failed are stepped over, however they end.
+    // Blocks of failed transfers are skipped, whatever their end.
     let failed = [
         tag(2),
         other.clone(),
@@ -309,7 +309,7 @@ fn only_the_blocks_behind_its_tag_belong_to_a_transfer() {
 }
 
 #[test]
-fn the_rest_of_a_transfer_that_failed_midway_is_stepped_over() {
+fn the_rest_of_a_transfer_that_failed_midway_is_skipped() {
     let wire = [
         block(Header::of_tag(1), b""),
         block(Header::data(0, 5), b"first"),

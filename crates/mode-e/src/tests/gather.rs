@@ -1,4 +1,4 @@
-//! Several connections: marks that add up, and those that do not.
+//! Several connections: consistent and inconsistent numbers of marks.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn complete_when_as_many_marks_as_announced_have_come_in_any_order() {
 }
 
 #[test]
-fn connections_that_do_not_add_up_are_errors() {
+fn inconsistent_numbers_of_marks_are_errors() {
     let mut g = gather(2);
     g.eod().unwrap();
     g.eod().unwrap();
@@ -52,7 +52,7 @@ fn connections_that_do_not_add_up_are_errors() {
         })
     );
 
-    // Announced too low while another connection is in the middle of its part.
+    // The count is too low while another connection is in the middle of its blocks.
     let mut g = gather(2);
     g.eof(1).unwrap();
     assert_eq!(
@@ -63,7 +63,7 @@ fn connections_that_do_not_add_up_are_errors() {
         })
     );
 
-    // ... or begins afterwards.
+    // The count is too low for a connection that begins afterwards.
     let mut g = gather(1);
     g.eof(1).unwrap();
     g.eod().unwrap();
@@ -133,7 +133,7 @@ fn an_announced_count_above_what_comes_ends_with_the_last_connection() {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_harms_nothing() {
+fn a_connection_without_a_header_harms_nothing() {
     let mut g = Gather::new(limits());
     g.opened().unwrap();
     g.closed().unwrap();
@@ -163,7 +163,7 @@ fn connections_and_pieces_are_bounded() {
 }
 
 #[test]
-fn what_came_is_told_once_as_new_and_always_as_received() {
+fn ranges_are_returned_once_as_new_and_always_as_received() {
     let mut g = gather(1);
     g.record(0, 10).unwrap();
     g.record(20, 5).unwrap();

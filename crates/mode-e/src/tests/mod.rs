@@ -1,8 +1,8 @@
-//! Every interleaving of two connections' headers, split at every byte; every rule of sender and receiver.
+//! Every interleaving of two connections' headers, split at every byte, and the rules of both ends.
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "what is tested here is small"
+    reason = "the numbers in these tests are small"
 )]
 
 use byte_ranges::{Range64, RangeSet};
@@ -24,11 +24,11 @@ fn block(header: Header, payload: &[u8]) -> Vec<u8> {
     [&header.to_bytes()[..], payload].concat()
 }
 
-/// A connection as an edge drives it: bytes in, steps out, payload moved `bite` bytes at a time.
+/// A connection and its driving loop: bytes in, steps out, payload moved `bite` bytes at a time.
 struct Conn {
     deframer: Deframer,
     bite: u64,
-    /// Whether the end-of-data mark has come, and the bytes that came behind it.
+    /// Whether the end-of-data mark has arrived, and the bytes behind it.
     ended: bool,
     later: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Conn {
         self.ended = false;
     }
 
-    /// Takes bytes until they are used up or the connection has its mark.
+    /// Consumes bytes up to their end or the end-of-data mark.
     fn take(&mut self, mut bytes: &[u8], seen: &mut Vec<Seen>) -> Result<(), BadBlock> {
         if self.ended {
             self.later.extend_from_slice(bytes);
@@ -114,7 +114,7 @@ impl Conn {
     }
 }
 
-/// Everything `wire` says on a fresh connection, pieces of payload put together again.
+/// All steps for `wire` on a new connection, with pieces of payload joined.
 fn steps(wire: &[u8], pieces: &[&[u8]], bite: u64) -> Result<Vec<Seen>, BadBlock> {
     assert_eq!(pieces.concat(), wire);
     let mut conn = Conn::new(bite);
@@ -140,7 +140,7 @@ fn joined(seen: Vec<Seen>) -> Vec<Seen> {
     out
 }
 
-/// Checks `wire` whole, cut in two everywhere, and byte by byte, with whole and tiny moves.
+/// Checks `wire` whole, split in two at every byte, and byte by byte, with large and small moves.
 fn check(wire: &[u8], expected: &Result<Vec<Seen>, BadBlockKind>) {
     let kind = |r: Result<Vec<Seen>, BadBlock>| r.map_err(|bad| bad.kind);
     for bite in [1, 2, u64::MAX] {

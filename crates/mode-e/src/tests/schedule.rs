@@ -15,7 +15,7 @@ fn the_scheduler_ends_every_connection_once_and_each_destination_with_one_count(
         match scheduler.next(connection) {
             Next::Data(header) => offsets.push((header.offset, header.count)),
             Next::End(header) => ends.push((connection, header)),
-            Next::Wait => panic!("all is known"),
+            Next::Wait => panic!("the source does not grow"),
             Next::Finished => {}
         }
     }
@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_dealt_is_the_set(
+    fn the_assigned_blocks_are_the_set(
         cuts in prop::collection::btree_set(0u64..10_000, 0..20), block in 1u64..500,
         destinations in 1usize..4, each in 1usize..4, seed: u64,
     ) {
