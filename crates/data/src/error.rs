@@ -153,10 +153,9 @@ impl From<BadBlock> for Error {
             ),
             BadBlockKind::TooLong { .. }
             | BadBlockKind::BeyondEnd { .. }
-            | BadBlockKind::TooManyEmpty { .. } => (
-                ErrorKind::Limit,
-                "the peer sent a block beyond the limits",
-            ),
+            | BadBlockKind::TooManyEmpty { .. } => {
+                (ErrorKind::Limit, "the peer sent a block beyond the limits")
+            }
             BadBlockKind::OtherTag { .. } | BadBlockKind::Untagged { .. } => (
                 ErrorKind::Closed,
                 "the data belongs to another transfer, as after a broken connection",

@@ -2,13 +2,13 @@
 //!
 //! # What it does
 //!
-//! Keeps six numbers for each handle, and hands them out through [`Counts`] while the handle
-//! works. What a file sent past the program is counted too.
+//! Keeps six counters for each handle, readable through [`Counts`] while the handle is in use.
+//! Bytes of send-file are counted too.
 //!
 //! # When not to use it
 //!
-//! To limit a rate, or to learn what the network did: it counts what the layer below *took*, and a
-//! socket takes more than it has sent.
+//! To limit a rate, or to measure the network: it counts bytes that the layer below has *accepted*,
+//! and a socket accepts more than it has sent.
 //!
 //! # String form
 //!
@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xio_core::{Driver, DynLayer, Info, NoOptions, Observer, Result, Stream, Tap, Transform};
 
-/// The layer; each handle counts for itself.
+/// The layer; each handle has its own counters.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Count;
@@ -93,7 +93,7 @@ struct Numbers {
     sends: AtomicU64,
 }
 
-/// The numbers of one handle; clones show the same, and outlive it.
+/// The counters of one handle; clones share them, and may outlive it.
 #[derive(Clone, Default)]
 pub struct Counts(Arc<Numbers>);
 
@@ -104,31 +104,31 @@ impl Counts {
         self.0.read.load(Ordering::Relaxed)
     }
 
-    /// Reads that gave bytes.
+    /// Reads that returned bytes.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Relaxed)
     }
 
-    /// Bytes written, those sent from files included.
+    /// Bytes written, send-file included.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
 
-    /// Writes that took bytes, sends from files included.
+    /// Writes that accepted bytes, send-file included.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.0.writes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of those written that went from a file without passing through the program.
+    /// Bytes written by send-file.
     #[must_use]
     pub fn sent_from_files(&self) -> u64 {
         self.0.sent.load(Ordering::Relaxed)
     }
 
-    /// Sends from files that moved bytes.
+    /// Send-file calls that moved bytes.
     #[must_use]
     pub fn sends_from_files(&self) -> u64 {
         self.0.sends.load(Ordering::Relaxed)
@@ -146,7 +146,7 @@ impl fmt::Debug for Counts {
 pub struct Counting(Counts);
 
 impl Counting {
-    /// The numbers.
+    /// The counters.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.0
@@ -156,7 +156,7 @@ impl Counting {
 #[inline]
 fn add(bytes: &AtomicU64, calls: &AtomicU64, n: usize) {
     if n > 0 {
-        // The handle is the only writer, so this need not be an atomic addition.
+        // The handle is the only writer, so the addition need not be atomic.
         let plus = |number: &AtomicU64, more: u64| {
             number.store(
                 number.load(Ordering::Relaxed).wrapping_add(more),

@@ -13,12 +13,12 @@ use xio_core::{Block, Info, Operation, Positional, Stream, at_layer};
 
 /// An open file.
 ///
-/// The position that reading and writing move is one; [`Positional`] does not move it.
+/// Reads and writes share one position; [`Positional`] does not move it.
 pub struct FileHandle {
     file: tokio::fs::File,
-    /// The same open file, for reads by position, which happen on other threads.
+    /// The same open file, for reads by position on other threads.
     shared: Arc<std::fs::File>,
-    /// Whether it was opened for reading, too.
+    /// Whether it is open for reading.
     reads: bool,
 }
 

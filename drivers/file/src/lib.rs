@@ -2,17 +2,16 @@
 //!
 //! # What it does
 //!
-//! Opens `file:/path`, a bare path, `stdin://`, `stdout://` or `stderr://` as a stream. Reading to
-//! the end gives the end of file, which is there at once where it is opened for writing only;
-//! `shutdown` waits until everything is handed to the kernel. A file is also
-//! [`Positional`](xio_core::Positional), so that [`copy_file`](xio_core::copy_file) sends it
-//! without copying.
+//! Opens `file:/path`, a bare path, `stdin://`, `stdout://` or `stderr://` as a stream. A read
+//! returns 0 bytes at the end of the file, and always if it is open for writing only; `shutdown`
+//! waits until the kernel has all bytes. A file is also [`Positional`](xio_core::Positional), so
+//! that [`copy_file`](xio_core::copy_file) sends it without copying.
 //!
 //! # When not to use it
 //!
-//! To wait for peers, which a file has none of; to publish a file whole or not at all, or for names
-//! that a stranger chose, which are a storage backend's business. Dropping a handle leaves what was
-//! written so far: a file has no end mark that could be missing.
+//! As a listener, since a file has no peers. To publish a file whole or not at all, or for names
+//! from a stranger: those are the task of a storage backend. Dropping a handle leaves the bytes
+//! written so far, since a file has no end mark that could be missing.
 //!
 //! # String form
 //!
@@ -22,8 +21,8 @@
 //!
 //! # Cost
 //!
-//! Each read or write is one call on a thread that may block, and one copy into a buffer that the
-//! thread owns: tens of microseconds. Sending a file into a socket has neither.
+//! Each read or write is one call on a blocking thread, and one copy into a buffer of that thread:
+//! tens of microseconds. Sending a file into a socket has neither.
 //!
 //! # Example
 //!
@@ -86,7 +85,7 @@ impl fmt::Debug for File {
     }
 }
 
-/// What a target means to this driver.
+/// The kinds of target of this driver.
 enum FileTarget {
     Path(String),
     Standard(Stdio),
@@ -108,19 +107,19 @@ impl FileTarget {
             Some("file") if to.host.as_deref().is_none_or(|h| h == "localhost") => {
                 match to.path.as_deref() {
                     Some(path) if !path.is_empty() => Ok(Self::Path(path.to_owned())),
-                    _ => Err(bad("the contact string names no path".to_owned())),
+                    _ => Err(bad("the contact string has no path".to_owned())),
                 }
             }
             Some("file") => Err(bad(format!(
-                "`{to:?}` names a host; a file here is written file:/path or file:////path"
+                "`{to:?}` has a host; write a local file as file:/path or file:////path"
             ))),
             _ => Err(bad(format!(
-                "`{to:?}` is no file; write file:/path or a path"
+                "`{to:?}` is not a file; write file:/path or a path"
             ))),
         }
     }
 
-    /// Whether something can come from there.
+    /// Whether it can be read.
     const fn reads(&self, flags: Flags) -> bool {
         match self {
             Self::Path(_) => !matches!(flags, Flags::Write | Flags::Append),
@@ -131,7 +130,7 @@ impl FileTarget {
     fn open(&self, options: FileOptions) -> io::Result<fs::File> {
         let path = match self {
             Self::Path(path) => path,
-            // A copy of the descriptor, so that closing the handle does not close the program's.
+            // Duplicate the descriptor, so that closing the handle does not close the program's.
             Self::Standard(Stdio::In) => return own(io::stdin().as_fd()),
             Self::Standard(Stdio::Out) => return own(io::stdout().as_fd()),
             Self::Standard(Stdio::Err) => return own(io::stderr().as_fd()),
@@ -163,11 +162,11 @@ impl Transport for File {
     type Handle = FileHandle;
 
     /// # Cancel safety
-    /// A file that was asked to be made may be there, empty, when the future was dropped.
+    /// If the future is dropped, a new file may exist, empty.
     async fn connect(&self, to: &Target) -> Result<FileHandle> {
         let place = FileTarget::of(to)?;
         let options = self.options;
-        // Opening waits where the file system does, or where a FIFO has no other end.
+        // Opening may block on a slow file system, or on a FIFO without another end.
         let opened = tokio::task::spawn_blocking(move || {
             let reads = place.reads(options.flags);
             FileHandle::new(place.open(options)?, reads)

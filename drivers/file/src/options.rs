@@ -1,4 +1,4 @@
-//! `FileOptions`: how a file is opened.
+//! `FileOptions`: access, permissions and offset of a file.
 
 use xio_core::Setting;
 
@@ -13,11 +13,11 @@ pub enum Flags {
     Read,
     /// `r+`: reading and writing a file that exists.
     Update,
-    /// `w`: writing a file that is made or emptied.
+    /// `w`: writing a file that is created or truncated.
     Write,
-    /// `w+`: reading and writing a file that is made or emptied.
+    /// `w+`: reading and writing a file that is created or truncated.
     Rewrite,
-    /// `a`: writing at the end of a file, which is made where it is missing.
+    /// `a`: writing at the end of a file, which is created if missing.
     Append,
     /// `a+`: reading, and writing at the end.
     ReadAppend,
@@ -29,7 +29,7 @@ xio_core::words! {
 }
 
 xio_core::options! {
-    /// How a file is opened.
+    /// Access, permissions and offset of a file.
     #[derive(Copy)]
     pub struct FileOptions for "file" [impl File] {
         /// Changes nothing: files are read and written on threads that may block.

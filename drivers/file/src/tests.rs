@@ -20,7 +20,7 @@ fn at(folder: &tempfile::TempDir, name: &str) -> (std::path::PathBuf, Target) {
 async fn write(options: &str, target: &Target, bytes: &[u8]) {
     let mut handle = file(options).connect(target).await.unwrap();
     handle.write_all(bytes).await.unwrap();
-    // Twice, since it is idempotent.
+    // Shutdown is idempotent.
     handle.shutdown().await.unwrap();
     handle.shutdown().await.unwrap();
 }
@@ -29,7 +29,7 @@ async fn read(options: &str, target: &Target) -> Vec<u8> {
     let mut handle = file(options).connect(target).await.unwrap();
     let mut bytes = Vec::new();
     handle.read_to_end(&mut bytes).await.unwrap();
-    // The end stays the end.
+    // The end of the file is repeated.
     assert_eq!(handle.read(&mut [0]).await.unwrap(), 0);
     bytes
 }
@@ -67,12 +67,12 @@ async fn flags_mean_what_fopen_means() {
 }
 
 #[tokio::test]
-async fn what_is_opened_for_one_thing_refuses_the_other() {
+async fn a_file_opened_for_one_direction_refuses_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = at(&folder, "a");
     write("flags=w", &target, b"x").await;
     let mut reader = file("").connect(&target).await.unwrap();
-    // The write itself happens on another thread; the flush tells how it went.
+    // The write happens on another thread; the flush returns its result.
     let error = async {
         reader.write_all(b"y").await?;
         reader.flush().await
@@ -84,7 +84,7 @@ async fn what_is_opened_for_one_thing_refuses_the_other() {
 }
 
 #[tokio::test]
-async fn a_mode_is_what_a_new_file_gets() {
+async fn a_new_file_gets_the_mode() {
     let folder = tempfile::tempdir().unwrap();
     let (path, target) = at(&folder, "secret");
     write("flags=w;mode=0600", &target, b"x").await;
@@ -92,11 +92,11 @@ async fn a_mode_is_what_a_new_file_gets() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused() {
+async fn targets_that_are_not_files_are_refused() {
     for (contact, part) in [
-        ("dtn1:2811", "is no file"),
-        ("ftp://dtn1/x", "is no file"),
-        ("file:", "names no path"),
+        ("dtn1:2811", "is not a file"),
+        ("ftp://dtn1/x", "is not a file"),
+        ("file:", "has no path"),
         ("file://dtn1/etc/passwd", "names a host"),
     ] {
         let error = File::default()
@@ -150,7 +150,7 @@ async fn reading_by_position_leaves_the_stream_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_read_that_was_given_up_loses_nothing() {
+async fn a_dropped_read_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = at(&folder, "a");
     let bytes: Vec<u8> = (0..100_000_u32).map(|n| n.to_le_bytes()[1]).collect();
@@ -165,7 +165,7 @@ async fn a_read_that_was_given_up_loses_nothing() {
                 0 => break,
                 n => arrived.extend_from_slice(&buf[..n]),
             },
-            // The read of a file is never ready at the first asking, so this drops it.
+            // The read of a file is never ready at the first poll, so this drops it.
             () = tokio::task::yield_now() => {}
         }
     }

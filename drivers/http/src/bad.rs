@@ -1,28 +1,28 @@
-//! `BadHead` and `BadBody`: what was wrong with a message, and how to answer it.
+//! `BadHead` and `BadBody`: the faults of a message, and the status to answer with.
 
 use std::fmt;
 
-/// What is wrong with the head of a message.
+/// The fault of the head of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHead {
-    /// It is longer than a head may be.
+    /// It is longer than the limit.
     TooLong,
-    /// It has more header fields than a head may have.
+    /// It has more header fields than the limit.
     TooManyFields,
-    /// The request line is none.
+    /// The request line is malformed.
     RequestLine,
-    /// The status line is none.
+    /// The status line is malformed.
     StatusLine,
-    /// A header field has a name or a value that it cannot have, or is folded.
+    /// A header field has an invalid name or value, or is folded.
     Field,
     /// A line ends with half a line end.
     LineEnd,
     /// The version is not one of HTTP/1.
     Version,
-    /// The target of the request cannot stand in a request line.
+    /// The target of the request is empty or has invalid bytes.
     Target,
-    /// The status is none of a final response.
+    /// The status is not one of a final response.
     Status,
     /// A request of HTTP/1.1 must name one host.
     Host,
@@ -30,16 +30,16 @@ pub enum BadHead {
     Length,
     /// Length and transfer coding contradict each other.
     LengthAndCoding,
-    /// The transfer coding is not `chunked`, or stands where the version has none.
+    /// The transfer coding is not `chunked`, or the version has none.
     Coding,
-    /// More interim responses than anybody needs.
+    /// Too many interim responses.
     Interim,
-    /// The peer switches to another protocol, which nobody asked for.
+    /// The peer switches to another protocol without a request for it.
     Switch,
 }
 
 impl BadHead {
-    /// The status that tells a peer what is wrong with its request.
+    /// The status of the response to such a request.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -61,27 +61,27 @@ impl fmt::Display for BadHead {
             Self::Field => "a header field is malformed",
             Self::LineEnd => "a line of the head does not end with CR LF",
             Self::Version => "the version is neither HTTP/1.0 nor HTTP/1.1",
-            Self::Target => "the target is empty or holds what a request line cannot",
-            Self::Status => "the status is none of a final response",
+            Self::Target => "the target is empty or has bytes that a request line cannot hold",
+            Self::Status => "the status is not one of a final response",
             Self::Host => "the request does not name one host",
             Self::Length => "Content-Length is malformed or contradicts itself",
             Self::LengthAndCoding => "Content-Length and Transfer-Encoding are both given",
             Self::Coding => "the transfer coding is not chunked, or not allowed in this version",
-            Self::Interim => "the peer sends one interim response after the other",
-            Self::Switch => "the peer switches protocols without being asked",
+            Self::Interim => "the peer sends too many interim responses",
+            Self::Switch => "the peer switches protocols without a request for it",
         })
     }
 }
 
 impl std::error::Error for BadHead {}
 
-/// What is wrong with a chunked body.
+/// The fault of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadBody {
-    /// The size of a chunk is no number, or larger than anybody can send.
+    /// The size of a chunk is no number, or above 2^63 − 1.
     Size,
-    /// The line with the size of a chunk is longer than it may be.
+    /// The line with the size of a chunk is longer than the limit.
     LineTooLong,
     /// The chunks carry far more lines and extensions than payload.
     Overhead,
@@ -89,7 +89,7 @@ pub enum BadBody {
     ChunkEnd,
     /// The fields after the last chunk are malformed.
     Trailer,
-    /// The fields after the last chunk are longer than they may be.
+    /// The fields after the last chunk are longer than the limit.
     TrailerTooLong,
 }
 

@@ -1,4 +1,4 @@
-//! `Decoder`: where payload lies in the bytes of a body; it touches none of them.
+//! `Decoder`: finds the payload in the bytes of a body, without copying.
 
 use httparse::{EMPTY_HEADER, Status};
 
@@ -10,26 +10,26 @@ const MAX_LINE: usize = 1024;
 /// Longest trailer, in bytes.
 const MAX_TRAILER: usize = 8 * 1024;
 const MAX_TRAILER_FIELDS: usize = 64;
-/// How far the lines of a body may outweigh its payload, in bytes. Each chunk is granted
-/// [`FAIR_LINE`] and twice its payload, so that a sender of single bytes never comes near.
+/// Most excess of chunk lines over payload, in bytes. Each chunk is granted [`FAIR_LINE`] and twice
+/// its payload, so that a sender of single bytes stays far below.
 const MAX_OVERHEAD: u64 = 16 * 1024;
 const FAIR_LINE: u64 = 16;
 
-/// What comes next in the bytes of a body.
+/// The next part of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
-    /// So many bytes are of the framing; they are to be dropped, and the decoder asked again.
+    /// This number of bytes is framing: drop them, and call [`Decoder::next`] again.
     Skip(usize),
-    /// At most so many bytes from here on are payload. What is taken of them is to be told.
+    /// At most this number of bytes is payload: report the consumed ones to [`Decoder::took`].
     Payload(u64),
-    /// More bytes are needed to say.
+    /// More bytes are needed.
     More,
-    /// The body is whole.
+    /// The body is complete.
     End,
 }
 
-/// Follows a body through its framing (RFC 9112 §6, §7).
+/// Decodes the framing of a body (RFC 9112 §6, §7).
 #[derive(Debug, Clone)]
 pub struct Decoder {
     state: State,
@@ -60,10 +60,10 @@ impl Decoder {
         Self { state, overhead: 0 }
     }
 
-    /// Says what the bytes at the front of `input` are.
+    /// Returns the kind of the first bytes of `input`.
     ///
     /// # Errors
-    /// Framing that is malformed, or outweighs what it frames.
+    /// For malformed framing, or far more framing than payload.
     pub fn next(&mut self, input: &[u8]) -> Result<Next, BadBody> {
         match self.state {
             State::Length(left) | State::Chunk(left) => Ok(Next::Payload(left)),
@@ -82,7 +82,7 @@ impl Decoder {
         }
     }
 
-    /// Takes note that so many bytes of payload were taken.
+    /// Records that `n` bytes of payload were consumed.
     pub fn took(&mut self, n: u64) {
         self.state = match self.state {
             State::Length(left) if left > n => State::Length(left - n),
@@ -99,7 +99,7 @@ impl Decoder {
         matches!(self.state, State::UntilClose | State::Done)
     }
 
-    /// Whether the body is whole.
+    /// Whether the body is complete.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
@@ -108,7 +108,7 @@ impl Decoder {
     fn chunk_size(&mut self, input: &[u8]) -> Result<Next, BadBody> {
         let seen = input.get(..MAX_LINE).unwrap_or(input);
         let Some(at) = seen.windows(2).position(|two| two == b"\r\n") else {
-            // What is no size can be said before its line ends.
+            // A malformed size is refused before its line ends.
             if input.first().is_some_and(|b| !b.is_ascii_hexdigit()) {
                 return Err(BadBody::Size);
             }
@@ -119,7 +119,7 @@ impl Decoder {
             };
         };
         let line = seen.get(..at + 2).unwrap_or_default();
-        // The library takes a line without digits for a size of 0, and any byte in an extension.
+        // `httparse` takes a line without digits for a size of 0, and any byte in an extension.
         let odd = |b: &u8| b.is_ascii_control() && *b != b'\t';
         let text = seen.get(..at).unwrap_or_default();
         if !text.first().is_some_and(u8::is_ascii_hexdigit) || text.iter().any(odd) {
@@ -144,7 +144,7 @@ impl Decoder {
         Ok(Next::Skip(line.len()))
     }
 
-    /// The fields after the last chunk are checked and dropped: nothing here may depend on them.
+    /// Checks and drops the fields after the last chunk, on which nothing may depend.
     fn trailer(&mut self, input: &[u8]) -> Result<Next, BadBody> {
         if input.starts_with(b"\r\n") {
             self.state = State::Done;
@@ -176,7 +176,7 @@ pub(crate) fn chunk_line(size: usize) -> Vec<u8> {
     format!("{size:x}\r\n").into_bytes()
 }
 
-/// What ends a chunked body.
+/// The end of a chunked body.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// Decodes bytes that come in pieces of `step`; gives the payload and what is behind the end.
+    /// Decodes bytes in pieces of `step`; returns the payload and the bytes behind the end.
     fn decode(framing: Framing, bytes: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>), BadBody> {
         let mut decoder = Decoder::new(framing);
         let mut payload = Vec::new();
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_come_back_however_they_are_cut(
+        fn chunks_round_trip_at_every_split(
             parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 0..10),
             step in 1..50_usize,
         ) {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_and_trailers_are_passed_over() {
+    fn extensions_and_trailers_are_skipped() {
         let wire = b"5;a=b;c=\"d\"\r\nhello\r\nA \t;x\r\n0123456789\r\n0\r\nX: y\r\nContent-Length: 9\r\n\r\nrest";
         for step in [1, 2, 7, 1000] {
             let (payload, rest) = decode(Framing::Chunked, wire, step).unwrap();
@@ -285,7 +285,7 @@ mod tests {
             decode(Framing::Chunked, &chunk.repeat(100), 4096),
             Err(BadBody::Overhead)
         );
-        // And single bytes without extensions for ever, which is honest if clumsy.
+        // Single bytes without extensions are accepted for ever.
         let (payload, _) = decode(Framing::Chunked, &b"1\r\nx\r\n".repeat(20_000), 4096).unwrap();
         assert_eq!(payload.len(), 20_000);
         let trailer = [b"0\r\n".to_vec(), b"X: y\r\n".repeat(2000)].concat();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_end_where_they_say() {
+    fn a_length_determines_the_end() {
         assert_eq!(
             decode(Framing::Length(3), b"abcdef", 2),
             Ok((b"abc".to_vec(), b"def".to_vec()))

@@ -1,11 +1,11 @@
-//! What goes wrong with an exchange, in words that say who is at fault and what to try.
+//! The errors of an exchange, with the party at fault and the remedy.
 
 use xio_core::{Error, ErrorKind, Operation};
 
 use crate::head::Response;
 
 pub(crate) const LAYER: &str = "http";
-/// Most of a peer's own words that an error repeats, in characters.
+/// Longest text of a peer that an error repeats, in characters.
 const WORDS: usize = 200;
 
 #[cold]
@@ -19,13 +19,13 @@ pub(crate) fn broken(op: Operation, why: impl std::error::Error + Send + Sync + 
     error(ErrorKind::Protocol, op, why.to_string()).with_source(why)
 }
 
-/// The stream below ended where a message did not.
+/// The stream below ended within a message.
 #[cold]
 pub(crate) fn truncated(op: Operation, fact: &str) -> Error {
     error(ErrorKind::UnexpectedEof, op, fact)
 }
 
-/// A response that is no success: what kind of failure that is, and what it says.
+/// The error kind and message for a response other than success.
 #[cold]
 pub(crate) fn refusal(response: &Response, target: &str) -> (ErrorKind, String) {
     let kind = match response.status {
@@ -41,7 +41,7 @@ pub(crate) fn refusal(response: &Response, target: &str) -> (ErrorKind, String) 
     let status = format!("{} {}", response.status, words(&response.reason));
     let fact = match place {
         Some(place) if kind == ErrorKind::Unsupported => format!(
-            "the peer answers {} for {}: it is now at {}; this layer does not go there by itself",
+            "the peer answers {} for {}: it is now at {}; this layer follows no redirects",
             status.trim_end(),
             words(target),
             words(place)
@@ -55,7 +55,7 @@ pub(crate) fn refusal(response: &Response, target: &str) -> (ErrorKind, String) 
     (kind, fact)
 }
 
-/// What a peer said, short and on one line.
+/// The text of a peer, shortened and on one line.
 fn words(text: &str) -> String {
     let plain = |c: char| if c.is_control() { '?' } else { c };
     text.chars().take(WORDS).map(plain).collect()

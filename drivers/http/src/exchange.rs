@@ -1,4 +1,4 @@
-//! `Exchange`: the heads of both messages, for whoever holds the stream.
+//! `Exchange`: the heads of both messages, for the holder of the stream.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,9 @@ use crate::head::{Request, Response};
 use crate::options::is_reserved;
 use crate::parse;
 
-/// What was asked and what was answered; a layer's fact in [`Info`](xio_core::Info).
+/// The request and the response of an exchange; part of [`Info`](xio_core::Info).
 ///
-/// Clones see the same exchange. The end that was connected to says through it what to answer,
-/// before it writes:
+/// Clones share the exchange. The server sets its response through it, before it writes:
 ///
 /// ```
 /// # fn answer(stream: &dyn xio_core::Stream) -> Result<(), Box<dyn std::error::Error>> {
@@ -39,10 +38,10 @@ struct Facts {
 
 #[derive(Default)]
 enum Reply {
-    /// This end asked, or has answered.
+    /// This end is the client, or has responded.
     #[default]
     Closed,
-    /// This end will answer, with what the options say or with this.
+    /// This end will respond, with this response or the one of the options.
     Open(Option<Response>),
 }
 
@@ -51,23 +50,23 @@ impl Exchange {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked.
+    /// The request.
     #[must_use]
     pub fn request(&self) -> Option<Request> {
         self.facts().request.clone()
     }
 
-    /// What was answered; at the end that asked once it read so far, at the other once it wrote.
+    /// The response, once the client has read its head or the server has written it.
     #[must_use]
     pub fn response(&self) -> Option<Response> {
         self.facts().response.clone()
     }
 
-    /// Says what to answer, in place of what the options say. A field Content-Length is kept to.
+    /// Sets the response, in place of the one of the options. A field Content-Length is enforced.
     ///
     /// # Errors
-    /// When this end asks and does not answer, when it began to answer before, for fields that the
-    /// layer writes by itself, and for a status or a length that peers could not read.
+    /// At the client, after the response has begun, for fields that the layer writes by itself, and
+    /// for an invalid status or length.
     pub fn reply(&self, response: Response) -> Result<()> {
         Response::new(response.status)
             .and_then(|_| parse::length(&response.headers))
@@ -80,14 +79,14 @@ impl Exchange {
         match &mut self.facts().reply {
             Reply::Open(reply) => *reply = Some(response),
             Reply::Closed => {
-                let fact = "this end asks, or has begun to answer";
+                let fact = "this end is the client, or the response has begun";
                 return Err(error(ErrorKind::Unsupported, Operation::Write, fact));
             }
         }
         Ok(())
     }
 
-    /// A new exchange begins with this request.
+    /// Begins a new exchange with this request.
     pub(crate) fn begin(&self, request: Request, answers: bool) {
         *self.facts() = Facts {
             request: Some(request),
@@ -100,7 +99,7 @@ impl Exchange {
         };
     }
 
-    /// Takes what the application wants answered; it cannot be changed from then on.
+    /// Takes the response set by the application, which cannot be changed from then on.
     pub(crate) fn take_reply(&self) -> Option<Response> {
         match std::mem::take(&mut self.facts().reply) {
             Reply::Open(reply) => reply,

@@ -1,4 +1,4 @@
-//! `HttpHandle`: an exchange over a stream; writing is the one message's entity, reading the other's.
+//! `HttpHandle`: an exchange over a stream, whose writes and reads are the entities.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use crate::receive::Receiving;
 use crate::send::Sending;
 use crate::within;
 
-/// Which end of an exchange this is.
+/// The role of this end: client or server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Asks,
@@ -27,37 +27,37 @@ pub(crate) enum Role {
 
 /// One exchange over a stream, or one after the other on a persistent connection.
 ///
-/// At the end that connected, what is written is the entity of the request and what is read that of
-/// the response; at the other end it is the other way round. `shutdown` ends this end's entity.
+/// The client writes the entity of the request and reads that of the response; the server reads the
+/// former and writes the latter. `shutdown` ends this end's entity.
 ///
-/// The stream below is shut down with the response, by the end that answers; the end that asked
-/// keeps it open until it has read the response, since servers take an early end for a change of
-/// mind. So whoever sends should read to the end: there it says whether it was taken.
+/// The server shuts down the stream below after the response; the client keeps it open until it has
+/// read the response, since servers take an early end for a cancellation. So a client that sends
+/// should read to the end, which returns an error if the request failed.
 pub struct HttpHandle<S: Stream> {
     pub(crate) below: S,
     pub(crate) options: Arc<HttpOptions>,
     pub(crate) role: Role,
     pub(crate) exchange: Exchange,
-    /// The method of the request and the version of its end, which decide about the response.
+    /// The method of the request and the version of the client, which determine the response.
     pub(crate) method: String,
     pub(crate) peer_version: Version,
-    /// What came from below and was not looked at.
+    /// Received bytes that are not parsed yet.
     pub(crate) incoming: BytesMut,
     pub(crate) receiving: Receiving,
-    /// What was made and not taken below: heads, and what a write left over.
+    /// Bytes for the layer below: heads, and the rest of a partial write.
     pub(crate) outgoing: BytesMut,
-    /// The layer below took something since it was flushed.
+    /// The layer below accepted bytes since its last flush.
     pub(crate) unflushed: bool,
     pub(crate) sending: Sending,
-    /// Whether the connection goes on after this exchange, as far as both ends said.
+    /// Whether both ends keep the connection after this exchange.
     pub(crate) persistent: bool,
     /// The stream below was shut down.
     pub(crate) shut: bool,
-    /// Why reading cannot go on.
+    /// The error that ended reading.
     pub(crate) fault: Option<(xio_core::ErrorKind, String)>,
-    /// Who waits until the layer below takes more; a reader must leave writing alone meanwhile.
+    /// Waker of a task that waits to write; meanwhile a reader must not poll for writing.
     pub(crate) writer: Option<Waker>,
-    /// Whether somebody waits for bytes; a writer must leave reading alone meanwhile.
+    /// Whether a task waits to read; meanwhile a writer must not poll for reading.
     pub(crate) reader_waits: bool,
 }
 
@@ -83,13 +83,13 @@ impl<S: Stream> HttpHandle<S> {
         }
     }
 
-    /// The heads of both messages, and where to say what to answer.
+    /// The heads of both messages; the server sets its response here.
     #[must_use]
     pub const fn exchange(&self) -> &Exchange {
         &self.exchange
     }
 
-    /// What was answered, once it was read so far.
+    /// The response, once its head is read or written.
     #[must_use]
     pub fn response(&self) -> Option<Response> {
         self.exchange.response()
@@ -103,18 +103,18 @@ impl<S: Stream> HttpHandle<S> {
             && self.fault.is_none()
             && self.is_sent()
             && self.receiving.is_whole()
-            // What came before it was asked for answers nothing that is asked next.
+            // Bytes that arrived before the next request cannot be its response.
             && (self.role == Role::Answers || self.incoming.is_empty())
     }
 
-    /// Asks for something else on the same connection; the field Host is the caller's to give.
+    /// Sends another request on the same connection; the caller sets the field Host.
     ///
     /// # Errors
-    /// When the last exchange is not at its end, the peer does not keep the connection, or takes
-    /// longer than the option `head_timeout` says; for a request that a peer could read in two ways.
+    /// If the last exchange is not complete, the peer does not keep the connection, or takes longer
+    /// than the option `head_timeout`; for a request that a peer could read in two ways.
     ///
     /// # Cancel safety
-    /// The request goes out in whole with the next operation when the future is dropped.
+    /// If the future is dropped, the next operation sends the whole request.
     pub async fn ask(&mut self, request: Request) -> Result<()> {
         if self.role != Role::Asks || !self.can_go_on() {
             return Err(self.cannot_go_on());
@@ -127,7 +127,7 @@ impl<S: Stream> HttpHandle<S> {
         self.push_head(Operation::Write).await
     }
 
-    /// Sends what waits, which is the head of a request.
+    /// Sends the queued head of a request.
     pub(crate) async fn push_head(&mut self, op: Operation) -> Result<()> {
         within(self.options.head_timeout, op, async {
             std::future::poll_fn(|cx| self.poll_push(cx))
@@ -137,14 +137,14 @@ impl<S: Stream> HttpHandle<S> {
         .await
     }
 
-    /// Waits for the next request on the same connection; gives false when the peer ended it instead.
+    /// Waits for the next request on the same connection; `false` if the peer ended it instead.
     ///
     /// # Errors
-    /// When the last exchange is not at its end, the peer breaks the protocol, or no request is
-    /// there in the time of the option `head_timeout`; then it can be waited for once more.
+    /// If the last exchange is not complete, the peer breaks the protocol, or no request arrives
+    /// within the option `head_timeout`; after the latter, `accept` can be called again.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
+    /// Nothing is lost if the future is dropped.
     pub async fn accept(&mut self) -> Result<bool> {
         if self.role != Role::Answers || !self.can_go_on() {
             return Err(self.cannot_go_on());
@@ -155,13 +155,13 @@ impl<S: Stream> HttpHandle<S> {
 
     fn cannot_go_on(&self) -> Error {
         let fact = match self.persistent {
-            true => "the exchange before is not at its end; read and end both entities first",
+            true => "the last exchange is not at its end; read and end both entities first",
             false => "the connection ends with this exchange; see the option persistent",
         };
         error(xio_core::ErrorKind::Unsupported, Operation::Open, fact)
     }
 
-    /// Whether this end's message is complete and handed on.
+    /// Whether this end's message is complete and passed below.
     fn is_sent(&self) -> bool {
         matches!(self.sending, Sending::Ended | Sending::Nothing) && self.outgoing.is_empty()
     }
@@ -180,7 +180,7 @@ impl<S: Stream> AsyncRead for HttpHandle<S> {
         let answer = this.poll_entity(cx, buf);
         this.reader_waits = answer.is_pending();
         if this.reader_waits && this.writer.is_none() {
-            // The peer may wait for a head that is still here. What goes wrong is for a write to say.
+            // The peer may wait for a queued head. The next write reports an error.
             let _ = this.poll_push(cx);
         }
         answer
@@ -223,7 +223,7 @@ impl<S: Stream> Stream for HttpHandle<S> {
     fn describe(&self, info: &mut Info) {
         self.below.describe(info);
         info.layer(LAYER);
-        // A request ends with a mark of its own, and the stream below with the answer.
+        // A request has its own end mark; the stream below ends with the response.
         info.ends_together &= self.role == Role::Answers;
         info.insert(self.exchange.clone());
     }
@@ -233,8 +233,8 @@ impl<S: Stream> Stream for HttpHandle<S> {
     }
 }
 
-/// An exchange whose messages are complete is no abort, so the stream below is ended as far as that
-/// works at once. Otherwise the peer must see that something is missing.
+/// Shuts down the stream below, as far as that works at once, if both messages are complete. Else
+/// it is dropped, so that the peer sees the truncation.
 impl<S: Stream> Drop for HttpHandle<S> {
     fn drop(&mut self) {
         let whole = match self.sending {

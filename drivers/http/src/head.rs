@@ -24,7 +24,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Header fields in the order they came; names are compared without case (RFC 9110 §5.1).
+/// Header fields in the order of the message; names match in any case (RFC 9110 §5.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, Vec<u8>)>);
 
@@ -38,7 +38,7 @@ impl Headers {
     /// Adds a field.
     ///
     /// # Errors
-    /// A name or a value that would end the line, or mean something else to a peer.
+    /// For a name or a value with invalid bytes, such as line ends.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), BadHead> {
         let value = value.as_ref();
         if !is_token(name.as_bytes()) || !value.iter().all(|&b| is_field_byte(b)) {
@@ -48,7 +48,7 @@ impl Headers {
         Ok(())
     }
 
-    /// The first field of this name, where it is text.
+    /// The first field of this name, if it is text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.all(name).next()?).ok()
@@ -68,7 +68,7 @@ impl Headers {
             .map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
-    /// Whether a comma-separated field of this name holds `word`, in any case.
+    /// Whether a comma-separated field of this name has `word`, in any case.
     #[must_use]
     pub fn names(&self, name: &str, word: &str) -> bool {
         self.all(name)
@@ -87,13 +87,13 @@ impl Headers {
     }
 }
 
-/// What the end that connects asks for.
+/// The head of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
     /// The method, as `GET`.
     pub method: String,
-    /// What it is asked of, as it stands in the request line: `/path?query`.
+    /// The target in the request line: `/path?query`.
     pub target: String,
     /// The version of the message.
     pub version: Version,
@@ -102,10 +102,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without fields of its own.
+    /// A request without fields.
     ///
     /// # Errors
-    /// A method that is no word, or a target that a request line cannot hold.
+    /// For a method that is no token, or a target with invalid bytes.
     pub fn new(method: &str, target: &str) -> Result<Self, BadHead> {
         let visible = |b: &u8| b.is_ascii_graphic();
         if !is_token(method.as_bytes()) {
@@ -121,7 +121,7 @@ impl Request {
         })
     }
 
-    /// Whether messages of this method carry an entity from the end that connects.
+    /// Whether requests of this method have an entity.
     #[must_use]
     pub fn has_entity(&self) -> bool {
         !matches!(
@@ -142,13 +142,13 @@ impl Request {
     }
 }
 
-/// What the other end answers.
+/// The head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Response {
     /// The status code, from 100 to 999.
     pub status: u16,
-    /// What the status means, in the words of who answered.
+    /// The reason phrase.
     pub reason: String,
     /// The version of the message.
     pub version: Version,
@@ -157,10 +157,10 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response of this status, with the customary reason and no fields.
+    /// A response of this status, with the standard reason phrase and no fields.
     ///
     /// # Errors
-    /// A status that is none of a final response: below 200 or above 999.
+    /// For a status that is not final: below 200 or above 999.
     pub fn new(status: u16) -> Result<Self, BadHead> {
         if !(200..=999).contains(&status) {
             return Err(BadHead::Status);
@@ -173,7 +173,7 @@ impl Response {
         })
     }
 
-    /// Whether the request was carried out.
+    /// Whether the request succeeded (2xx).
     #[must_use]
     pub const fn is_success(&self) -> bool {
         self.status >= 200 && self.status < 300
@@ -183,14 +183,14 @@ impl Response {
         let Self {
             status, version, ..
         } = self;
-        // What the application put there must not end the line.
+        // The reason of the application must not end the line.
         let reason: String = self.reason.chars().filter(|c| !c.is_control()).collect();
         out.extend_from_slice(format!("{version} {status} {reason}\r\n").as_bytes());
         self.headers.write(out);
     }
 }
 
-/// The customary words for a status (RFC 9110 §15).
+/// The standard reason phrase of a status (RFC 9110 §15).
 pub(crate) const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -222,13 +222,13 @@ pub(crate) const fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Whether these bytes are a word of the grammar (RFC 9110 §5.6.2).
+/// Whether these bytes are a token (RFC 9110 §5.6.2).
 fn is_token(bytes: &[u8]) -> bool {
     let word = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     !bytes.is_empty() && bytes.iter().all(word)
 }
 
-/// Whether a byte may stand in a field's value (RFC 9110 §5.5).
+/// Whether a byte is valid in a field's value (RFC 9110 §5.5).
 const fn is_field_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_split_a_message_is_refused() {
+    fn bytes_that_would_split_a_message_are_refused() {
         let mut headers = Headers::new();
         for (name, value) in [
             ("X", "a\r\nY: b"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_written_as_the_grammar_has_it() {
+    fn a_head_is_written_according_to_the_grammar() {
         let mut request = Request::new("PUT", "/a%20b").unwrap();
         request.headers.push("Host", "h:1").unwrap();
         let mut out = Vec::new();

@@ -2,52 +2,53 @@
 //!
 //! # What it does
 //!
-//! The end that connects asks: GET reads what the target's path names, PUT writes it, any other
-//! method works as well. The end that is connected to reads the request and answers. What is
-//! written and read are the entities of the two messages; heads, lengths and chunks are the layer's.
-//! It runs over every byte stream: `tcp`, `tls`, `udt`.
+//! The end that connects is the client: GET reads the resource at the target's path, PUT writes it,
+//! and any other method works as well. The other end is the server: it reads the request and
+//! responds. Writes and reads carry the entities of the two messages; the layer adds heads, lengths
+//! and chunks. It runs over every byte stream: `tcp`, `tls`, `udt`.
 //!
-//! | Operation | The end that asks | The end that answers |
+//! | Operation | Client | Server |
 //! | --- | --- | --- |
 //! | opening | sends the head of the request | waits for it and checks it |
 //! | writing | the request's entity (PUT, POST) | the response's entity |
 //! | `shutdown` | ends the request's entity | ends the response, then the stream below |
-//! | reading | the response's entity; an error if it is no success | the request's entity |
+//! | reading | the response's entity, or an error for another status | the request's entity |
 //!
-//! [`Exchange`] holds both heads, and lets the end that answers say what. It is in
-//! [`Info`], so that it can be had from a stack made of a string. With
-//! `persistent`, [`HttpHandle::ask`] and [`HttpHandle::accept`] go on with another exchange.
+//! [`Exchange`] holds both heads, and lets the server set the response. It is part of [`Info`], so
+//! that it is available from a stack made of a string. With `persistent`, [`HttpHandle::ask`] and
+//! [`HttpHandle::accept`] continue with another exchange.
 //!
-//! A PUT is known to be taken when it was read to the end after `shutdown`, without an error: the
-//! status comes there.
+//! A PUT has succeeded when a read to the end, after `shutdown`, returns no error: the read checks
+//! the status.
 //!
-//! Over a stream that ends both directions together, as `udt` does, request and answer come in turn:
-//! the end that answers reads the request to its end before it shuts down, or cuts the rest off.
+//! Over a stream that ends both directions together, as `udt` does, request and response take
+//! turns: the server reads the request to its end before it shuts down, or truncates it.
 //!
-//! # What it is strict about
+//! # Strictness
 //!
 //! A message that two peers could understand in two ways is refused: length and chunks together,
 //! lengths that differ or are no plain number, other transfer codings, folded fields, blanks before
-//! a colon, half a line end, no Host or two. Heads, chunk lines and trailers are bounded, and chunks
-//! must carry payload. A body that ends early is [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof);
-//! one that has neither length nor chunks ends with the stream below, which must then be one that
-//! can tell an end from a break.
+//! a colon, half a line end, no Host or two. Heads, chunk lines and trailers are bounded, and
+//! chunks must carry payload. A body that ends early is
+//! [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof). One with neither length nor chunks ends with
+//! the stream below, which must then distinguish a clean end from a broken connection.
 //!
 //! # When not to use it
 //!
-//! For what a client of the web does: it follows no redirects, keeps no cookies, asks for no
-//! passwords and decodes no content codings.
+//! As a client of the web: it follows no redirects, keeps no cookies, asks for no passwords and
+//! decodes no content codings.
 //!
 //! # String form
 //!
-//! `http` or `http:key=value;key=value`. Globus XIO has the same as attributes of its driver.
+//! `http` or `http:key=value;key=value`. Globus XIO has the same settings as driver attributes.
 //!
 //! The options are those of [`HttpOptions`].
 //!
 //! # Cost
 //!
-//! A body is read straight into the reader's buffer but for the first 16 KiB; a write goes below
-//! together with the line of its chunk, and is copied only as far as the layer below left it over.
+//! A body is read straight into the reader's buffer except for the first 16 KiB; a write goes below
+//! together with the line of its chunk, and only the part that the layer below does not accept is
+//! copied.
 //!
 //! # Example
 //!
@@ -111,7 +112,7 @@ pub use handle::HttpHandle;
 pub use head::{Headers, Request, Response, Version};
 pub use options::HttpOptions;
 
-/// What a path and a query do not hold as it is (RFC 3986 §3.3, §3.4).
+/// Characters that a path and a query must encode (RFC 3986 §3.3, §3.4).
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -153,7 +154,7 @@ impl Http {
             (Some(host), _) => host.clone(),
             (None, Some(host)) => authority(host, to.port),
             (None, None) => {
-                let fact = "the target has no host; name one in the option host";
+                let fact = "the target has no host; set the option host";
                 return Err(error(ErrorKind::BadTarget, op, fact));
             }
         };
@@ -170,7 +171,7 @@ impl Http {
     }
 }
 
-/// Runs what waits for the peer at the beginning of an exchange, in the time that it is given.
+/// Runs the beginning of an exchange, which waits for the peer, within `time`.
 pub(crate) async fn within<T>(
     time: Duration,
     op: Operation,
@@ -178,14 +179,14 @@ pub(crate) async fn within<T>(
 ) -> Result<T> {
     tokio::time::timeout(time, work).await.unwrap_or_else(|_| {
         let fact = format!(
-            "the head of the request was not through in {} s",
+            "the head of the request was not complete within {} s",
             time.as_secs_f64()
         );
         Err(error(ErrorKind::TimedOut, op, fact))
     })
 }
 
-/// A host and its port as the field Host has them.
+/// A host and its port in the form of the field Host.
 fn authority(host: &str, port: Option<u16>) -> String {
     let host = match host.contains(':') {
         true => format!("[{host}]"),
@@ -217,7 +218,7 @@ impl<S: Stream> Transform<S> for Http {
         let time = self.options.head_timeout;
         match within(time, op, handle.receive_request()).await? {
             true => Ok(handle),
-            false => Err(truncated(op, "the peer ended before it asked for anything")),
+            false => Err(truncated(op, "the peer ended without a request")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `HttpOptions`: the messages that this end writes.
+//! `HttpOptions`: the settings of the messages that this end writes.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use xio_core::{BadValue, Setting, Value, print_list};
 use crate::Http;
 use crate::head::{Headers, Request, Response, Version};
 
-/// Fields that delimit a message or address it; they have options of their own.
+/// Fields that delimit a message or address it; they have their own options.
 const RESERVED: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
 
 xio_core::options! {
-    /// The messages that this end writes.
+    /// Settings of the messages that this end writes.
     pub struct HttpOptions for "http" [impl Http] {
         /// Whether the entity of a response other than success is read like any other.
         any_status: bool = false, "any_status", Setting::new().local();
         /// Whether the request waits for the first write or read.
         delay_write_header: bool = false, "delay_write_header";
-        /// Longest time for a peer to send each request, or to take its head.
+        /// Longest time for a peer to send the head of a request, or to read it.
         head_timeout: Duration = Duration::from_secs(30), "head_timeout", Setting::new().local();
         /// Header fields to add.
         headers: Vec<(String, String)> = Vec::new(), "header",
@@ -76,7 +76,7 @@ fn version(value: Value<'_>) -> Result<Version, BadValue> {
 }
 
 impl HttpOptions {
-    /// The fields to add, as they go into a head.
+    /// Adds the fields of the option `header` to a head.
     pub(crate) fn add_to(&self, headers: &mut Headers) -> Result<(), crate::BadHead> {
         for (name, value) in &self.headers {
             if is_reserved(name) {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_message_is_refused() {
+    fn values_that_would_break_a_message_are_refused() {
         for text in [
             "method=GET /x",
             "method=",

@@ -1,32 +1,32 @@
-//! Heads from bytes: bounded, strict about line ends, and about what says where a body ends.
+//! Parses heads: bounded, strict about line ends and the fields that delimit a body.
 
 use httparse::{EMPTY_HEADER, Status};
 
 use crate::bad::BadHead;
 use crate::head::{Headers, Request, Response, Version};
 
-/// Longest head that is read, in bytes.
+/// Longest head, in bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
-/// Most header fields that a head may have.
+/// Most header fields of a head.
 pub const MAX_FIELDS: usize = 128;
-/// Empty lines that are passed over before a request line; RFC 9112 §2.2 asks for one.
+/// Most empty lines skipped before a request line; RFC 9112 §2.2 requires one.
 const MAX_EMPTY_LINES: usize = 4;
 
-/// How the end of a body is found (RFC 9112 §6.3).
+/// The way a body is delimited (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     Empty,
-    /// After so many bytes.
+    /// It has this number of bytes.
     Length(u64),
-    /// By a chunk of no bytes.
+    /// It ends with a chunk of no bytes.
     Chunked,
-    /// With the stream below.
+    /// It ends with the stream below.
     UntilClose,
 }
 
-/// Looks for the end of a head in bytes that arrive in pieces, looking at each byte once or twice.
+/// Finds the end of a head in bytes that arrive in pieces, reading each byte at most twice.
 #[derive(Debug, Default, Clone)]
 pub struct HeadEnd {
     scanned: usize,
@@ -34,12 +34,12 @@ pub struct HeadEnd {
 }
 
 impl HeadEnd {
-    /// Gives where the head in `bytes` begins and ends, once it is there in whole.
+    /// Returns start and end of the head in `bytes`, once it is complete.
     ///
-    /// `bytes` is what was given before and what came since.
+    /// `bytes` begins with the bytes of the last call.
     ///
     /// # Errors
-    /// A head that is too long.
+    /// For a head that is too long.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<(usize, usize)>, BadHead> {
         let start = bytes
             .chunks_exact(2)
@@ -60,7 +60,7 @@ impl HeadEnd {
         }
     }
 
-    /// Whether what is there so far is worth a look, which it is whenever it has doubled.
+    /// Whether to parse an incomplete head, which is due whenever its length has doubled.
     fn is_due(&mut self, len: usize) -> bool {
         let due = len >= self.next_try.max(16);
         if due {
@@ -70,7 +70,7 @@ impl HeadEnd {
     }
 }
 
-/// Every line must end with CR LF, and neither byte may stand alone: peers disagree about those.
+/// Checks that every line ends with CR LF and neither byte is alone: peers disagree about those.
 fn check_line_ends(head: &[u8]) -> Result<(), BadHead> {
     let mut before = 0;
     for &byte in head {
@@ -108,7 +108,7 @@ fn blame(error: httparse::Error, line: BadHead) -> BadHead {
     }
 }
 
-/// A status line begins with the version, so what is no HTTP at all looks like a wrong version.
+/// A status line begins with the version, so bytes of another protocol look like a wrong version.
 fn blame_status(error: httparse::Error, bytes: &[u8]) -> BadHead {
     match blame(error, BadHead::StatusLine) {
         BadHead::Version if !bytes.starts_with(b"HTTP/") => BadHead::StatusLine,
@@ -116,14 +116,14 @@ fn blame_status(error: httparse::Error, bytes: &[u8]) -> BadHead {
     }
 }
 
-/// Reads a request that begins at the front of `bytes`; gives it and how long it is, once it is whole.
+/// Parses a request at the front of `bytes`; returns it and its length, once it is complete.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn request(bytes: &[u8], end: &mut HeadEnd) -> Result<Option<(Request, usize)>, BadHead> {
     let mut room = [EMPTY_HEADER; MAX_FIELDS];
     let Some((start, stop)) = end.find(bytes)? else {
-        // What can never become a request is said at once.
+        // Refuse bytes at once that can never become a request.
         if end.is_due(bytes.len()) {
             let mut early = httparse::Request::new(&mut room);
             early
@@ -145,17 +145,17 @@ pub fn request(bytes: &[u8], end: &mut HeadEnd) -> Result<Option<(Request, usize
     let mut request = Request::new(method, target)?;
     request.version = version(parsed.version)?;
     request.headers = fields(parsed.headers)?;
-    // RFC 9112 §3.2: a server MUST answer 400 to a request of 1.1 that has no Host, or more than one.
+    // RFC 9112 §3.2: a server MUST answer 400 to a request of 1.1 without Host, or with several.
     if request.version == Version::Http11 && request.headers.all("host").count() != 1 {
         return Err(BadHead::Host);
     }
     Ok(Some((request, stop)))
 }
 
-/// Reads a response that begins at the front of `bytes`; gives it and how long it is, once it is whole.
+/// Parses a response at the front of `bytes`; returns it and its length, once it is complete.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn response(bytes: &[u8], end: &mut HeadEnd) -> Result<Option<(Response, usize)>, BadHead> {
     let mut room = [EMPTY_HEADER; MAX_FIELDS];
     let Some((start, stop)) = end.find(bytes)? else {
@@ -190,19 +190,19 @@ pub fn response(bytes: &[u8], end: &mut HeadEnd) -> Result<Option<(Response, usi
     )))
 }
 
-/// What the header fields say of the body's end; nothing when they say nothing.
+/// The framing according to the header fields; `None` if they have none.
 fn told(headers: &Headers, version: Version) -> Result<Option<Framing>, BadHead> {
     let length = length(headers)?;
     let mut codings = headers.all("transfer-encoding");
     let Some(coding) = codings.next() else {
         return Ok(length.map(Framing::Length));
     };
-    // Peers that believe the one and peers that believe the other would see different messages
+    // Peers that follow one field would see another message than peers that follow the other
     // (RFC 9112 §6.1).
     if length.is_some() {
         return Err(BadHead::LengthAndCoding);
     }
-    // RFC 9112 §6.1: a server that gets it from a client of 1.0 MUST treat the framing as faulty.
+    // RFC 9112 §6.1: a server MUST treat the framing as faulty in a message of 1.0.
     let known = coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
     match known && version == Version::Http11 {
         true => Ok(Some(Framing::Chunked)),
@@ -210,11 +210,11 @@ fn told(headers: &Headers, version: Version) -> Result<Option<Framing>, BadHead>
     }
 }
 
-/// The length that every field of that name gives.
+/// The length in the fields Content-Length, which must agree.
 pub(crate) fn length(headers: &Headers) -> Result<Option<u64>, BadHead> {
     let mut told = None;
     for value in headers.all("content-length") {
-        // Digits alone: no sign, no list, no space between.
+        // Digits alone: no sign, no list, no blanks.
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
             return Err(BadHead::Length);
         }
@@ -230,18 +230,18 @@ pub(crate) fn length(headers: &Headers) -> Result<Option<u64>, BadHead> {
     Ok(told)
 }
 
-/// How the end of a request's body is found.
+/// The framing of a request's body.
 ///
 /// # Errors
-/// Fields that contradict each other.
+/// For contradictory fields.
 pub fn request_framing(request: &Request) -> Result<Framing, BadHead> {
     Ok(told(&request.headers, request.version)?.unwrap_or(Framing::Empty))
 }
 
-/// How the end of a response's body is found, knowing what was asked for.
+/// The framing of the body of a response to `method`.
 ///
 /// # Errors
-/// Fields that contradict each other.
+/// For contradictory fields.
 pub fn response_framing(response: &Response, method: &str) -> Result<Framing, BadHead> {
     let told = told(&response.headers, response.version)?;
     if method == "HEAD" || matches!(response.status, 100..=199 | 204 | 304) {
@@ -281,9 +281,9 @@ mod tests {
         );
     }
 
-    // RFC 9112 §6.1, §6.3, §11.2: what two peers could read in two ways.
+    // RFC 9112 §6.1, §6.3, §11.2: messages that two peers could read in two ways.
     #[test]
-    fn what_could_smuggle_a_request_is_refused() {
+    fn messages_that_could_smuggle_a_request_are_refused() {
         let with = |fields: &str| {
             request_of(&format!("POST / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n")).map(|(_, f)| f)
         };
@@ -326,7 +326,7 @@ mod tests {
             ("X", BadHead::Field),
         ] {
             let got = with(fields);
-            // A bare line end may be seen as one of the field or as one of the line.
+            // A bare line end may count as a fault of the field or of the line.
             assert!(
                 got == Err(why) || (why == BadHead::LineEnd && got == Err(BadHead::Field)),
                 "{fields:?}: {got:?}"
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_say_where_they_end() {
+    fn responses_determine_their_end() {
         let of = |text: &str, method: &str| {
             let found = response(text.as_bytes(), &mut HeadEnd::default())?;
             response_framing(&found.expect("a whole head").0, method)
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_said_early_and_endless_heads_are_cut() {
+    fn garbage_is_refused_early_and_endless_heads_are_cut() {
         let mut end = HeadEnd::default();
         let garbage = [0xff; 64];
         assert_eq!(request(&garbage, &mut end), Err(BadHead::RequestLine));

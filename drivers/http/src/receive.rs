@@ -1,4 +1,4 @@
-//! Reading: heads, and the entity through its framing.
+//! Reads heads, and the entity through its framing.
 
 use std::io;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ use crate::head::{Headers, Response, Version};
 use crate::parse::{self, Framing, HeadEnd};
 use crate::send::Sending;
 
-/// Most that is read at once where heads and the lines of chunks are looked for.
+/// Most bytes of one read for heads and chunk lines.
 const READ: usize = 16 * 1024;
-/// Interim responses that a peer may send before the final one.
+/// Most interim responses before the final one.
 const MAX_INTERIM: u8 = 16;
 
-/// How far the peer's message is read.
+/// The progress of reading the peer's message.
 #[derive(Debug)]
 pub(crate) enum Receiving {
     Head { end: HeadEnd, interim: u8 },
@@ -50,7 +50,7 @@ fn keeps(headers: &Headers, version: Version) -> bool {
     }
 }
 
-/// Adds what the stream below has; gives 0 at its end.
+/// Appends bytes of the stream below and returns their number, 0 at its end.
 fn poll_more<S: Stream>(
     below: &mut S,
     incoming: &mut BytesMut,
@@ -72,7 +72,7 @@ impl<S: Stream> HttpHandle<S> {
             .map_err(|error| at_layer(error, LAYER, Operation::Read))
     }
 
-    /// Keeps the reason why reading cannot go on, and gives it.
+    /// Stores the error that ends reading, and returns it.
     #[cold]
     fn fail(&mut self, failure: Error) -> io::Error {
         self.fault = Some((failure.kind(), failure.fact().to_owned()));
@@ -80,7 +80,7 @@ impl<S: Stream> HttpHandle<S> {
         failure.into()
     }
 
-    /// Waits for a request and looks at its head; gives false when the peer ended before it.
+    /// Waits for the head of a request and checks it; `false` if the peer ended before it.
     pub(crate) async fn receive_request(&mut self) -> Result<bool> {
         let op = Operation::Open;
         let mut end = HeadEnd::default();
@@ -97,7 +97,7 @@ impl<S: Stream> HttpHandle<S> {
                         self.options.persistent && keeps(&request.headers, request.version);
                     self.peer_version = request.version;
                     self.method.clone_from(&request.method);
-                    // The client waits for a word before it sends what it has (RFC 9110 §10.1.1).
+                    // The client waits for a 100 before it sends the entity (RFC 9110 §10.1.1).
                     let waits = request.version == Version::Http11
                         && framing != Framing::Empty
                         && request.headers.names("expect", "100-continue");
@@ -120,20 +120,20 @@ impl<S: Stream> HttpHandle<S> {
         }
     }
 
-    /// Tells a peer what is wrong with its request, and ends the connection.
+    /// Responds to an invalid request with its fault, and ends the connection.
     async fn turn_away(&mut self, bad: BadHead) -> Error {
         if let Ok(response) = Response::new(bad.status()) {
             self.persistent = false;
             self.method.clear();
             self.write_response(response, Some(0));
-            // The peer may be gone, and what is wrong is said by the error anyway.
+            // Best effort: the peer may be gone, and the caller gets the fault as an error.
             let _ = std::future::poll_fn(|cx| self.poll_push(cx)).await;
             self.sending = Sending::Ended;
         }
         broken(Operation::Open, bad)
     }
 
-    /// Reads the entity, after the head where that is still to come.
+    /// Reads the entity, after the head if that is missing.
     pub(crate) fn poll_entity(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,8 +176,8 @@ impl<S: Stream> HttpHandle<S> {
         }
     }
 
-    /// Waits for the end below after the response where that ends both ways, so that it follows: whoever is
-    /// done by then and drops the stream would break off what the peer is still ending.
+    /// At the client, over a stream that ends both directions together, waits for the end below
+    /// after the response: a caller that drops the stream earlier would abort the peer's shutdown.
     fn poll_end_below(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let follows = self.role == Role::Asks && !self.persistent;
         if follows && self.below.info().ends_together {
@@ -186,7 +186,7 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(())
     }
 
-    /// Reads payload from below straight to where it is wanted.
+    /// Reads payload from below straight into the caller's buffer.
     fn poll_payload(
         &mut self,
         cx: &mut Context<'_>,
@@ -198,7 +198,7 @@ impl<S: Stream> HttpHandle<S> {
         let answer = if most >= buf.remaining() {
             Pin::new(&mut self.below).poll_read(cx, buf)
         } else {
-            // A smaller window on the same memory; what it filled is then claimed in the larger.
+            // A smaller window on the same memory, whose filled part is then marked in `buf`.
             let mut window = ReadBuf::new(buf.initialize_unfilled_to(most));
             let answer = Pin::new(&mut self.below).poll_read(cx, &mut window);
             let n = window.filled().len();
@@ -223,11 +223,11 @@ impl<S: Stream> HttpHandle<S> {
     /// The stream below ended in the middle of an entity.
     #[cold]
     fn cut(&mut self) -> io::Error {
-        let fact = "the peer ended in the middle of its entity; what arrived is not all there is";
+        let fact = "the peer ended in the middle of its entity, which is truncated";
         self.fail(truncated(Operation::Read, fact))
     }
 
-    /// Lets a client that waits for a word send its entity, now that somebody wants it.
+    /// Sends a 100 to a client that waits for it, now that the entity is read.
     fn let_go_on(&mut self) {
         if self.sending == Sending::Expected {
             self.outgoing
@@ -236,7 +236,7 @@ impl<S: Stream> HttpHandle<S> {
         }
     }
 
-    /// Reads the head of the response, past interim ones.
+    /// Reads the head of the response, and skips interim ones.
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let op = Operation::Read;
         loop {
@@ -248,7 +248,7 @@ impl<S: Stream> HttpHandle<S> {
                 Ok(None) => {
                     if ready!(self.poll_fetch(cx))? == 0 {
                         let fact = match self.incoming.is_empty() {
-                            true => "the peer ended before it answered",
+                            true => "the peer ended without a response",
                             false => "the peer ended in the middle of the head of its response",
                         };
                         return Poll::Ready(Err(self.fail(truncated(op, fact))));
@@ -289,7 +289,7 @@ impl<S: Stream> HttpHandle<S> {
         }
     }
 
-    /// Finds out why a peer takes no more: it may have answered before it was told everything.
+    /// Replaces the error of a write by the response, if the peer has sent one early.
     #[cold]
     pub(crate) fn explain(&mut self, failure: io::Error) -> io::Error {
         let unread = matches!(self.receiving, Receiving::Head { .. });

@@ -1,4 +1,4 @@
-//! Writing: heads, and the entity in its framing.
+//! Writes heads, and the entity in its framing.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,25 +15,25 @@ use crate::head::{Request, Response, Version};
 use crate::options::is_reserved;
 use crate::parse;
 
-/// Longest chunk, in bytes: what a write of the layer below may leave over is kept here.
+/// Longest chunk, in bytes: the rest of a partial write of it is copied.
 const MAX_CHUNK: usize = 256 * 1024;
-/// Slices that go below in one call, beside the framing.
+/// Most slices of one write below, beside the framing.
 const MAX_SLICES: usize = 64;
 
-/// How far this end's message is written.
+/// The progress of writing this end's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// The peer waits to be asked for its entity; the response is not begun.
+    /// The client waits for a 100; the response is not begun.
     Expected,
     /// The response is not begun.
     Undecided,
-    /// The entity goes in chunks.
+    /// The entity is sent in chunks.
     Chunked,
-    /// The entity has so many bytes to go.
+    /// This number of bytes is left of the entity.
     Length(u64),
     /// The entity ends with the stream.
     UntilClose,
-    /// The entity is only asked about, not for (HEAD).
+    /// The entity is discarded, in the response to HEAD.
     Dropped,
     /// There is no entity, and the message is complete.
     Nothing,
@@ -41,13 +41,13 @@ pub(crate) enum Sending {
     Ended,
 }
 
-/// Says what in a request would let a peer read something else than was meant.
+/// Checks that a peer can read the request in one way only.
 fn check(request: &Request) -> std::result::Result<(), String> {
     let own = |name: &str| is_reserved(name) && !name.eq_ignore_ascii_case("host");
     if let Some((name, _)) = request.headers.iter().find(|(name, _)| own(name)) {
         return Err(format!("the field {name} is written by this layer"));
     }
-    // The fields of a request are open to all, so they may have changed since it was made.
+    // The fields of a request are public, so they may have changed since `Request::new`.
     Request::new(&request.method, &request.target).map_err(|bad| bad.to_string())?;
     match request.headers.all("host").count() {
         1 => Ok(()),
@@ -56,7 +56,7 @@ fn check(request: &Request) -> std::result::Result<(), String> {
 }
 
 impl<S: Stream> HttpHandle<S> {
-    /// Puts the head of a request in front of what is written.
+    /// Queues the head of a request.
     pub(crate) fn begin_request(&mut self, mut request: Request) -> Result<()> {
         let op = Operation::Connect;
         let (version, length) = (self.options.version, self.options.length);
@@ -68,7 +68,7 @@ impl<S: Stream> HttpHandle<S> {
             (true, None, Version::Http11) => Sending::Chunked,
             (true, None, Version::Http10) => {
                 let fact =
-                    "HTTP/1.0 has no chunks; say in the option length how long the entity is";
+                    "HTTP/1.0 has no chunks; set the length of the entity in the option length";
                 return Err(error(ErrorKind::BadOption, op, fact));
             }
         };
@@ -93,13 +93,13 @@ impl<S: Stream> HttpHandle<S> {
         Ok(())
     }
 
-    /// Puts the head of the response in front of what is written, where it is not begun.
+    /// Queues the head of the response, unless it has begun.
     fn begin_response(&mut self, empty: bool) -> io::Result<()> {
         if !matches!(self.sending, Sending::Undecided | Sending::Expected) {
             return Ok(());
         }
         if self.sending == Sending::Expected {
-            // The peer may or may not send what it announced, so this is the last exchange.
+            // The peer may or may not send its entity, so this is the last exchange.
             self.persistent = false;
         }
         let response = match self.exchange.take_reply() {
@@ -115,14 +115,14 @@ impl<S: Stream> HttpHandle<S> {
         };
         let told = parse::length(&response.headers).map_err(|bad| broken(Operation::Write, bad))?;
         let length = told.or(self.options.length);
-        // What a GET would have brought is not known from a HEAD that nothing is written to.
+        // An empty response to HEAD does not tell the length of the response to GET.
         let known = empty && self.method != "HEAD";
         let length = length.or_else(|| known.then_some(0));
         self.write_response(response, length);
         Ok(())
     }
 
-    /// Writes the head of a response whose entity has this length, where that is known.
+    /// Queues the head of a response with an entity of this length, if known.
     pub(crate) fn write_response(&mut self, mut response: Response, length: Option<u64>) {
         response.version = self.options.version;
         let chunks = self.peer_version == Version::Http11 && response.version == Version::Http11;
@@ -137,7 +137,7 @@ impl<S: Stream> HttpHandle<S> {
         self.persistent &= self.sending != Sending::UntilClose;
         let headers = &mut response.headers;
         let told = headers.get("content-length").is_some();
-        // None of these can be refused: they are words of ours and a number.
+        // None of these can fail: they are literals and a number.
         let _ = match (self.sending, length) {
             (Sending::Chunked, _) => headers.push("Transfer-Encoding", "chunked"),
             (Sending::Length(_) | Sending::Dropped, Some(length)) if !told => {
@@ -156,7 +156,7 @@ impl<S: Stream> HttpHandle<S> {
         self.exchange.answered(response);
     }
 
-    /// Hands what is made to the layer below, until nothing is left.
+    /// Writes all queued bytes to the layer below.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outgoing.is_empty() {
             let n = ready!(Pin::new(&mut self.below).poll_write(cx, &self.outgoing))?;
@@ -169,7 +169,7 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends, and makes the layer below send what it was given.
+    /// Writes all queued bytes, and flushes the layer below if needed.
     pub(crate) fn poll_push(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
         if self.unflushed {
@@ -179,7 +179,7 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends all that was written, and has the layer below do so.
+    /// Writes all queued bytes and flushes the layer below, for the caller's operation `op`.
     pub(crate) fn poll_all(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx)).map_err(|failure| self.explain(at_layer(failure, LAYER, op)))?;
         ready!(Pin::new(&mut self.below).poll_flush(cx))
@@ -188,7 +188,7 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends this end's entity, and with the last of the exchange the stream below.
+    /// Ends this end's entity and, at the end of the exchange, the stream below.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let op = Operation::Shutdown;
         if self.shut {
@@ -208,7 +208,8 @@ impl<S: Stream> HttpHandle<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Works for someone who writes, flushes or shuts down, and remembers whom to leave it to.
+    /// Runs `work` for a task that writes, flushes or shuts down, and keeps its waker while it
+    /// waits.
     pub(crate) fn poll_for_writer<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -219,7 +220,7 @@ impl<S: Stream> HttpHandle<S> {
         answer
     }
 
-    /// Takes bytes of the entity.
+    /// Accepts bytes of the entity.
     pub(crate) fn poll_put(
         &mut self,
         cx: &mut Context<'_>,
@@ -238,7 +239,7 @@ impl<S: Stream> HttpHandle<S> {
             Sending::Chunked | Sending::UntilClose => {}
             Sending::Length(left) if total as u64 <= left => {}
             Sending::Length(left) => {
-                let fact = format!("{total} bytes are more than the {left} that the head leaves");
+                let fact = format!("{total} bytes are more than the {left} left of the length");
                 return Poll::Ready(Err(error(ErrorKind::BadOption, op, fact).into()));
             }
             Sending::Nothing => {
@@ -257,10 +258,10 @@ impl<S: Stream> HttpHandle<S> {
             .map_err(|failure| self.explain(at_layer(failure, LAYER, op)))
     }
 
-    /// Sends what waits, and bytes of the entity behind it with their framing around them.
+    /// Writes all queued bytes, then bytes of the entity in their framing.
     ///
-    /// The bytes are taken as soon as a part of their frame is: a chunk whose size was said must be
-    /// made whole, so what is left of it is kept here.
+    /// The bytes count as written as soon as a part of their frame is: a chunk must have its
+    /// announced size, so the rest of it is queued.
     fn poll_framed(
         &mut self,
         cx: &mut Context<'_>,
@@ -310,7 +311,7 @@ impl<S: Stream> HttpHandle<S> {
             skip -= part.len() - rest.len();
             self.outgoing.extend_from_slice(rest);
         }
-        // What does not go now goes with the next write, with flushing or with shutdown.
+        // The rest goes with the next write, flush or shutdown.
         let _ = self.poll_send(cx)?;
         Poll::Ready(Ok(taken))
     }

@@ -1,4 +1,4 @@
-//! Logs what passes through a stack, without its contents.
+//! Logs the operations on a stack, without their contents.
 //!
 //! # What it does
 //!
@@ -7,8 +7,8 @@
 //!
 //! # When not to use it
 //!
-//! On a busy server at level `trace`: one event per block adds up. The default, `debug`, is
-//! quiet but for the opening, the errors and the end of a handle.
+//! On a busy server at level `trace`, with one event per block. At level `debug` there are only
+//! the opening, the errors and the end of a handle.
 //!
 //! # String form
 //!
@@ -18,7 +18,7 @@
 //!
 //! # Cost
 //!
-//! Where nobody listens to the events, one check of a flag per call; no copy, no system call.
+//! Without a subscriber, one check of a flag per call; no copy, no system call.
 //!
 //! # Example
 //!
@@ -100,7 +100,7 @@ impl<S: Stream> Transform<S> for Log {
 #[derive(Debug)]
 pub struct Logging {
     options: LogOptions,
-    /// The handle below, as it described itself when it was opened.
+    /// Description of the handle below at the time of opening.
     handle: String,
     read: u64,
     written: u64,

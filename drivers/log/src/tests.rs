@@ -1,4 +1,4 @@
-//! What is logged, at which level, and what never is.
+//! Logged events and their levels, and contents, which are never logged.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! `Fan`: the receivers that one end serves, the window of bytes on their way, and what they report.
+//! `Fan`: the receivers that one end serves, the window of bytes for them, and their reports.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,19 +13,19 @@ use crate::intro::{Intro, MAX_TEXT, Report};
 /// Most bytes between the fastest receiver and the slowest.
 const WINDOW: usize = 1 << 20;
 
-/// One receiver that is served from here.
+/// One receiver served by this end.
 struct Branch<S> {
-    /// Its contact, and how many are behind it.
+    /// Its contact, and the number of receivers behind it.
     name: String,
-    /// Whether it was told that it may answer.
+    /// Whether it may answer.
     answers: bool,
-    /// How many behind it may still be reported as failed.
+    /// Number of receivers behind it that may still be reported as failed.
     behind: usize,
     stream: S,
-    /// How many bytes of the stream were written to it.
+    /// Number of bytes of the stream written to it.
     sent: u64,
     down: bool,
-    /// The head of a report, as far as it has come, and the rest of it.
+    /// The received part of the head of a report, and its text.
     head: [u8; 3],
     filled: usize,
     text: Vec<u8>,
@@ -34,9 +34,9 @@ struct Branch<S> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A head of a report is next.
+    /// The head of a report is next.
     Head,
-    /// So many bytes of it.
+    /// A report with this number of bytes left.
     Body(Report, usize),
     Ended,
     Failed,
@@ -45,21 +45,20 @@ enum State {
 /// A receiver that failed.
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
-    /// Who, and why.
+    /// Its contact, and the reason.
     pub(crate) text: String,
 }
 
-/// All that are served from here.
+/// All receivers served by this end.
 pub(crate) struct Fan<S> {
     branches: Vec<Branch<S>>,
     window: VecDeque<u8>,
-    /// Where in the stream the window begins, in bytes.
+    /// Offset of the window in the stream, in bytes.
     base: u64,
-    /// Who failed, and why.
     pub(crate) failures: Vec<Failure>,
 }
 
-/// Deals receivers out to `p` groups, each in the given order.
+/// Splits receivers into `p` groups, each in the given order.
 fn groups(receivers: &[Target], p: u8) -> Vec<VecDeque<Target>> {
     let count = receivers.len().min(usize::from(p)).max(1);
     let mut groups = vec![VecDeque::new(); count];
@@ -72,9 +71,9 @@ fn groups(receivers: &[Target], p: u8) -> Vec<VecDeque<Target>> {
 }
 
 impl<S: Stream> Fan<S> {
-    /// Connects to the first of each group that can be reached, and tells it who else is in it.
+    /// Connects to the first reachable receiver of each group, and sends it the rest of the group.
     ///
-    /// `answers` says whether the very first may answer.
+    /// `answers` permits the very first receiver to answer.
     pub(crate) async fn open<T: Transport<Handle = S>>(
         below: &T,
         receivers: &[Target],
@@ -117,7 +116,7 @@ impl<S: Stream> Fan<S> {
         self.branches.is_empty()
     }
 
-    /// Whether nobody is left who has everything, or will have.
+    /// Whether all receivers have failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.branches
             .iter()
@@ -128,14 +127,14 @@ impl<S: Stream> Fan<S> {
         WINDOW - self.window.len()
     }
 
-    /// Takes bytes to be handed on, at most as many as there is [room](Self::room) for.
+    /// Adds bytes to the window, at most [`room`](Self::room) of them.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if !self.is_empty() {
             self.window.extend(bytes);
         }
     }
 
-    /// Runs an operation on everybody who has not failed, and notes who does.
+    /// Runs an operation on all receivers that have not failed, and records failures.
     fn poll_each(
         &mut self,
         mut operation: impl FnMut(&mut Branch<S>) -> Poll<io::Result<()>>,
@@ -161,7 +160,7 @@ impl<S: Stream> Fan<S> {
         all
     }
 
-    /// Writes to everybody what they have not got, until all have all.
+    /// Writes the window to all receivers, until each has all of it.
     pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let window = std::mem::take(&mut self.window);
         let base = self.base;
@@ -195,8 +194,8 @@ impl<S: Stream> Fan<S> {
         })
     }
 
-    /// Reads what comes back: answers into `buf`, failures among the others; ready without bytes when
-    /// everybody has ended.
+    /// Reads reports: answers into `buf`, failures into the list; ready without bytes when all
+    /// receivers have ended.
     pub(crate) fn poll_reports(
         &mut self,
         cx: &mut Context<'_>,
@@ -266,7 +265,7 @@ impl<S: Stream> Branch<S> {
             if front.is_empty() && back.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            // Without the empty one: what takes one slice at a time takes the first.
+            // Skip an empty slice: a layer without vectored writes writes the first one only.
             let bufs = [IoSlice::new(front), IoSlice::new(back)];
             let bufs = bufs
                 .get(usize::from(front.is_empty())..)
@@ -278,7 +277,7 @@ impl<S: Stream> Branch<S> {
         }
     }
 
-    /// Reads reports to the last; answers stop it when `buf` is full.
+    /// Reads reports up to the last, or until answers fill `buf`.
     fn poll_report(
         &mut self,
         cx: &mut Context<'_>,
@@ -295,10 +294,10 @@ impl<S: Stream> Branch<S> {
                     self.state = match Report::parse(self.head) {
                         Some((Report::End, _)) => State::Ended,
                         Some((Report::Failure, _)) if self.behind == 0 => {
-                            return wrong("it reports more failures than receivers are behind it");
+                            return wrong("it reports more failures than receivers behind it");
                         }
                         Some((report, len)) => State::Body(report, len),
-                        None => return wrong("its report makes no sense"),
+                        None => return wrong("its report is malformed"),
                     };
                 }
                 State::Head => {
@@ -325,7 +324,7 @@ impl<S: Stream> Branch<S> {
                 State::Body(report, left) => {
                     let limit = left.min(MAX_TEXT);
                     let (mut window, answers) = match (report, buf.as_deref_mut()) {
-                        (Report::Answer, None) => return wrong("it answers unasked"),
+                        (Report::Answer, None) => return wrong("it answers without permission"),
                         (Report::Answer, Some(buf)) => {
                             let most = left.min(buf.remaining());
                             if most == 0 {

@@ -1,4 +1,4 @@
-//! `MulticastHandle`: the end that sends, or one that receives and may hand on.
+//! `MulticastHandle`: the sender, or a receiver that may forward.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ pub struct MulticastHandle<S> {
 enum Role<S> {
     /// Writes to the fan.
     Root { ignore_errors: bool },
-    /// Reads from above, and hands on to the fan.
+    /// Reads from above, and forwards to the fan.
     Node(Node<S>),
 }
 
@@ -33,7 +33,7 @@ struct Node<S> {
     answers: bool,
     /// Reports on their way up.
     waiting: Outbox,
-    /// Whether everything has come from above.
+    /// Whether the end has arrived from above.
     ended: bool,
     reported: bool,
 }
@@ -55,7 +55,7 @@ impl<S: Stream> MulticastHandle<S> {
         Self { fan, role }
     }
 
-    /// Whether those who failed fail the whole; at an end that hands on, they are reported up.
+    /// Fails if failed receivers fail the whole; a receiver that forwards reports them up instead.
     pub(crate) fn judge(&self, op: Operation) -> Result<(), Error> {
         let Role::Root { ignore_errors } = self.role else {
             return Ok(());
@@ -120,7 +120,7 @@ impl<S: Stream> AsyncRead for MulticastHandle<S> {
             }
             node.ended = true;
         }
-        // Those behind get the end before this one tells of it.
+        // The receivers behind get the end before this read returns it.
         this.fan.poll_shutdown(cx).map(Ok)
     }
 }
@@ -166,7 +166,7 @@ impl<S: Stream> AsyncWrite for MulticastHandle<S> {
         if !node.reported {
             if !this.fan.is_empty() {
                 if !node.ended {
-                    let fact = "an end that hands on reads to the end before it shuts down";
+                    let fact = "an end that forwards must read to the end before it shuts down";
                     let kind = ErrorKind::Unsupported;
                     return Poll::Ready(Err(refused(kind, Operation::Shutdown, fact)));
                 }
@@ -201,7 +201,7 @@ impl<S: Stream> Node<S> {
         Poll::Ready(Ok(part.len()))
     }
 
-    /// Says who failed, and that this is all.
+    /// Queues the reports of failures, and the end of the reports.
     fn report(&mut self, failures: &[Failure]) {
         self.reported = true;
         let out = self.waiting.tail();

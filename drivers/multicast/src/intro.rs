@@ -1,4 +1,4 @@
-//! What a sender says first: who else is to be served, and whether answers are wanted; and reports.
+//! `Intro` and `Report`: the head of a stream to a receiver, and the receiver's reports.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use xio_core::{Error, ErrorKind, Operation, Result, Target};
@@ -11,12 +11,12 @@ pub(crate) const MAX_RECEIVERS: usize = 1024;
 pub(crate) const MAX_TEXT: usize = 1024;
 const MAGIC: [u8; 4] = *b"xmc1";
 
-/// The first bytes of a stream: `xmc1`, flags, fan-out, how many receivers, and each with its length.
+/// The head of a stream: `xmc1`, flags, fan-out, number of receivers, and each with its length.
 pub(crate) struct Intro {
-    /// Whether what this receiver writes is read by somebody.
+    /// Whether this receiver may answer.
     pub(crate) answers: bool,
     pub(crate) p: u8,
-    /// Who is to be served from here.
+    /// The receivers to serve.
     pub(crate) receivers: Vec<Target>,
 }
 
@@ -57,11 +57,13 @@ impl Intro {
             from.read_exact(&mut len).await.map_err(cut)?;
             let len = usize::from(u16::from_be_bytes(len));
             if len > MAX_TEXT {
-                return Err(bad(format!("a contact of {len} bytes")));
+                return Err(bad(format!(
+                    "a contact of {len} bytes is longer than {MAX_TEXT}"
+                )));
             }
             let mut text = vec![0; len];
             from.read_exact(&mut text).await.map_err(cut)?;
-            let text = String::from_utf8(text).map_err(|_| bad("a contact is no UTF-8"))?;
+            let text = String::from_utf8(text).map_err(|_| bad("a contact is not UTF-8"))?;
             receivers.push(text.parse()?);
         }
         Ok(Self {
@@ -76,19 +78,19 @@ pub(crate) fn short(n: usize) -> [u8; 2] {
     u16::try_from(n).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// What comes back from a receiver.
+/// A report of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// Bytes that it wrote.
     Answer,
-    /// A receiver that failed, and why.
+    /// A failed receiver, and the reason.
     Failure,
-    /// It has everything, and so has everybody behind it but those that failed.
+    /// It and all receivers behind it have everything, except the failed ones.
     End,
 }
 
 impl Report {
-    /// Its three bytes: kind, and how many follow.
+    /// Its three bytes: kind, and number of bytes that follow.
     pub(crate) fn head(self, len: usize) -> [u8; 3] {
         let [high, low] = short(len);
         let kind = match self {

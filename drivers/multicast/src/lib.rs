@@ -1,24 +1,25 @@
-//! Hands what is written to several receivers, in a tree.
+//! Sends every write to several receivers, in a tree.
 //!
 //! # What it does
 //!
-//! The end that connects writes once. The bytes go to at most `p` receivers, and each of these hands
-//! them on to its share of the others, so that no link carries the whole load. The first receiver is
-//! the contact, the others are `urls`; all are reached through the stack below.
+//! The end that connects writes once. The bytes go to at most `p` receivers, and each of these
+//! forwards them to its share of the others, so that no link carries the whole load. The first
+//! receiver is the contact, the others are `urls`; all are reached through the stack below.
 //!
-//! The other ends listen with this driver as well, and read the bytes like any stream's.
-//! One with `forward=yes` also hands them on while it reads; its own `shutdown` then says that it,
-//! and all behind it, are done. **To know that all receivers have everything, shut down and read to the end**:
-//! the end is clean when every receiver has shut down in good order, and otherwise an error that names
-//! those that failed. Only the first receiver can answer; what it writes is read as usual.
+//! The receivers listen with this driver as well, and read the bytes like any stream's. One with
+//! `forward=yes` also forwards them while it reads; its own `shutdown` then reports that it, and
+//! all receivers behind it, are complete. **To know that all receivers have everything, shut down
+//! and read to the end**: the end is clean if every receiver has shut down cleanly, and otherwise
+//! an error that names the failed ones. Only the first receiver can answer; its bytes are read as
+//! usual.
 //!
 //! # When not to use it
 //!
-//! Where receivers do not trust the sender: one that forwards connects to whatever the sender names.
-//! To hear from receivers over a transport without half-close, as `udt`: reports have no way back there,
-//! so that reading to the end fails, and so does a receiver's `shutdown`. The sender's says no more than
-//! that those it serves itself have everything in memory.
-//! In a slow and a fast group: the slowest receiver sets the pace, a mebibyte behind the rest at most.
+//! Where receivers do not trust the sender: one that forwards connects to any contact that the
+//! sender names. With reports over a transport without half-close, as `udt`: reports have no way
+//! back there, so reading to the end fails, and so does a receiver's `shutdown`. The sender's
+//! `shutdown` then means only that the receivers it serves itself have everything in memory. In a
+//! slow and a fast group: the slowest receiver, at most 1 MiB behind, sets the pace.
 //!
 //! # String form
 //!
@@ -28,11 +29,11 @@
 //!
 //! Globus' `gridftp_multicast` has options of its GridFTP connections as well (`tcpbs`, `subject`,
 //! parallel streams): here they are options of the drivers below, `tcp:sndbuf`, `tls:name` and
-//! `mode_e:streams`. Its `local_write` is not needed: an end that forwards reads the bytes too.
+//! `mode_e:streams`. Its `local_write` is not needed: a receiver that forwards reads the bytes too.
 //!
 //! # Cost
 //!
-//! One copy of what is written, in a window of 1 MiB, and a write for each receiver served here.
+//! One copy of each write, in a window of 1 MiB, and a write for each receiver served by this end.
 //! Forwarding adds one copy to reading.
 //!
 //! # Example
@@ -62,7 +63,7 @@
 //!     assert_eq!(text, "to all");
 //!     far.shutdown().await?;
 //! }
-//! // Everybody has it.
+//! // Both receivers have everything.
 //! assert_eq!(near.read_to_end(&mut Vec::new()).await?, 0);
 //! # Ok(())
 //! # }
@@ -88,7 +89,7 @@ pub use passive::{MulticastIncoming, MulticastPassive};
 
 const LAYER: &str = "multicast";
 
-/// A transport whose writes go to several receivers.
+/// A transport that sends every write to several receivers.
 #[derive(Clone)]
 pub struct Multicast<T> {
     below: Arc<T>,

@@ -8,9 +8,9 @@ use crate::intro::{MAX_RECEIVERS, MAX_TEXT};
 xio_core::options! {
     /// The receivers, and whether one of them may fail.
     pub struct MulticastOptions for "multicast" [impl<T> Multicast<T>] {
-        /// Whether this end forwards data as a sender asks it to.
+        /// Whether this end forwards data to the receivers that a sender names.
         forward: bool = false, "forward", Setting::new().local();
-        /// Whether a receiver that fails is left out, as long as one is left.
+        /// Whether failed receivers are dropped, as long as one is left.
         ignore_errors: bool = false, "ignore_errors";
         /// Number of receivers that one end serves by itself.
         p: u8 = 2, "p",

@@ -1,4 +1,4 @@
-//! `MulticastPassive`: waits for senders, and connects to those they want served.
+//! `MulticastPassive`: waits for senders, and connects to the receivers they name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<T: Passive> fmt::Debug for MulticastPassive<T> {
     }
 }
 
-/// A sender that was accepted.
+/// An accepted sender.
 pub struct MulticastIncoming<T: Passive> {
     incoming: <T::Listener as Listener>::Incoming,
     stack: Multicast<T>,
@@ -81,7 +81,7 @@ impl<T: Passive<Handle: Stream>> Incoming for MulticastIncoming<T> {
         if !receivers.is_empty() && !self.stack.options.forward {
             let count = receivers.len();
             let fact = format!(
-                "the sender asks to hand on to {count} receivers; this end does with forward=yes"
+                "the sender asks to forward to {count} receivers; permit it with forward=yes"
             );
             let kind = ErrorKind::Unsupported;
             return Err(Error::new(kind, LAYER, Operation::Open, fact));

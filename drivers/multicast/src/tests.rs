@@ -1,4 +1,4 @@
-//! Trees of receivers: everybody gets everything, and who does not is named.
+//! Trees of receivers: all get everything, and failed ones are named.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -7,13 +7,13 @@ use xio_testkit::{Mem, Random};
 
 use super::*;
 
-/// What a receiver does with what it gets.
+/// The behaviour of a receiver.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Takes,
-    /// Leaves after so many bytes, without a word.
+    /// Drops the stream after this number of bytes.
     Leaves(usize),
-    /// Is asked to forward and does not.
+    /// Does not forward.
     Refuses,
 }
 
@@ -21,7 +21,7 @@ fn at(port: usize) -> Target {
     format!("host:{port}").parse().unwrap()
 }
 
-/// A receiver at a port, and what it got in the end.
+/// A receiver at a port, and the bytes it got.
 async fn receiver(net: &Mem, port: usize, way: Way) -> JoinHandle<Vec<u8>> {
     let forward = if way == Way::Refuses {
         ""
@@ -47,7 +47,7 @@ async fn receiver(net: &Mem, port: usize, way: Way) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Sends to receivers at ports 1 and up; gives what was sent, how that ended, and what each got.
+/// Sends to receivers at ports 1 and up; returns the sent bytes, the result, and each one's bytes.
 async fn send(options: &str, ways: &[Way]) -> (Vec<u8>, Result<(), String>, Vec<Vec<u8>>) {
     let net = Mem::new().chunks(5000).seed(3);
     let mut receivers = Vec::new();
@@ -62,7 +62,7 @@ async fn send(options: &str, ways: &[Way]) -> (Vec<u8>, Result<(), String>, Vec<
         false => format!("urls={urls};{options}").parse(),
     };
     let sender = Multicast::over(net).with_options(options.unwrap());
-    // More than the window, where that does not take long.
+    // More than the window, for few receivers.
     let bytes = Random::new(4).bytes(if ways.len() < 5 { 1_200_000 } else { 200_000 });
     let sent = async {
         let mut near = sender.connect(&at(1)).await.map_err(|e| e.to_string())?;
@@ -81,7 +81,7 @@ async fn send(options: &str, ways: &[Way]) -> (Vec<u8>, Result<(), String>, Vec<
 }
 
 #[tokio::test]
-async fn a_tree_of_any_width_gives_everybody_everything() {
+async fn a_tree_of_any_width_sends_everything_to_all() {
     for (p, count) in [(1, 1), (1, 4), (2, 9), (3, 7), (64, 5)] {
         let ways = vec![Way::Takes; count];
         let (bytes, sent, got) = send(&format!("p={p}"), &ways).await;
@@ -105,12 +105,12 @@ async fn one_that_leaves_is_named_and_fails_the_whole() {
 }
 
 #[tokio::test]
-async fn or_it_is_left_out_on_demand() {
+async fn failed_receivers_are_dropped_with_ignore_errors() {
     let ways = [Way::Takes, Way::Leaves(70_000), Way::Takes];
     let (bytes, sent, got) = send("ignore_errors=yes;p=3", &ways).await;
     sent.unwrap();
     assert!(got[0] == bytes && got[2] == bytes);
-    // Unless nobody is left.
+    // Unless none is left.
     let (_, sent, _) = send("ignore_errors=yes;p=3", &[Way::Leaves(1), Way::Leaves(2)]).await;
     let error = sent.unwrap_err();
     assert!(
@@ -120,7 +120,7 @@ async fn or_it_is_left_out_on_demand() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
+async fn an_unreachable_receiver_is_named_and_replaced() {
     let net = Mem::new();
     let third = receiver(&net, 3, Way::Takes).await;
     let options: MulticastOptions = "urls=#host:2#host:3;p=1".parse().unwrap();
@@ -154,7 +154,7 @@ async fn who_cannot_be_reached_is_named_and_others_take_its_place() {
 }
 
 #[tokio::test]
-async fn nobody_hands_on_who_was_not_told_to() {
+async fn no_receiver_forwards_without_permission() {
     let net = Mem::new();
     let first = receiver(&net, 1, Way::Refuses).await;
     let sender = Multicast::over(net).with_options("urls=#host:2;p=1".parse().unwrap());
@@ -186,7 +186,7 @@ async fn only_the_first_answers() {
 }
 
 #[tokio::test]
-async fn what_is_no_multicast_is_refused() {
+async fn another_protocol_is_refused() {
     let net = Mem::new();
     let stack = Multicast::over(net.clone()).with_options("forward=1".parse().unwrap());
     let mut listener = stack.listen(&at(1)).await.unwrap();

@@ -1,20 +1,20 @@
-//! Puts blocks that come out of order into the order of the stream.
+//! Sorts blocks that arrive out of order into the order of the stream.
 //!
 //! # What it does
 //!
-//! Takes blocks from the layer below as they come, keeps those that are not next, and hands all out
-//! in order. Its memory is bounded: when it is full, it asks the layer below for nothing but the block
-//! that is next, so that the others wait where they are.
+//! Reads blocks from the layer below in any order, keeps those that are not next, and returns all
+//! in order. Its memory is bounded: when it is full, it requests only the next block from the layer
+//! below, so that the others stay there.
 //!
-//! It is for layers that know places ([`blocks`](xio_core::Stream::blocks)), as `mode_e`
-//! does: `tcp,mode_e:streams=4,ordering`. `mode_e` alone keeps the order too, by
-//! leaving connections unread; this layer reads them all, which helps where a connection that is not
-//! read stalls its sender, and it is needed for senders whose blocks are out of order within a
-//! connection. On anything else it is not there.
+//! It is for layers with block offsets ([`blocks`](xio_core::Stream::blocks)), as
+//! `mode_e`: `tcp,mode_e:streams=4,ordering`. `mode_e` alone keeps the order too, by leaving
+//! connections unread; this layer reads them all, which helps where an unread connection stalls its
+//! sender. It is needed for senders with blocks out of order within a connection. On any other
+//! layer it has no effect.
 //!
 //! # When not to use it
 //!
-//! Where blocks are written to a file by their place: nothing needs the order then.
+//! Where blocks are written to a file by their offset: the order is not needed then.
 //!
 //! # String form
 //!
@@ -24,8 +24,8 @@
 //!
 //! # Cost
 //!
-//! One copy of what is not next, or is read into less than `buf_size`; memory of `buf_size` times
-//! `max_buf_count` and one more at most.
+//! One copy of a block that is not next, or that is read into a buffer shorter than `buf_size`;
+//! memory of at most `max_buf_count` and one buffers of `buf_size`.
 //!
 //! # Example
 //!
@@ -106,13 +106,13 @@ pub struct Ordered<S> {
     inner: S,
     options: OrderingOptions,
     sorts: bool,
-    /// Where in the stream the next byte handed out is.
+    /// Offset of the next byte to return.
     next: u64,
-    /// Blocks of later places, by their places.
+    /// Later blocks, by their offset.
     kept: BTreeMap<u64, Vec<u8>>,
-    /// How much of the first of them was handed out.
+    /// Number of bytes returned of the first of them.
     taken: usize,
-    /// Where blocks are read to that a caller's buffer may be too short for.
+    /// Buffer for blocks, used if the caller's may be too short.
     spare: Vec<u8>,
     ended: bool,
 }
@@ -122,7 +122,7 @@ fn broken(kind: ErrorKind, fact: String) -> io::Error {
 }
 
 impl<S: Stream> Ordered<S> {
-    /// Hands out of what is kept, where it is next.
+    /// Returns bytes of the kept blocks, if they are next.
     fn give(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<bool> {
         let Some(first) = self.kept.first_entry() else {
             return Ok(false);
@@ -132,7 +132,7 @@ impl<S: Stream> Ordered<S> {
             return Ok(false);
         }
         if place < self.next {
-            let fact = format!("the bytes at {place} came twice");
+            let fact = format!("the bytes at {place} arrived twice");
             return Err(broken(ErrorKind::Protocol, fact));
         }
         let rest = first.get().get(self.taken..).unwrap_or_default();
@@ -147,13 +147,13 @@ impl<S: Stream> Ordered<S> {
         Ok(true)
     }
 
-    /// Takes one block from below: into `buf` where it is next, else into memory. Says whether one came.
+    /// Reads one block from below, into `buf` if it is next, else into memory; `false` at the end.
     fn poll_take(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
         let full = self.kept.len() >= self.options.max_buf_count as usize;
         let wanted = full.then_some(self.next);
         let before = buf.filled().len();
         let size = self.options.buf_size.in_memory();
-        // A short buffer of the caller's would cut what may have to be kept into short blocks.
+        // A short buffer of the caller would split a block that may have to be kept.
         let direct = full || buf.remaining() >= size;
         let Some(blocks) = self.inner.blocks() else {
             return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
@@ -173,7 +173,7 @@ impl<S: Stream> Ordered<S> {
             return Poll::Ready(Ok(false));
         }
         if place < self.next || self.kept.contains_key(&place) {
-            let fact = format!("the bytes at {place} came twice");
+            let fact = format!("the bytes at {place} arrived twice");
             return Poll::Ready(Err(broken(ErrorKind::Protocol, fact)));
         }
         if direct && place == self.next {
@@ -208,7 +208,7 @@ impl<S: Stream> AsyncRead for Ordered<S> {
                     None => Ok(()),
                     Some((place, _)) => Err(broken(
                         ErrorKind::UnexpectedEof,
-                        format!("the bytes from {} to {place} never came", this.next),
+                        format!("the bytes from {} to {place} are missing", this.next),
                     )),
                 });
             }
@@ -217,7 +217,7 @@ impl<S: Stream> AsyncRead for Ordered<S> {
                 return Poll::Ready(Ok(()));
             }
         }
-        // Much came, and not what is next: others may have what to do.
+        // Many blocks arrived, but not the next one: let other tasks run.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

@@ -4,7 +4,7 @@ use xio_core::{ByteSize, Error, ErrorKind, Operation, Result, Setting};
 
 use crate::Ordering;
 
-/// Most bytes of all buffers together; a peer's string may have asked for them.
+/// Most bytes of all buffers together, since a peer may set the options.
 const MAX_MEMORY: u64 = 256 << 20;
 
 const fn count() -> Setting<u32> {
@@ -26,7 +26,7 @@ xio_core::options! {
         buffering: bool = true, "buffering";
         /// Number of buffers, which have at most 256 MiB together.
         max_buf_count: u32 = 64, "max_buf_count", count();
-        /// Number of blocks that one read takes from below before other tasks run.
+        /// Number of blocks read from below in one call before other tasks run.
         max_read_count: u32 = 64, "max_read_count", count();
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks in any order come out in order, within the memory, and none is missed or doubled.
+//! Blocks in any order are returned in order, in bounded memory, without gap or repetition.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use xio_testkit::Random;
 
 use super::*;
 
-/// A bottom that has blocks of a stream, in an order of its own.
+/// A transport with the blocks of a stream in a given order.
 struct Blocks(VecDeque<(u64, Vec<u8>)>);
 
 impl AsyncRead for Blocks {
@@ -17,7 +17,7 @@ impl AsyncRead for Blocks {
         _: &mut Context<'_>,
         _: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        panic!("it is read by block")
+        panic!("only `poll_read_block` is called")
     }
 }
 
@@ -131,7 +131,7 @@ async fn a_hole_is_truncation_and_a_repetition_an_error() {
     let error = ended.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     let expected = format!(
-        "ordering: read: the bytes from {} to {} never came",
+        "ordering: read: the bytes from {} to {} are missing",
         lost.0, blocks[5].0
     );
     assert_eq!(error.to_string(), expected);
@@ -139,7 +139,7 @@ async fn a_hole_is_truncation_and_a_repetition_an_error() {
     blocks.insert(5, lost.clone());
     blocks.push(lost);
     let (_, ended) = sort(blocks, "").await;
-    assert!(ended.unwrap_err().to_string().ends_with("came twice"));
+    assert!(ended.unwrap_err().to_string().ends_with("arrived twice"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `Input` and `Output`: one descriptor, waited for or left to a thread that may block.
+//! `Input` and `Output`: one descriptor, non-blocking or on a blocking thread.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
-/// Opens a pipe anew, without blocking, where that can be done.
+/// Opens a pipe again, as non-blocking, if possible.
 ///
-/// The flag that says so belongs to the open file, which may be shared with other programs that
-/// know nothing of it; an open file of one's own has flags of its own.
+/// The flag `O_NONBLOCK` belongs to the open file description, which other programs may share, so
+/// it must not be set on the given descriptor.
 fn anew(fd: &OwnedFd, blocking: bool, how: &mut std::fs::OpenOptions) -> Option<File> {
     let file = File::from(fd.try_clone().ok()?);
     if blocking || !file.metadata().ok()?.file_type().is_fifo() {

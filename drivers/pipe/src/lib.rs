@@ -3,16 +3,16 @@
 //! # What it does
 //!
 //! Reads from one descriptor and writes to another: the program's standard input and output, so
-//! that a stack can stand in a shell's pipeline, or any two that a typed stack is given. The contact
-//! says nothing and may be anything.
+//! that a stack can be part of a shell's pipeline, or any two of a typed stack. The contact is
+//! ignored.
 //!
-//! `shutdown` closes the writing descriptor, and standard output then leads to nothing: whoever reads
-//! from it sees the end although this program lives on.
+//! `shutdown` closes the writing descriptor and makes standard output lead to `/dev/null`, so that
+//! its reader sees the end while this program continues.
 //!
 //! # When not to use it
 //!
-//! Bare, where a program that dies must not be taken for one that ended: a pipe has no reset. For
-//! files, use `file`. In a stack from a peer: a restricted registry does not hold this driver.
+//! Bare, where a crash of a program must not look like its end: a pipe has no reset. For files, use
+//! `file`. In a stack from a peer: a restricted registry does not contain this driver.
 //!
 //! # String form
 //!
@@ -22,9 +22,9 @@
 //!
 //! # Cost
 //!
-//! A pipe is one system call per read or write. Anything else is read and written on a thread that
-//! may block, as files are: tens of microseconds each. Such a read cannot be called off, so a
-//! program that ends while one waits for a terminal ends with the next line.
+//! A pipe takes one system call per read or write. Anything else is read and written on a blocking
+//! thread, like a file: tens of microseconds each. Such a read cannot be cancelled, so a program
+//! that exits while one waits for a terminal ends with the next line.
 //!
 //! # Example
 //!
@@ -69,18 +69,18 @@ use end::{Input, Output};
 const LAYER: &str = "pipe";
 
 xio_core::options! {
-    /// How descriptors are read and written.
+    /// Settings of a pair of descriptors.
     #[derive(Copy)]
     pub struct PipeOptions for "pipe" [impl Pipe] {
-        /// Whether they are read and written on threads that may block.
+        /// Whether they are read and written on blocking threads.
         blocking: bool = false, "blocking";
     }
 }
 
-/// Which descriptors.
+/// The descriptors of a pipe.
 enum Ends {
     Standard,
-    /// Until they are opened, which can happen once.
+    /// `None` once they are opened, which is possible once.
     Given(Mutex<Option<(OwnedFd, OwnedFd)>>),
 }
 
@@ -100,7 +100,7 @@ impl Pipe {
         }
     }
 
-    /// These two descriptors, which the first handle takes.
+    /// These two descriptors, which move into the first handle.
     pub fn of(input: impl Into<OwnedFd>, output: impl Into<OwnedFd>) -> Self {
         Self {
             ends: Ends::Given(Mutex::new(Some((input.into(), output.into())))),
@@ -210,10 +210,10 @@ impl AsyncWrite for PipeHandle {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.as_mut().poll_flush(cx))?;
         if self.output.take().is_some() && self.standard {
-            // The program's own copy is what keeps the reader waiting.
-            let nothing = std::fs::File::options().write(true).open("/dev/null");
-            let led_away = nothing.and_then(|file| Ok(rustix::stdio::dup2_stdout(file)?));
-            return named(Poll::Ready(led_away), Operation::Shutdown);
+            // The reader sees no end while the program's own descriptor is open.
+            let null = std::fs::File::options().write(true).open("/dev/null");
+            let replaced = null.and_then(|file| Ok(rustix::stdio::dup2_stdout(file)?));
+            return named(Poll::Ready(replaced), Operation::Shutdown);
         }
         Poll::Ready(Ok(()))
     }

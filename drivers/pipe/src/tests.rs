@@ -1,4 +1,4 @@
-//! Descriptors of each kind, and how they end.
+//! Descriptors of each kind, and their ends.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -2,22 +2,20 @@
 //!
 //! # What it does
 //!
-//! Runs a program and talks to it: what is written is its standard input, what it prints is read.
-//! `shutdown` ends its input. Reading ends when its output has ended *and* it has exited with
-//! status 0; any other status is an error, with the last of what it wrote to standard error. To know
-//! that a program has done its work, shut down and read to the end.
+//! Runs a program: writes go to its standard input, reads come from its standard output. `shutdown`
+//! ends its input. A read returns the end when the output has ended *and* the program has exited
+//! with status 0; any other status is an error, with the last bytes of its standard error. To know
+//! that a program has succeeded, shut down and read to the end.
 //!
-//! A handle that is dropped before `shutdown` kills the program, and what the program started and
-//! left in its process group, before the input ends: a program that was broken off never takes what
-//! it got for the whole. After `shutdown` it is left to finish by itself, and nobody asks for its
-//! status. Being a process group of its own, it does not get what a terminal sends to this one's,
-//! such as an interrupt.
+//! A handle dropped before `shutdown` kills the program and its process group before the input
+//! ends, so that the program never takes truncated input for the whole. After `shutdown`, a dropped
+//! handle leaves the program running, and its status is lost. The program has its own process
+//! group, so that it does not get the signals of this terminal, such as an interrupt.
 //!
 //! # When not to use it
 //!
-//! With words that a stranger chose: there is no shell between, but a program may read options
-//! where a name was meant. A restricted registry, as strings from peers are read with, never holds
-//! this driver.
+//! With arguments from a stranger: there is no shell in between, but a program may take a name for
+//! an option. A restricted registry, which parses the strings of peers, never contains this driver.
 //!
 //! # String form
 //!
@@ -28,8 +26,8 @@
 //!
 //! # Cost
 //!
-//! One process; one system call per read or write; one task that collects the last 2 KiB of what
-//! it says to standard error and its status.
+//! One process; one system call per read or write; one task for its status and the last 2 KiB of
+//! its standard error.
 //!
 //! # Example
 //!
@@ -102,7 +100,7 @@ impl Transport for Popen {
             (Some((program, arguments)), _) => (program.as_str(), arguments),
             (None, Some(path)) if to.host.is_none() && !path.is_empty() => (path.as_str(), &[][..]),
             (None, _) => {
-                let fact = format!("`{to:?}` names no program; name one with argv or as a path");
+                let fact = format!("`{to:?}` has no program; give one with argv or as a path");
                 let kind = ErrorKind::BadTarget;
                 return Err(Error::new(kind, LAYER, Operation::Connect, fact));
             }
@@ -125,7 +123,7 @@ impl Transport for Popen {
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            unreachable!("all three were asked for just above");
+            unreachable!("all three were set to piped above");
         };
         Ok(PopenHandle {
             watch: Watch::new(program.to_owned(), child, errors),
@@ -137,9 +135,9 @@ impl Transport for Popen {
     }
 }
 
-/// A program that runs, or ran.
+/// A program, running or ended.
 pub struct PopenHandle {
-    /// Dropped before the input: a program that is to be killed must not see an end before.
+    /// Dropped before the input, so that a program is killed before it sees the end of its input.
     watch: Watch,
     /// `None` once it is shut down.
     input: Option<ChildStdin>,
@@ -149,7 +147,7 @@ pub struct PopenHandle {
 }
 
 impl PopenHandle {
-    /// Waits until the program has exited, and judges its status.
+    /// Waits for the exit of the program, and checks its status.
     fn poll_exit(&mut self, cx: &mut Context<'_>, op: Operation) -> Poll<io::Result<()>> {
         let failure = ready!(self.watch.poll_failure(cx));
         Poll::Ready(match failure {
@@ -226,14 +224,14 @@ impl AsyncWrite for PopenHandle {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The pipe holds nothing back.
+        // The pipe has no buffer in this process.
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.input = None;
         self.watch.let_finish();
-        // While there is output, the program may wait for somebody to read it.
+        // While there is output, the program may wait for a reader.
         if self.output_ended {
             return self.poll_exit(cx, Operation::Shutdown);
         }

@@ -7,7 +7,7 @@ use crate::Popen;
 xio_core::options! {
     /// The program with its arguments and variables.
     pub struct PopenOptions for "popen" [impl Popen] {
-        /// The program and its arguments; where empty, the path of the contact is the program.
+        /// The program and its arguments; if empty, the path of the contact is the program.
         argv: Vec<String> = Vec::new(), "argv",
             Setting::new()
                 .takes("a list, as #/bin/cat#-n", &["#/bin/cat#-n"])
@@ -22,7 +22,7 @@ xio_core::options! {
             });
         /// Whether any exit status is a clean end.
         ignore_errors: bool = false, "ignore_errors";
-        /// Whether the program gets the variables of this one.
+        /// Whether the program inherits the environment.
         pass_env: bool = false, "pass_env";
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that work, fail, talk too much and are killed.
+//! Programs that succeed, fail, print too much and are killed.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn a_failing_program_is_named_with_its_last_words() {
     );
     assert!(error.ends_with("the reason"), "{error}");
     assert!(error.len() < 2 * 2048 + 200, "{} bytes of it", error.len());
-    // It stays failed, and closing says so as well.
+    // The failure is repeated, also by closing.
     assert!(handle.read(&mut [0; 9]).await.is_err());
     assert!(handle.shutdown().await.is_err());
 }
@@ -131,9 +131,9 @@ async fn dropping_kills_and_shutting_down_does_not() {
     }
 }
 
-/// Without a word from the runtime in between: whoever is to be killed must not first see an end.
+/// The runtime does not run in between: a killed program must not first see an end.
 #[tokio::test]
-async fn what_a_program_started_is_killed_with_it_and_at_once() {
+async fn children_of_a_program_are_killed_with_it_and_at_once() {
     let folder = tempfile::tempdir().unwrap();
     for (n, rest) in ["cat; printf done >&3", "{ cat; printf done >&3; } | cat"]
         .iter()

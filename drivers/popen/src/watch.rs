@@ -1,4 +1,4 @@
-//! `Watch`: waits for a program to exit, and keeps the last of what it said.
+//! `Watch`: waits for the exit of a program, and keeps the end of its standard error.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,15 +13,16 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
 
-/// How much of what a program said is kept, in bytes.
+/// Bytes kept of standard error.
 const KEPT: usize = 2048;
-/// How many bytes are read of what it left behind, what a pipe holds; its children may never stop.
+/// Bytes read of standard error after the exit, as a pipe holds: children may write for ever.
 const LEFT_BEHIND: usize = 64 << 10;
 
-/// The process group of a program, until its number may be another's.
+/// The process group of a program; `None` once the kernel may reuse its number.
 type Group = Arc<Mutex<Option<Pid>>>;
 
-/// The task that waits for one program. Dropping it kills the program, unless it was let finish.
+/// The task that waits for one program. Dropping it kills the program, unless
+/// [`let_finish`](Self::let_finish) was called.
 pub(crate) struct Watch {
     program: String,
     group: Group,
@@ -31,7 +32,7 @@ pub(crate) struct Watch {
 
 enum State {
     Running(JoinHandle<(io::Result<ExitStatus>, String)>),
-    /// Why it failed, where it did.
+    /// The failure, if any.
     Ended(Option<String>),
 }
 
@@ -48,12 +49,12 @@ impl Watch {
         }
     }
 
-    /// Leaves the program to itself when this is dropped.
+    /// Leaves the program running when this is dropped.
     pub(crate) fn let_finish(&mut self) {
         self.finish = true;
     }
 
-    /// Waits for the exit and says why that was a failure, where it was one.
+    /// Waits for the exit and returns the failure, if any.
     pub(crate) fn poll_failure(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
         let task = match &mut self.state {
             State::Ended(failure) => return Poll::Ready(failure.clone()),
@@ -77,11 +78,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // At once, and not by the task: the program must be gone before it sees its input end.
+        // At once and not in the task: the program must be killed before it sees its input end.
         if let Some(group) = *lock(&self.group)
             && !self.finish
         {
-            // It fails where nobody of the group is left, which is what is wanted.
+            // It fails if the group has no process left.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -91,11 +92,11 @@ fn lock(group: &Mutex<Option<Pid>>) -> std::sync::MutexGuard<'_, Option<Pid>> {
     group.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the exit, after which the number of the program is no longer its own.
+/// Waits for the exit, and clears `group`, since the kernel may then reuse the number.
 async fn exit(child: &mut Child, group: &Mutex<Option<Pid>>) -> io::Result<ExitStatus> {
     let mut exit = pin!(child.wait());
     poll_fn(|cx| {
-        // Held while the system forgets the program, so that nobody kills whoever is next.
+        // Locked while the kernel releases the number, so that no other process is killed.
         let mut group = lock(group);
         let status = exit.as_mut().poll(cx);
         if status.is_ready() {
@@ -119,7 +120,7 @@ async fn watch(
         let surplus = kept.len().saturating_sub(KEPT);
         kept.drain(..surplus);
     };
-    // What it says is read as long as it lives, or it would wait for a reader.
+    // Read standard error as long as the program runs, or it would wait for a reader.
     let status = loop {
         tokio::select! {
             status = exit(&mut child, &group) => break status,
@@ -129,7 +130,7 @@ async fn watch(
             },
         }
     };
-    // Past the reactor, which may not know yet that there is more; the descriptor does not block.
+    // Bypass the reactor, which may not know yet of the last bytes; the descriptor is non-blocking.
     let mut left = LEFT_BEHIND;
     while let Ok(n) = rustix::io::read(&errors, &mut buf)
         && n > 0
@@ -139,7 +140,7 @@ async fn watch(
         left = left.saturating_sub(n);
     }
     let said = String::from_utf8_lossy(kept.make_contiguous());
-    // One line: it goes into a message.
+    // Escape line ends, since the text becomes part of an error message.
     let words: Vec<_> = said.trim().escape_debug().collect();
     (status, words.into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! `Bucket`: how many bytes may pass now, and when the next may.
+//! `Bucket`: a token bucket for the bytes of one direction.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ pub(crate) struct Bucket {
     period: Duration,
     burst: u128,
     level: u128,
-    /// What is left of a byte, in billionths, so that nothing is lost to rounding.
+    /// Fraction of a byte, in billionths, so that nothing is lost to rounding.
     part: u128,
     filled: Instant,
 }
 
 impl Bucket {
-    /// Begins with what one period brings.
+    /// Creates a bucket with the bytes of one period.
     pub(crate) fn new(limit: Limit, now: Instant) -> Self {
         let rate = u128::from(limit.rate.bytes().max(1));
         let per_period = |period: Duration| (rate * period.as_nanos() / SECOND).max(1);
@@ -30,7 +30,7 @@ impl Bucket {
             None => 2 * per_period(period),
             Some(burst) => u128::from(burst.bytes().max(1)),
         };
-        // A period that brings more than may be held would lose the rest.
+        // A period with more bytes than the burst would lose the rest.
         if per_period(period) > burst {
             let nanos = u64::try_from(burst * SECOND / rate).unwrap_or(u64::MAX);
             period = Duration::from_nanos(nanos.max(1));
@@ -58,7 +58,7 @@ impl Bucket {
         self.filled += Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     }
 
-    /// Takes at most `want` bytes out, or says when there will be one.
+    /// Takes at most `want` bytes, or returns the time of the next byte.
     pub(crate) fn take(&mut self, now: Instant, want: usize) -> Result<usize, Instant> {
         self.fill(now);
         if self.level == 0 {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever takes all there is, whenever it is there, gets the rate and no more.
+        /// A caller that always takes all available bytes gets the rate and no more.
         #[test]
         fn the_rate_is_kept(rate in 1..1u64 << 34, micros in 1000..10_000_000u64, burst in 0..1u64 << 34) {
             let burst = (burst > 0).then_some(burst);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_piles_up_is_the_burst() {
+    fn unused_bytes_add_up_to_the_burst() {
         let now = Instant::now();
         let mut bucket = Bucket::new(limit(1000, 100_000, Some(500)), now);
         let later = now + Duration::from_secs(60);

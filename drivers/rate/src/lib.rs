@@ -2,31 +2,30 @@
 //!
 //! # What it does
 //!
-//! Keeps two token buckets for each handle, one for reading and one for writing. A bucket gets what
-//! the rate brings in a period at the end of each period, and holds no more than the burst; bytes
-//! pass while it has any. What a file sends past the program, and what is spliced into a pipe,
-//! pays as well.
+//! Keeps two token buckets for each handle, one for reading and one for writing. A bucket is filled
+//! at the end of each period with the bytes of one period, and holds at most the burst; bytes pass
+//! while it is not empty. Send-file and splice count as well.
 //!
-//! One bucket for several streams is a layer made with [`Rate::shared`]: all handles of it and of
-//! its clones then share the rate, in no fixed proportion.
+//! [`Rate::shared`] gives several streams one bucket: all handles of the layer and of its clones
+//! then share the rate, in no fixed proportion.
 //!
 //! # When not to use it
 //!
-//! To smooth what TCP sends, which the `pacing` option of `tcp` does packet by packet; to divide
-//! a link among users, which is the network's business.
+//! To smooth the packets of TCP, for which `tcp` has the option `pacing`; to divide a link among
+//! users, which is the task of the network.
 //!
 //! # String form
 //!
-//! `rate:key=value;key=value`, as `tcp,rate:rate=10M`. An option with `read_` or `write_` in front
-//! is for that direction alone.
+//! `rate:key=value;key=value`, as `tcp,rate:rate=10M`. An option with the prefix `read_` or
+//! `write_` is for that direction alone.
 //!
 //! The options are those of [`RateOptions`].
 //!
-//! A burst below what one period brings shortens the period, so that the rate is kept.
+//! A burst below the bytes of one period shortens the period, so that the rate is kept.
 //!
 //! # Cost
 //!
-//! One look at the clock and one uncontended lock per call; one timer for a call that must wait.
+//! One read of the clock and one uncontended lock per call; one timer for a call that must wait.
 //!
 //! # Example
 //!
@@ -73,7 +72,7 @@ pub use options::{Limit, RateOptions};
 
 type Shared = Arc<Mutex<Bucket>>;
 
-/// The layer; each handle has a rate of its own unless it is [shared](Self::shared).
+/// The layer; each handle has its own rate unless it is [shared](Self::shared).
 #[derive(Clone, Default)]
 pub struct Rate {
     options: RateOptions,
@@ -81,13 +80,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The driver with the default options; each handle has the rate for itself.
+    /// The driver with the default options; each handle has its own rate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All handles share the rate of the present options, those of clones included.
+    /// Makes all handles, those of clones included, share the rate of the present options.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.group = Some(Limits::new(&self.options));
@@ -101,7 +100,7 @@ impl fmt::Debug for Rate {
     }
 }
 
-/// The buckets of a handle, or of a group of them; none where there is no limit.
+/// The buckets of a handle or of a group; `None` for no limit.
 #[derive(Clone)]
 struct Limits {
     read: Option<Shared>,
@@ -143,9 +142,9 @@ impl<S: Stream> Transform<S> for Rate {
 /// One direction of a handle.
 struct Side {
     bucket: Option<Shared>,
-    /// Bytes taken out of the bucket for the call under way.
+    /// Bytes taken out of the bucket for the current call.
     held: usize,
-    /// Made when it is first needed and moved from then on.
+    /// Created at the first wait and reset from then on.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
@@ -181,7 +180,7 @@ impl Side {
         }
     }
 
-    /// Says how much of what was taken was used; the rest goes back.
+    /// Records `n` of the taken bytes as used; the rest returns to the bucket.
     fn used(&mut self, n: usize) {
         let rest = std::mem::take(&mut self.held).saturating_sub(n);
         if let Some(bucket) = &self.bucket
@@ -193,7 +192,7 @@ impl Side {
 }
 
 fn lock(bucket: &Shared) -> std::sync::MutexGuard<'_, Bucket> {
-    // A bucket is whole at every instant, so a panic elsewhere does not spoil it.
+    // A bucket is consistent at every instant, so a panic elsewhere does not corrupt it.
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -210,7 +209,7 @@ impl fmt::Debug for Pace {
 }
 
 impl Pace {
-    /// The direction of an operation, where it is one that moves bytes.
+    /// The direction of an operation, if it moves bytes.
     fn side(&mut self, op: Operation) -> Option<&mut Side> {
         match op {
             Operation::Read => Some(&mut self.read),
@@ -243,7 +242,7 @@ impl Observer for Pace {
         self.write.used(n);
     }
 
-    // A call that waits below, or fails there, has used nothing: others of the group may.
+    // A call that waits or fails below has used no bytes, so the group may use them.
     fn pending(&mut self, _: &mut Context<'_>, op: Operation) -> Poll<io::Error> {
         if let Some(side) = self.side(op) {
             side.used(0);

@@ -6,7 +6,7 @@ use xio_core::{BadValue, ByteSize, Setting, Value};
 
 use crate::Rate;
 
-/// 1 Gbit/s, as Globus has it.
+/// 1 Gbit/s, the default of Globus.
 const DEFAULT_RATE: ByteSize = ByteSize::new(1 << 27);
 const DEFAULT_PERIOD: Duration = Duration::from_millis(50);
 
@@ -44,7 +44,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// So many bytes a second, with the default period and burst.
+    /// A limit of `rate` a second, with the default period and burst.
     #[must_use]
     pub const fn new(rate: ByteSize) -> Self {
         Self {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions_are_told_apart() {
+    fn directions_have_their_own_limits() {
         let options: RateOptions = "rate=8Mbit;read_rate=2M;write_burst=10;period=2000"
             .parse()
             .unwrap();

@@ -23,7 +23,7 @@ async fn pair(rate: &Rate) -> (Paced, Paced) {
     (near, far)
 }
 
-/// Moves `n` bytes from one to the other and gives the time it took in milliseconds.
+/// Moves `n` bytes from one to the other and returns the time in milliseconds.
 async fn moves(
     mut from: impl AsyncWrite + Unpin,
     mut to: impl AsyncRead + Unpin,
@@ -82,12 +82,12 @@ async fn streams_of_one_bucket_share_its_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_below_keeps_nothing_from_the_others() {
+async fn a_write_that_waits_below_keeps_no_bytes_of_the_group() {
     let rate = Rate::new()
         .with_options("write_rate=100000".parse().unwrap())
         .shared();
     let (mut stuck, _unread) = pair(&rate).await;
-    // Until the peer that does not read has what fits.
+    // Fill the buffers of the peer that does not read.
     let filled = tokio::time::timeout(Duration::from_secs(9), stuck.write_all(&[0; 1 << 20])).await;
     assert!(filled.is_err());
     let writing = tokio::spawn(async move { stuck.write_all(&[0; 10]).await });
@@ -97,7 +97,7 @@ async fn waiting_below_keeps_nothing_from_the_others() {
     writing.abort();
 }
 
-/// A bottom that takes files and splices at any speed.
+/// A transport with send-file and splice at any speed.
 struct Sink;
 
 impl AsyncRead for Sink {
@@ -150,7 +150,7 @@ impl Stream for Sink {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_and_splices_pay_as_well() {
+async fn send_file_and_splice_count_as_well() {
     let rate = Rate::new().with_options("rate=100000".parse().unwrap());
     let mut handle = rate.respond(Sink).await.unwrap();
     let mut file = tempfile::tempfile().unwrap();

@@ -2,11 +2,10 @@
 //!
 //! # What it does
 //!
-//! Opening as a whole, and every read, write and shutdown by itself, may go without progress for
-//! so long and no longer; then the operation fails with
-//! [`TimedOut`](std::io::ErrorKind::TimedOut). The time is one of *inactivity*: each byte that
-//! moves starts it anew, so a slow peer is not a dead one. It runs on from a read that was given up to
-//! the next read, since in between the peer was silent as well.
+//! Opening as a whole, and every read, write and shutdown by itself, fails with
+//! [`TimedOut`](std::io::ErrorKind::TimedOut) after a time without progress. The time measures
+//! *inactivity*: each byte restarts it, so a slow peer does not expire. It continues from a dropped
+//! read to the next one, since the peer was silent in between as well.
 //!
 //! # When not to use it
 //!
@@ -14,17 +13,17 @@
 //!
 //! # String form
 //!
-//! `timeout:key=value;key=value`, above the layers whose handshakes shall count as opening, so
-//! mostly at the top: `tcp,timeout:all=30;accept=600`.
+//! `timeout:key=value;key=value`, above the layers with handshakes that count as opening, so mostly
+//! at the top: `tcp,timeout:all=30;accept=600`.
 //!
-//! | Option | Seconds that | Default |
+//! | Option | Seconds | Default |
 //! | --- | --- | --- |
-//! | `accept` | a listener waits for a peer | for ever |
-//! | `all` | `open`, `read`, `write` and `close` get that are not named | for ever |
-//! | `close` | ending in good order may take | for ever |
-//! | `open` | connecting and handshakes may take | for ever |
-//! | `read` | a read may wait | for ever |
-//! | `write` | a write, a flush or a send-file may wait | for ever |
+//! | `accept` | for a listener to wait for a peer | unlimited |
+//! | `all` | for each of `open`, `read`, `write` and `close` without an own time | unlimited |
+//! | `close` | for a clean end | unlimited |
+//! | `open` | for connecting and handshakes | unlimited |
+//! | `read` | for a read | unlimited |
+//! | `write` | for a write, a flush or a send-file | unlimited |
 //!
 //! # Cost
 //!
@@ -95,7 +94,7 @@ async fn within<T>(
     }
 }
 
-/// A transport whose operations end when they make no progress.
+/// A transport that ends operations without progress.
 #[derive(Clone)]
 pub struct Timeout<T> {
     below: T,
@@ -168,7 +167,7 @@ impl<L: Listener<Handle: Stream>> Listener for TimeoutListener<L> {
     }
 }
 
-/// A peer that a [`TimeoutListener`] accepted.
+/// A peer accepted by a [`TimeoutListener`].
 #[derive(Debug)]
 pub struct TimeoutIncoming<I> {
     below: I,
@@ -194,13 +193,13 @@ impl<I: Incoming<Handle: Stream>> Incoming for TimeoutIncoming<I> {
     }
 }
 
-/// The time of one direction.
+/// The deadline of one direction.
 #[derive(Debug, Default)]
 struct Timer {
     time: Option<Duration>,
-    /// Made when it is first needed and moved from then on.
+    /// Created at the first wait and reset from then on.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whether an operation waits, or waited and was given up.
+    /// Whether an operation waits, or waited and was dropped.
     armed: bool,
 }
 
@@ -228,7 +227,7 @@ impl Timer {
             self.armed = true;
         }
         ready!(sleep.as_mut().poll(cx));
-        // Who goes on after this gets the time once more.
+        // A further operation gets the full time again.
         self.armed = false;
         Poll::Ready(time)
     }

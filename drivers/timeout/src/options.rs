@@ -10,10 +10,10 @@ xio_core::options! {
     pub struct TimeoutOptions for "timeout" [impl<T> Timeout<T>] {
         /// Longest wait for a peer to connect.
         accept: Option<Duration> = None, "accept";
-        /// The time of open, read, write and close where they have none of their own; to wait for a
-        /// peer is not among them, since its absence is no fault.
+        /// The time for each of open, read, write and close without an own time; not for accept,
+        /// since the absence of a peer is no fault.
         all: Option<Duration> = None, "all";
-        /// Longest time of an orderly end.
+        /// Longest time for a clean end.
         close: Option<Duration> = None, "close";
         /// Longest time to connect, or for the handshakes of an accepted peer, as a whole.
         open: Option<Duration> = None, "open";
@@ -25,7 +25,7 @@ xio_core::options! {
 }
 
 impl TimeoutOptions {
-    /// The time of one operation.
+    /// The time of an operation, or the one for all.
     pub(crate) fn or_all(&self, own: Option<Duration>) -> Option<Duration> {
         own.or(self.all)
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_leaves_accept_out_and_yields_to_names() {
+    fn all_excludes_accept_and_yields_to_own_times() {
         let options: TimeoutOptions = "read=5;all=30".parse().unwrap();
         let time = |s| Some(Duration::from_secs(s));
         assert_eq!(options.or_all(options.read), time(5));

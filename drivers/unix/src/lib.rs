@@ -2,19 +2,19 @@
 //!
 //! # What it does
 //!
-//! Opens stream sockets of this machine and waits for peers at them. The contact is a path
-//! (`/run/xio.sock`, or `unix:////run/xio.sock`), or a name that exists in no file system and ends
-//! with its listener (`@xio`). Listening at `unix://` takes a free name, which
-//! [`Info::contact`](xio_core::Info::contact) then tells.
+//! Opens stream sockets of this machine and listens at them. The contact is a path
+//! (`/run/xio.sock`, or `unix:////run/xio.sock`), or an abstract name (`@xio`), which is in no file
+//! system and ends with its listener. Listening at `unix://` takes a free name, which
+//! [`Info::contact`](xio_core::Info::contact) returns.
 //!
-//! A listener replaces a socket that nobody listens at any more, and nothing else: not a live
-//! socket, and not a file of another kind. It takes its path away when it goes.
+//! A listener replaces a socket without a listener, and nothing else: not a live socket, and not a
+//! file of another kind. Dropping it removes its path.
 //!
 //! # When not to use it
 //!
-//! Bare, where a peer that dies must not be taken for one that ended: these sockets have no reset,
-//! so a handle that is dropped looks like one that was shut down. A layer with an end mark of its
-//! own, such as `verify`, tells the two apart.
+//! Bare, where a crash of the peer must not look like its end: these sockets have no reset, so a
+//! dropped handle looks like one that was shut down. A layer with its own end mark, such as
+//! `verify`, distinguishes the two.
 //!
 //! # String form
 //!
@@ -22,7 +22,7 @@
 //!
 //! The options are those of [`UnixOptions`].
 //!
-//! An abstract name has no permissions: everybody on the machine can connect to it.
+//! An abstract name has no permissions: every user of the machine can connect to it.
 //!
 //! # Cost
 //!
@@ -98,7 +98,7 @@ impl fmt::Debug for Unix {
     }
 }
 
-/// Says which socket it was.
+/// Adds the name of the socket to an error.
 fn blame(error: io::Error, op: Operation, place: &SocketName) -> Error {
     Error::from_io(error, LAYER, op).about(format!("`{}`", place.contact()))
 }
@@ -130,7 +130,7 @@ impl Passive for Unix {
     }
 }
 
-/// A socket that waits for peers; dropping it takes its path away.
+/// A listening socket; dropping it removes its path.
 pub struct UnixPassive {
     socket: UnixListener,
     held: socket::Held,
@@ -161,7 +161,7 @@ impl fmt::Debug for UnixPassive {
     }
 }
 
-/// A peer that was accepted.
+/// An accepted peer.
 #[derive(Debug)]
 pub struct UnixIncoming(UnixHandle);
 
@@ -184,7 +184,7 @@ pub struct UnixHandle {
 }
 
 impl UnixHandle {
-    /// The socket, for what this interface does not offer, such as the peer's credentials.
+    /// The socket, for operations beyond this interface, such as the peer's credentials.
     #[must_use]
     pub const fn socket(&self) -> &UnixStream {
         &self.socket
@@ -234,7 +234,7 @@ impl AsyncWrite for UnixHandle {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The socket holds nothing back.
+        // The socket has no buffer in this process.
         Poll::Ready(Ok(()))
     }
 

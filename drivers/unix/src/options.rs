@@ -8,7 +8,7 @@ xio_core::options! {
     /// Settings of a local socket.
     #[derive(Copy)]
     pub struct UnixOptions for "unix" [impl Unix] {
-        /// Permissions of a path that is listened at; those of the process's mask by default.
+        /// Permissions of a listener's path; by default those of the umask.
         mode: Option<u32> = None, "mode",
             Setting::with("octal permissions, as 0600",
                 &["0600", "777"],

@@ -1,4 +1,4 @@
-//! Paths and names, and the system calls that make sockets of them.
+//! Names of sockets, and the system calls to connect, bind and listen.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,11 +21,11 @@ use crate::{LAYER, UnixOptions};
 
 const BACKLOG: i32 = 1024;
 
-/// Where a socket is.
+/// The name of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SocketName {
     Path(PathBuf),
-    /// In no file system.
+    /// A name in no file system.
     Abstract(Vec<u8>),
     /// Any free name, to listen at.
     Free,
@@ -38,22 +38,22 @@ impl SocketName {
             Error::new(ErrorKind::BadTarget, LAYER, op, fact)
         };
         if !matches!(target.scheme.as_deref(), Some("unix" | "file")) {
-            return Err(bad("is no local socket"));
+            return Err(bad("is not a local socket"));
         }
         if target.host.is_some() {
-            return Err(bad("names a host"));
+            return Err(bad("has a host"));
         }
         let path = target.path.as_deref().unwrap_or_default();
         match path.strip_prefix('@') {
-            Some("") => Err(bad("names nothing after the `@`")),
+            Some("") => Err(bad("has no name after the `@`")),
             Some(name) => Ok(Self::Abstract(name.as_bytes().to_vec())),
             None if !path.is_empty() => Ok(Self::Path(path.into())),
             None if op == Operation::Listen => Ok(Self::Free),
-            None => Err(bad("names no path")),
+            None => Err(bad("has no path")),
         }
     }
 
-    /// The contact to tell peers.
+    /// The contact to give to peers.
     pub(crate) fn contact(&self) -> Target {
         match self {
             Self::Path(path) => Target::file(path.to_string_lossy()),
@@ -81,12 +81,12 @@ pub(crate) async fn connect(place: &SocketName) -> io::Result<UnixStream> {
         SocketName::Free => Err(io::ErrorKind::InvalidInput.into()),
     };
     match connected {
-        // A connection is made at once or not at all: the listener's queue is full.
+        // The kernel does not wait for room in the backlog.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
-            "the listener's queue is full",
+            "the listener's backlog is full",
         )),
-        // To a caller that is one answer: nobody listens there.
+        // A missing path is reported like a socket without a listener.
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
             "there is no such socket",
@@ -104,14 +104,14 @@ pub(crate) fn listen(place: &SocketName, options: UnixOptions) -> io::Result<(Un
     bind(&socket, &place.address()?)?;
     let held = Held::new(place, &socket)?;
     if let (SocketName::Path(path), Some(mode)) = (place, options.mode) {
-        // Nobody can connect before the call below, so nobody comes in by the wider mode.
+        // Connecting is impossible before the `listen` below, so the wider mode admits no one.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     }
     start(&socket, BACKLOG)?;
     Ok((UnixListener::from_std(socket.into())?, held))
 }
 
-/// Removes a socket that nobody listens at; anything else stays.
+/// Removes a socket without a listener; anything else stays.
 fn make_way(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -119,21 +119,21 @@ fn make_way(path: &Path) -> io::Result<()> {
     };
     let taken = |why| Err(io::Error::new(io::ErrorKind::AddrInUse, why));
     if !found.file_type().is_socket() {
-        return taken("something else than a socket is there, and stays");
+        return taken("the path exists and is not a socket");
     }
-    // A socket of another type finds out without becoming a peer of the one that listens.
+    // A socket of another type probes for a listener without becoming its peer.
     match UnixDatagram::unbound()?.connect(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(e) if e.raw_os_error() != Some(Errno::PROTOTYPE.raw_os_error()) => Err(e),
-        _ => taken("somebody listens there"),
+        _ => taken("the path has a listener"),
     }
 }
 
-/// The name that a listener holds; dropping it takes a path away that is still its own.
+/// The name of a listener; dropping it removes the path if that is still its own.
 #[derive(Debug)]
 pub(crate) struct Held {
     place: SocketName,
-    /// Device and inode, to know the path again.
+    /// Device and inode, to recognise the path.
     file: Option<(u64, u64)>,
 }
 
@@ -170,7 +170,7 @@ impl Drop for Held {
         if let SocketName::Path(path) = &self.place
             && identity(path).ok() == self.file
         {
-            // If it cannot be removed, the next listener finds that nobody listens there.
+            // If this fails, the next listener replaces the path.
             let _ = fs::remove_file(path);
         }
     }

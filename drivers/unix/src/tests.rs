@@ -1,4 +1,4 @@
-//! Paths and names: what is replaced, what stays, who may connect.
+//! Paths and names: replacement, removal and permissions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ async fn greets(unix: Unix, listener: &mut UnixPassive, to: &Target) {
 }
 
 #[tokio::test]
-async fn a_path_has_the_mode_asked_for_and_goes_with_its_listener() {
+async fn a_path_has_the_given_mode_and_is_removed_with_its_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let unix = Unix::new().with_options("mode=0640".parse().unwrap());
@@ -40,7 +40,7 @@ async fn a_path_has_the_mode_asked_for_and_goes_with_its_listener() {
 }
 
 #[tokio::test]
-async fn only_a_socket_that_nobody_listens_at_is_replaced() {
+async fn only_a_socket_without_a_listener_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let unix = Unix::default();
     let stale = folder.path().join("stale");
@@ -49,7 +49,7 @@ async fn only_a_socket_that_nobody_listens_at_is_replaced() {
     let error = unix.listen(&target(&stale)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddressInUse);
     assert!(
-        error.to_string().ends_with("somebody listens there"),
+        error.to_string().ends_with("the path has a listener"),
         "{error}"
     );
     greets(unix, &mut listener, &target(&stale)).await;
@@ -61,10 +61,7 @@ async fn only_a_socket_that_nobody_listens_at_is_replaced() {
     for other in [&file, &link] {
         let error = unix.listen(&target(other)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddressInUse, "{error}");
-        assert!(
-            error.to_string().contains("something else than a socket"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("is not a socket"), "{error}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }
@@ -102,7 +99,7 @@ async fn names_need_no_file_system() {
 }
 
 #[tokio::test]
-async fn what_is_no_place_is_refused() {
+async fn invalid_contacts_are_refused() {
     for bad in [
         "127.0.0.1:80",
         "unix://host/path",

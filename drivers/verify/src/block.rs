@@ -4,11 +4,11 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// Most bytes of a block that is read or written.
+/// Most bytes of a block.
 pub(crate) const MAX_BLOCK: usize = 1 << 20;
 const HEADER: usize = 12;
 const DIGEST: usize = 32;
-/// How much memory is taken at once for what a header only announces.
+/// Most memory allocated at once for announced bytes.
 const STEP: usize = 64 << 10;
 
 /// The checksum of a block: its length and number, and its bytes.
@@ -17,7 +17,7 @@ fn checksum(length: u32, number: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head), bytes)
 }
 
-/// Makes blocks.
+/// Writes blocks.
 #[derive(Debug, Clone, Default)]
 pub struct Sealer {
     number: u32,
@@ -34,7 +34,7 @@ impl Sealer {
     /// Appends a block of `bytes`, at least one and at most 1 MiB, to `out`.
     ///
     /// # Panics
-    /// When there are none, or more.
+    /// If there are none, or more.
     pub fn block(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         assert!(
             (1..=MAX_BLOCK).contains(&bytes.len()),
@@ -61,15 +61,15 @@ impl Sealer {
     }
 }
 
-/// Checks blocks and hands out what is good.
+/// Checks blocks and returns the bytes of good ones.
 #[derive(Debug, Clone)]
 pub struct Opener {
     state: State,
-    /// The block in hand: header, and what follows it.
+    /// The current block: header and body.
     bytes: Vec<u8>,
-    /// How many of them have come.
+    /// Number of received bytes in it.
     filled: usize,
-    /// Where what is not handed out yet begins.
+    /// Position of the next byte to return.
     next: usize,
     number: u64,
     digest: Sha256,
@@ -78,11 +78,11 @@ pub struct Opener {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Header,
-    /// So many bytes follow the header.
+    /// This number of bytes follows the header.
     Body(usize),
     /// The block is good.
     Good,
-    /// The mark has come and is good; the end of the stream is to follow.
+    /// The end mark is good; the end of the stream must follow.
     Marked,
     Ended,
     Failed(BadBlock),
@@ -108,7 +108,7 @@ impl Opener {
         }
     }
 
-    /// Bytes that were checked and not [taken](Self::taken) yet.
+    /// Checked bytes that are not [taken](Self::taken) yet.
     #[must_use]
     pub fn good(&self) -> &[u8] {
         match self.state {
@@ -117,7 +117,7 @@ impl Opener {
         }
     }
 
-    /// Says that so many of the good bytes were handed on.
+    /// Removes `n` of the good bytes.
     pub fn taken(&mut self, n: usize) {
         self.next += n;
         if self.good().is_empty() && self.state == State::Good {
@@ -131,23 +131,23 @@ impl Opener {
         self.filled = 0;
     }
 
-    /// Whether nothing but the end of the stream is to follow.
+    /// Whether the end of the stream must follow.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.state == State::Marked
     }
 
-    /// Where the next bytes of the stream belong; `None` when it has ended in good order.
+    /// The buffer for the next bytes of the stream; `None` after its clean end.
     ///
     /// # Errors
-    /// [`BadBlock`], again and again once it happened.
+    /// [`BadBlock`], from then on at every call.
     pub fn room(&mut self) -> Result<Option<&mut [u8]>, BadBlock> {
         let end = match self.state {
             State::Failed(bad) => return Err(bad),
             State::Ended => return Ok(None),
             State::Header => HEADER,
             State::Body(length) => (HEADER + length).min(self.filled + STEP),
-            // Nothing is read while there is something to hand out.
+            // Nothing is read while there are good bytes.
             State::Good => self.filled,
             State::Marked => 1,
         };
@@ -155,7 +155,7 @@ impl Opener {
         Ok(self.bytes.get_mut(self.filled..))
     }
 
-    /// Says that so many bytes came there; none is the end of the stream.
+    /// Records `n` bytes received in [`room`](Self::room); 0 is the end of the stream.
     ///
     /// # Errors
     /// [`BadBlock`].
@@ -185,7 +185,7 @@ impl Opener {
 
     fn field(&self, at: usize) -> u32 {
         let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
-        u32::from_be_bytes(*bytes.expect("a header was read to its end"))
+        u32::from_be_bytes(*bytes.expect("the header is complete"))
     }
 
     fn header(&mut self) -> Result<(), BadBlock> {
@@ -226,42 +226,42 @@ impl Opener {
     }
 }
 
-/// A block that is not what was written. Blocks are counted from 0.
+/// The fault of a stream of blocks. Blocks are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadBlock {
-    /// It announces more than a block may have.
+    /// The block announces more bytes than the limit.
     Long {
-        /// Which block.
+        /// Number of the block.
         block: u64,
-        /// How many bytes it announces.
+        /// The announced bytes.
         length: u32,
     },
-    /// Its checksum is another.
+    /// The checksum differs.
     Checksum {
-        /// Which block.
+        /// Number of the block.
         block: u64,
     },
-    /// It is whole, but another one belongs here.
+    /// The block is good, but not the next one.
     Number {
-        /// Which block belongs here.
+        /// Number of the next block.
         block: u64,
-        /// The number of the one that came, modulo 2^32.
+        /// Number of the received block, modulo 2^32.
         number: u32,
     },
-    /// Every block is good, and all together are not what was written.
+    /// Every block is good, but the digest of all differs.
     Digest {
-        /// How many blocks came.
+        /// Number of blocks.
         blocks: u64,
     },
     /// Bytes follow the end mark.
     Beyond {
-        /// How many blocks came before it.
+        /// Number of blocks before it.
         blocks: u64,
     },
     /// The stream ended before its end mark.
     Cut {
-        /// Which block would have come.
+        /// Number of the next block.
         block: u64,
     },
 }
@@ -271,13 +271,13 @@ impl fmt::Display for BadBlock {
         match self {
             Self::Long { block, length } => write!(
                 f,
-                "block {block} announces {length} bytes, at most {MAX_BLOCK} are taken; does the peer use verify?"
+                "block {block} announces {length} bytes, more than {MAX_BLOCK}; does the peer use verify?"
             ),
             Self::Checksum { block } => {
                 write!(f, "block {block} is corrupt: its checksum differs")
             }
             Self::Number { block, number } => {
-                write!(f, "block {number} came where block {block} belongs")
+                write!(f, "block {number} arrived in place of block {block}")
             }
             Self::Digest { blocks } => {
                 write!(f, "the digest of all {blocks} blocks differs")

@@ -1,11 +1,11 @@
-//! Checks that what arrives is what was written.
+//! Checks that the received bytes are the written ones.
 //!
 //! # What it does
 //!
-//! Cuts the stream into blocks, each with its length, its number and a CRC-32C, and ends it with a
-//! SHA-256 digest of everything. Nothing of a block is handed out before its checksum agreed, and
-//! the end is an end only when the digest agrees. A flipped bit, a lost, repeated or exchanged block is an
-//! error that names the block; an end without the digest is truncation. Each direction is checked by
+//! Splits the stream into blocks, each with its length, its number and a CRC-32C, and ends it with
+//! a SHA-256 digest of everything. A block is returned only after its checksum agrees, and the end
+//! only after the digest agrees. A flipped bit, a lost, repeated or exchanged block is an error
+//! that names the block; an end without the digest is truncation. Each direction is checked by
 //! itself.
 //!
 //! ```text
@@ -15,12 +15,12 @@
 //!  +---------+---------+---------+----------------        numbers wrap; all fields big-endian
 //! ```
 //!
-//! The CRC covers the eight bytes before it and what follows it.
+//! The CRC covers the eight bytes before it and the bytes of the block.
 //!
 //! # When not to use it
 //!
-//! Against somebody who changes bytes on purpose: that takes a key, so use `tls`. On top of `tls`
-//! it checks nothing that is not checked already. Both ends need it.
+//! Against deliberate changes: they need a key, so use `tls`. On top of `tls` it is redundant. Both
+//! ends need it.
 //!
 //! # String form
 //!
@@ -31,8 +31,8 @@
 //! # Cost
 //!
 //! Twelve bytes for each block and 44 at the end; one copy each way, one CRC and one SHA-256 of
-//! everything, which bounds it to the speed at which one core digests. A write makes a block, so small
-//! writes make small ones.
+//! everything, which limits it to the digest speed of one core. Each write becomes a block, so
+//! small writes become small blocks.
 //!
 //! # Example
 //!
@@ -165,7 +165,7 @@ impl<S: Stream> AsyncRead for Verified<S> {
                 let ended = ready!(poll_end(cx, &mut this.inner))?;
                 this.opener.came(usize::from(!ended)).map_err(blame)?;
             }
-            // What is missing may be long, and memory follows only what has come.
+            // The missing part may be long, so memory grows only with the received bytes.
             let Some(room) = this.opener.room().map_err(blame)? else {
                 return Poll::Ready(Ok(()));
             };
@@ -194,7 +194,7 @@ impl<S: Stream> AsyncWrite for Verified<S> {
         let part = buf.get(..this.block).unwrap_or(buf);
         if !part.is_empty() {
             this.sealer.block(part, this.waiting.tail());
-            // The bytes are taken; whether they are down already is for the next call.
+            // The bytes are accepted; the next call writes the rest.
             let _ = this.waiting.poll_drain(cx, &mut this.inner)?;
         }
         Poll::Ready(Ok(part.len()))

@@ -1,4 +1,4 @@
-//! What is changed, lost, repeated or cut off is found, and the block is named.
+//! Changed, lost, repeated and truncated blocks are detected and named.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -8,7 +8,7 @@ use xio_testkit::{Mem, Random};
 
 use super::*;
 
-/// A stream of three blocks and its end, as it goes over the wire.
+/// The wire form of three blocks and the end mark.
 fn wire() -> (Vec<u8>, [usize; 4]) {
     let (mut sealer, mut out) = (Sealer::new(), Vec::new());
     let mut starts = [0; 4];
@@ -21,7 +21,7 @@ fn wire() -> (Vec<u8>, [usize; 4]) {
     (out, starts)
 }
 
-/// What a reader gets of these bytes.
+/// Number of good bytes in `wire`, and the error.
 async fn read(wire: &[u8]) -> (usize, Option<String>) {
     let (mut feed, inner) = Mem::new().pair();
     feed.write_all(wire).await.unwrap();
@@ -46,8 +46,8 @@ async fn every_flipped_bit_is_found_in_its_block() {
         bad[bit / 8] ^= 1 << (bit % 8);
         let block = starts.iter().rposition(|start| *start <= bit / 8).unwrap();
         let (good, error) = read(&bad).await;
-        let error = error.unwrap_or_else(|| panic!("bit {bit} was not missed"));
-        // Nothing of the bad block, or of what follows it, is handed out.
+        let error = error.unwrap_or_else(|| panic!("flipped bit {bit} was not detected"));
+        // Neither the bad block nor later ones are returned.
         assert_eq!(good, block * 100, "bit {bit}: {error}");
         assert!(
             error.contains(&format!("block {block}")),
@@ -68,7 +68,7 @@ async fn every_cut_is_truncation() {
     }
 }
 
-/// What the layers below have to say after the mark must not be left in a socket.
+/// The end marks of layers below must not be left in a socket.
 #[tokio::test]
 async fn the_end_of_the_stream_below_is_read_as_well() {
     let (mut wire, _) = wire();
@@ -100,7 +100,7 @@ async fn whole_blocks_in_wrong_order_are_found() {
     let (_, error) = read(&lost).await;
     assert_eq!(
         error.unwrap(),
-        "verify: read: block 2 came where block 1 belongs"
+        "verify: read: block 2 arrived in place of block 1"
     );
     let twice = [&whole[a..b], &whole[a..]].concat();
     assert!(
@@ -108,9 +108,9 @@ async fn whole_blocks_in_wrong_order_are_found() {
             .await
             .1
             .unwrap()
-            .contains("block 0 came where block 1 belongs")
+            .contains("block 0 arrived in place of block 1")
     );
-    // An end that fits in number but belongs to another stream.
+    // An end mark with the right number, of another stream.
     let (mut other, mut out) = (Sealer::new(), Vec::new());
     for byte in *b"xyz" {
         other.block(&[byte], &mut out);
@@ -125,7 +125,7 @@ async fn whole_blocks_in_wrong_order_are_found() {
 }
 
 #[tokio::test]
-async fn an_announced_length_costs_nothing_before_it_comes() {
+async fn an_announced_length_allocates_no_memory() {
     let (mut feed, inner) = Mem::new().pair();
     feed.write_all(&[0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
         .await

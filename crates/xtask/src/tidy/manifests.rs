@@ -52,14 +52,20 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<(
 
 /// Reports published crates without the metadata and files of a registry page.
 fn check_published(package: &Package, text: &str, folder: &str, findings: &mut Vec<String>) {
-    for key in ["keywords = [", "categories = [", "[package.metadata.docs.rs]"] {
+    for key in [
+        "keywords = [",
+        "categories = [",
+        "[package.metadata.docs.rs]",
+    ] {
         if !text.contains(key) {
             findings.push(format!("{folder}/Cargo.toml: has no `{key}`"));
         }
     }
     let of = |file| fs::read_to_string(package.manifest_path.with_file_name(file));
     if !of("CHANGELOG.md").is_ok_and(|text| text.contains("\n## ")) {
-        findings.push(format!("{folder}/CHANGELOG.md: missing, or without a version"));
+        findings.push(format!(
+            "{folder}/CHANGELOG.md: missing, or without a version"
+        ));
     }
     if of("README.md").is_err() {
         findings.push(format!("{folder}/README.md: missing"));

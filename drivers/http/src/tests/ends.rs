@@ -1,4 +1,4 @@
-//! How an exchange ends: whole, cut, and by dropping.
+//! The ends of an exchange: complete, truncated, and by dropping.
 
 use std::io::ErrorKind;
 
@@ -73,7 +73,7 @@ async fn bytes_behind_the_end_are_not_payload() {
 
 #[tokio::test]
 async fn dropping_in_the_middle_is_an_abort() {
-    // A request that is not ended, a response that is not begun, one that is not ended.
+    // An unfinished request, a response that has not begun, an unfinished response.
     let (mut near, mut far) = open("method=PUT", "").await;
     near.write_all(b"part").await.unwrap();
     near.flush().await.unwrap();
@@ -91,8 +91,8 @@ async fn dropping_in_the_middle_is_an_abort() {
 }
 
 #[tokio::test]
-async fn dropping_what_is_complete_is_none() {
-    // The response is never read, and still the entity arrives in whole.
+async fn dropping_a_complete_exchange_is_no_abort() {
+    // The response is never read, and still the whole entity arrives.
     let (mut near, mut far) = open("method=PUT", "").await;
     near.write_all(b"all").await.unwrap();
     near.shutdown().await.unwrap();
@@ -100,7 +100,7 @@ async fn dropping_what_is_complete_is_none() {
     let (got, ended) = drain(&mut far).await;
     ended.unwrap();
     assert_eq!(got, b"all");
-    // A GET whose response was read leaves in good order.
+    // A GET with its response read ends cleanly.
     let (mut near, mut far) = asks("").await;
     far.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         .await

@@ -1,4 +1,4 @@
-//! What goes over the wire, and what comes of it: methods, versions, lengths, statuses.
+//! Exchanges on the wire: methods, versions, lengths, statuses.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Error, ErrorKind, Stream as _, Target, Transform as _};
@@ -8,7 +8,7 @@ use super::{answers, asks, drain, head_of, http, open};
 use crate::{Exchange, Response, Version};
 
 #[tokio::test]
-async fn get_reads_what_the_path_names() {
+async fn get_reads_the_resource_at_the_path() {
     let (mut near, mut far) = open("header=#Accept: */*#Range: bytes=5-", "").await;
     let asked = far.exchange().request().unwrap();
     assert_eq!(
@@ -161,7 +161,7 @@ async fn a_status_that_is_no_success_is_an_error() {
         (
             "302 Found\r\nLocation: http://else/where",
             ErrorKind::Unsupported,
-            "it is now at http://else/where; this layer does not go there",
+            "it is now at http://else/where; this layer follows no redirects",
         ),
         (
             "304 Not Modified",
@@ -194,7 +194,7 @@ async fn a_status_that_is_no_success_is_an_error() {
 
 #[tokio::test]
 async fn a_server_that_refuses_early_is_heard() {
-    // The peer answers before it has read everything, and takes no more.
+    // The peer responds before it has read everything, and reads no more.
     let (near, mut far) = Mem::new().capacity(1000).pair();
     let mut near = http("method=PUT")
         .initiate(near, &super::target("x"))
@@ -215,7 +215,7 @@ async fn a_server_that_refuses_early_is_heard() {
         far.shutdown().await.unwrap();
         drop(far);
     });
-    // What was answered may be lost with the connection, but never told as something else.
+    // The response may be lost with the connection, but must not become another error.
     let error = Error::layer_of(&error).unwrap();
     assert!(
         error.to_string().contains("507") || error.kind() == ErrorKind::Reset,
@@ -224,7 +224,7 @@ async fn a_server_that_refuses_early_is_heard() {
 }
 
 #[tokio::test]
-async fn interim_responses_are_passed_over() {
+async fn interim_responses_are_skipped() {
     let (mut near, mut far) = asks("method=PUT").await;
     far.write_all(
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n\
@@ -240,7 +240,7 @@ async fn interim_responses_are_passed_over() {
         ),
         (
             "HTTP/1.1 100 Continue\r\n\r\n".repeat(100),
-            "one interim response after",
+            "too many interim responses",
         ),
     ] {
         let (mut near, mut far) = asks("").await;
@@ -251,7 +251,7 @@ async fn interim_responses_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_a_word_gets_it_when_somebody_reads() {
+async fn a_client_that_expects_a_100_gets_it_once_the_server_reads() {
     let ask = "PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-Continue\r\n\r\n";
     let (mut near, far) = answers("", ask).await;
     let mut far = far.unwrap();
@@ -269,14 +269,14 @@ async fn a_client_that_waits_for_a_word_gets_it_when_somebody_reads() {
     assert_eq!(got, b"hello");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
 
-    // Who answers without reading says no such word.
+    // A server that responds without reading sends no 100.
     let (mut near, far) = answers("status=413", ask).await;
     far.unwrap().shutdown().await.unwrap();
     assert!(head_of(&mut near).await.starts_with("HTTP/1.1 413 "));
 }
 
 #[tokio::test]
-async fn the_application_says_what_to_answer() {
+async fn the_application_sets_the_response() {
     let (mut near, mut far) = open("any_status=1", "").await;
     let mut answer = Response::new(404).unwrap();
     answer.headers.push("X-Why", "not here").unwrap();
@@ -320,7 +320,7 @@ async fn head_has_no_entity_and_neither_has_204() {
     assert!(error.contains("has no entity"), "{error}");
     far.shutdown().await.unwrap();
     assert_eq!(drain(&mut near).await.0, b"");
-    // A GET sends none, and says so to who tries.
+    // A GET has none, and a write to it fails.
     let (mut near, _far) = open("", "").await;
     let error = near.write_all(b"x").await.unwrap_err().to_string();
     assert!(
@@ -407,8 +407,9 @@ async fn every_way_of_cutting_carries_every_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_flushes_is_woken_though_another_task_reads() {
-    // The layer below holds bytes back, so that flushing it waits; it remembers one waker for each way.
+async fn a_flushing_task_is_woken_while_another_task_reads() {
+    // The layer below holds bytes back, so that a flush waits; it keeps one waker for each
+    // direction.
     let (near, far) = Mem::new().capacity(1000).pair();
     let (outer, to) = (http("method=PUT"), super::target("x"));
     let (near, far) = tokio::join!(outer.initiate(near, &to), outer.respond(far));
@@ -445,7 +446,7 @@ async fn who_flushes_is_woken_though_another_task_reads() {
         let limit = std::time::Duration::from_secs(60);
         near_out = tokio::time::timeout(limit, writer)
             .await
-            .expect("whoever waited for the layer below was forgotten")
+            .expect("the flushing task was not woken")
             .unwrap();
     }
     far.shutdown().await.unwrap();
@@ -453,7 +454,7 @@ async fn who_flushes_is_woken_though_another_task_reads() {
 }
 
 #[tokio::test]
-async fn slices_without_bytes_are_passed_over() {
+async fn empty_slices_are_skipped() {
     for asks in ["method=PUT", "method=PUT;length=3"] {
         let (mut near, mut far) = open(asks, "").await;
         let mut slices = vec![std::io::IoSlice::new(b""); 100];
@@ -465,7 +466,7 @@ async fn slices_without_bytes_are_passed_over() {
 }
 
 #[tokio::test]
-async fn who_answers_head_without_a_word_claims_no_length() {
+async fn an_empty_response_to_head_claims_no_length() {
     let (mut near, far) = answers("", "HEAD /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
     far.unwrap().shutdown().await.unwrap();
     assert_eq!(

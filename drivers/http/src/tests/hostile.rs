@@ -1,4 +1,4 @@
-//! Peers that break the protocol, are slow on purpose, or never meant to speak it.
+//! Peers that break the protocol, are slow on purpose, or speak another one.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{answers, asks, drain, http};
 use crate::parse::MAX_HEAD;
 
 #[tokio::test]
-async fn a_bad_request_is_told_so_and_turned_away() {
+async fn a_bad_request_gets_its_status_and_is_refused() {
     for (sent, status, says) in [
         (
             "\x16\x03\x01\x02\x00\x01\x00\x01\x7f\x03\x03abcdefg",

@@ -1,4 +1,4 @@
-//! Exchanges over memory, between two of us and with peers written out byte by byte.
+//! Exchanges over memory, between two handles and with scripted peers.
 
 mod ends;
 mod exchanges;
@@ -30,14 +30,14 @@ pub(super) async fn open(
     (near.unwrap(), far.unwrap())
 }
 
-/// An end that asks, and a peer to be played by hand.
+/// A client, and the stream of a scripted server.
 pub(super) async fn asks(options: &str) -> (HttpHandle<MemHandle>, MemHandle) {
     let (near, far) = Mem::new().pair();
     let near = http(options).initiate(near, &target("a/path")).await;
     (near.unwrap(), far)
 }
 
-/// An end that answers what a peer sent by hand.
+/// A server, with a request from a scripted client.
 pub(super) async fn answers(
     options: &str,
     sent: impl AsRef<[u8]>,
@@ -55,7 +55,7 @@ pub(super) async fn drain<S: Stream>(stream: &mut S) -> (Vec<u8>, std::io::Resul
     (bytes, ended.map(|_| ()))
 }
 
-/// Reads what is there up to a blank line, as text.
+/// Reads up to a blank line, as text.
 pub(super) async fn head_of(stream: &mut MemHandle) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {

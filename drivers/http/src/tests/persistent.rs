@@ -42,7 +42,7 @@ async fn exchanges_follow_each_other() {
 }
 
 #[tokio::test]
-async fn a_status_without_entity_lets_the_connection_go_on() {
+async fn a_status_without_entity_keeps_the_connection() {
     let (mut near, mut far) = open("method=PUT;persistent=1", "persistent=1").await;
     near.shutdown().await.unwrap();
     drain(&mut far).await.1.unwrap();
@@ -53,7 +53,7 @@ async fn a_status_without_entity_lets_the_connection_go_on() {
 }
 
 #[tokio::test]
-async fn it_ends_when_one_of_the_two_says_so() {
+async fn it_ends_when_one_end_closes_it() {
     let (mut near, mut far) = open("persistent=1", "").await;
     far.shutdown().await.unwrap();
     drain(&mut near).await.1.unwrap();
@@ -102,7 +102,7 @@ async fn pipelined_requests_are_answered_in_turn() {
 }
 
 #[tokio::test]
-async fn nothing_follows_while_something_is_under_way() {
+async fn no_request_follows_an_incomplete_exchange() {
     let (mut near, mut far) = asks("persistent=1;method=PUT").await;
     let next = Request::new("GET", "/").unwrap();
     let error = near.ask(next.clone()).await.unwrap_err().to_string();
@@ -115,7 +115,7 @@ async fn nothing_follows_while_something_is_under_way() {
     assert!(near.ask(next).await.is_err());
 }
 
-/// An end that asked for something, got it, and may ask again.
+/// A client with one complete exchange, which may send another request.
 async fn asked() -> (
     crate::HttpHandle<xio_testkit::MemHandle>,
     xio_testkit::MemHandle,
@@ -165,7 +165,7 @@ async fn a_request_that_peers_could_read_in_two_ways_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_that_came_before_its_question_is_none() {
+async fn a_response_ahead_of_its_request_is_refused() {
     let (mut near, mut far) = asks("persistent=1").await;
     far.write_all(
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\
@@ -190,7 +190,7 @@ async fn every_further_request_has_its_deadline() {
     let error = far.accept().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert_eq!(began.elapsed(), Duration::from_secs(5));
-    // Nothing is lost by that.
+    // The bytes received so far are kept.
     near.write_all(b"xt HTTP/1.1\r\nHost: h\r\n\r\n")
         .await
         .unwrap();
