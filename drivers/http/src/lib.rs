@@ -29,9 +29,9 @@
 //! A message that two peers could understand in two ways is refused: length and chunks together,
 //! lengths that differ or are no plain number, other transfer codings, folded fields, blanks before
 //! a colon, half a line end, no Host or two. Heads, chunk lines and trailers are bounded, and
-//! chunks must carry payload. A body that ends early is
-//! [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof). One with neither length nor chunks ends with
-//! the stream below, which must then distinguish a clean end from a broken connection.
+//! chunks must carry payload. A body that ends early is an error,
+//! [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof). A body with neither length nor chunks ends
+//! with the stream below, which must then distinguish a clean end from a broken connection.
 //!
 //! # When not to use it
 //!

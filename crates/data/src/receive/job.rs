@@ -1,4 +1,4 @@
-//! `Job`: the state that all connections of one transfer share, and their way to the storage.
+//! `Job`: the state that all connections of one transfer share, and the delivery to the storage.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Job<'a, W> {
     waits: bool,
 }
 
-/// The way of payload to the storage.
+/// The delivery of payload to the storage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Delivery<'a> {
     /// Each write stores its bytes. With `pipes`, payload may be in a pipe.
