@@ -1,4 +1,4 @@
-//! `impl Dsi for Posix`: each operation one call on a thread that may block.
+//! `impl Dsi for Posix`: each operation is one call on a thread that may block.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::root::Root;
 use crate::sink::FileSink;
 use crate::stat;
 
-/// A directory tree of this machine, served to users who may not leave it.
+/// A directory tree of this machine, to which its users are confined.
 #[derive(Debug, Clone)]
 pub struct Posix {
     root: Arc<Root>,
-    /// The same, for users who follow no links.
+    /// The same, for users without links.
     plain: Arc<Root>,
     sync: bool,
 }
@@ -40,7 +40,7 @@ impl Posix {
     /// Serves the tree below the directory `root`.
     ///
     /// # Errors
-    /// When it cannot be opened, or the kernel lacks `openat2`.
+    /// If it cannot be opened, or the kernel lacks `openat2`.
     pub fn open(root: &Path) -> Result<Self> {
         let root = Root::open(root).map_err(|fault| fault.of("open root", root.display()))?;
         Ok(Self {
@@ -50,15 +50,15 @@ impl Posix {
         })
     }
 
-    /// Has every upload on the medium, name included, before it counts as finished.
+    /// Sets whether every upload, name included, is synced to the medium before it is finished.
     #[must_use]
     pub fn with_sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
     }
 
-    /// Keeps the index of partial uploads in `dir` of this machine, made when it is needed, instead
-    /// of in the root; no two trees share one.
+    /// Keeps the index of partial files in the directory `dir`, created if needed, instead of in
+    /// the root; two trees must not share one.
     #[must_use]
     pub fn with_index(mut self, dir: &Path) -> Self {
         let root = self.root.with_index(dir);
@@ -67,13 +67,13 @@ impl Posix {
         self
     }
 
-    /// Removes the partial uploads that nobody wrote to for `age`, and much sooner those that
-    /// cannot be continued; gives their number.
+    /// Removes the partial files that were not written to for `age`, and much sooner those that
+    /// cannot be continued; returns their number.
     ///
-    /// They are found through the index, whatever the size of the tree.
+    /// The index lists them, so the size of the tree does not matter.
     ///
     /// # Errors
-    /// When the index cannot be read; a partial upload that cannot be removed is left.
+    /// If the index cannot be read; a partial file that cannot be removed is left.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work at its next entry.
@@ -85,10 +85,10 @@ impl Posix {
         .await
     }
 
-    /// Runs `work` on the tree, as `user` sees it, where its kind of work allows.
+    /// Runs `work` on the tree in the view of `user`, on the thread for its kind of work.
     ///
     /// # Cancel safety
-    /// Dropping the future raises the flag that `work` is given.
+    /// Dropping the future sets the flag passed to `work`.
     async fn until_dropped<T: Send + 'static>(
         &self,
         user: &User,
@@ -112,7 +112,7 @@ impl Posix {
         .await
     }
 
-    /// As `until_dropped`, for work that does not look at the flag.
+    /// As `until_dropped`, for work that does not check the flag.
     async fn on<T: Send + 'static>(
         &self,
         user: &User,
@@ -139,7 +139,7 @@ impl Posix {
     }
 }
 
-/// Refuses the operation `op` to a user who may only read.
+/// Refuses the operation `op` to a user without write permission.
 fn must_write(user: &User, op: &'static str, path: &DsiPath) -> Result<()> {
     if user.may_write {
         return Ok(());
@@ -149,7 +149,7 @@ fn must_write(user: &User, op: &'static str, path: &DsiPath) -> Result<()> {
         .because("this user may only read"))
 }
 
-/// Hides uploads in progress from those who ask for them by name.
+/// Hides uploads in progress from access by name.
 fn visible(path: &DsiPath) -> Outcome<()> {
     if names::is_reserved(path.name()) {
         Err(Errno::NOENT.into())
@@ -158,10 +158,10 @@ fn visible(path: &DsiPath) -> Outcome<()> {
     }
 }
 
-/// What a user without links is told of one.
+/// The error for a link in a session without links.
 const NO_LINKS: Fault = Fault::Rule(
     ErrorKind::Denied,
-    "symbolic links are neither followed nor made in this session",
+    "symbolic links are neither followed nor created in this session",
 );
 
 impl Dsi for Posix {
@@ -201,14 +201,14 @@ impl Dsi for Posix {
         .await
     }
 
-    /// Opens, and for an update copies, where the storage may block.
+    /// Opens the file, and copies it for an update, on a thread that may block.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the copying, and leaves nothing of it.
+    /// Dropping the future ends the copy and removes it.
     async fn write(&self, user: &User, path: &DsiPath, how: Create) -> Result<FileSink> {
         must_write(user, "create", path)?;
         let sync = self.sync;
-        // The others may have to copy or to cut off much of what is there.
+        // The others may copy or truncate a large file.
         let kind = match how {
             Create::Whole { .. } => Work::Brief,
             _ => Work::Long,
@@ -223,7 +223,7 @@ impl Dsi for Posix {
         self.change(
             user,
             Work::Brief,
-            "look for what is held",
+            "look for partial file",
             path,
             |root, path| PartialFile::look(&root.target(path)?),
         )
@@ -231,9 +231,13 @@ impl Dsi for Posix {
     }
 
     async fn drop_held(&self, user: &User, path: &DsiPath) -> Result<()> {
-        self.change(user, Work::Long, "drop what is held", path, |root, path| {
-            expire::held(&root.target(path)?)
-        })
+        self.change(
+            user,
+            Work::Long,
+            "remove partial file",
+            path,
+            |root, path| expire::held(&root.target(path)?),
+        )
         .await
     }
 
@@ -261,7 +265,7 @@ impl Dsi for Posix {
     /// Removes entry by entry on another thread.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the work at its next entry; what is removed is removed.
+    /// Dropping the future ends the work at its next entry; removed entries stay removed.
     async fn remove_tree(&self, user: &User, path: &DsiPath) -> Result<()> {
         must_write(user, "remove tree", path)?;
         let work =
@@ -305,7 +309,7 @@ impl Dsi for Posix {
         .await
     }
 
-    /// Hashes on another thread, turn by turn with the digests of others.
+    /// Hashes on another thread, in turns with other digests.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work at its next block.

@@ -1,7 +1,7 @@
-//! Where an operation runs: here while the storage answers at once, else on a thread that may block.
+//! Runs an operation on this thread while the storage is fast, else on a blocking thread.
 //!
-//! The threads are the runtime's. Digests have places of their own, one a core, so that neither
-//! they nor calls that wait for a medium take all the threads that others need.
+//! The threads are those of the runtime. Digests have their own permits, one a core, so that
+//! neither digests nor calls that wait for a medium occupy all threads.
 
 use std::ffi::c_long;
 use std::num::NonZero;
@@ -14,19 +14,19 @@ use nix::sys::resource::{UsageWho, getrusage};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Operations that run here right now.
+/// Number of operations running inline, on a thread of the runtime.
 static INLINE: AtomicUsize = AtomicUsize::new(0);
 
-/// When all the time lost to slow operations is made up for, in microseconds since `START`.
+/// Time at which the penalty of slow operations has passed, in microseconds since `START`.
 static CAUGHT_UP_AT: AtomicU64 = AtomicU64::new(0);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Calls that may block at the same time, fewer than the runtime's threads (512 by default): its
-/// owner needs some as well.
+/// Most simultaneous blocking calls, fewer than the runtime's blocking threads (512 by default),
+/// since its owner needs some as well.
 static CALLS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(256)));
 
-/// Digests that may be computed at the same time.
+/// Most simultaneous digests.
 static DIGESTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     Arc::new(Semaphore::new(cores))
@@ -39,35 +39,35 @@ pub(crate) fn is_hashing() -> bool {
     DIGESTS.available_permits() < cores
 }
 
-/// What takes longer, and waited for something, waited for more than memory.
+/// Longest inline operation that is not slow; a longer one that slept has waited for a medium.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How many times its length makes up for a slow operation: at most one part in so many of the time
-/// is lost to waiting.
+/// Penalty for a slow operation, in multiples of its time, so that at most one part in 4 is lost to
+/// waiting.
 const PENALTY: u32 = 4;
 
-/// How much of that may be outstanding while operations still run here.
+/// Largest outstanding penalty with which operations still run inline.
 const CREDIT: Duration = Duration::from_millis(200);
 
-/// How long an operation takes where the storage is as fast as it can be.
+/// The expected time of an operation on fast storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// As long as the kernel needs to look into its caches or to fill them.
+    /// The time of a call that reads or fills the kernel's caches.
     Brief,
-    /// As long as it likes: it moves much, or waits for a medium or for somebody else.
+    /// Any time: it moves much data, or waits for a medium or for another process.
     Long,
-    /// As long as a core needs to hash some megabytes; those who want one take turns.
+    /// The time to hash some megabytes; digests take turns.
     Digest,
 }
 
-/// Runs `work`: here if it can be expected to touch only memory, else where it may block.
+/// Runs `work`: inline if it is expected to touch only memory, else on a blocking thread.
 ///
-/// Two changes of threads cost several times what most operations do. After some that were slow the
-/// next ones change threads for a while. A storage that does not answer at all never holds the last
-/// thread of a runtime that has several.
+/// Two changes of threads cost several times as much as most operations. After slow operations, the
+/// next ones change threads for a while. A storage that does not answer at all never blocks the
+/// last thread of a runtime with several.
 ///
 /// # Cancel safety
-/// Dropping the future does not stop work that has begun, which keeps its place to its end.
+/// Dropping the future does not stop work that has begun, which keeps its permit to its end.
 pub(crate) async fn run<T: Send + 'static>(
     kind: Work,
     op: &'static str,
@@ -97,10 +97,10 @@ pub(crate) async fn run<T: Send + 'static>(
     }
 }
 
-/// As [`run`], for long work that looks at its flag.
+/// As [`run`], for long work that checks its flag.
 ///
 /// # Cancel safety
-/// Dropping the future raises the flag.
+/// Dropping the future sets the flag.
 pub(crate) async fn run_until_dropped<T: Send + 'static>(
     kind: Work,
     op: &'static str,
@@ -111,7 +111,7 @@ pub(crate) async fn run_until_dropped<T: Send + 'static>(
     run(kind, op, move || work(&stop)).await
 }
 
-/// Raises its flag when it goes: work on another thread learns that nobody waits for it.
+/// Sets its flag on drop, which tells work on another thread to stop.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -120,7 +120,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The right to run one operation here.
+/// The right to run one operation inline.
 struct InlinePermit {
     since: Instant,
     waits: c_long,
@@ -147,11 +147,11 @@ impl Drop for InlinePermit {
     fn drop(&mut self) {
         INLINE.fetch_sub(1, Ordering::Relaxed);
         let took = self.since.elapsed();
-        // On a busy machine an operation can take long without waiting for anything but its turn.
+        // On a busy machine an operation can take long without sleeping, waiting for the processor.
         if took > SLOW && waits() != self.waits {
             let now = micros(since_start(self.since) + took);
             let more = micros(took.saturating_mul(PENALTY));
-            // Each adds its own part, whatever the others do meanwhile.
+            // Concurrent operations add their own penalties.
             let _ = CAUGHT_UP_AT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
                 Some(at.max(now).saturating_add(more))
             });
@@ -159,7 +159,7 @@ impl Drop for InlinePermit {
     }
 }
 
-/// How often this thread has gone to sleep.
+/// Number of times this thread has slept.
 fn waits() -> c_long {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.voluntary_context_switches())
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_told_to_stop() {
+    async fn dropped_work_is_told_to_stop() {
         const LIMIT: Duration = Duration::from_secs(20);
         let (begin, mut begun) = tokio::sync::mpsc::channel(1);
         let (end, ended) = mpsc::channel();
@@ -193,7 +193,7 @@ mod tests {
             Ok(())
         });
         tokio::select! {
-            _ = work => panic!("it ends although somebody waits for it"),
+            _ = work => panic!("it ended before its future was dropped"),
             _ = begun.recv() => {}
         }
         assert_eq!(ended.recv_timeout(LIMIT), Ok(true));

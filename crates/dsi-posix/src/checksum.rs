@@ -17,10 +17,10 @@ use crate::error::{Fault, Outcome};
 /// Bytes hashed between two reads.
 const BLOCK: usize = 256 * 1024;
 
-/// Bytes hashed before another digest has its turn.
+/// Bytes hashed before another digest gets its turn.
 const TURN: u64 = 16 << 20;
 
-/// The algorithms of this crate and what each costs, on the scale of the FEAT line from 1 to 20.
+/// The algorithms of this crate and their costs, on the scale of the FEAT line from 1 to 20.
 pub const COSTS: [(ChecksumAlgorithm, u8); 6] = [
     (ChecksumAlgorithm::Crc32c, 10),
     (ChecksumAlgorithm::Adler32, 10),
@@ -45,7 +45,7 @@ enum State {
 }
 
 impl Hasher {
-    /// Begins a checksum; `None` for an algorithm this crate does not have.
+    /// Begins a checksum; `None` for an algorithm that this crate does not implement.
     pub fn new(algorithm: ChecksumAlgorithm) -> Option<Self> {
         Some(Self(match algorithm {
             ChecksumAlgorithm::Md5 => State::Md5(Md5::new()),
@@ -58,7 +58,7 @@ impl Hasher {
         }))
     }
 
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, data: &[u8]) {
         match &mut self.0 {
             State::Md5(h) => h.update(data),
@@ -70,7 +70,7 @@ impl Hasher {
         }
     }
 
-    /// Ends the checksum; lower-case hexadecimal.
+    /// Returns the checksum in lower-case hexadecimal.
     pub fn finish(self) -> String {
         match self.0 {
             State::Md5(h) => hex(&h.finalize()),
@@ -100,7 +100,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A digest of a range of a file, computed turn by turn.
+/// A digest of a range of a file, computed in turns.
 struct Digest {
     hasher: Hasher,
     at: u64,
@@ -108,13 +108,13 @@ struct Digest {
 }
 
 impl Digest {
-    /// Begins the digest of `length` bytes from `offset`, or of what there is of them.
+    /// Begins the digest of `length` bytes from `offset`, or up to the end of the file.
     fn new(algorithm: ChecksumAlgorithm, offset: u64, length: Option<u64>) -> Outcome<Self> {
         let hasher = Hasher::new(algorithm).ok_or(Fault::Rule(
             ErrorKind::Unsupported,
-            "no such checksum algorithm here",
+            "this checksum algorithm is not implemented",
         ))?;
-        // No file goes further.
+        // No file is larger.
         let most = i64::MAX.unsigned_abs();
         let end = length.map_or(most, |length| offset.saturating_add(length).min(most));
         Ok(Self {
@@ -124,7 +124,7 @@ impl Digest {
         })
     }
 
-    /// Hashes for one turn, until `stop` is raised; whether more is to be hashed.
+    /// Hashes for one turn, until `stop` is set; returns whether bytes are left.
     fn turn(&mut self, file: impl AsFd, progress: &Progress, stop: &AtomicBool) -> Outcome<bool> {
         let until = self.end.min(self.at.saturating_add(TURN));
         let mut block = vec![0; BLOCK];
@@ -148,16 +148,15 @@ impl Digest {
         Ok(self.at < self.end)
     }
 
-    /// The digest of what was hashed; lower-case hexadecimal.
+    /// Returns the digest in lower-case hexadecimal.
     fn finish(self) -> String {
         self.hasher.finish()
     }
 }
 
-/// Hashes `length` bytes of `file` from `offset`, or what there is of them, turn by turn with other
-/// digests.
+/// Hashes `length` bytes of `file` from `offset`, or up to its end, in turns with other digests.
 ///
-/// Its operation and its path are `named` in errors.
+/// Errors name the operation and path in `named`.
 ///
 /// # Cancel safety
 /// Dropping the future ends the work at its next block.
@@ -186,7 +185,7 @@ pub(crate) async fn in_turns(
     }
 }
 
-/// Hashes all of a file in one go.
+/// Hashes a whole file in one turn.
 pub(crate) fn of_file(file: impl AsFd, algorithm: ChecksumAlgorithm) -> Outcome<String> {
     let mut digest = Digest::new(algorithm, 0, None)?;
     while digest.turn(&file, &Progress::new(), &AtomicBool::new(false))? {}

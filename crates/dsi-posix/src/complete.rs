@@ -1,4 +1,4 @@
-//! What is done to every file before it counts as complete: its size, its digest, its mode and its time.
+//! Completes a file: size, digest, owner, mode and time.
 
 use byte_ranges::Range64;
 use gridftp_dsi::{ErrorKind, Finish};
@@ -9,7 +9,7 @@ use crate::checksum;
 use crate::error::{Fault, Outcome};
 use crate::stat::timestamps;
 
-/// Brings the file to the size announced and gives its length, or says what is missing.
+/// Truncates the file to the announced size and returns its length; fails if bytes are missing.
 pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
     let len = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let Some(size) = done.size else {
@@ -22,7 +22,7 @@ pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
     if len < size || !covered {
         return Err(Fault::Rule(
             ErrorKind::Incomplete,
-            "parts of the file did not arrive",
+            "parts of the file have not arrived",
         ));
     }
     if len > size {
@@ -31,13 +31,13 @@ pub(crate) fn settle_size(file: BorrowedFd<'_>, done: &Finish) -> Outcome<u64> {
     Ok(size)
 }
 
-/// The answer to bytes that are not those announced.
+/// The error of a file with another digest than announced.
 pub(crate) const MISMATCH: Fault = Fault::Rule(
     ErrorKind::Mismatch,
-    "the file does not have the digest that was announced",
+    "the file does not have the announced digest",
 );
 
-/// Compares the file with the digest it is to have.
+/// Compares the file with the announced digest, if any.
 pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     let Some((algorithm, expected)) = &done.checksum else {
         return Ok(());
@@ -50,7 +50,7 @@ pub(crate) fn verify(file: BorrowedFd<'_>, done: &Finish) -> Outcome<()> {
     }
 }
 
-/// Gives the file the owner of `old`, whose place it takes, and mode and time as `done` says.
+/// Gives the file the owner of `old`, which it replaces, and mode and time of `done`.
 pub(crate) fn copy_metadata(
     file: BorrowedFd<'_>,
     old: Option<&Stat>,
@@ -61,16 +61,16 @@ pub(crate) fn copy_metadata(
         let new = rustix::fs::fstat(file)?;
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
             let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-            // Where it is not ours to give away, it stays ours.
+            // Best effort: without the privilege it keeps our owner.
             let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
         }
-        // The right to act as the owner was given to the old bytes, not to these.
+        // The set-user and set-group bits were given to the old bytes, not to these.
         mode = mode.or(Some(old.st_mode & 0o1777));
     }
     dress(file, mode, done.modified)
 }
 
-/// Sets mode and time where they are given.
+/// Sets mode and time, if given.
 pub(crate) fn dress(
     file: BorrowedFd<'_>,
     mode: Option<u32>,

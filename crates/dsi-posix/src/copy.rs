@@ -1,4 +1,4 @@
-//! Copies the bytes of one file into another, sharing or skipping what the file system lets it.
+//! Copies the bytes of one file into another, by reference if possible, and keeps holes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,11 +8,11 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
-/// Most bytes asked of the kernel in one call.
+/// Most bytes of one call to the kernel.
 const STEP: u64 = 64 << 20;
 
-/// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is raised; holes
-/// stay holes.
+/// Copies the first `size` bytes of `from` into the empty file `to` until `stop` is set; holes stay
+/// holes.
 pub(crate) fn copy(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -47,7 +47,7 @@ fn copy_range(
         let (mut read, mut write) = (at, at);
         let step = usize::try_from((end - at).min(STEP)).unwrap_or(usize::MAX);
         match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut write), step) {
-            // Cut short by someone else: the rest reads as zeros, which is not what was held.
+            // Truncated meanwhile: the copy would have zeros in place of the lost bytes.
             Ok(0) => return Err(Errno::STALE),
             Ok(copied) => at += u64::try_from(copied).unwrap_or(0),
             Err(Errno::INTR) => {}
@@ -108,7 +108,7 @@ pub(crate) fn write_all(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) ->
     Ok(())
 }
 
-/// Writes the `len` bytes that wait in `pipe` at `offset`.
+/// Writes `len` bytes out of `pipe` at `offset`.
 pub(crate) fn splice_all(
     pipe: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -118,7 +118,7 @@ pub(crate) fn splice_all(
     while len > 0 {
         match splice(pipe, None, to, Some(&mut offset), len, SpliceFlags::MOVE) {
             Ok(0) => return Err(Errno::IO),
-            // The kernel has moved the offset along.
+            // The kernel has advanced the offset.
             Ok(moved) => len = len.saturating_sub(moved),
             Err(Errno::INTR) => {}
             Err(Errno::INVAL) => return drain_all(pipe, to, offset, len),
@@ -128,7 +128,7 @@ pub(crate) fn splice_all(
     Ok(())
 }
 
-/// For file systems that do not splice.
+/// As `splice_all`, for file systems without splice.
 fn drain_all(
     pipe: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -166,7 +166,7 @@ pub(crate) fn read_some(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result
     Ok(bytes.into())
 }
 
-/// Writes all of `data` where the file stands.
+/// Writes all of `data` at the position of the file.
 pub(crate) fn write_on(file: BorrowedFd<'_>, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::write(file, data) {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_is_to_stop_goes_no_further() {
+    fn a_copy_stops_once_its_flag_is_set() {
         let (from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         from.write_all_at(b"content", 0).unwrap();
         let end = |to: &File| to.metadata().unwrap().len();

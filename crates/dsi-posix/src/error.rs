@@ -1,4 +1,4 @@
-//! How failures of the kernel become kinds an operator recognises.
+//! Maps errors of the kernel to kinds an operator recognises.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use gridftp_dsi::{Error, ErrorKind};
 use rustix::io::Errno;
 
-/// The kind that stands for `error`.
+/// The kind of `error`.
 pub fn kind_of(error: &io::Error) -> ErrorKind {
     let Some(errno) = Errno::from_io_error(error) else {
         return match error.kind() {
@@ -20,7 +20,7 @@ pub fn kind_of(error: &io::Error) -> ErrorKind {
     match errno {
         Errno::NOENT => ErrorKind::NotFound,
         Errno::ACCESS | Errno::PERM => ErrorKind::Denied,
-        // `openat2` answers so for a path that would leave the tree, and for magic links.
+        // `openat2` returns these for a path that would leave the tree, and for magic links.
         Errno::XDEV | Errno::LOOP => ErrorKind::Outside,
         Errno::EXIST => ErrorKind::Exists,
         Errno::NOTDIR => ErrorKind::NotDirectory,
@@ -39,22 +39,22 @@ pub fn kind_of(error: &io::Error) -> ErrorKind {
     }
 }
 
-/// The storage error that stands for `error` in the operation `op`.
+/// The storage error for `error` in the operation `op`.
 pub fn from_io(op: &'static str, error: io::Error) -> Error {
     Error::new(kind_of(&error), op).because(error)
 }
 
-/// A failure before it is known which operation on which path it belongs to.
+/// An error without its operation and path.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The kernel refused.
     Os(Errno),
-    /// A rule of this crate refused, and why.
+    /// A rule of this crate refused, for this reason.
     Rule(ErrorKind, &'static str),
 }
 
 impl Fault {
-    /// Names the operation and the path.
+    /// Adds the operation and the path.
     pub(crate) fn of(self, op: &'static str, path: impl fmt::Display) -> Error {
         match self {
             Self::Os(errno) => from_io(op, errno.into()).at(path),
@@ -69,7 +69,7 @@ impl From<Errno> for Fault {
     }
 }
 
-/// What the blocking half of this crate returns.
+/// The result of the blocking functions of this crate.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Removes partial uploads that nobody continues: old ones, those of a name, and those in the way of a directory's end.
+//! Removes abandoned partial files: old ones, the one of a name, and those in a removed directory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,33 +16,34 @@ use crate::remove::OPEN_DIR;
 use crate::root::{Root, Target};
 use crate::stat::modified;
 
-/// How long one is left that cannot be recorded: long enough for whoever is about to write to it.
+/// Age at which a partial file without a record is removed: long enough for a writer that has just
+/// created it.
 const UNRECORDED: Duration = Duration::from_secs(3600);
 
-/// A time as files have it: seconds since 1970 and nanoseconds.
+/// The time of a file: seconds since 1970 and nanoseconds.
 type Time = (i64, u32);
 
-/// Which partial uploads are old.
+/// The times before which partial files are old.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cutoff {
-    /// Those last written to before this time.
+    /// Latest modification of an old partial file.
     recorded: Time,
-    /// Those that cannot be continued.
+    /// The same for one that cannot be continued.
     unrecorded: Time,
 }
 
-/// What became of a partial upload.
+/// The result of the removal of a partial file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     Removed,
     Missing,
-    /// A writer has it.
+    /// A writer has it locked.
     Busy,
     Recent,
 }
 
-/// Removes the hidden file `name` of `dir`, with its records, unless a writer has it or it is too
-/// young.
+/// Removes the hidden file `name` of `dir`, with its records, unless a writer has it locked or it
+/// is too young.
 pub(crate) fn abandoned(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -61,8 +62,8 @@ pub(crate) fn abandoned(
         Err(Errno::WOULDBLOCK) => return Ok(Removal::Busy),
         done => done?,
     }
-    // Whoever had it before may have gone on with it, or published it; with the lock it stays what
-    // it is.
+    // Its last writer may have written to it or published it before; with the lock it cannot
+    // change.
     let stat = rustix::fs::fstat(&file)?;
     let [held, next] = names::records_of(name);
     if let Some(before) = before {
@@ -84,7 +85,7 @@ pub(crate) fn abandoned(
     Ok(Removal::Removed)
 }
 
-/// Removes a record whose partial upload is gone: alone it is of no use.
+/// Removes a record without its partial file, which is useless.
 fn record(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -104,7 +105,7 @@ fn record(
     }
 }
 
-/// Removes what is kept of an upload to `target`.
+/// Removes the partial file of an upload to `target`.
 pub(crate) fn held(target: &Target) -> Outcome<()> {
     let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
     let entry = rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
@@ -119,16 +120,16 @@ pub(crate) fn held(target: &Target) -> Outcome<()> {
         }
         Removal::Busy => Err(Fault::Rule(
             ErrorKind::Busy,
-            "an upload to this name is going on",
+            "an upload to this name is in progress",
         )),
         Removal::Missing | Removal::Recent => Err(Fault::Rule(
             ErrorKind::NotFound,
-            "nothing is kept of an upload to this name",
+            "there is no partial file of an upload to this name",
         )),
     }
 }
 
-/// Removes the partial uploads that nobody wrote to for `age`, until `stop` is raised; gives their
+/// Removes the partial files that were not written to for `age`, until `stop` is set; returns their
 /// number.
 ///
 /// One that cannot be read or removed is left.
@@ -141,18 +142,18 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
         let removal = look(root, path, before);
         let ends = match removal {
             Ok(Removal::Removed) => true,
-            // Its directory may be mounted elsewhere for now, or the file be about to be made.
+            // Its directory may not be mounted now, or the file may be created soon.
             Ok(Removal::Missing) => is_old(index, id, before.recorded),
             Ok(Removal::Busy | Removal::Recent) | Err(_) => false,
         };
         count += u64::from(matches!(removal, Ok(Removal::Removed)));
         if ends {
-            // One that stays is looked at again the next time.
+            // If this fails, the next run tries again.
             let _ = rustix::fs::unlinkat(index, id, AtFlags::empty());
         }
         !stop.load(Ordering::Relaxed)
     })?;
-    // Whole files that a process which was killed did not get to their places.
+    // Complete files of killed processes that were not renamed to their targets.
     root.index().each_name(|index, name| {
         if names::is_partial(name) {
             let removal = abandoned(index, name, Some(before));
@@ -163,7 +164,7 @@ pub(crate) fn expire(root: &Root, age: Duration, stop: &AtomicBool) -> Outcome<u
     Ok(count)
 }
 
-/// Removes the partial upload at `path` beneath the root if it is old.
+/// Removes the partial file at `path` beneath the root if it is old.
 fn look(root: &Root, path: &[u8], before: Cutoff) -> Outcome<Removal> {
     let cut = path.iter().rposition(|b| *b == b'/');
     let (up, name) = match cut {
@@ -173,7 +174,7 @@ fn look(root: &Root, path: &[u8], before: Cutoff) -> Outcome<Removal> {
         ),
         None => (&[][..], path),
     };
-    // Whoever else can write to the index gets nothing removed but that.
+    // Another writer of the index must not get other files removed.
     if !names::is_partial(name) {
         return Ok(Removal::Missing);
     }
@@ -195,7 +196,7 @@ fn is_old(index: BorrowedFd<'_>, id: &str, before: Time) -> bool {
         .is_ok_and(|entry| modified(&entry) <= before)
 }
 
-/// The times of `age` ago; `None` where that is before 1970.
+/// The cutoff for `age`; `None` if that is before 1970.
 fn before(age: Duration) -> Option<Cutoff> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let time = |ago: Duration| {

@@ -1,4 +1,4 @@
-//! `FileSource`: a file open for reading by position, its descriptor lent for zero-copy.
+//! `FileSource`: a file open for reading by position, with its descriptor for zero-copy.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -21,7 +21,7 @@ use crate::stat::modified;
 /// Bytes read by one system call: small enough that clearing them warms the cache for the copy.
 const PIECE: usize = 128 * 1024;
 
-/// Most ranges that [`Source::data`] tells apart; what lies behind them counts as data.
+/// Most ranges of [`Source::data`]; everything behind them counts as data.
 const MAX_RANGES: usize = 65_536;
 
 /// A regular file open for reading.
@@ -34,13 +34,13 @@ struct Inner {
     size: u64,
     modified: (i64, u32),
     mode: u32,
-    /// Whether the kernel can be asked for what it has in memory, without waiting for the rest.
+    /// Whether the file system supports reads without waiting (`RWF_NOWAIT`).
     at_once: AtomicBool,
     path: String,
 }
 
 impl FileSource {
-    /// Takes an open regular file.
+    /// Wraps an open regular file.
     ///
     /// # Errors
     /// [`ErrorKind::NotRegular`] or [`ErrorKind::IsDirectory`] for anything else.
@@ -52,7 +52,7 @@ impl FileSource {
     /// Opens the file of this machine at `path`.
     ///
     /// # Errors
-    /// As the kernel refuses, and for what is no regular file.
+    /// Errors of the kernel, and [`ErrorKind::NotRegular`] or [`ErrorKind::IsDirectory`].
     pub async fn open(path: &Path) -> Result<Self> {
         let path = path.to_path_buf();
         run(Work::Brief, "open", move || {
@@ -67,7 +67,7 @@ impl FileSource {
         .await
     }
 
-    /// Takes the open regular file `file`, of these facts, that the user calls `path`.
+    /// Wraps an open regular file with its facts; `path` is the user's name for it.
     pub(crate) fn over((file, stat): (OwnedFd, Stat), path: String) -> Self {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let at_once = AtomicBool::new(true);
@@ -81,12 +81,12 @@ impl FileSource {
         }))
     }
 
-    /// Modification time when it was opened: seconds since 1970 and nanoseconds.
+    /// Modification time at opening: seconds since 1970 and nanoseconds.
     pub fn modified(&self) -> (i64, u32) {
         self.0.modified
     }
 
-    /// Permission bits when it was opened, the lowest twelve.
+    /// Permission bits at opening, the lowest twelve.
     pub fn mode(&self) -> u32 {
         self.0.mode
     }
@@ -97,12 +97,12 @@ impl FileSource {
 }
 
 impl Inner {
-    /// Fills the spare room of `into` from `offset`, as far as the file and `how` allow.
+    /// Fills the spare capacity of `into` from `offset`, as far as the file and `how` allow.
     fn fill(&self, mut offset: u64, into: &mut BytesMut, how: ReadWriteFlags) -> Result<(), Errno> {
         let begin = into.len();
         let full = into.capacity();
         while into.len() < full
-            // The kernel refuses to look for bytes where no file can have any.
+            // The kernel refuses offsets above the largest file size.
             && let Some(rest) = i64::MAX.unsigned_abs().checked_sub(offset)
         {
             let start = into.len();
@@ -120,7 +120,7 @@ impl Inner {
                 Ok(0) => break,
                 Ok(read) => offset += u64::try_from(read).unwrap_or(0),
                 Err(Errno::INTR) => {}
-                // What came before is good; the next call meets the error again.
+                // The bytes read so far are valid; the next call gets the error again.
                 Err(_) if into.len() > begin => break,
                 Err(errno) => return Err(errno),
             }
@@ -160,7 +160,7 @@ impl Source for FileSource {
             match self.0.fill(offset, &mut into, ReadWriteFlags::NOWAIT) {
                 Ok(()) => return Ok(into),
                 Err(Errno::AGAIN) => kind = Work::Long,
-                // Other causes are met again, and reported, where waiting is allowed.
+                // Other errors occur again, and are reported, in the blocking read.
                 Err(_) => self.0.at_once.store(false, Ordering::Relaxed),
             }
         }
@@ -189,15 +189,15 @@ impl Source for FileSource {
 
     async fn unchanged(&self) -> Result<()> {
         let inner = Arc::clone(&self.0);
-        // On a network file system even this may have to wait for the other end.
-        let now = run(Work::Brief, "look again at", move || {
+        // On a network file system even this may wait for the other end.
+        let now = run(Work::Brief, "stat", move || {
             rustix::fs::fstat(&inner.file)
-                .map_err(|errno| Fault::from(errno).of("look again at", &inner.path))
+                .map_err(|errno| Fault::from(errno).of("stat", &inner.path))
         })
         .await?;
         let inner = &self.0;
         let what = if u64::try_from(now.st_size).unwrap_or(0) != inner.size {
-            "its size is another than when it was opened"
+            "its size has changed since it was opened"
         } else if modified(&now) != inner.modified {
             "it was written to since it was opened"
         } else {

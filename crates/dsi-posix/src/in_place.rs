@@ -1,4 +1,4 @@
-//! `InPlace`: a file that is written under its own name, locked while it is.
+//! `InPlace`: a file that is written under its own name and locked meanwhile.
 
 use gridftp_dsi::{ErrorKind, Finish};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,17 +11,16 @@ use crate::late;
 use crate::partial::{ATTEMPTS, is_at};
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 
-/// An open file, and where it was found.
+/// An open file and its name.
 #[derive(Debug)]
 pub(crate) struct InPlace {
     file: OwnedFd,
-    /// The directory and the name in it; none for a file that was given open.
+    /// The directory and the name in it; `None` for a file opened by the caller.
     place: Option<(OwnedFd, Vec<u8>)>,
 }
 
 impl InPlace {
-    /// Opens the file at `target`, made when there is none, `alone` or beside others that write parts
-    /// of it.
+    /// Opens the file at `target`, created if missing; `alone` excludes other writers.
     pub(crate) fn open(target: Target, alone: bool) -> Outcome<Self> {
         let Target { dir, name, old, .. } = target;
         if old.is_some_and(|old| !is_regular(&old)) {
@@ -35,7 +34,7 @@ impl InPlace {
         for _ in 0..ATTEMPTS {
             let file = must_be_file(open(dir.as_fd(), &name)?)?.0;
             lock_file(file.as_fd(), lock)?;
-            // Between opening and locking, the name may have gone to another file.
+            // Between opening and locking, another file may have got the name.
             if is_at(dir.as_fd(), &name, &rustix::fs::fstat(&file)?) {
                 let place = Some((dir, name));
                 return Ok(Self { file, place });
@@ -44,7 +43,7 @@ impl InPlace {
         Err(Errno::BUSY.into())
     }
 
-    /// Takes a file that is open.
+    /// Wraps an open file.
     pub(crate) fn given(file: OwnedFd) -> Self {
         Self { file, place: None }
     }
@@ -53,7 +52,7 @@ impl InPlace {
         self.file.as_fd()
     }
 
-    /// Completes a regular file; with `sync`, on the medium.
+    /// Completes a regular file; with `sync`, syncs it to the medium.
     pub(crate) fn finish(&self, done: &Finish, sync: bool) -> Outcome<()> {
         if !is_regular(&rustix::fs::fstat(&self.file)?) {
             return Ok(());
@@ -74,8 +73,8 @@ impl InPlace {
     }
 }
 
-/// Opens a file for writing, made when there is none. What exists is opened as it is: in directories
-/// that all may write to, the kernel refuses to make the file of somebody else.
+/// Opens a file for writing, created if missing. An existing file is opened without `O_CREAT`, with
+/// which the kernel refuses files of other users in directories that all may write to.
 fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -88,7 +87,7 @@ fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Locks `file`, unless another writer of it is in the way.
+/// Locks `file`, unless another writer has it locked.
 pub(crate) fn lock_file(file: BorrowedFd<'_>, lock: FlockOperation) -> Outcome<()> {
     match rustix::fs::flock(file, lock) {
         Err(Errno::WOULDBLOCK) => Err(Fault::Rule(

@@ -1,14 +1,14 @@
-//! `Index`: where the partial uploads of a tree are, so that nobody has to walk it to find them.
+//! `Index`: the paths of the partial files of a tree, so that finding them needs no walk.
 //!
-//! It is a directory with one entry for each of them, a symbolic link that holds the path beneath the
-//! root: the kernel makes name and content in one step, and where the index is on the file system of
-//! the files, a power cut keeps that order too. An entry is made before its file and removed after it.
-//! So a crash at any point leaves at most an entry too many, which the expiry removes once it is old;
-//! and as each upload has an entry of its own, nobody removes the one of another. Processes that serve
-//! the same tree share the index without knowing of each other.
+//! It is a directory with one entry for each partial file, a symbolic link with the path beneath
+//! the root: the kernel creates name and content in one step, and if the index is on the file
+//! system of the files, a power cut keeps that order too. An entry is created before its file and
+//! removed after it. So a crash at any point leaves at most one superfluous entry, which the expiry
+//! removes once it is old. Each upload has its own entry, so that no upload removes that of
+//! another. Processes that serve the same tree share the index.
 //!
-//! A whole file that replaces another has a name in this directory between the two steps that this
-//! takes, so that the expiry finds what a process leaves that is killed in between.
+//! A complete file that replaces another has a name in this directory for a moment, so that the
+//! expiry finds it if the process is killed.
 
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -25,20 +25,20 @@ use crate::partial::{ATTEMPTS, random};
 use crate::remove::OPEN_DIR;
 use crate::unnamed;
 
-/// What is added to the name of an entry while the directory that it leads to is renamed.
+/// Suffix of a second entry while a directory above the partial file is renamed.
 const MOVING: char = '~';
 
-/// Longest path that is read, in bytes: one of the kernel, and a name behind it.
+/// Longest path of an entry, in bytes: one of the kernel, and a name behind it.
 const LONGEST: u64 = 4096 + 256;
 
 /// The index of one served tree.
 #[derive(Debug)]
 pub(crate) struct Index {
     root: Arc<OwnedFd>,
-    /// The directory, where it is not at the top of the tree.
+    /// The directory, if it is not at the top of the tree.
     elsewhere: Option<PathBuf>,
     open: Mutex<Option<Arc<OwnedFd>>>,
-    /// Whether it was told that there can be none.
+    /// Whether a failure was logged.
     told: AtomicBool,
 }
 
@@ -61,8 +61,8 @@ impl Index {
         }
     }
 
-    /// Notes that the partial upload `name` of `dir` is about to be there; `None` where no index can be
-    /// kept, which does not keep anybody from uploading.
+    /// Adds an entry for the partial file `name` of `dir`, which is created next; `None` if the
+    /// index is not writable, which does not prevent uploads.
     pub(crate) fn add(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Entry>, Errno> {
         match self.enter(dir, name) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(errno),
@@ -81,13 +81,13 @@ impl Index {
             };
             let (index, id) = (self.dir(true)?, format!("{:016x}", random()));
             match make(index.as_fd(), &id, &path) {
-                // Somebody has the number, or has removed the index.
+                // The number is taken, or the index was removed.
                 Err(Errno::EXIST | Errno::NOENT) => continue,
                 done => done?,
             }
             let keep = AtomicBool::new(false);
             let entry = Entry { index, id, keep };
-            // A directory above may have been renamed before there was an entry to take along.
+            // A directory above may have been renamed before the entry existed.
             if self.path_of(dir, name)?.as_ref() == Some(&path) {
                 return Ok(Some(entry));
             }
@@ -95,7 +95,7 @@ impl Index {
         Err(Errno::BUSY)
     }
 
-    /// The entry `id`, if it is one of the partial upload `name` of `dir`.
+    /// The entry `id`, if it is the one of the partial file `name` of `dir`.
     pub(crate) fn adopt(&self, id: &str, dir: BorrowedFd<'_>, name: &[u8]) -> Option<Entry> {
         let index = self.dir(false).ok()?;
         let path = self.path_of(dir, name).ok()??;
@@ -109,12 +109,12 @@ impl Index {
     /// Removes the entry `id`.
     pub(crate) fn remove(&self, id: &str) {
         if let Ok(index) = self.dir(false) {
-            // One that stays is removed by the expiry.
+            // Best effort: the expiry removes a leftover.
             let _ = rustix::fs::unlinkat(&index, id, AtFlags::empty());
         }
     }
 
-    /// Renames a directory by `rename`, and has the entries of what is in it follow.
+    /// Renames a directory by `rename`, and updates the entries of partial files in it.
     pub(crate) fn follow(
         &self,
         from: (BorrowedFd<'_>, &[u8]),
@@ -130,8 +130,8 @@ impl Index {
         to.push(b'/');
         let moved = |path: &[u8]| Some([&to, path.strip_prefix(from.as_slice())?].concat());
         let moving = |id: &str| format!("{id}{MOVING}");
-        // Whoever is killed in between leaves an entry for either path. An index that cannot be read is
-        // no reason not to rename.
+        // A process killed in between leaves an entry for either path. An unreadable index does not
+        // prevent the rename.
         let before = self.each(|index, id, path| {
             if let Some(path) = moved(path) {
                 let _ = make(index, &moving(id), &path);
@@ -157,7 +157,7 @@ impl Index {
         done
     }
 
-    /// Has `file`, which has no name, take the place of the entry `name` of `dir` in one step.
+    /// Replaces the entry `name` of `dir` by `file`, which has no name, in one step.
     pub(crate) fn replace(
         &self,
         file: BorrowedFd<'_>,
@@ -168,13 +168,13 @@ impl Index {
         unnamed::link(file, index.as_fd(), &temp)?;
         let done = rustix::fs::renameat(&index, temp.as_slice(), dir, name);
         if done.is_err() {
-            // One that stays is removed by the expiry.
+            // Best effort: the expiry removes a leftover.
             let _ = rustix::fs::unlinkat(&index, temp.as_slice(), AtFlags::empty());
         }
         done
     }
 
-    /// Calls `each` with the index, the name of an entry and the path in it, until that says false.
+    /// Calls `each` with the index, the name of an entry and its path, until that returns `false`.
     pub(crate) fn each(
         &self,
         mut each: impl FnMut(BorrowedFd<'_>, &str, &[u8]) -> bool,
@@ -187,7 +187,7 @@ impl Index {
         })
     }
 
-    /// Calls `each` with the index and each name in it, until that says false.
+    /// Calls `each` with the index and each name in it, until that returns `false`.
     pub(crate) fn each_name(
         &self,
         mut each: impl FnMut(BorrowedFd<'_>, &[u8]) -> bool,
@@ -205,7 +205,7 @@ impl Index {
         Ok(())
     }
 
-    /// The directory itself; with `make`, made when there is none.
+    /// The directory of the index; with `make`, created if missing.
     fn dir(&self, make: bool) -> Result<Arc<OwnedFd>, Errno> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = &*open
@@ -234,7 +234,7 @@ impl Index {
 
     /// The path of the entry `name` of `dir` beneath the root, free of links.
     ///
-    /// `None` for a directory that is not in the tree (it was removed), or deeper than the kernel can say.
+    /// `None` for a removed directory, or one with a path longer than the kernel returns.
     fn path_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         let root = real_path(self.root.as_fd())?;
         let root = root.strip_suffix(b"/").unwrap_or(&root);
@@ -253,13 +253,13 @@ impl Index {
             let error = std::io::Error::from(error);
             tracing::warn!(
                 %error,
-                "no index of partial uploads can be kept, so none is removed when it is old: make its directory writable, or name another one"
+                "the index of partial files cannot be written, so old ones are not removed: make its directory writable, or configure another one"
             );
         }
     }
 }
 
-/// The entry of one partial upload, removed with this value unless it is kept.
+/// The entry of one partial file, removed on drop unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Entry {
     index: Arc<OwnedFd>,
@@ -273,7 +273,7 @@ impl Entry {
         &self.id
     }
 
-    /// Leaves it, as the partial upload is left.
+    /// Keeps the entry, as the partial file stays.
     pub(crate) fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
@@ -282,13 +282,13 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if !self.keep.load(Ordering::Relaxed) {
-            // One that stays is removed by the expiry.
+            // Best effort: the expiry removes a leftover.
             let _ = rustix::fs::unlinkat(&self.index, self.id.as_str(), AtFlags::empty());
         }
     }
 }
 
-/// Whether `name` is one of ours.
+/// Whether `name` is that of an entry.
 fn is_id(name: &str) -> bool {
     let number = name.strip_suffix(MOVING).unwrap_or(name);
     number.len() == 16 && number.bytes().all(|b| b.is_ascii_hexdigit())
@@ -296,7 +296,7 @@ fn is_id(name: &str) -> bool {
 
 fn make(index: BorrowedFd<'_>, id: &str, path: &[u8]) -> Result<(), Errno> {
     match rustix::fs::symlinkat(path, index, id) {
-        // Some file systems have links of at most 1023 bytes.
+        // Some file systems limit links to 1023 bytes.
         Err(Errno::NAMETOOLONG) => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = rustix::fs::openat(index, id, flags, Mode::RUSR | Mode::WUSR)?;
@@ -322,7 +322,7 @@ fn read(index: BorrowedFd<'_>, id: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The path of an open directory as this process sees it.
+/// The path of an open directory in this process's view.
 fn real_path(dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let name = format!("/proc/self/fd/{}", dir.as_raw_fd());
     Ok(rustix::fs::readlinkat(CWD, name, Vec::new())?.into_bytes())

@@ -1,4 +1,4 @@
-//! The record beside a partial file of which of its bytes are held, replaced as a whole each time.
+//! The record of the ranges in a partial file, beside it and always replaced as a whole.
 
 use std::fmt;
 use std::io::Read;
@@ -14,16 +14,16 @@ use crate::stat::modified;
 
 const TITLE: &str = "gridftp-held 1";
 
-/// The lifetime of a record that is on the medium, after the bytes it names.
+/// The lifetime of a record that is on the medium, written after its bytes.
 const DURABLE: &str = "durable";
 
-/// Most ranges that a record names; it may say less than the truth, never more.
+/// Most ranges of a record; it may have fewer than are written, never more.
 const MAX_RANGES: usize = byte_ranges::text::DEFAULT_MAX_RANGES;
 
-/// Largest record that is read, in bytes: two numbers of 20 digits for each range, and the rest.
+/// Largest record, in bytes: two numbers of 20 digits for each range, and the other fields.
 const MAX_LEN: u64 = 42 * 32_768 + 4096;
 
-/// How long a record that was not forced to the medium is true: until the machine starts again.
+/// The lifetime of a record: without a sync, it is valid until the machine restarts.
 fn lifetime(durable: bool) -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     if durable {
@@ -35,10 +35,10 @@ fn lifetime(durable: bool) -> &'static str {
     })
 }
 
-/// What a record says of one partial file.
+/// The record of one partial file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The bytes that are there.
+    /// The ranges held.
     pub(crate) held: RangeSet,
     /// The published file that an update is a copy of.
     pub(crate) over: Option<Over>,
@@ -46,7 +46,7 @@ pub(crate) struct Record {
     pub(crate) entry: Option<String>,
 }
 
-/// Which version of a published file it is.
+/// The identity of one version of a published file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over {
     /// Its length, in bytes.
@@ -86,7 +86,7 @@ impl fmt::Display for Over {
     }
 }
 
-/// The form in which `record` is kept.
+/// The text form of `record`.
 fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     let some: RangeSet = record.held.iter().take(MAX_RANGES).collect();
     let name = name.escape_ascii();
@@ -102,9 +102,9 @@ fn text(name: &[u8], inode: u64, record: &Record, lifetime: &str) -> String {
     format!("{body}crc32c {sum:08x}\n")
 }
 
-/// Replaces the record for the partial of `name`, which is the file `inode`, in one step.
+/// Replaces the record for the partial file of `name`, with the number `inode`, in one step.
 ///
-/// With `durable` it survives the machine once this returns; the caller has seen to the bytes.
+/// With `durable` it survives a crash of the machine; the caller has synced the bytes before.
 pub(crate) fn write(
     dir: BorrowedFd<'_>,
     names: &Names,
@@ -137,14 +137,14 @@ pub(crate) fn write(
     if durable { sync_dir(dir) } else { Ok(()) }
 }
 
-/// Makes the names in `dir` survive the machine.
+/// Syncs the names in `dir` to the medium.
 pub(crate) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    // `dir` names the directory only; syncing needs it open.
+    // `dir` is an `O_PATH` descriptor, which cannot be synced.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     crate::uninterrupted::fsync(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
 }
 
-/// Reads the record for the partial of `name`; `None` unless it is whole and about `inode`.
+/// Reads the record for the partial file of `name`; `None` unless it is intact and for `inode`.
 pub(crate) fn read(dir: impl AsFd, names: &Names, name: &[u8], inode: u64) -> Option<Record> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(dir, names.held.as_slice(), flags, Mode::empty()).ok()?;
@@ -190,7 +190,7 @@ fn parse(text: &str, name: &[u8], inode: u64) -> Option<Record> {
     None
 }
 
-/// Removes the records for a partial; that there are none is fine.
+/// Removes the records of a partial file, if there are any.
 pub(crate) fn remove(dir: BorrowedFd<'_>, records: &[&[u8]]) -> Result<(), Errno> {
     for record in records {
         match rustix::fs::unlinkat(dir, *record, AtFlags::empty()) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_believed_only_whole_and_for_its_own_file() {
+    fn a_record_is_valid_only_intact_and_for_its_own_file() {
         let held: RangeSet = [(0, 10), (20, 30)]
             .into_iter()
             .filter_map(|(a, b)| Range64::new(a, b))
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_crash_of_the_machine_only_what_was_synced_counts() {
+    fn after_a_crash_of_the_machine_only_synced_records_are_valid() {
         let record = held(RangeSet::up_to(10));
         let parsed = |lifetime: &str| parse(&text(b"n", 1, &record, lifetime), b"n", 1);
         assert_eq!(parsed(lifetime(false)), Some(record.clone()));

@@ -1,10 +1,10 @@
-//! Which file systems tell of a failed write only when the file is synced or closed, and how they are asked.
+//! Syncs files on file systems that report a failed write only at a sync or close.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-/// NFS, SMB in its three generations, AFS, and file systems that are programs, as `statfs` numbers
-/// them: writes wait here for the other end, which may have no space left for them.
+/// The `statfs` types of NFS, three generations of SMB, AFS and FUSE: they cache writes for the
+/// other end, which may have no space left for them.
 const LATE: [i64; 6] = [
     0x6969,
     0x517b,
@@ -14,14 +14,13 @@ const LATE: [i64; 6] = [
     0x6573_5546,
 ];
 
-/// Has the file's bytes on the medium, if that is `wanted`, and learns in any case whether all of
-/// them were taken.
+/// Syncs the file to the medium if `wanted`, and in any case checks that all writes succeeded.
 ///
-/// Where that is not sure before, the file has to be synced: closing it would do the same work, and
-/// its answer goes to nobody.
+/// On these file systems the check needs a sync as well: closing the file would do the same work,
+/// but its error is lost.
 ///
 /// # Errors
-/// The file system's, among them those of writes that seemed to succeed.
+/// Errors of the file system, also of earlier writes that seemed to succeed.
 pub(crate) fn settle(file: BorrowedFd<'_>, wanted: bool) -> Result<(), Errno> {
     if wanted {
         return crate::uninterrupted::fsync(file);
@@ -30,7 +29,7 @@ pub(crate) fn settle(file: BorrowedFd<'_>, wanted: bool) -> Result<(), Errno> {
         return Ok(());
     }
     match crate::uninterrupted::fsync(file) {
-        // One that has no such operation has nothing to tell either.
+        // A file system without this operation reports no late errors either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
         done => done,
     }
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_file_systems_tell_at_once() {
+    fn local_file_systems_report_errors_at_once() {
         let here = tempfile::tempfile().unwrap();
         assert!(!is_late(here.as_fd()));
         if let Ok(memory) = tempfile::tempfile_in("/dev/shm") {
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_synced_fails_only_where_that_is_wanted() {
+    fn a_pipe_fails_only_if_a_sync_is_wanted() {
         let (_, pipe) = std::io::pipe().unwrap();
         assert_eq!(settle(pipe.as_fd(), true), Err(Errno::INVAL));
         assert_eq!(settle(pipe.as_fd(), false), Ok(()));

@@ -1,21 +1,21 @@
 //! A directory tree behind the storage interface, confined beneath one descriptor.
 //!
-//! **Confined**: every path of a user is resolved by the kernel (`openat2`), beneath a descriptor
-//! of the root that is opened once. There is no step between checking a path and using it.
+//! **Confined**: the kernel resolves every path of a user (`openat2`), beneath a descriptor of the
+//! root that is opened once. There is no step between checking a path and using it.
 //!
 //! **Followed**: symbolic links that stay in the tree. **Refused**: those that leave it, absolute
 //! ones included, and the magic links of `/proc`.
 //!
-//! **Served**: regular files and directories. FIFOs, devices and sockets are listed; they are never
-//! opened, so nobody can make the server wait on one or disturb who does.
+//! **Served**: regular files and directories. FIFOs, devices and sockets are listed, but never
+//! opened, so that a client can neither block the server on one nor disturb its users.
 //!
-//! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small
-//! file, where its size is known, has none at all. What a broken one leaves can be continued, by
-//! the record of what it holds, until it expires. An index at the top of the tree names all of them,
-//! so that nothing ever walks the tree.
+//! **Kept whole**: an upload has a hidden name beside its target until it is complete; a small file
+//! of known size has none at all. The partial file of an interrupted upload can be continued, by
+//! the record of its ranges, until it expires. An index at the top of the tree lists all partial
+//! files, so that the tree is never walked.
 //!
-//! Calls that may block run on the blocking threads of the tokio runtime, one change of threads for each
-//! operation; the runtime bounds their number.
+//! Calls that may block run on the blocking threads of the tokio runtime, one change of threads for
+//! each operation; the runtime bounds their number.
 //!
 //! [`FileSource`] and [`FileSink`] also serve a program's own files, by ordinary paths.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A directory being listed, in batches, each entry looked at relative to the directory itself.
+//! `DirListing`: a directory being listed in batches, with each entry's facts read relative to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,22 +12,22 @@ use crate::names;
 use crate::root::Root;
 use crate::stat::{stat_of, through};
 
-/// Entries in one batch: so few that their lines wait for a slow reader in little memory.
+/// Entries in one batch: few, so that their lines take little memory while a reader is slow.
 const BATCH: usize = 32;
 
 /// A directory being listed. Uploads in progress are not among its entries.
 #[derive(Debug)]
 pub struct DirListing {
-    /// What was read with the opening.
+    /// The batch read at opening.
     ready: Vec<Stat>,
-    /// The kernel's mark behind the last entry that was given.
+    /// The kernel's position behind the last returned entry.
     at: i64,
-    /// The same, once `ready` is given.
+    /// The same, once `ready` is returned.
     next: i64,
     open: Option<Arc<Mutex<Open>>>,
 }
 
-/// Entries, the kernel's mark behind them, and whether there may be more.
+/// Entries, the kernel's position behind them, and whether there may be more.
 type Batch = (Vec<Stat>, i64, bool);
 
 #[derive(Debug)]
@@ -35,12 +35,12 @@ struct Open {
     root: Arc<Root>,
     path: DsiPath,
     dir: Dir,
-    /// The kernel's mark behind the last entry that was read.
+    /// The kernel's position behind the last entry read.
     at: i64,
 }
 
 impl DirListing {
-    /// Opens the directory and reads its first batch, which for most directories is all.
+    /// Opens the directory and reads its first batch, which for most directories is the only one.
     pub(crate) fn begin(root: &Arc<Root>, path: &DsiPath) -> Outcome<Self> {
         let fd = root.get(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut open = Open {
@@ -103,7 +103,7 @@ impl Open {
 }
 
 impl DirListing {
-    /// Reads a batch where that may wait, beginning at the mark `from` or where the last one ended.
+    /// Reads a batch on a thread that may block, from the position `from` or behind the last batch.
     async fn read(&mut self, open: &Arc<Mutex<Open>>, from: Option<i64>) -> Result<Vec<Stat>> {
         let open = Arc::clone(open);
         let (batch, next, more) = run(Work::Brief, "list", move || {
@@ -125,7 +125,7 @@ impl Listing for DirListing {
     /// Reads the next batch.
     ///
     /// # Cancel safety
-    /// Dropping the future may lose the batch that it was about to give.
+    /// Dropping the future may lose a batch.
     async fn next(&mut self) -> Result<Vec<Stat>> {
         let mut batch = std::mem::take(&mut self.ready);
         if batch.is_empty()
@@ -141,7 +141,7 @@ impl Listing for DirListing {
         Some(self.at.cast_unsigned())
     }
 
-    /// Reads the batch that begins there.
+    /// Reads the batch at `position`.
     ///
     /// # Cancel safety
     /// As [`next`](Self::next).

@@ -1,18 +1,18 @@
-//! The hidden names beside a file while it is being uploaded, derived from its own name.
+//! The hidden names beside a file during its upload, derived from its name.
 
 use sha2::{Digest, Sha256};
 
-/// The bytes that have arrived.
+/// Suffix of the partial file.
 const PART: &str = ".gridftp-part";
-/// The record of which bytes those are.
+/// Suffix of the record of its ranges.
 const HELD: &str = ".gridftp-held";
-/// The next such record before it takes the place of the last one.
+/// Suffix of the next record before it replaces the last one.
 const NEXT: &str = ".gridftp-next";
 
-/// The directory that says where such files are, at the top of a served tree.
+/// The directory with the index of partial files, at the top of a served tree.
 pub(crate) const INDEX: &[u8] = b".gridftp-index";
 
-/// Longest name a directory entry can have, in bytes.
+/// Longest name of a directory entry, in bytes.
 const LONGEST: usize = 255;
 
 /// The hidden names that belong to one final name.
@@ -24,7 +24,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Derives the names for `name`; the same every time.
+    /// Derives the names for `name`, the same in every process.
     pub(crate) fn of(name: &[u8]) -> Self {
         let stem = stem(name, 0);
         Self {
@@ -34,7 +34,7 @@ impl Names {
         }
     }
 
-    /// A name for bytes that nobody will look for again.
+    /// A name for a partial file that is never continued.
     pub(crate) fn once(name: &[u8], number: u64) -> Vec<u8> {
         let mark = format!(".{number:016x}");
         let mut stem = stem(name, mark.len());
@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// `name`, or where it is too long its beginning and a digest of the whole.
+/// `name`, or if it is too long, its beginning and a digest of the whole.
 fn stem(name: &[u8], reserve: usize) -> Vec<u8> {
     let room = LONGEST - 1 - PART.len() - reserve;
     if name.len() <= room {
@@ -62,7 +62,7 @@ fn hidden(stem: &[u8], suffix: &str) -> Vec<u8> {
     [b".", stem, suffix.as_bytes()].concat()
 }
 
-/// Whether `name` is of the form kept for uploads in progress: never listed, never served.
+/// Whether `name` has the form reserved for uploads in progress: never listed, never served.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name == INDEX
         || name.first() == Some(&b'.')
@@ -71,12 +71,12 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
                 .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Whether `name` is one that holds the bytes themselves.
+/// Whether `name` is that of a partial file.
 pub(crate) fn is_partial(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name.ends_with(PART.as_bytes())
 }
 
-/// The records that go with the hidden name `part`.
+/// The names of the records of the partial file `partial`.
 pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 2] {
     let stem = partial.strip_suffix(PART.as_bytes()).unwrap_or(partial);
     [
@@ -85,7 +85,7 @@ pub(crate) fn records_of(partial: &[u8]) -> [Vec<u8>; 2] {
     ]
 }
 
-/// The name of the bytes that the record `name` speaks of.
+/// The name of the partial file of the record `name`.
 pub(crate) fn partial_of(name: &[u8]) -> Vec<u8> {
     let stem = [HELD, NEXT]
         .iter()
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_hidden_bounded_and_found_again() {
+    fn names_are_hidden_bounded_and_reproducible() {
         for name in [
             b"a".to_vec(),
             vec![b'x'; 200],

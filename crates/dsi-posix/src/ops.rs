@@ -1,4 +1,4 @@
-//! The mutations, each through a descriptor of the directory it happens in.
+//! Changes of names and metadata, each through a descriptor of the directory.
 
 use gridftp_dsi::{DsiPath, ErrorKind, Meta};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use crate::names;
 use crate::root::{RESERVED, Root};
 use crate::stat::timestamps;
 
-/// Opens the directory in which `path` is to be made.
+/// Opens the directory in which `path` will be created.
 fn place<'p>(root: &Root, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
     let (dir, name) = root.parent(path)?;
     if names::is_reserved(name) {
@@ -22,7 +22,7 @@ fn place<'p>(root: &Root, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
     }
 }
 
-/// Opens the directory in which `path` is.
+/// Opens the directory that contains `path`.
 fn found<'p>(root: &Root, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
     let (dir, name) = root.parent(path)?;
     if names::is_reserved(name) {
@@ -45,7 +45,7 @@ pub(crate) fn remove_file(root: &Root, path: &DsiPath) -> Outcome<()> {
     Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
 }
 
-/// Removes an empty directory; abandoned partials, which no listing shows, do not keep it.
+/// Removes an empty directory, together with abandoned partial files, which no listing shows.
 pub(crate) fn remove_dir(root: &Root, path: &DsiPath) -> Outcome<()> {
     let (dir, name) = found(root, path)?;
     match rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR) {
@@ -56,7 +56,7 @@ pub(crate) fn remove_dir(root: &Root, path: &DsiPath) -> Outcome<()> {
     }
 }
 
-/// Whether nothing but abandoned partials was in the directory `name`; they are gone then.
+/// Removes abandoned partial files from the directory `name`; `false` if it has other entries.
 fn only_abandoned(dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inside = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -100,7 +100,7 @@ pub(crate) fn rename(root: &Root, from: &DsiPath, to: &DsiPath) -> Outcome<()> {
     })
 }
 
-/// Makes a link that stays in the tree: an absolute target counts from the root of the tree.
+/// Creates a link within the tree: an absolute target is relative to the root of the tree.
 pub(crate) fn symlink(root: &Root, target: &[u8], link: &DsiPath) -> Outcome<()> {
     const LEAVES: Fault = Fault::Rule(
         ErrorKind::Outside,
@@ -110,7 +110,7 @@ pub(crate) fn symlink(root: &Root, target: &[u8], link: &DsiPath) -> Outcome<()>
     if target.is_empty() || target.contains(&0) {
         return Err(Fault::Rule(
             ErrorKind::BadName,
-            "the target of a link is a path",
+            "the target of a link must be a path",
         ));
     }
     let mut parts = target.rsplit(|b| *b == b'/');
@@ -138,14 +138,14 @@ pub(crate) fn symlink(root: &Root, target: &[u8], link: &DsiPath) -> Outcome<()>
 }
 
 pub(crate) fn set_meta(root: &Root, path: &DsiPath, meta: &Meta) -> Outcome<()> {
-    // Names the object without opening it, so that neither its mode nor its kind matters.
+    // `O_PATH` does not open the object, so that neither its mode nor its kind matters.
     let fd = root.get(path, OFlags::PATH, Mode::empty())?;
     if let Some(group) = &meta.group {
         let group = Some(Gid::from_raw(group_number(group)?));
         rustix::fs::chownat(&fd, c"", None, group, AtFlags::EMPTY_PATH)?;
     }
     if let Some(mode) = meta.mode {
-        // The kernel changes the mode of such a descriptor only through this name of it.
+        // The kernel changes the mode of an `O_PATH` descriptor only through this name.
         let name = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&fd));
         rustix::fs::chmodat(
             CWD,
@@ -166,7 +166,7 @@ fn group_number(group: &str) -> Outcome<u32> {
     }
     match nix::unistd::Group::from_name(group) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        _ => Err(Fault::Rule(ErrorKind::BadName, "no group of that name")),
+        _ => Err(Fault::Rule(ErrorKind::BadName, "no group has this name")),
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn truncate(root: &Root, path: &DsiPath, length: u64) -> Outcome<()> 
             "the file is shorter than that already",
         ));
     }
-    // Whoever writes behind what is cut off would leave a hole.
+    // A writer behind the new end would leave a hole.
     lock_file(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
     Ok(crate::uninterrupted::ftruncate(&file, length)?)
 }

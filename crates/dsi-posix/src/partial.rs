@@ -1,16 +1,18 @@
-//! `PartialFile`: an upload under a hidden name beside its target, one writer at a time, published by rename.
+//! `PartialFile`: an upload under a hidden name, with one writer at a time, published by rename.
 //!
 //! The rules, for a target `NAME`:
 //!
-//! - The bytes are in `.NAME.gridftp-part`, and whoever writes them holds a lock on that file.
-//! - `.NAME.gridftp-held` says which of them are there. It names the inode it speaks of, is always
-//!   replaced as a whole, and is removed before that file goes or becomes the target, so it never
-//!   speaks of other bytes.
-//! - A partial without a record is worth nothing: a new upload empties it, an update is refused.
-//! - A second writer that starts anew gets a name of its own, which nobody continues and nothing
-//!   is recorded for; whoever finishes last has the name. One that wants to continue is told that the partial is busy.
-//! - An update begins with a copy of the published file, and takes its place only while it is still there.
-//! - In a served tree, the index has an entry of the partial as long as the partial is there.
+//! - The bytes are in `.NAME.gridftp-part`, which its writer locks.
+//! - `.NAME.gridftp-held` records the ranges held. It names the inode of the partial file, is
+//!   always replaced as a whole, and is removed before that file is removed or published, so that it
+//!   never applies to other bytes.
+//! - A partial file without a record has no value: a new upload truncates it, an update is refused.
+//! - A second writer that starts anew gets a unique name, without a record, which is never
+//!   continued; the last to finish gets the target's name. A second writer that wants to continue
+//!   gets `Busy`.
+//! - An update begins with a copy of the published file, and replaces it only while that file still
+//!   has the name.
+//! - In a served tree, the index has an entry for each partial file as long as that exists.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -32,20 +34,20 @@ use crate::names::Names;
 use crate::root::{NOT_REGULAR, Target, is_regular, must_be_file};
 use crate::stat::stat_of;
 
-/// How often a partial is opened anew that another writer took away between opening and locking.
+/// Most attempts to open a file that another writer renames between opening and locking.
 pub(crate) const ATTEMPTS: u32 = 64;
 
-/// Space is looked at only for uploads of at least this many bytes.
+/// Smallest upload, in bytes, for which the free space is checked.
 const LARGE: u64 = 1 << 20;
 
-/// How an upload begins.
+/// The initial content of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// With nothing.
+    /// Nothing.
     Anew,
-    /// With what is left of an earlier attempt.
+    /// The partial file of an earlier attempt.
     Resume,
-    /// With a copy of the published file.
+    /// A copy of the published file.
     Update,
 }
 
@@ -55,32 +57,31 @@ pub(crate) struct PartialFile {
     dir: OwnedFd,
     name: Vec<u8>,
     names: Names,
-    /// The name it has now: `names.part`, or one of its own.
+    /// Its present name: `names.partial`, or a unique one.
     temp: Vec<u8>,
     file: OwnedFd,
-    /// What the file was when it was opened: its inode and owner stay.
+    /// Facts of the file at opening: its inode and owner stay.
     stat: rustix::fs::Stat,
-    /// Size of the file that had the target's name at the beginning; its end comes with the
-    /// publishing.
+    /// Size of the file that had the target's name at the beginning, which publishing frees.
     replaces: u64,
-    /// Whether `temp` is a name of its own, which nobody will look for again.
+    /// Whether `temp` is a unique name, which is never continued.
     once: bool,
     /// The published file that this is an update of.
     over: Option<Over>,
-    /// Its place in the index of the tree, if it has one.
+    /// Its entry in the index of the tree, if any.
     entry: Option<Entry>,
-    /// Whether there is no room for it, so that nothing of it is kept.
+    /// Whether the medium has no space for it, so that the partial file is removed.
     no_space: AtomicBool,
-    /// Whether a record on disk makes the partial worth keeping.
+    /// Whether a record on disk makes the partial file worth keeping.
     recorded: AtomicBool,
-    /// Whether `temp` is no longer ours: published or removed.
+    /// Whether the file was published or removed.
     gone: AtomicBool,
 }
 
 impl PartialFile {
-    /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
+    /// Begins or continues an upload to `target`; returns it with the ranges that it holds.
     ///
-    /// The copy for an update ends once `stop` is raised.
+    /// The copy for an update ends once `stop` is set.
     pub(crate) fn begin(
         target: Target,
         how: Begin,
@@ -99,7 +100,7 @@ impl PartialFile {
         let names = Names::of(&name);
         enough_space(dir.as_fd(), &names.partial, size)?;
         let replaces = old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0));
-        // What replaces a private file is no more public while it arrives; the owner can go on.
+        // The replacement of a private file is not public during the upload; the owner can write.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
         let mut once = false;
         for _ in 0..ATTEMPTS {
@@ -109,7 +110,7 @@ impl PartialFile {
                 names.partial.clone()
             };
             let flags = if once { OFlags::EXCL } else { OFlags::empty() };
-            // Before the file, so that whoever is killed in between leaves none that nobody finds.
+            // The entry precedes the file, so that a killed process leaves no unlisted file.
             let entry = match &index {
                 Some(index) => index.add(dir.as_fd(), &temp)?,
                 None => None,
@@ -123,7 +124,7 @@ impl PartialFile {
                 Err(Errno::WOULDBLOCK) if how != Begin::Anew => {
                     return Err(Fault::Rule(
                         ErrorKind::Busy,
-                        "another upload to this name is going on",
+                        "another upload to this name is in progress",
                     ));
                 }
                 Err(Errno::WOULDBLOCK) => {
@@ -158,7 +159,7 @@ impl PartialFile {
         Err(Errno::BUSY.into())
     }
 
-    /// Says what an upload to `target` would go on with, and leaves all as it is.
+    /// The ranges that an upload to `target` would continue from; changes nothing.
     pub(crate) fn look(target: &Target) -> Outcome<RangeSet> {
         let (dir, names) = (target.dir.as_fd(), Names::of(&target.name));
         match rustix::fs::statat(dir, names.partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -170,7 +171,7 @@ impl PartialFile {
         }
     }
 
-    /// Says what of the partial is held; empties one of which nothing is known.
+    /// Returns the ranges held by the partial file; truncates one without a record.
     fn take_over(
         &mut self,
         index: Option<&Arc<Index>>,
@@ -180,7 +181,7 @@ impl PartialFile {
         let dir = self.dir.as_fd();
         if !self.once {
             let record = recorded(dir, &self.names, &self.name, &self.stat);
-            // One partial has one entry, however often it is continued.
+            // A partial file keeps its one entry when it is continued.
             if let (Some(index), Some(id)) = (index, record.as_ref().and_then(|r| r.entry.as_ref()))
                 && let Some(entry) = index.adopt(id, dir, &self.temp)
             {
@@ -194,13 +195,13 @@ impl PartialFile {
                 self.over = record.over;
                 return Ok(record.held.clone());
             }
-            // Without a record, as after a crash, nobody knows which of its bytes are on the disk.
+            // Without a record, as after a crash, it is unknown which of its bytes are on the disk.
             let of_new = record.map_or(self.stat.st_size > 0, |record| record.over.is_none());
             if how == Begin::Update && of_new {
                 self.recorded.store(true, Ordering::Relaxed);
                 return Err(Fault::Rule(
                     ErrorKind::Incomplete,
-                    "a new file of this name is kept that broke: continue or remove it first",
+                    "an interrupted upload to this name is kept: continue or remove it first",
                 ));
             }
             journal::remove(dir, &[&self.names.held])?;
@@ -214,7 +215,7 @@ impl PartialFile {
         }
     }
 
-    /// Goes on from a copy of the object that has the name now, if there is one.
+    /// Fills the partial file with a copy of the published file, if there is one.
     fn copy_published(&mut self, stop: &AtomicBool) -> Outcome<RangeSet> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -229,7 +230,7 @@ impl PartialFile {
         Ok(RangeSet::up_to(over.size))
     }
 
-    /// Has nothing of it kept, whatever is recorded.
+    /// Marks the partial file for removal, also if it has a record.
     pub(crate) fn give_up(&self) {
         self.no_space.store(true, Ordering::Relaxed);
     }
@@ -244,25 +245,26 @@ impl PartialFile {
         self.over.map(|over| over.size)
     }
 
-    /// The file that takes the bytes.
+    /// The open partial file.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Records that `held` is written; with `durable` it is on the medium, and so is the record.
+    /// Records that `held` is written; with `durable` the bytes are on the medium, and then the
+    /// record as well.
     pub(crate) fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
-        // Nobody finds bytes under a name of their own again, and whoever was told of them would go
-        // on behind those of the other upload.
+        // A file with a unique name is never continued: a client that got a marker for it would
+        // continue behind the bytes of the other upload.
         if self.once {
             return Err(Fault::Rule(
                 ErrorKind::Busy,
-                "another upload to this name is the one that can be continued",
+                "only another upload to this name can be continued",
             ));
         }
         if self.no_space.load(Ordering::Relaxed) {
             return Err(Fault::Rule(
                 ErrorKind::NoSpace,
-                "there is no room for all of it, so nothing of it is kept",
+                "there is no space for the whole file, so its partial file is removed",
             ));
         }
         let record = Record {
@@ -282,7 +284,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Checks the bytes and gives them their name; with `sync`, on the medium.
+    /// Checks the file and gives it the target's name; with `sync`, syncs both to the medium.
     pub(crate) fn publish(&self, done: &Finish, sync: bool) -> Outcome<Stat> {
         let dir = self.dir.as_fd();
         let len = settle_size(self.file(), done)?;
@@ -311,7 +313,7 @@ impl PartialFile {
         }
         copy_metadata(self.file(), old.as_ref(), done)?;
         if let Err(errno) = late::settle(self.file(), sync) {
-            // Nobody knows which of the bytes are lost.
+            // It is unknown which of the bytes are lost.
             self.discard();
             return Err(errno.into());
         }
@@ -319,10 +321,10 @@ impl PartialFile {
             self.gone.store(true, Ordering::Relaxed);
             return Err(Fault::Rule(
                 ErrorKind::Changed,
-                "the upload was removed while it went on",
+                "the partial file was removed during the upload",
             ));
         }
-        // The record goes first: one left behind could come to speak of another file.
+        // Remove the record first: a leftover record could apply to another file.
         let recorded = self.recorded.swap(false, Ordering::Relaxed);
         if recorded {
             journal::remove(dir, &[&self.names.held, &self.names.next])?;
@@ -331,7 +333,7 @@ impl PartialFile {
             rustix::fs::renameat(dir, self.temp.as_slice(), dir, self.name.as_slice())
         {
             if recorded {
-                // Everything was there; whether the record can be restored changes nothing now.
+                // Best effort: the rename has failed, and the upload with it.
                 let _ = self.checkpoint(&RangeSet::up_to(len), false);
             }
             return Err(errno.into());
@@ -346,13 +348,13 @@ impl PartialFile {
         ))
     }
 
-    /// Removes the partial and its records.
+    /// Removes the partial file and its records.
     fn discard(&self) {
         if self.gone.swap(true, Ordering::Relaxed) {
             return;
         }
         let dir = self.dir.as_fd();
-        // Nothing can be done about a failure here: what stays is found by the expiry.
+        // Best effort: the expiry removes a leftover.
         if self.recorded.swap(false, Ordering::Relaxed)
             && journal::remove(dir, &[&self.names.held, &self.names.next]).is_err()
         {
@@ -365,7 +367,7 @@ impl PartialFile {
         }
     }
 
-    /// Leaves the partial where the index says.
+    /// Keeps the entry in the index, as the partial file stays.
     fn leave(&self) {
         if let Some(entry) = &self.entry {
             entry.keep();
@@ -389,7 +391,7 @@ fn create(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> Result
     rustix::fs::openat(dir, name, always | careful | flags, mode)
 }
 
-/// What the record says of the partial that `part` describes, as far as that reaches.
+/// The record of the partial file `partial`, with its ranges clipped to the size of that file.
 fn recorded(
     dir: BorrowedFd<'_>,
     names: &Names,
@@ -402,7 +404,7 @@ fn recorded(
     Some(record)
 }
 
-/// Whether an update still is one of the file that is published as `name`.
+/// Whether the published file `name` is still the one that an update began with.
 fn is_current(dir: BorrowedFd<'_>, name: &[u8], record: &Record) -> bool {
     record.over.is_none_or(|over| {
         rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -416,7 +418,7 @@ pub(crate) fn is_at(dir: BorrowedFd<'_>, name: &[u8], stat: &rustix::fs::Stat) -
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
-/// Refuses at once what cannot fit, even where the partial `part` is.
+/// Refuses an upload that cannot fit, counting the blocks of the partial file `partial` as free.
 fn enough_space(dir: BorrowedFd<'_>, partial: &[u8], size: Option<u64>) -> Outcome<()> {
     if let Some(size) = size.filter(|size| *size >= LARGE) {
         let room = rustix::fs::fstatvfs(dir)?;
@@ -430,7 +432,7 @@ fn enough_space(dir: BorrowedFd<'_>, partial: &[u8], size: Option<u64>) -> Outco
     Ok(())
 }
 
-/// A number that other writers will hardly choose; where they do, `O_EXCL` tells.
+/// A random number; `O_EXCL` detects a collision.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0_u8)
 }

@@ -12,7 +12,7 @@ use crate::error::{Fault, Outcome};
 use crate::names;
 use crate::root::Root;
 
-/// Most names of directories that wait to be entered, over all levels together.
+/// Most names of directories still to be entered, over all levels together.
 const MAX_WAITING: usize = 65_536;
 /// Most of them on one level.
 const MAX_LEVEL: usize = 1024;
@@ -22,7 +22,7 @@ pub(crate) const OPEN_DIR: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Which directory it is, whatever it is called.
+/// Device and inode of a directory.
 type Identity = (u64, u64);
 
 /// A directory above the one being emptied.
@@ -30,15 +30,15 @@ struct Level {
     identity: Identity,
     /// The name, in it, of the directory being emptied.
     entered: CString,
-    /// Directories in it that are known to be left.
+    /// Other directories in it that were found and are left.
     waiting: Vec<CString>,
 }
 
-/// Removes `path` and all below it, until `stop` is raised.
+/// Removes `path` and all below it, until `stop` is set.
 ///
-/// Only the directory being emptied is open, whatever the depth. The way back up is `..`, and is
-/// taken only if it leads to the directory we came from: a tree that someone moves meanwhile makes
-/// the removal fail, never go astray.
+/// Only the directory being emptied is open, at any depth. The way back up is `..`, and is used
+/// only if it leads to the directory above: if the tree is moved meanwhile, the removal fails, and
+/// never continues elsewhere.
 pub(crate) fn tree(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<()> {
     let (parent, name) = root.parent(path)?;
     if names::is_reserved(name) {
@@ -71,7 +71,7 @@ pub(crate) fn tree(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<()
                     });
                     here = inner;
                 }
-                // Gone, or swapped for something else: the next look at this directory tells.
+                // Removed or replaced meanwhile: the next pass over this directory handles it.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -87,7 +87,7 @@ pub(crate) fn tree(root: &Root, path: &DsiPath, stop: &AtomicBool) -> Outcome<()
         }
         here = up;
         match rustix::fs::unlinkat(&here, level.entered.as_c_str(), AtFlags::REMOVEDIR) {
-            // Filled again, or swapped, behind our back: the next look at this directory tells.
+            // Filled again or replaced meanwhile: the next pass over this directory handles it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -102,7 +102,7 @@ fn identity(dir: BorrowedFd<'_>) -> Outcome<Identity> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Removes from `dir` what is no directory, and names up to `room` directories that are in it.
+/// Removes all but directories from `dir`, and returns the names of up to `room` directories in it.
 fn clear(dir: BorrowedFd<'_>, room: usize, stop: &AtomicBool) -> Outcome<Vec<CString>> {
     let mut inner = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -130,7 +130,7 @@ fn clear(dir: BorrowedFd<'_>, room: usize, stop: &AtomicBool) -> Outcome<Vec<CSt
             continue;
         }
         match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-            // A directory by now: the next look at this one tells.
+            // Replaced by a directory meanwhile: the next pass handles it.
             Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_that_nobody_waits_for_stops() {
+    fn a_removal_stops_once_its_flag_is_set() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("tree/inner")).unwrap();
         std::fs::write(dir.path().join("tree/file"), "x").unwrap();

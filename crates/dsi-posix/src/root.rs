@@ -1,4 +1,4 @@
-//! Path resolution beneath a directory descriptor; nothing else in the crate resolves a path of a user.
+//! Path resolution beneath a directory descriptor, for every path of a user.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -13,16 +13,16 @@ use crate::error::{Fault, Outcome};
 use crate::index::Index;
 use crate::names;
 
-/// Longest path handed to the kernel in one piece, in bytes; `PATH_MAX` counts the final NUL.
+/// Longest path passed to the kernel in one piece, in bytes; `PATH_MAX` counts the final NUL.
 const LONGEST: usize = 4095;
 
-/// How often a look-up is repeated that the kernel could not keep safe from a rename elsewhere.
+/// Most repetitions of a look-up that a concurrent rename made unsafe (`EAGAIN`).
 const ATTEMPTS: u32 = 128;
 
-/// How many links a name to be written may lead through, as in the kernel.
+/// Most links followed from a name to be written, as in the kernel.
 pub(crate) const MAX_LINKS: u32 = 40;
 
-/// The directory below which everything happens.
+/// The directory that confines all look-ups.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     fd: Arc<OwnedFd>,
@@ -31,7 +31,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens the directory at `path` and makes sure that the kernel can confine look-ups to it.
+    /// Opens the directory at `path` and checks that the kernel can confine look-ups to it.
     pub(crate) fn open(path: &Path) -> Outcome<Self> {
         let fd = rustix::fs::open(
             path,
@@ -54,7 +54,7 @@ impl Root {
         }
     }
 
-    /// The same directory, seen without its links: no look-up goes through one.
+    /// The same directory, with look-ups that follow no links.
     pub(crate) fn without_links(&self) -> Self {
         Self {
             fd: Arc::clone(&self.fd),
@@ -63,7 +63,7 @@ impl Root {
         }
     }
 
-    /// The same directory, with the index of its partial uploads in `dir`.
+    /// The same directory, with the index of its partial files in `dir`.
     pub(crate) fn with_index(&self, dir: &Path) -> Self {
         Self {
             fd: Arc::clone(&self.fd),
@@ -72,24 +72,24 @@ impl Root {
         }
     }
 
-    /// Where its partial uploads are.
+    /// The index of its partial files.
     pub(crate) fn index(&self) -> &Arc<Index> {
         &self.index
     }
 
-    /// Opens `path`, following links as long as they stay in the tree, where they are followed at all.
+    /// Opens `path`, following links that stay in the tree, unless links are excluded.
     pub(crate) fn get(&self, path: &DsiPath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         self.resolve(relative(path), flags, mode)
     }
 
-    /// Opens the regular file at `path`; never opens, and so never disturbs, what is something else.
+    /// Opens the regular file at `path`; never opens, and so never disturbs, any other object.
     pub(crate) fn get_file(&self, path: &DsiPath, flags: OFlags) -> Outcome<(OwnedFd, Stat)> {
         must_be_file(self.get(path, OFlags::PATH, Mode::empty())?)?;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         must_be_file(self.get(path, flags, Mode::empty())?)
     }
 
-    /// Opens the directory that holds `path` and gives the name in it.
+    /// Opens the directory that contains `path` and returns the name in it.
     pub(crate) fn parent<'p>(&self, path: &'p DsiPath) -> Outcome<(OwnedFd, &'p [u8])> {
         let name = path.parts().next_back().ok_or(ROOT_ITSELF)?;
         let up = relative(path);
@@ -100,7 +100,8 @@ impl Root {
         ))
     }
 
-    /// Finds where writing to `path` ends up: the directory, the name in it, and what is there.
+    /// Finds the target of a write to `path`: the directory, the name in it, and its present
+    /// object.
     pub(crate) fn target(&self, path: &DsiPath) -> Outcome<Target> {
         let name = path.parts().next_back().ok_or(IS_DIRECTORY)?;
         let up = relative(path);
@@ -113,10 +114,10 @@ impl Root {
         Ok(target)
     }
 
-    /// Opens the raw `path`, relative to the root, in pieces the kernel takes.
+    /// Opens the raw `path`, relative to the root, in pieces that the kernel accepts.
     ///
-    /// A path that needs several pieces may not climb, through a link, above where a later piece
-    /// begins: that is refused although it may end inside the tree.
+    /// In a path of several pieces, a link may not lead above the start of its piece: that is
+    /// refused although it may end inside the tree.
     pub(crate) fn resolve(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         if path.split(|b| *b == b'/').any(|part| part == names::INDEX) {
             return Err(Errno::NOENT);
@@ -150,7 +151,7 @@ const IS_DIRECTORY: Fault = Fault::Rule(
     "a directory cannot be written as a file",
 );
 
-/// One confined look-up, repeated while a rename elsewhere on the machine disturbs it.
+/// One confined look-up, repeated while concurrent renames disturb it.
 fn beneath(
     at: BorrowedFd<'_>,
     path: &[u8],
@@ -173,14 +174,14 @@ fn relative(path: &DsiPath) -> &[u8] {
     path.as_bytes().get(1..).unwrap_or_default()
 }
 
-/// Passes on `fd`, with its facts, if it is a regular file.
+/// Returns `fd` with its facts if it is a regular file.
 pub(crate) fn must_be_file(fd: OwnedFd) -> Outcome<(OwnedFd, Stat)> {
     let stat = rustix::fs::fstat(&fd)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((fd, stat)),
         FileType::Directory => Err(Fault::Rule(
             ErrorKind::IsDirectory,
-            "a directory is no file",
+            "a directory is not a file",
         )),
         _ => Err(NOT_REGULAR),
     }
@@ -196,21 +197,21 @@ pub(crate) const NOT_REGULAR: Fault = Fault::Rule(
     "FIFOs, devices and sockets are not served",
 );
 
-/// Where a file is to be written.
+/// The target of a write.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The directory.
     pub(crate) dir: OwnedFd,
-    /// The name in it; no link when it was looked at.
+    /// The name in it, which was not a link.
     pub(crate) name: Vec<u8>,
-    /// What has the name now.
+    /// The object with the name at that time.
     pub(crate) old: Option<Stat>,
-    /// Where partial uploads of the tree are noted, if it is one that is served.
+    /// The index of partial files, in a served tree.
     pub(crate) index: Option<Arc<Index>>,
 }
 
-/// Follows at most `links` links from the entry `name` of the directory `up` to the place that a write
-/// would reach.
+/// Follows at most `links` links from the entry `name` of the directory `up` to the target of a
+/// write.
 ///
 /// Only the last component is followed here; `open` resolves every directory, by its own rules.
 pub(crate) fn find_target(
@@ -245,7 +246,7 @@ pub(crate) fn find_target(
                     return Err(IS_DIRECTORY);
                 }
                 if head.first() == Some(&b'/') {
-                    // Kept whole, so that whoever opens it applies its rule for absolute links.
+                    // Keep the leading slash, so that `open` applies its rule for absolute links.
                     up = head.to_vec();
                 } else {
                     if !up.is_empty() && up.last() != Some(&b'/') {
@@ -271,10 +272,10 @@ pub(crate) fn find_target(
 
 pub(crate) const RESERVED: Fault = Fault::Rule(
     ErrorKind::BadName,
-    "names of this form are kept for uploads in progress",
+    "names of this form are reserved for uploads in progress",
 );
 
-/// Finds where writing to `path` of this machine ends up.
+/// Finds the target of a write to `path` of this machine.
 pub(crate) fn local_target(path: &Path) -> Outcome<Target> {
     let bytes = path.as_os_str().as_bytes();
     let cut = bytes
@@ -299,7 +300,7 @@ pub(crate) fn open_local_dir(path: &[u8]) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// What is left of `path` behind its leading slashes.
+/// `path` without its leading slashes.
 fn trim_slashes(path: &[u8]) -> &[u8] {
     let first = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
     path.get(first..).unwrap_or_default()

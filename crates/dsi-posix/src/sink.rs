@@ -24,7 +24,7 @@ use crate::root::{Target, is_regular, local_target};
 use crate::stat::stat_of;
 use crate::whole::{SMALL, Whole};
 
-/// To free a file of more than so many bytes may take the file system a while.
+/// Largest file, in bytes, that the file system frees quickly.
 const LARGE: u64 = 64 << 20;
 
 /// A file open for writing.
@@ -40,33 +40,33 @@ struct Inner {
     name: Vec<u8>,
     path: String,
     sync: bool,
-    /// Shared by writers, taken whole by `finish`; true once nothing may be written any more.
+    /// Locked shared by writers and exclusively by `finish`; true once writes are over.
     closed: RwLock<bool>,
-    /// Whether the medium lost bytes: the kernel tells so once, and the next sync succeeds.
+    /// Whether the medium lost bytes: the kernel reports that once, and the next sync succeeds.
     lost: AtomicBool,
     first: FirstBlock,
-    /// Held while a record is written.
+    /// Locked while a record is written.
     recording: Mutex<()>,
 }
 
 #[derive(Debug)]
 enum Way {
-    /// Shown once it is whole.
+    /// Published once it is complete.
     Whole(Whole),
     /// The file itself.
     InPlace(InPlace),
-    /// What takes bytes only in order (a FIFO, a terminal), and how many it has.
+    /// A file that takes bytes only in order (a FIFO, a terminal), and the number of bytes written.
     InOrder(OwnedFd, Mutex<u64>),
 }
 
 impl FileSink {
     /// Opens the file of this machine at `path` for writing.
     ///
-    /// What exists and is no regular file (`/dev/null`, a FIFO) is written directly, in every way
-    /// of opening. With `sync`, `finish` returns once the file and its name are on the medium.
+    /// An existing object that is no regular file (`/dev/null`, a FIFO) is written directly, for
+    /// any `how`. With `sync`, `finish` returns once the file and its name are on the medium.
     ///
     /// # Errors
-    /// As the kernel refuses; [`ErrorKind::Busy`] when another upload is being continued there.
+    /// Errors of the kernel; [`ErrorKind::Busy`] while another upload continues the partial file.
     pub async fn create(path: &Path, how: Create, sync: bool) -> Result<Self> {
         let shown = path.display().to_string();
         let (path, name) = (path.to_path_buf(), shown.clone());
@@ -88,7 +88,7 @@ impl FileSink {
             Ok(sink) => return Ok(sink),
             Err(rest) => rest,
         };
-        // What is special may wait for whoever is at its other end.
+        // A FIFO may wait for its other end.
         run_until_dropped(Work::Long, "create", move |stop| {
             let sink = match special {
                 true => Self::special(target, shown.clone(), sync),
@@ -99,24 +99,24 @@ impl FileSink {
         .await
     }
 
-    /// Takes an open file of any kind and writes to it directly.
+    /// Wraps an open file of any kind, which is written directly.
     ///
     /// # Errors
-    /// As the kernel refuses to describe it.
+    /// Errors of the kernel when it is described.
     pub fn direct(file: File) -> Result<Self> {
         Self::over(file.into(), Vec::new(), String::new(), false)
             .map_err(|fault| fault.of("create", ""))
     }
 
-    /// Opens at `target` what is no regular file.
+    /// Opens the object at `target`, which is no regular file.
     fn special(target: Target, path: String, sync: bool) -> Outcome<Self> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&target.dir, target.name.as_slice(), flags, Mode::empty())?;
         Self::over(file, target.name, path, sync)
     }
 
-    /// Opens the regular file at `target`, or the one that is to be there; what has to be copied
-    /// for that is copied until `stop` is raised.
+    /// Opens the regular file at `target`, or a new one; a copy that this needs ends once `stop` is
+    /// set.
     pub(crate) fn begin(
         target: Target,
         how: Create,
@@ -141,7 +141,7 @@ impl FileSink {
             _ => {
                 return Err(Fault::Rule(
                     ErrorKind::Unsupported,
-                    "no such way of writing here",
+                    "this way of writing is not supported",
                 ));
             }
         };
@@ -152,7 +152,7 @@ impl FileSink {
     /// Writes to an open file of any kind.
     fn over(file: OwnedFd, name: Vec<u8>, path: String, sync: bool) -> Outcome<Self> {
         let held = size_of(file.as_fd())?;
-        // What cannot be positioned in takes bytes in order; `/dev/null` takes them anywhere.
+        // A file without a position takes bytes in order; `/dev/null` takes them at any offset.
         let way = match rustix::fs::tell(&file) {
             Ok(_) => Way::InPlace(InPlace::given(file)),
             Err(Errno::SPIPE) => Way::InOrder(file, Mutex::new(0)),
@@ -179,15 +179,14 @@ impl FileSink {
     }
 }
 
-/// All that the file holds.
+/// The range of all bytes of the file.
 fn size_of(file: BorrowedFd<'_>) -> Outcome<RangeSet> {
     let size = rustix::fs::fstat(file)?.st_size;
     Ok(RangeSet::up_to(u64::try_from(size).unwrap_or(0)))
 }
 
 impl Inner {
-    /// A FIFO or a terminal takes bytes when its other end does; files and the devices that take
-    /// bytes anywhere have no other end.
+    /// A FIFO or a terminal may wait for its other end; files and devices with offsets have none.
     fn work_of_write(&self) -> Work {
         match self.way {
             Way::Whole(_) | Way::InPlace(_) => Work::Brief,
@@ -195,8 +194,8 @@ impl Inner {
         }
     }
 
-    /// Publishing a file that is held back is little work; checking or syncing one may be much, and
-    /// so may be the end of a large file whose place it takes.
+    /// Publishing a withheld file is brief; checking or syncing one may take long, and so may
+    /// freeing a large file that it replaces.
     fn work_of_finish(&self, done: &Finish) -> Work {
         let frees = match &self.way {
             Way::Whole(whole) => whole.replaces(),
@@ -209,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Size of the published file that this is an update of: what was not written of it stays.
+    /// Size of the published file that this is an update of, whose unwritten bytes stay.
     fn updates(&self) -> Option<u64> {
         match &self.way {
             Way::Whole(whole) => whole.updates(),
@@ -225,25 +224,25 @@ impl Inner {
         })
     }
 
-    /// Keeps a small first block back; false when it has to be written now.
+    /// Withholds a small first block; `false` if it must be written now.
     fn keep_back(&self, offset: u64, data: &Bytes) -> bool {
         matches!(self.way, Way::Whole(_)) && self.first.keep(offset, data)
     }
 
-    /// Writes the block that waits. Nothing that builds on it goes on before it is written.
+    /// Writes the withheld block.
     fn catch_up(&self) -> Outcome<()> {
         self.first
             .catch_up(|offset, data| Ok(write_all(self.file()?, data, offset)?))
     }
 
-    /// Keeps `finish` away while something is done to the file, unless that is over.
+    /// Locks out `finish` during an operation; fails once the sink is closed.
     fn enter(&self) -> Outcome<RwLockReadGuard<'_, bool>> {
         self.must_be_sound()?;
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Err(Fault::Rule(
                 ErrorKind::Changed,
-                "it was used after it was finished",
+                "the sink was used after it was finished",
             ));
         }
         Ok(closed)
@@ -254,7 +253,7 @@ impl Inner {
         Ok(stat_of(self.name.as_slice(), &stat))
     }
 
-    /// Runs `work`; what fails for want of room is given up for good, so that it takes none.
+    /// Runs `work`; if the medium has no space, marks the partial file for removal.
     fn with_room<T>(&self, op: &'static str, work: impl FnOnce() -> Outcome<T>) -> Result<T> {
         work().map_err(|fault| {
             if let (Fault::Os(Errno::NOSPC | Errno::DQUOT | Errno::FBIG), Way::Whole(whole)) =
@@ -270,13 +269,13 @@ impl Inner {
         if self.lost.load(Ordering::Relaxed) {
             return Err(Fault::Rule(
                 ErrorKind::Io,
-                "the medium lost some of what was written before",
+                "the medium lost some of the written bytes",
             ));
         }
         Ok(())
     }
 
-    /// Refuses what would end where no file can.
+    /// Refuses a range beyond the largest file size.
     fn must_end_in_range(&self, offset: u64, len: usize) -> Result<()> {
         let end = u64::try_from(len)
             .ok()
@@ -319,7 +318,7 @@ impl Inner {
 
     fn checkpoint(&self, held: &RangeSet, durable: bool) -> Outcome<()> {
         let _open = self.enter()?;
-        // One whose future was dropped may still be at work, and both would write the same record.
+        // A checkpoint with a dropped future may still run, and both would write the same record.
         let _turn = self.recording.lock();
         self.catch_up()?;
         if durable
@@ -335,13 +334,13 @@ impl Inner {
         }
     }
 
-    /// Waits for writes under way, whose futures may have been dropped, and bars later ones.
+    /// Waits for writes in flight, whose futures may have been dropped, and refuses later ones.
     fn close(&self) -> Outcome<()> {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.must_be_sound()
     }
 
-    /// The file as it will be, to be hashed; `None` for what has no bytes to come back to.
+    /// The complete file, to be hashed; `None` for a file that cannot be read back.
     fn settle(&self, done: &Finish) -> Outcome<Option<OwnedFd>> {
         self.close()?;
         self.catch_up()?;
@@ -353,7 +352,7 @@ impl Inner {
         Ok(Some(rustix::io::dup(file)?))
     }
 
-    /// Wrong bytes are not kept.
+    /// The error of wrong bytes, which are not kept.
     fn mismatch(&self) -> Error {
         if let Way::Whole(whole) = &self.way {
             whole.give_up();
@@ -364,7 +363,7 @@ impl Inner {
     fn finish(&self, done: &Finish) -> Outcome<Stat> {
         self.close()?;
         if let Way::Whole(whole) = &self.way
-            // A file of at most the block that waits, which needed no name so far.
+            // A file of at most the withheld block, which has no name yet.
             && let Some(stat) = self.first.publish(|offset, data| {
                 whole.publish_at_once(offset, data, done, self.sync)
             })?
@@ -423,7 +422,7 @@ impl Sink for FileSink {
         if let Some(size) = inner.updates() {
             done = done.keeping(size);
         }
-        // One of a small file is computed along with the rest.
+        // The digest of a small file is computed on publishing.
         let small = done.size.is_some_and(|size| size <= SMALL as u64);
         if let Some((algorithm, expected)) = done.checksum.take_if(|_| !small) {
             let (settled, whole) = (Arc::clone(&inner), done.clone());

@@ -1,11 +1,11 @@
-//! How long `finish` is expected to take, and what is left when nobody waits for it.
+//! The kind of work of `finish`, and the files left when its future is dropped.
 
 use gridftp_dsi::ChecksumAlgorithm;
 
 use super::*;
 
 #[tokio::test]
-async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
+async fn a_small_file_replaces_a_large_one_on_a_blocking_thread() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("file");
     for (size, kind) in [(0, Work::Brief), (1 << 30, Work::Long)] {
@@ -20,7 +20,7 @@ async fn a_small_file_waits_elsewhere_for_the_end_of_a_large_one() {
     }
 }
 
-/// Neither waits for another end, and both take what the kernel holds in a pipe.
+/// Neither waits for another end, and both take the content of a pipe.
 #[tokio::test]
 async fn a_device_without_order_is_written_like_a_file() {
     use std::io::Write as _;
@@ -49,9 +49,9 @@ async fn a_device_without_order_is_written_like_a_file() {
     assert!(!pipe.takes_pipes());
 }
 
-/// A program that is told to stop ends soon, and has to leave nothing behind.
+/// A program that is told to stop ends soon, and must leave no partial file behind.
 #[tokio::test]
-async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
+async fn a_file_is_removed_if_finish_is_dropped_while_it_is_hashed() {
     /// Takes longer to hash than the test waits.
     const SIZE: u64 = 1 << 33;
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -69,12 +69,12 @@ async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
             drop(sink);
             sink = FileSink::create(&name, how, false).await.unwrap();
         }
-        // Of a resumed file, it waits in memory for a second one.
+        // In a resumed file, the first block stays in memory until a second one.
         sink.write_at(0, piece.clone()).await.unwrap();
         let done = Finish::whole(SIZE).with_checksum(ChecksumAlgorithm::Sha512, "");
         let hashing = async {
             while !crate::blocking::is_hashing() {
-                assert!(begun.elapsed() < LIMIT, "no digest is computed by turns");
+                assert!(begun.elapsed() < LIMIT, "no digest is computed in turns");
                 tokio::task::yield_now().await;
             }
         };
@@ -84,11 +84,11 @@ async fn a_file_that_nobody_waits_for_goes_while_it_is_hashed() {
         }
         let is_left = || {
             let names = std::fs::read_dir(dir.path()).unwrap().count();
-            // What is recorded stays for another upload to go on with.
+            // A recorded partial file stays for another upload.
             names > if resumed { 2 } else { 0 }
         };
         while crate::blocking::is_hashing() || is_left() {
-            assert!(begun.elapsed() < LIMIT, "it is still there");
+            assert!(begun.elapsed() < LIMIT, "the file still exists");
             std::thread::yield_now();
         }
     }

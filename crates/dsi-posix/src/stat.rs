@@ -1,4 +1,4 @@
-//! Facts of an object, from the kernel's words into the interface's.
+//! Converts the facts of an object from the kernel's types to the interface's.
 
 use gridftp_dsi::{DsiPath, Kind, Stat};
 use rustix::fs::{FileType, Mode, OFlags, Timespec};
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::root::Root;
 
-/// Puts what the kernel says of the object called `name` into a `Stat`.
+/// Converts the kernel's facts of the object called `name`.
 pub(crate) fn stat_of(name: impl Into<Vec<u8>>, raw: &rustix::fs::Stat) -> Stat {
     let kind = match FileType::from_raw_mode(raw.st_mode) {
         FileType::RegularFile => Kind::File,
@@ -34,7 +34,7 @@ pub(crate) fn modified(raw: &rustix::fs::Stat) -> (i64, u32) {
     (raw.st_mtime, u32::try_from(raw.st_mtime_nsec).unwrap_or(0))
 }
 
-/// The times that set the modification time and leave the time of access.
+/// Times that set the modification time and keep the access time.
 pub(crate) fn timestamps((seconds, nanos): (i64, u32)) -> rustix::fs::Timestamps {
     rustix::fs::Timestamps {
         last_access: Timespec {
@@ -48,7 +48,7 @@ pub(crate) fn timestamps((seconds, nanos): (i64, u32)) -> rustix::fs::Timestamps
     }
 }
 
-/// Facts of the object at `path`; a link that leads nowhere, or out of the tree, is described itself.
+/// Facts of the object at `path`; a link without a target in the tree is described itself.
 pub(crate) fn look(root: &Root, path: &DsiPath) -> Result<Stat, Errno> {
     let fd = root.get(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
     let stat = stat_of(path.name(), &rustix::fs::fstat(&fd)?);
@@ -59,7 +59,7 @@ pub(crate) fn look(root: &Root, path: &DsiPath) -> Result<Stat, Errno> {
     Ok(through(root, path, stat, target))
 }
 
-/// The facts of what the link at `path` leads to, or `link` itself where that is nothing to be had.
+/// The facts of the target of the link at `path`, or `link` itself if the target is unreachable.
 pub(crate) fn through(root: &Root, path: &DsiPath, link: Stat, target: Vec<u8>) -> Stat {
     let seen = root
         .get(path, OFlags::PATH, Mode::empty())

@@ -1,4 +1,4 @@
-//! System calls that POSIX lets a signal interrupt (`EINTR`), repeated until they have an outcome.
+//! System calls that a signal may interrupt (`EINTR`), repeated until they succeed or fail.
 
 use rustix::fd::AsFd;
 use rustix::io::{Result, retry_on_intr};

@@ -1,4 +1,4 @@
-//! Files that have no name until they are whole: the kernel drops them with the process that is killed.
+//! Files without a name until they are complete: the kernel removes them with a killed process.
 
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Whether such files can be made and named here, as far as is known.
+/// Whether such files can be created and named on this system; false after a failure.
 static AVAILABLE: AtomicBool = AtomicBool::new(true);
 
-/// Whether the kernel names a file by its descriptor alone. Kernels before 6.10 leave that to
-/// processes with `CAP_DAC_READ_SEARCH`.
+/// Whether the kernel links a file by its descriptor alone. Kernels before 6.10 require
+/// `CAP_DAC_READ_SEARCH`.
 static BY_DESCRIPTOR: AtomicBool = AtomicBool::new(true);
 
-/// Makes a file without a name on the file system of `dir`; `None` where there are none.
+/// Creates a file without a name on the file system of `dir`; `None` if that is not supported.
 pub(crate) fn create(dir: BorrowedFd<'_>) -> Option<OwnedFd> {
     if !AVAILABLE.load(Ordering::Relaxed) {
         return None;
@@ -27,7 +27,7 @@ pub(crate) fn create(dir: BorrowedFd<'_>) -> Option<OwnedFd> {
     file.ok()
 }
 
-/// Gives `file` the name `name` in `dir`, which nothing else may have.
+/// Gives `file` the name `name` in `dir`; fails if the name exists.
 pub(crate) fn link(file: BorrowedFd<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     let first = match BY_DESCRIPTOR.load(Ordering::Relaxed) {
         true => by_descriptor(file, dir, name),
@@ -39,9 +39,9 @@ pub(crate) fn link(file: BorrowedFd<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Re
     let second = by_path(file, dir, name);
     match second {
         Ok(()) => BY_DESCRIPTOR.store(false, Ordering::Relaxed),
-        // A directory that was removed gives the same error, and says nothing of the others.
+        // A removed directory gives the same error, which is no fact about other directories.
         Err(Errno::NOENT) if rustix::fs::fstat(dir).is_ok_and(|dir| dir.st_nlink == 0) => {}
-        // Without `/proc`, for example.
+        // For example without `/proc`.
         Err(Errno::NOENT) => AVAILABLE.store(false, Ordering::Relaxed),
         Err(_) => {}
     }

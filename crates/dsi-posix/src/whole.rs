@@ -1,4 +1,4 @@
-//! `Whole`: an upload that shows under its name once it is whole, under a hidden one until then if it needs any.
+//! `Whole`: an upload that gets its name once it is complete, without a hidden name if it is small.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,26 +20,26 @@ use crate::root::{Target, is_regular};
 use crate::stat::stat_of;
 use crate::unnamed;
 
-/// A first block of at most this many bytes waits for the next operation, so that a small file
-/// is written and published in one blocking call.
+/// Longest first block that is held in memory until the next operation, so that a small file is
+/// written and published in one blocking call.
 pub(crate) const SMALL: usize = 64 * 1024;
 
 /// An upload that `publish` gives its name.
 ///
-/// A file that is said to be small begins under no name at all: its bytes wait in memory, and the
-/// kernel names the whole file in one step, so that a process that is killed leaves nothing. As soon
-/// as anything else is asked of it, it becomes a [`PartialFile`], as all others are from the start.
+/// A file announced as small begins without a name: its bytes stay in memory, and the kernel names
+/// the whole file in one step, so that a killed process leaves nothing. Any other operation turns
+/// it into a [`PartialFile`], as all other uploads are from the start.
 #[derive(Debug)]
 pub(crate) struct Whole {
     partial: OnceLock<Box<PartialFile>>,
-    /// Where it goes, for one that began without a name.
+    /// The target of an upload that began without a name.
     target: Mutex<Option<Target>>,
 }
 
 impl Whole {
-    /// Begins an upload to `target`, or goes on with what an earlier one left; says what is held.
+    /// Begins or continues an upload to `target`; returns it with the ranges that it holds.
     ///
-    /// The copy for an update ends once `stop` is raised.
+    /// The copy for an update ends once `stop` is set.
     pub(crate) fn begin(
         target: Target,
         how: Begin,
@@ -47,10 +47,10 @@ impl Whole {
         stop: &AtomicBool,
     ) -> Outcome<(Self, RangeSet)> {
         let small = size.is_some_and(|size| size <= SMALL as u64);
-        // What an earlier upload left would otherwise be continued behind these bytes.
+        // A partial file of an earlier upload could otherwise be continued behind these bytes.
         let nameless = match &target.old {
             None => true,
-            // Its place is taken from the index.
+            // The replacement needs a name in the index.
             Some(old) => is_regular(old) && target.index.is_some(),
         };
         if small && how == Begin::Anew && nameless && is_new(&target) {
@@ -83,14 +83,14 @@ impl Whole {
         self.partial.get()?.updates()
     }
 
-    /// Has nothing of it kept.
+    /// Marks the partial file for removal.
     pub(crate) fn give_up(&self) {
         if let Some(partial) = self.partial.get() {
             partial.give_up();
         }
     }
 
-    /// The upload under its hidden name, which it gets now if it had none.
+    /// The partial file, which is created now if there is none.
     pub(crate) fn partial(&self) -> Outcome<&PartialFile> {
         if let Some(partial) = self.partial.get() {
             return Ok(partial);
@@ -99,7 +99,7 @@ impl Whole {
         if self.partial.get().is_none()
             && let Some(target) = &*target
         {
-            // A copy, so that a failure leaves another try.
+            // A copy, so that a failed call can be repeated.
             let target = Target {
                 dir: target.dir.try_clone().map_err(|_| Errno::MFILE)?,
                 name: target.name.clone(),
@@ -114,8 +114,8 @@ impl Whole {
         Ok(partial.expect("there is a target or a partial, and the one has just become the other"))
     }
 
-    /// Makes a file of nothing but `data` at `offset` and names it; `None` when it has to be
-    /// published as a [`PartialFile`], which also says what is wrong with its place.
+    /// Creates and names a file with `data` at `offset` as its only content; `None` if it must be
+    /// published as a [`PartialFile`], which also reports a fault of its target.
     pub(crate) fn publish_at_once(
         &self,
         offset: u64,
@@ -160,7 +160,7 @@ impl Whole {
     }
 }
 
-/// Whether no earlier upload left anything.
+/// Whether there is no partial file of an earlier upload.
 fn is_new(target: &Target) -> bool {
     let partial = Names::of(&target.name).partial;
     let there = rustix::fs::statat(&target.dir, partial.as_slice(), AtFlags::SYMLINK_NOFOLLOW);

@@ -1,4 +1,4 @@
-//! Nothing outside the tree is read, written or removed, whatever the links say and whoever races.
+//! Nothing outside the tree is read, written or removed, in spite of links and races.
 
 #![allow(
     clippy::unwrap_used,
@@ -91,7 +91,7 @@ async fn links_that_leave_are_refused_by_every_operation() {
             ErrorKind::Outside,
             "{name}"
         );
-        // The link itself may be seen, as a link, and removed.
+        // The link itself may be listed, as a link, and removed.
         assert_eq!(
             posix.stat(user, &path(name)).await.unwrap().kind,
             Kind::Link
@@ -129,7 +129,7 @@ async fn magic_links_of_proc_are_refused() {
 }
 
 #[tokio::test]
-async fn circles_end() {
+async fn loops_of_links_end() {
     let tree = Tree::new();
     symlink("b", tree.real("a")).unwrap();
     symlink("a", tree.real("b")).unwrap();
@@ -141,7 +141,7 @@ async fn circles_end() {
     );
 }
 
-/// A directory and a link that leads out change places all the time, while everything is tried.
+/// A directory and a link out of the tree are exchanged all the time, during all operations.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_race_of_renames_never_escapes() {
     let tree = Tree::new();
@@ -208,9 +208,9 @@ async fn a_race_of_renames_never_escapes() {
     );
 }
 
-/// While a tree is removed, directories in it are moved away and links put in their place.
+/// While a tree is removed, directories in it are replaced by links.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn removing_a_tree_never_strays() {
+async fn removing_a_tree_never_leaves_it() {
     let tree = Tree::new();
     std::fs::create_dir(tree.real("keep")).unwrap();
     std::fs::write(tree.real("keep/file"), "kept").unwrap();
@@ -228,7 +228,7 @@ async fn removing_a_tree_never_strays() {
         });
         let attempts = async {
             for _ in 0..5000 {
-                // It may fail, and often does; it may not go astray.
+                // It may fail, but must not leave the tree.
                 let _ = tree.posix.remove_tree(&tree.user, &path("/t")).await;
             }
         };
@@ -291,11 +291,11 @@ async fn fifos_devices_and_sockets_are_refused_without_waiting() {
     };
     tokio::time::timeout(Duration::from_secs(30), attempts)
         .await
-        .expect("it waited");
+        .expect("the operation blocked");
 }
 
 #[tokio::test]
-async fn names_of_uploads_in_progress_are_not_to_be_had() {
+async fn names_of_uploads_in_progress_are_inaccessible() {
     let tree = Tree::new();
     let (posix, user) = (&tree.posix, &tree.user);
     std::fs::write(tree.real(".file.gridftp-part"), "half").unwrap();
@@ -372,7 +372,7 @@ async fn paths_beyond_the_kernels_limit_and_deep_trees_work() {
 async fn a_tree_deeper_than_there_are_descriptors_is_removed() {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // Of the whole process, and enough for the other tests.
+    // A limit of the whole process, and enough for the other tests.
     const DESCRIPTORS: u64 = 512;
     let before = getrlimit(Resource::Nofile);
     let limit = Rlimit {
@@ -399,7 +399,7 @@ async fn a_tree_deeper_than_there_are_descriptors_is_removed() {
 }
 
 #[tokio::test]
-async fn without_links_a_path_leads_where_it_says() {
+async fn without_links_a_path_leads_through_directories_only() {
     let tree = Tree::new();
     let (posix, mut user) = (&tree.posix, tree.user.clone());
     user.follows_links = false;
@@ -425,7 +425,7 @@ async fn without_links_a_path_leads_where_it_says() {
     assert!(posix.make_dir(&user, &path("/to-dir/new")).await.is_err());
     assert!(posix.remove(&user, &path("/to-dir/file")).await.is_err());
     assert!(posix.symlink(&user, b"dir", &path("/more")).await.is_err());
-    // The link itself can be seen, moved and removed.
+    // The link itself can be listed, moved and removed.
     let stat = posix.stat(&user, &path("/to-dir")).await.unwrap();
     assert_eq!(
         (stat.kind, stat.target),

@@ -1,4 +1,4 @@
-//! Uploads that break, files that change, files of absurd size, and what is left behind.
+//! Interrupted uploads, files that change, huge files, and the partial files left behind.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn set(start: u64, end: u64) -> RangeSet {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_what_was_published_or_never_recorded() {
+async fn no_partial_file_is_left_after_publishing_or_without_a_record() {
     let tree = Tree::new();
     let sink = tree.open("/file", WHOLE).await.unwrap();
     assert_eq!(tree.everything(), [".file.gridftp-part"]);
@@ -52,12 +52,12 @@ async fn a_record_without_its_own_partial_claims_nothing() {
         .unwrap();
     sink.checkpoint(&set(0, 100_000), false).await.unwrap();
     drop(sink);
-    // Someone else's bytes under the same hidden name.
+    // The bytes of another file under the same hidden name.
     let swapped = tree.real(".swapped");
     std::fs::write(&swapped, vec![b'b'; 100_000]).unwrap();
     std::fs::rename(&swapped, tree.real(".file.gridftp-part")).unwrap();
     assert!(tree.open("/file", RESUME).await.unwrap().held().is_empty());
-    // And bytes that went away below the record.
+    // And fewer bytes than recorded.
     let sink = tree.open("/file", WHOLE).await.unwrap();
     sink.write_at(0, Bytes::from(vec![b'a'; 100_000]))
         .await
@@ -208,9 +208,9 @@ async fn sparse_files_over_4_gib_stay_sparse() {
     );
 }
 
-/// As large as a file can be, where the file system has such.
+/// The largest file that the file system supports.
 #[tokio::test]
-async fn files_of_a_pebibyte_and_more_cost_what_they_hold() {
+async fn files_of_a_pebibyte_and_more_take_the_space_of_their_data() {
     let tree = Tree::in_memory();
     for size in [1 << 50, i64::MAX.unsigned_abs()] {
         let file = std::fs::File::create(tree.real("huge")).unwrap();
@@ -254,7 +254,7 @@ async fn files_of_a_pebibyte_and_more_cost_what_they_hold() {
 }
 
 #[tokio::test]
-async fn what_cannot_fit_is_refused_before_it_is_sent() {
+async fn an_upload_that_cannot_fit_is_refused_at_once() {
     let tree = Tree::new();
     let refused = tree
         .open(
@@ -270,7 +270,7 @@ async fn what_cannot_fit_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn local_files_go_where_they_are_told() {
+async fn local_files_are_written_at_their_paths() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     let sink = FileSink::create(&file, WHOLE, true).await.unwrap();
@@ -301,7 +301,7 @@ async fn local_files_go_where_they_are_told() {
         FileSource::open(dir.path()).await.unwrap_err().kind(),
         ErrorKind::IsDirectory
     );
-    // A link is written through, a link anywhere: this is the user's own machine.
+    // Links are followed anywhere: this is the user's own machine.
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let sink = FileSink::create(&link, WHOLE, false).await.unwrap();
@@ -359,7 +359,7 @@ async fn local_devices_and_fifos_are_written_directly() {
 }
 
 #[tokio::test]
-async fn a_checksum_nobody_waits_for_ends() {
+async fn a_dropped_checksum_ends() {
     let tree = Tree::new();
     let file = std::fs::File::create(tree.real("huge")).unwrap();
     file.set_len(1 << 42).unwrap();
@@ -374,19 +374,19 @@ async fn a_checksum_nobody_waits_for_ends() {
         &progress,
     );
     let mut sum = Box::pin(sum);
-    // Under way, then dropped.
+    // Begun, then dropped.
     while progress.get() == 0 {
         let polled =
             std::future::poll_fn(|cx| std::task::Poll::Ready(sum.as_mut().poll(cx).is_ready()))
                 .await;
-        assert!(!polled, "four TiB in no time");
+        assert!(!polled, "4 TiB hashed at once");
         tokio::task::yield_now().await;
     }
     drop(sum);
     let mut last = 0;
     while last != progress.get() {
         last = progress.get();
-        // Another operation on the same threads comes and goes in between.
+        // Another operation on the same threads runs in between.
         tree.posix
             .checksum(
                 &tree.user,
@@ -402,7 +402,7 @@ async fn a_checksum_nobody_waits_for_ends() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_no_directory_is_told() {
+async fn a_root_that_is_no_directory_is_reported() {
     let tree = Tree::new();
     let error = Posix::open(&tree.all.path().join("secret")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotDirectory);
@@ -420,7 +420,7 @@ async fn only_the_upload_that_can_be_continued_is_recorded() {
             .unwrap();
     }
     first.checkpoint(&set(0, 100_000), false).await.unwrap();
-    // Its client would be told of bytes, and then go on behind those of the other one.
+    // Its client would get a marker, and then continue behind the bytes of the other upload.
     let refused = second.checkpoint(&set(0, 100_000), false).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
     drop((first, second));
@@ -430,7 +430,7 @@ async fn only_the_upload_that_can_be_continued_is_recorded() {
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_nothing_is_believed() {
+async fn after_a_failed_sync_every_call_fails() {
     // A device that takes bytes and cannot sync them.
     let file = std::fs::File::options()
         .write(true)
@@ -440,14 +440,14 @@ async fn after_a_failed_sync_nothing_is_believed() {
     let block = Bytes::from(vec![b'x'; 100_000]);
     sink.write_at(0, block.clone()).await.unwrap();
     sink.checkpoint(&set(0, 100_000), true).await.unwrap_err();
-    // The kernel tells of lost bytes once; the next sync of a file that lost some succeeds.
+    // The kernel reports lost bytes once; the next sync of the file succeeds.
     sink.checkpoint(&set(0, 100_000), false).await.unwrap_err();
     sink.write_at(100_000, block).await.unwrap_err();
     sink.finish(Finish::as_is()).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn the_right_to_act_as_the_owner_goes_with_the_old_bytes() {
+async fn set_user_and_set_group_bits_go_with_the_old_bytes() {
     let tree = Tree::new();
     std::fs::write(tree.real("tool"), "old").unwrap();
     std::fs::set_permissions(tree.real("tool"), std::fs::Permissions::from_mode(0o6755)).unwrap();

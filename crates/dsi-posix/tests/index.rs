@@ -1,4 +1,4 @@
-//! The index of partial uploads: nothing else is looked at to find them, and nobody leaves one that it does not name.
+//! The index of partial files: the expiry reads nothing else, and every partial file is listed.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn set(start: u64, end: u64) -> RangeSet {
     Range64::new(start, end).into_iter().collect()
 }
 
-/// Begins an upload that is worth to be kept.
+/// Begins an upload and records it.
 async fn begin(tree: &Tree, name: &str) -> FileSink {
     let sink = tree.open(name, WHOLE).await.unwrap();
     sink.write_at(0, Bytes::from(vec![7; 100_000]))
@@ -44,7 +44,7 @@ async fn an_entry_is_there_as_long_as_its_upload() {
     assert!(tree.indexed().is_empty());
     drop(tree.open("/file", WHOLE).await.unwrap());
     assert!(tree.indexed().is_empty());
-    // However often it is continued, it is one upload.
+    // Continued any number of times, it is one upload.
     drop(begin(&tree, "/file").await);
     for _ in 0..3 {
         let sink = tree.open("/file", RESUME).await.unwrap();
@@ -62,12 +62,12 @@ async fn an_entry_is_there_as_long_as_its_upload() {
 }
 
 #[tokio::test]
-async fn nothing_but_the_index_is_looked_at() {
+async fn the_expiry_reads_only_the_index() {
     let tree = Tree::new();
     std::fs::create_dir(tree.real("dir")).unwrap();
     drop(begin(&tree, "/dir/named").await);
     tree.age("dir/.named.gridftp-part");
-    // A walk would come across this one.
+    // A walk would find this one.
     std::fs::write(tree.real("dir/.other.gridftp-part"), "x").unwrap();
     tree.age("dir/.other.gridftp-part");
     assert_eq!(tree.again().expire_partials(HOUR).await.unwrap(), 1);
@@ -77,7 +77,7 @@ async fn nothing_but_the_index_is_looked_at() {
 }
 
 #[tokio::test]
-async fn entries_of_others_move_nothing_but_old_partial_uploads() {
+async fn forged_entries_remove_nothing_but_old_partial_files() {
     let tree = Tree::new();
     drop(begin(&tree, "/file").await);
     std::fs::write(tree.real("precious"), "x").unwrap();
@@ -107,7 +107,7 @@ async fn an_upload_that_cannot_be_continued_goes_sooner() {
     tree.age(".file.gridftp-part");
     let expire = || async { tree.again().expire_partials(24 * HOUR).await.unwrap() };
     assert_eq!(expire().await, 0, "somebody writes to it");
-    // As a process leaves it that is killed before its first record.
+    // The state after a process is killed before its first record.
     std::mem::forget(sink);
     let part = tree.real(".file.gridftp-part");
     let copy = tree.real("copy");
@@ -174,7 +174,7 @@ async fn processes_share_a_tree() {
 }
 
 #[tokio::test]
-async fn clocks_that_are_wrong_remove_nothing_that_is_written() {
+async fn wrong_clocks_remove_no_file_in_use() {
     let tree = Tree::new();
     let live = begin(&tree, "/live").await;
     for (name, seconds) in [("future", 1 << 33), ("past", 0)] {
@@ -184,7 +184,7 @@ async fn clocks_that_are_wrong_remove_nothing_that_is_written() {
         let time = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
         file.set_modified(time).unwrap();
     }
-    // An age of longer than there were clocks, and one that a clock gives which went far ahead.
+    // An age of more than the time since 1970, and that of a clock far ahead.
     assert_eq!(tree.posix.expire_partials(Duration::MAX).await.unwrap(), 0);
     assert_eq!(tree.posix.expire_partials(Duration::ZERO).await.unwrap(), 1);
     assert_eq!(
@@ -195,7 +195,7 @@ async fn clocks_that_are_wrong_remove_nothing_that_is_written() {
 }
 
 #[tokio::test]
-async fn no_user_comes_to_the_index() {
+async fn no_user_can_access_the_index() {
     let tree = Tree::new();
     drop(begin(&tree, "/file").await);
     std::fs::create_dir(tree.real("dir")).unwrap();
@@ -232,7 +232,7 @@ async fn no_user_comes_to_the_index() {
 #[tokio::test]
 async fn trees_without_room_for_an_index_are_served() {
     let tree = Tree::new();
-    // Somebody else has the name: there is no index, and no reason to refuse an upload.
+    // The name is taken by a file: there is no index, and uploads are still accepted.
     std::fs::write(tree.real(INDEX), "").unwrap();
     drop(begin(&tree, "/file").await);
     assert_eq!(
@@ -245,7 +245,7 @@ async fn trees_without_room_for_an_index_are_served() {
         .await
         .unwrap();
     sink.finish(Finish::whole(0)).await.unwrap();
-    // The index may be elsewhere, and has to be where the root is that of the machine.
+    // The index may be elsewhere, and must be if the root is that of the machine.
     let index = tree.all.path().join("index");
     let machine = Posix::open("/".as_ref()).unwrap().with_index(&index);
     let real = tree.real("dir");
@@ -260,7 +260,7 @@ async fn trees_without_room_for_an_index_are_served() {
     let gone = machine.expire_partials(Duration::ZERO).await.unwrap();
     assert_eq!(gone, 1);
     assert!(names_in(&real).is_empty() && names_in(&index).is_empty());
-    // Nor is anything written to a tree from which is only read.
+    // Reading from a tree writes nothing to it.
     let system = Posix::open("/proc".as_ref()).unwrap();
     assert_eq!(system.expire_partials(HOUR).await.unwrap(), 0);
 }

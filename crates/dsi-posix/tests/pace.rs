@@ -1,4 +1,4 @@
-//! Storage that does not answer takes no thread from those who ask for something else.
+//! Storage that does not answer leaves threads for other operations.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use gridftp_dsi::{
 use gridftp_dsi_posix::{FileSink, Posix};
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// A FIFO without a reader keeps whoever opens it for writing.
+/// A FIFO without a reader blocks a process that opens it for writing.
 #[tokio::test]
-async fn a_fifo_that_nobody_reads_keeps_only_its_own_writer() {
+async fn a_fifo_without_a_reader_blocks_only_its_own_writer() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     rustix::fs::mknodat(
@@ -27,7 +27,7 @@ async fn a_fifo_that_nobody_reads_keeps_only_its_own_writer() {
         let fifo = fifo.clone();
         async move { FileSink::create(&fifo, whole, false).await }
     });
-    // The runtime has this thread alone: had the opening kept it, nothing below would happen.
+    // The runtime has this thread only: if opening blocked it, nothing below would run.
     tokio::task::yield_now().await;
     let file = dir.path().join("file");
     FileSink::create(&file, whole, false).await.unwrap();
@@ -41,10 +41,10 @@ async fn a_fifo_that_nobody_reads_keeps_only_its_own_writer() {
     opened.unwrap().unwrap().unwrap();
 }
 
-/// The kernel reads zeros of a hole as fast as it can, and no digest of so many ends here.
+/// Size of a hole whose digest does not end during the test.
 const ENDLESS: u64 = 1 << 43;
 
-/// Of the threads of a runtime, digests take one a core, and the small one has its turn among large ones.
+/// Digests use one thread a core, and a small one gets its turn among large ones.
 #[test]
 fn digests_without_end_stop_neither_calls_nor_other_digests() {
     let cores = std::thread::available_parallelism().unwrap().get();
@@ -74,7 +74,7 @@ fn digests_without_end_stop_neither_calls_nor_other_digests() {
     let mut endless: Vec<_> = (0..2 * cores + 8)
         .map(|_| runtime.spawn(digest("large", progress.clone())))
         .collect();
-    // Uploads whose digest is to be proven are no better.
+    // The same for uploads with a digest to check.
     for _ in 0..cores + 8 {
         let large = dir.path().join("large");
         endless.push(runtime.spawn(async move {
@@ -91,11 +91,11 @@ fn digests_without_end_stop_neither_calls_nor_other_digests() {
         let (from, to) = (DsiPath::new(b"/small"), DsiPath::new(b"/moved"));
         let renamed = posix.rename(&user, from.as_ref().unwrap(), to.as_ref().unwrap());
         let renamed = tokio::time::timeout(patience, renamed).await;
-        renamed.expect("calls have threads of their own").unwrap();
+        renamed.expect("calls have their own threads").unwrap();
         let small = tokio::time::timeout(patience, digest("moved", Progress::new())).await;
         let small = small.expect("digests take turns").unwrap();
         assert_eq!(small, "091e01de");
-        // Whoever is gone hashes no more.
+        // Dropped operations hash no more.
         for digest in endless {
             digest.abort();
             assert!(digest.await.unwrap_err().is_cancelled());

@@ -1,4 +1,4 @@
-//! Processes that die and disks that are full: what needs other processes to be shown.
+//! Killed processes and full disks: tests that need other processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,15 +14,15 @@ use gridftp_dsi_posix::Posix;
 use support::{RESUME, Tree, WHOLE, names_in, path};
 use tokio::sync::Mutex;
 
-/// A process that is being started has our descriptors, and the locks on them, until it is another
-/// program: no test here may count on a lock while one is.
+/// A child process has our descriptors, and their locks, until it executes its program: no test
+/// here may rely on a lock meanwhile.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn set(start: u64, end: u64) -> RangeSet {
     Range64::new(start, end).into_iter().collect()
 }
 
-/// The other half of the next test: dies between its record and its end.
+/// The child of the next test: dies between its record and its end.
 #[tokio::test]
 async fn child_that_dies() {
     let Some(root) = std::env::var_os("DIE_UPLOADING_INTO") else {
@@ -42,7 +42,7 @@ async fn child_that_dies() {
 }
 
 #[tokio::test]
-async fn what_a_killed_process_recorded_is_held() {
+async fn ranges_recorded_by_a_killed_process_are_held() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
@@ -66,7 +66,7 @@ async fn what_a_killed_process_recorded_is_held() {
     );
 }
 
-/// The other half of the next test: uploads without end, some of them published, some left, some dropped.
+/// The child of the next test: uploads for ever, publishes some files and leaves or drops others.
 #[tokio::test]
 async fn child_that_uploads() {
     let Some(root) = std::env::var_os("UPLOAD_INTO") else {
@@ -93,7 +93,7 @@ async fn child_that_uploads() {
 }
 
 #[tokio::test]
-async fn whoever_is_killed_leaves_no_partial_upload_that_the_index_lacks() {
+async fn a_killed_process_leaves_no_partial_file_without_an_entry() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     for dir in ["0", "1", "2"] {
@@ -125,7 +125,7 @@ async fn whoever_is_killed_leaves_no_partial_upload_that_the_index_lacks() {
             }
         }
     }
-    // Few, although hundreds were begun: what is continued keeps the entry it has.
+    // Few, although hundreds were begun: a continued upload keeps its entry.
     assert!(tree.indexed().len() < 100, "{:?}", tree.indexed());
     tree.posix.expire_partials(Duration::ZERO).await.unwrap();
     assert!(tree.indexed().is_empty());
@@ -168,7 +168,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_the_name_stays_free() {
+async fn a_full_disk_is_reported_and_the_name_stays_free() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     let Some(disk) = SmallDisk::mount(&tree, "1m") else {
@@ -185,7 +185,7 @@ async fn a_full_disk_is_told_and_the_name_stays_free() {
         }
     }
     assert_eq!(failed, Some(ErrorKind::NoSpace));
-    // A record needs room as well; what it cannot say is not claimed later.
+    // A record needs space as well; bytes that it lacks are not claimed later.
     if let Err(error) = sink.checkpoint(&set(0, held), false).await {
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
@@ -199,7 +199,7 @@ async fn a_full_disk_is_told_and_the_name_stays_free() {
 }
 
 #[tokio::test]
-async fn without_room_in_the_index_nothing_is_begun() {
+async fn without_space_in_the_index_no_upload_begins() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     let Some(disk) = SmallDisk::mount(&tree, "1m,nr_inodes=1") else {
@@ -213,7 +213,7 @@ async fn without_room_in_the_index_nothing_is_begun() {
 }
 
 #[tokio::test]
-async fn what_a_partial_takes_counts_as_room_for_the_rest() {
+async fn the_blocks_of_a_partial_file_count_as_free() {
     let _alone = ALONE.lock().await;
     let tree = Tree::new();
     let Some(disk) = SmallDisk::mount(&tree, "4m") else {

@@ -18,8 +18,8 @@ use gridftp_dsi_posix::checksum::Hasher;
 use proptest::prelude::*;
 use support::{RESUME, Tree, UPDATE, WHOLE};
 
-/// Bytes of the file in the property, small enough that ranges meet and large enough that some
-/// blocks are held back and others are not.
+/// Bytes of the file in the property: few enough that ranges touch, and enough that some blocks are
+/// withheld and others are not.
 const SIZE: u64 = 300_000;
 
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ fn byte(at: u64) -> u8 {
 
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| (0..SIZE).map(byte).collect());
 
-/// What is at the name: nothing, the right bytes, or the rival's. Anything else is the bug.
+/// Checks the file of the name: none, the right bytes, or those of the rival.
 fn check(tree: &Tree) {
     match std::fs::read(tree.real("file")) {
         Ok(bytes) => assert!(
@@ -66,7 +66,7 @@ fn check(tree: &Tree) {
     }
 }
 
-/// Opens the upload again; what it holds must be what the file is to contain.
+/// Opens the upload again, and checks the ranges that it holds.
 async fn reopen(tree: &Tree, resume: bool) -> (FileSink, RangeSet) {
     if resume {
         let sink = tree.open("/file", RESUME).await.unwrap();
@@ -140,13 +140,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_published_is_right(steps in prop::collection::vec(step(), 1..40)) {
+    fn the_published_file_is_right(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(play(steps));
     }
 }
 
-/// `REST` into a file that is longer: the digest is that of the file as it becomes.
+/// `REST` into a longer file: the digest is that of the resulting file.
 #[tokio::test]
 async fn the_digest_of_an_update_is_that_of_the_whole_file() {
     for size in [1000, 200_000] {

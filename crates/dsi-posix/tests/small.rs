@@ -1,4 +1,4 @@
-//! Small new files of known size, which have no name until they are whole.
+//! Small new files of known size, which have no name until they are complete.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ async fn begin(tree: &Tree, bytes: &'static [u8]) -> gridftp_dsi_posix::FileSink
 }
 
 #[tokio::test]
-async fn a_small_new_file_shows_once_it_is_whole_and_leaves_nothing_before() {
+async fn a_small_new_file_appears_once_it_is_complete_and_leaves_nothing_before() {
     let tree = Tree::new();
     let sink = begin(&tree, b"hello").await;
     assert!(tree.everything().is_empty());
@@ -53,7 +53,7 @@ async fn an_empty_file_is_a_file() {
 }
 
 #[tokio::test]
-async fn what_is_not_whole_or_not_as_announced_gets_no_name() {
+async fn an_incomplete_or_wrong_file_gets_no_name() {
     let tree = Tree::new();
     let short = begin(&tree, b"hell").await.finish(Finish::whole(5)).await;
     assert_eq!(short.unwrap_err().kind(), ErrorKind::Incomplete);
@@ -64,7 +64,7 @@ async fn what_is_not_whole_or_not_as_announced_gets_no_name() {
 }
 
 #[tokio::test]
-async fn what_grows_goes_on_under_a_hidden_name() {
+async fn a_growing_file_continues_under_a_hidden_name() {
     let tree = Tree::new();
     let sink = begin(&tree, b"hello").await;
     sink.write_at(5, Bytes::from(vec![b'!'; 100_000]))
@@ -91,7 +91,7 @@ async fn a_recorded_part_of_a_small_file_can_be_continued() {
 }
 
 #[tokio::test]
-async fn a_small_file_takes_the_place_of_another_without_a_hidden_name() {
+async fn a_small_file_replaces_another_without_a_hidden_name() {
     let tree = Tree::new();
     tree.put("/file", b"old").await.unwrap();
     let mode = std::fs::Permissions::from_mode(0o604);
@@ -110,7 +110,7 @@ async fn a_small_file_takes_the_place_of_another_without_a_hidden_name() {
 }
 
 #[tokio::test]
-async fn a_small_file_takes_its_place_where_the_index_is_on_another_file_system() {
+async fn a_small_file_replaces_another_if_the_index_is_on_another_file_system() {
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
         eprintln!("SKIPPED: there is no /dev/shm");
         return;
@@ -130,7 +130,7 @@ async fn a_small_file_takes_its_place_where_the_index_is_on_another_file_system(
 }
 
 #[tokio::test]
-async fn a_file_left_on_the_way_to_its_place_expires() {
+async fn a_complete_file_left_in_the_index_expires() {
     let tree = Tree::new();
     let left = format!("{INDEX}/..0123456789abcdef.gridftp-part");
     std::fs::create_dir(tree.real(INDEX)).unwrap();
@@ -143,7 +143,7 @@ async fn a_file_left_on_the_way_to_its_place_expires() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_taken_meanwhile_is_replaced_as_any_other() {
+async fn a_name_taken_meanwhile_is_replaced_like_any_other() {
     let tree = Tree::new();
     let sink = begin(&tree, b"hello").await;
     tree.put("/file", b"taken meanwhile").await.unwrap();
@@ -157,7 +157,7 @@ async fn a_name_that_was_taken_meanwhile_is_replaced_as_any_other() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_upload_left_is_not_continued_behind_a_newer_file() {
+async fn an_earlier_partial_file_is_not_continued_behind_a_newer_file() {
     let tree = Tree::new();
     let old = tree.open("/file", WHOLE).await.unwrap();
     old.write_at(0, Bytes::from_static(b"OLD")).await.unwrap();

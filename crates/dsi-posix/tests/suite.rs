@@ -5,7 +5,7 @@ use xio_testkit::dsi_suite;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn posix_keeps_the_contract() {
-    // In memory where this machine has such a place: the suite syncs often.
+    // On a memory file system if there is one, since the suite syncs often.
     let dir = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap();

@@ -1,4 +1,4 @@
-//! A tree of its own for each test, and the shortest ways to use it.
+//! A tree for each test, with short helpers to use it.
 #![allow(dead_code, reason = "each test binary uses its share")]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use gridftp_dsi::{Create, Dsi, DsiPath, Error, Finish, Sink, Source, User};
 use gridftp_dsi_posix::{FileSink, Posix};
 use tempfile::TempDir;
 
-/// A served directory `root` and, beside it, what must not be reached.
+/// A served directory `root` beside files that must not be reached.
 pub(crate) struct Tree {
     pub(crate) all: TempDir,
     pub(crate) posix: Posix,
@@ -25,7 +25,7 @@ impl Tree {
         Self::within(tempfile::tempdir().unwrap())
     }
 
-    /// In memory where this machine has such a place: for tests of very many names.
+    /// A tree on a memory file system if there is one, for tests of very many names.
     pub(crate) fn in_memory() -> Self {
         Self::within(
             tempfile::tempdir_in("/dev/shm")
@@ -45,7 +45,7 @@ impl Tree {
         }
     }
 
-    /// Where the served `name` is on this machine.
+    /// The path on this machine of the served `name`.
     pub(crate) fn real(&self, name: &str) -> PathBuf {
         self.all.path().join("root").join(name)
     }
@@ -76,14 +76,14 @@ impl Tree {
             .map(|_| ())
     }
 
-    /// Everything in the served directory, hidden names too, but for the index.
+    /// All names in the served directory, hidden ones included, except the index.
     pub(crate) fn everything(&self) -> Vec<String> {
         let mut names = names_in(&self.real(""));
         names.retain(|name| name != INDEX);
         names
     }
 
-    /// What the index names, in order.
+    /// The paths in the index, sorted.
     pub(crate) fn indexed(&self) -> Vec<String> {
         let index = self.real(INDEX);
         let mut paths: Vec<_> = names_in(&index)
@@ -95,12 +95,12 @@ impl Tree {
         paths
     }
 
-    /// Another process, for all that the tree can tell.
+    /// A second backend for the same tree, in place of another process.
     pub(crate) fn again(&self) -> Posix {
         Posix::open(&self.real("")).unwrap()
     }
 
-    /// Makes a file of the tree two hours old.
+    /// Sets the age of a file of the tree to two hours.
     pub(crate) fn age(&self, name: &str) {
         let old = SystemTime::now() - Duration::from_secs(7200);
         let file = std::fs::OpenOptions::new()
@@ -111,10 +111,10 @@ impl Tree {
     }
 }
 
-/// Where the index is.
+/// The path of the index.
 pub(crate) const INDEX: &str = ".gridftp-index";
 
-/// The names in a directory of this machine, in order; none where there is no such directory.
+/// The names in a directory of this machine, sorted; none if there is no such directory.
 pub(crate) fn names_in(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Vec::new();
