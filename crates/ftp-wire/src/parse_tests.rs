@@ -441,7 +441,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_line_panics_and_what_parses_means_the_same_written_again(
+    fn no_line_panics_and_parsed_commands_round_trip(
         verb in prop::sample::select(verbs().chain(site_verbs()).map(|(name, _)| name).collect::<Vec<_>>()),
         args in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..40),

@@ -75,7 +75,7 @@ fn paths_that_a_line_would_bend_are_written_another_way() {
 }
 
 #[test]
-fn the_telnet_byte_is_doubled_and_comes_back_single() {
+fn the_telnet_byte_is_doubled_and_read_back_single() {
     let command = Command::Dele(FtpPath::new(&b"/a\xff\xffb"[..]).unwrap());
     let wire = wire(&command);
     assert_eq!(wire, b"DELE /a\xff\xff\xff\xffb\r\n");

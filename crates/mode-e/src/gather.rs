@@ -235,7 +235,7 @@ pub enum GatherError {
     Short {
         /// Received marks.
         marks: u32,
-        /// Announced marks; `None` when no end-of-file block came.
+        /// Announced marks; `None` when there was no end-of-file block.
         announced: Option<u64>,
     },
 }

@@ -35,7 +35,7 @@ async fn read(options: &str, target: &Target) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn flags_mean_what_fopen_means() {
+async fn flags_mean_the_same_as_in_fopen() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = at(&folder, "a");
     for missing in ["flags=r", "flags=r+"] {

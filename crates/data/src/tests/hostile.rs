@@ -260,7 +260,7 @@ async fn connections_without_a_header_harm_nothing() {
 }
 
 #[tokio::test]
-async fn a_reset_in_mid_block_reports_what_is_written() {
+async fn a_reset_in_mid_block_reports_the_written_ranges() {
     let (mut to, mut streams) = bare(1).await;
     let mut stream = streams.pop().unwrap();
     let mut sent = wire(&[Header::data(100, 1000), Header::data(5000, 1000)]);
@@ -479,7 +479,7 @@ async fn a_storage_that_fails_is_at_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_who_come_and_go_keep_no_transfer_alive() {
+async fn connections_without_a_header_keep_no_transfer_alive() {
     for silent in [false, true] {
         let mut to = channel();
         let address = to.listen(&tcp(), &here(), Peers::Any).await.unwrap();

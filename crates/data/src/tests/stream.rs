@@ -283,7 +283,7 @@ async fn a_dropped_sender_resets() {
     );
 }
 
-/// The paused clock goes on once nothing else does.
+/// The paused clock advances once all tasks wait.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_sender_holds_no_block() {
     let pool = Pool::new(64 << 10, 4);
@@ -314,7 +314,7 @@ fn narrow() -> xio_core::SocketHints {
     xio_core::SocketHints::new().buffers(small, small)
 }
 
-/// The paused clock goes on once nothing else does.
+/// The paused clock advances once all tasks wait.
 #[tokio::test(start_paused = true)]
 async fn a_sender_whose_peer_takes_nothing_holds_no_block() {
     for (mode, ty) in [

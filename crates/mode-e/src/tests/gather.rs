@@ -102,7 +102,7 @@ fn inconsistent_numbers_of_marks_are_errors() {
 }
 
 #[test]
-fn an_announced_count_above_what_comes_ends_with_the_last_connection() {
+fn an_announced_count_that_is_too_high_ends_with_the_last_connection() {
     let mut g = gather(2);
     g.eof(3).unwrap();
     g.eod().unwrap();
