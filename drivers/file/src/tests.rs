@@ -97,7 +97,7 @@ async fn targets_that_are_not_files_are_refused() {
         ("dtn1:2811", "is not a file"),
         ("ftp://dtn1/x", "is not a file"),
         ("file:", "has no path"),
-        ("file://dtn1/etc/passwd", "names a host"),
+        ("file://dtn1/etc/passwd", "has a host"),
     ] {
         let error = File::default()
             .connect(&contact.parse().unwrap())
