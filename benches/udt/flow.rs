@@ -1,56 +1,62 @@
-//! `Flow`: what sends through what, between two processes, and what came of it.
+//! `Flow`: a transfer between two processes, and `Outcome`, its measurements.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use workspace_benches::usage::cpu_of_children;
 use workspace_benches::way::Way;
 
-/// How finely arrivals are told apart.
+use crate::worker::LIMIT;
+
+/// Time beyond its own limit after which a process is killed, and how often it is looked at.
+const GRACE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(2);
+/// Interval in which arrivals are counted.
 pub(crate) const TENTH: Duration = Duration::from_millis(100);
 
-/// Whose program sends and receives.
+/// The programs that send and receive.
 #[derive(Clone, Debug)]
 pub(crate) enum Flow {
     /// Ours, through a stack.
     Stack(&'static str),
-    /// That of libudt.
+    /// The program of libudt.
     LibUdt(PathBuf),
-    /// Bare datagrams, at so many megabits per second.
+    /// Bare datagrams, at a rate in megabits per second.
     Datagrams(u32),
 }
 
-/// What a flow came to.
+/// Measurements of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// When the sender began, in seconds since 1970.
+    /// Start of the sender, in seconds since 1970.
     pub(crate) began: f64,
-    /// Seconds from the first word of the handshake to the last acknowledgement.
+    /// Seconds from the first packet of the handshake to the last acknowledgement.
     pub(crate) took: f64,
-    /// When bytes came: seconds since 1970, and bytes within the tenth of a second that begins there.
+    /// Tenths of a second by their start since 1970, and the bytes received in each.
     pub(crate) arrivals: Vec<(f64, f64)>,
-    /// Packets that were sent again, in percent of all; not a number where that is not known.
+    /// Retransmitted packets, in percent of all; not a number where unknown.
     pub(crate) again: f64,
-    /// Processor seconds of both ends, where nothing else ran.
+    /// Processor seconds of both ends, and of all that ran at the same time.
     pub(crate) cpu: f64,
 }
 
 impl Outcome {
-    /// Bytes that came.
+    /// Bytes received.
     pub(crate) fn bytes(&self) -> f64 {
         self.arrivals.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Megabits per second over all of it.
+    /// Megabits per second over the whole time.
     pub(crate) fn megabits(&self) -> f64 {
         self.bytes() * 8e-6 / self.took.max(1e-9)
     }
 
-    /// Megabits per second of what came between two times, in seconds since 1970.
+    /// Megabits per second received between two times, in seconds since 1970.
     pub(crate) fn between(&self, from: f64, to: f64) -> f64 {
         let within = |(at, _): &&(f64, f64)| *at >= from && *at < to;
         let bytes: f64 = self.arrivals.iter().filter(within).map(|(_, b)| b).sum();
@@ -58,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// A flow on its way.
+/// A flow in progress.
 pub(crate) struct Running {
     name: String,
     receiver: Worker,
@@ -67,8 +73,24 @@ pub(crate) struct Running {
     cpu_before: Duration,
 }
 
-/// Ends a worker that is still there when something failed.
+/// A process that is killed when its owner fails.
 struct Worker(Child);
+
+impl Worker {
+    /// Waits until the process has ended well. Our own ends print their state before that limit.
+    fn wait(&mut self) -> Result<()> {
+        let limit = Instant::now() + LIMIT + GRACE;
+        let ended = loop {
+            if let Some(ended) = self.0.try_wait()? {
+                break ended;
+            }
+            ensure!(Instant::now() < limit, "did not end in time");
+            thread::sleep(POLL);
+        };
+        ensure!(ended.success(), "{ended}");
+        Ok(())
+    }
+}
 
 impl Drop for Worker {
     fn drop(&mut self) {
@@ -88,7 +110,7 @@ impl fmt::Display for Flow {
 }
 
 impl Flow {
-    /// It as a picture's legend has room for it.
+    /// Short name for the legend of a picture.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Stack(stack) => stack.trim_start_matches("udt:").to_owned(),
@@ -96,7 +118,7 @@ impl Flow {
         }
     }
 
-    /// It as a part of the name of a file.
+    /// Name as a part of a file name.
     pub(crate) fn word(&self) -> String {
         let text = self.to_string();
         let words = text.split(|c: char| !c.is_ascii_alphanumeric());
@@ -124,7 +146,8 @@ impl Flow {
         })
     }
 
-    /// Starts both ends, of which the far one is of another flow; `amount` is bytes, or seconds as `30s`.
+    /// Starts both ends, the far one of the flow `receiver`; `amount` is bytes, or seconds as
+    /// `30s`.
     pub(crate) fn start(&self, receiver: &Self, way: &Way, amount: &str) -> Result<Running> {
         let cpu_before = cpu_of_children()?;
         let mut receiver = receiver.command("receive", |program| way.far(program))?;
@@ -147,25 +170,29 @@ impl Flow {
         })
     }
 
-    /// Carries it out.
+    /// Starts both ends of this flow and waits for them.
     pub(crate) fn run(&self, way: &Way, amount: &str) -> Result<Outcome> {
         self.start(self, way, amount)?.finish()
     }
 }
 
 impl Running {
-    /// Waits until both ends are done.
+    /// Waits until both ends are done, each within the limit: then their pipes hold all that they
+    /// print.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let output = self.sender.0.stdout.take().context("its output is piped")?;
+        let name = &self.name;
+        self.sender
+            .wait()
+            .with_context(|| format!("{name}: the sender"))?;
         let sent = BufReader::new(output).lines().next();
-        let ended = self.sender.0.wait()?;
-        ensure!(ended.success(), "{}: the sender: {ended}", self.name);
-        let sent = sent.context("the sender said nothing")??;
-        let came = self.said.next().context("the receiver said nothing")??;
-        let ended = self.receiver.0.wait()?;
-        ensure!(ended.success(), "{}: the receiver: {ended}", self.name);
+        let sent = sent.context("the sender printed nothing")??;
+        self.receiver
+            .wait()
+            .with_context(|| format!("{name}: the receiver"))?;
+        let came = self.said.next().context("the receiver printed nothing")??;
         let [began, took, packets, again] = numbers(&sent)?[..] else {
-            bail!("{}: the sender said {sent}", self.name);
+            bail!("{name}: the sender printed {sent}");
         };
         let came = numbers(&came)?;
         let (first, tenths) = came.split_first().context("no time")?;
@@ -197,7 +224,7 @@ fn real(number: usize) -> f64 {
     number as f64
 }
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);

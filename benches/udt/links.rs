@@ -1,4 +1,4 @@
-//! How much of a long link that loses one flow uses.
+//! Share of a long lossy link that one flow uses.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::flow::{Flow, Outcome, median};
 use crate::options::Options;
 use crate::sketch::{curve, draw};
 
-/// Time from one end to the other.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(50);
-/// Seconds in which a flow finds out what the link carries.
+/// Seconds in which a flow finds the rate of the link.
 const BEGINNING: f64 = 5.0;
 /// Links: megabits per second, and losses in millionths.
 const LINKS: [(u32, u32); 4] = [(200, 500), (200, 5000), (1000, 0), (1000, 100)];
@@ -23,7 +23,7 @@ fn link(megabits: u32, loss: u32) -> Result<Way> {
     Ok(Way::Link(Link::new(Shape { loss, ..shape })?))
 }
 
-/// Shows that the emulation itself keeps up: datagrams at nearly the rate of the fastest link.
+/// Shows that the emulation keeps up, by datagrams at nearly the rate of the fastest link.
 pub(crate) fn check(options: &Options) -> Result<()> {
     println!("\nThe emulated link of 1000 Mbit/s by itself, with both ends on this machine.\n");
     println!("| Flow | sent, Mbit/s | arrived, Mbit/s |");
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
     ];
     let amount = format!("{}s", options.seconds());
     println!(
-        "\nEmulated link, 100 ms round trip, {} s from the first word to the last acknowledgement.\n",
+        "\nEmulated link, 100 ms round trip, {} s from the first packet to the last acknowledgement.\n",
         options.seconds()
     );
     println!(

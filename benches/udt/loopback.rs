@@ -1,4 +1,4 @@
-//! How fast it goes within a machine, where nothing but the processor limits, and what a byte costs.
+//! Speed and processor cost on loopback, where only the processor is the limit.
 
 use anyhow::Result;
 use workspace_benches::way::Way;

@@ -1,4 +1,4 @@
-//! Our UDT beside libudt: on loopback, over long links that lose, and beside other flows.
+//! Our UDT beside libudt: on loopback, over long lossy links, and beside other flows.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -15,6 +15,7 @@ mod peer;
 mod pour;
 mod sharing;
 mod sketch;
+mod soak;
 mod worker;
 
 use std::process::ExitCode;
@@ -50,6 +51,9 @@ fn bench(words: &[String]) -> Result<()> {
     let libudt = program.flow();
     if options.wants("loopback") {
         loopback::run(&options, &libudt)?;
+    }
+    if options.wants("soak") {
+        soak::run(&options)?;
     }
     if options.wants("emulator") {
         links::check(&options)?;

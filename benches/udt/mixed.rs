@@ -1,4 +1,4 @@
-//! How soon a short transfer is over on a path that loses, between our ends and those of libudt.
+//! Time of a short transfer on a lossy path, between our ends and those of libudt.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::flow::{Flow, Outcome, median};
 use crate::options::Options;
 
 const MEGABITS: u64 = 100;
-/// Time from one end to the other, in milliseconds.
+/// One-way delay in milliseconds.
 const DELAY: u64 = 10;
 /// Losses in millionths.
 const LOSS: u32 = 10_000;
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
                 .finish()?;
             ensure!(
                 outcome.bytes() == f64::from(AMOUNT),
-                "{sender} to {receiver}: {} bytes came",
+                "{sender} to {receiver}: {} bytes received",
                 outcome.bytes()
             );
             seen.push(outcome);

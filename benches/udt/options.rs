@@ -1,4 +1,4 @@
-//! What the person who runs the bench chooses: parts, amounts, and where pictures go.
+//! `Options` of the bench: parts, amounts, and the folder for pictures.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -6,20 +6,21 @@ use std::path::PathBuf;
 use clap::Parser;
 use workspace_benches::options::{Extent, folder, wants};
 
-/// Sets our UDT beside libudt: on loopback, over long links that lose, and beside other flows.
+/// Sets our UDT beside libudt: on loopback, over long lossy links, and beside other flows.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench udt")]
 pub(crate) struct Options {
-    /// One part only; may be said again
-    #[arg(long, value_name = "PART", value_parser = ["loopback", "emulator", "links", "mixed", "sharing"])]
+    /// One part only; may be repeated
+    #[arg(long, value_name = "PART", value_parser = ["loopback", "soak", "emulator", "links", "mixed", "sharing"])]
     only: Vec<String>,
-    /// One row only of what flows share, from 1; may be said again
+    /// One row only of the table of shares, from 1; may be repeated
     #[arg(long, value_name = "N")]
     row: Vec<usize>,
-    /// How many flows there are, of which the median counts [default: 5 on loopback, 15 mixed, 1 elsewhere]
+    /// Runs of each flow, of which the median counts [default: 5 on loopback, 1000 soak, 15 mixed,
+    /// else 1]
     #[arg(long, value_name = "N")]
     runs: Option<NonZeroUsize>,
-    /// How long each flow over an emulated link takes [default: 30]
+    /// Seconds of each flow over an emulated link [default: 30]
     #[arg(long, value_name = "S")]
     seconds: Option<NonZeroU32>,
     /// Draws pictures into this folder
@@ -35,12 +36,12 @@ impl Options {
         wants(&self.only, part)
     }
 
-    /// Whether this only shows that all works.
+    /// Whether this is a trial of the bench and no measurement.
     pub(crate) fn is_quick(&self) -> bool {
         self.extent.is_quick()
     }
 
-    /// Seconds that each flow over an emulated link takes.
+    /// Seconds of each flow over an emulated link.
     pub(crate) fn seconds(&self) -> u32 {
         let usual = if self.is_quick() { 2 } else { 30 };
         self.seconds.map_or(usual, NonZeroU32::get)
@@ -51,7 +52,7 @@ impl Options {
         self.row.is_empty() || self.row.contains(&row)
     }
 
-    /// How many runs there are of each thing, where so many are usual.
+    /// Runs of each flow, `usual` by default.
     pub(crate) fn runs(&self, usual: usize) -> usize {
         let usual = if self.is_quick() { 1 } else { usual };
         self.runs.map_or(usual, NonZeroUsize::get)

@@ -1,4 +1,4 @@
-//! `Program`: the sender and receiver of libudt, compiled from `peer.cpp` for as long as the value lives.
+//! `Program`: the sender and receiver of libudt, compiled from `peer.cpp` and removed on drop.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles it, or says loudly that nothing is measured.
+    /// Compiles the program; none, with a message, where the compiler or libudt is missing.
     pub(crate) fn compile() -> Result<Option<Self>> {
         let (Some(mut compiler), Some(_)) = (
             Peer::Gxx.require("bench udt"),

@@ -1,4 +1,4 @@
-//! Datagrams at a steady rate, with nothing else to them: what the emulated link itself carries.
+//! Bare datagrams at a steady rate, to measure the emulated link itself.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,10 +11,10 @@ use crate::worker::{Tally, say};
 
 /// Payload of a datagram that fills a packet of 1500 bytes.
 const PAYLOAD: usize = 1472;
-/// How long a pause is the end.
+/// Pause that ends the reception.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Says where it listens, and in the end what came when.
+/// Prints the local address, and at the end the bytes of each tenth of a second.
 pub(crate) fn receive(ip: &str) -> Result<()> {
     let socket = UdpSocket::bind((ip.parse::<std::net::IpAddr>()?, 0))?;
     socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
@@ -32,7 +32,7 @@ pub(crate) fn receive(ip: &str) -> Result<()> {
     say(&tally.to_string())
 }
 
-/// Sends for so many seconds, as `30s`, at so many megabits per second, headers of IP and UDP included.
+/// Sends for a time, as `30s`, at a rate in megabits per second with headers of IP and UDP.
 pub(crate) fn send(megabits: &str, to: &str, seconds: &str) -> Result<()> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.connect(to.parse::<SocketAddr>()?)?;
@@ -43,7 +43,7 @@ pub(crate) fn send(megabits: &str, to: &str, seconds: &str) -> Result<()> {
     let mut sent = 0.0;
     while clock.elapsed().as_secs_f64() < time {
         while sent < clock.elapsed().as_secs_f64() * rate {
-            // What the device does not take is lost, and seen to be.
+            // Datagrams that the device refuses count as lost.
             let _ = socket.send(&[0; PAYLOAD]);
             sent += 1.0;
         }

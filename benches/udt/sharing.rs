@@ -1,4 +1,4 @@
-//! What two flows get of a link that both want all of.
+//! Shares of two flows on one link.
 
 use std::thread;
 use std::time::Duration;
@@ -13,24 +13,28 @@ use crate::options::Options;
 use crate::sketch::{curve, draw};
 
 const MEGABITS: u32 = 100;
-/// Time from one end to the other, in milliseconds.
+/// One-way delay in milliseconds.
 const DELAY: u64 = 20;
-/// Longest that packets wait for each other, in milliseconds: half of what fills the path, that, and twice as much.
+/// Longest queueing delays in milliseconds: half, once and twice the round trip.
 const QUEUES: [u64; 3] = [20, 40, 80];
-/// The second flow begins so much later than the first, and shares count from so much later on.
+/// Delay of the second flow's start, and of the measurement after that.
 const LATER: Duration = Duration::from_secs(5);
-/// Seconds that the second flow goes on.
+/// Seconds of the second flow.
 const TOGETHER: u64 = 20;
 
 /// Prints the table, and draws a picture for each pair.
 pub(crate) fn run(options: &Options, libudt: &Flow) -> Result<()> {
     let (bbr, native) = (Flow::Stack("udt"), Flow::Stack("udt:cc=udt"));
     let (cubic, tcp_bbr) = (Flow::Stack("tcp:cc=cubic"), Flow::Stack("tcp:cc=bbr"));
+    let flow_cubic = Flow::Stack("udt:cc=cubic");
     let pairs = [
         (&bbr, &bbr),
         (&bbr, &cubic),
         (&cubic, &bbr),
         (&bbr, &tcp_bbr),
+        (&flow_cubic, &cubic),
+        (&cubic, &flow_cubic),
+        (&flow_cubic, &tcp_bbr),
         (&native, &native),
         (&native, &cubic),
         (&native, &tcp_bbr),

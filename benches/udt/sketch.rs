@@ -1,4 +1,4 @@
-//! What the pictures of this bench have in common.
+//! Curves and axes of this bench's pictures.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ const MEGABITS: Axis = Axis {
     label: number,
 };
 
-/// What arrived over time, a point for each `step` seconds, from `began` (since 1970) on.
+/// Returns the received rate over time, a point for each `step` seconds after `began` (since 1970).
 pub(crate) fn curve(name: String, outcome: &Outcome, began: f64, step: f64) -> Curve {
     let end = outcome.began + outcome.took;
     let starts = std::iter::successors(Some(outcome.began), |at| Some(at + step));

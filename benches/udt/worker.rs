@@ -1,4 +1,4 @@
-//! The two ends of our flows, each a process, so that they can live in different network namespaces.
+//! Both ends of our flows, each a process, so that they can run in different network namespaces.
 
 use std::fmt;
 use std::io::Write;
@@ -8,17 +8,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
-use xio_core::{Incoming, Listener, Passive, PathStats, Target, Transport};
+use tokio::time::timeout;
+use xio::udt::Stats;
+use xio_core::{Incoming, Listener, Passive, PathStats, Stream, Target, Transport};
 
 use crate::flow::TENTH;
 use crate::pour;
 
-/// Bytes of each call, as the program of libudt has it.
+/// Bytes of each call, as in the program of libudt.
 const BLOCK: usize = 256 << 10;
-/// Longest that any end may take.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Longest time of a transfer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 
-/// Carries out the words if they are those of a worker.
+/// Runs a worker if the arguments are those of one.
 pub(crate) fn run(words: &[String]) -> Option<Result<()>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Some(match words.as_slice() {
@@ -32,42 +34,57 @@ pub(crate) fn run(words: &[String]) -> Option<Result<()>> {
 
 fn end(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::time::timeout(LIMIT, work)
-            .await
-            .context("took too long")?
-    })
+    runtime.block_on(work)
 }
 
-/// Says where it listens, and in the end what came when.
+/// Prints the local address, and at the end the bytes of each tenth of a second.
 async fn receive(stack: &str, at: &str) -> Result<()> {
     let stack = xio::registry().stack(stack)?;
     let at = SocketAddr::new(at.parse()?, 0);
     let mut listener = stack.listen(&at.into()).await?;
     let local = listener.info().local;
     say(&local.context("a listener has an address")?.to_string())?;
-    let mut stream = listener.accept().await?.open().await?;
-    let mut block = vec![0; BLOCK];
+    let mut stream = timeout(LIMIT, async { listener.accept().await?.open().await })
+        .await
+        .context("no connection was established in time")??;
     let mut tally = Tally::new()?;
-    loop {
-        match stream.read(&mut block).await {
-            // The sender knows what has come. libudt says the end once, and that may be lost.
-            Ok(0) | Err(_) => break,
-            Ok(n) => tally.add(n),
-        }
-    }
+    let done = timeout(LIMIT, drain(&mut stream, &mut tally)).await;
+    done.with_context(|| stalled("receiver", &stream))?;
     say(&tally.to_string())
 }
 
-/// Sends for a time, as `30s`, or so many bytes, and says how long it took until all was acknowledged.
+/// Reads until the end.
+async fn drain(stream: &mut impl Stream, tally: &mut Tally) {
+    let mut block = vec![0; BLOCK];
+    // An error counts as the end, since the sender checks that all arrived: libudt announces its
+    // end once, and that packet may be lost.
+    while let Ok(n @ 1..) = stream.read(&mut block).await {
+        tally.add(n);
+    }
+}
+
+/// Sends for a time, as `30s`, or a number of bytes; prints the time until all was acknowledged.
 async fn send(stack: &str, to: &str, amount: &str) -> Result<()> {
     let stack = xio::registry().stack(stack)?;
-    let block = vec![b'x'; BLOCK];
+    let to = to.parse::<Target>()?;
     let tally = Tally::new()?;
-    let mut stream = stack.connect(&to.parse::<Target>()?).await?;
+    let mut stream = timeout(LIMIT, stack.connect(&to))
+        .await
+        .context("no connection was established in time")??;
+    let done = timeout(LIMIT, fill(&mut stream, amount)).await;
+    done.with_context(|| stalled("sender", &stream))??;
+    let info = stream.info();
+    let path = info.get::<PathStats>();
+    tally.took(path.and_then(|path| path.sent.zip(path.retransmitted)))
+}
+
+/// Sends the amount and waits until it is acknowledged.
+async fn fill(stream: &mut impl Stream, amount: &str) -> Result<()> {
+    let block = vec![b'x'; BLOCK];
     if let Some(seconds) = amount.strip_suffix('s') {
         let time = Duration::from_secs_f64(seconds.parse()?);
-        while tally.clock.elapsed() < time {
+        let clock = Instant::now();
+        while clock.elapsed() < time {
             stream.write_all(&block).await?;
         }
     } else {
@@ -78,28 +95,32 @@ async fn send(stack: &str, to: &str, amount: &str) -> Result<()> {
             left -= now.len();
         }
     }
-    stream.shutdown().await?;
-    let info = stream.info();
-    let path = info.get::<PathStats>();
-    tally.took(path.and_then(|path| path.sent.zip(path.retransmitted)))
+    Ok(stream.shutdown().await?)
 }
 
-/// Says a line to whoever started this.
+/// Describes an end that did not finish in time.
+pub(crate) fn stalled(end: &str, stream: &impl Stream) -> String {
+    let info = stream.info();
+    let (path, stats) = (info.get::<PathStats>(), info.get::<Stats>());
+    format!("the {end} did not finish in time: {info}, {path:?}, {stats:?}")
+}
+
+/// Prints a line for the parent process.
 pub(crate) fn say(line: &str) -> Result<()> {
     println!("{line}");
     Ok(std::io::stdout().flush()?)
 }
 
-/// What came in each tenth of a second.
+/// Bytes received in each tenth of a second.
 pub(crate) struct Tally {
-    /// Since 1970.
+    /// Time since 1970.
     began: Duration,
     clock: Instant,
     tenths: Vec<u64>,
 }
 
 impl Tally {
-    /// Begins now.
+    /// Starts the clock.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             began: SystemTime::now().duration_since(UNIX_EPOCH)?,
@@ -108,7 +129,7 @@ impl Tally {
         })
     }
 
-    /// Notes bytes that came now.
+    /// Counts bytes received now.
     pub(crate) fn add(&mut self, bytes: usize) {
         let at = self.clock.elapsed().as_millis() / TENTH.as_millis();
         let at = usize::try_from(at).unwrap_or_default();
@@ -120,7 +141,7 @@ impl Tally {
         }
     }
 
-    /// Says when it began, how long it took until now, and how many packets went out, and again, if known.
+    /// Prints the start, the time until now, and the packets sent and retransmitted, if known.
     pub(crate) fn took(&self, packets: Option<(u64, u64)>) -> Result<()> {
         let took = self.clock.elapsed().as_secs_f64();
         let (sent, again) = packets.unwrap_or_default();

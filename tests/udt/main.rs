@@ -1,4 +1,5 @@
-//! UDT against libudt and `globus-xioperf`: every way to connect, both directions, with and without loss.
+//! UDT against libudt and `globus-xioperf`: every way to connect, both directions, with and without
+//! loss.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,

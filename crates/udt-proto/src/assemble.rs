@@ -1,11 +1,11 @@
-//! `Assembler`: which messages are whole, in whatever order their packets come.
+//! `Assembler`: finds whole messages, in any order of their packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::packet::Message;
 use crate::receive_buffer::ReceiveBuffer;
 
-/// A message of which something has come.
+/// A message with at least one packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Partial {
     packets: u64,
@@ -13,22 +13,22 @@ struct Partial {
     last: Option<u64>,
 }
 
-/// A message that is whole.
+/// A whole message.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
     end: u64,
     in_order: bool,
 }
 
-/// Keeps count of messages. There are never more than packets in the buffer.
+/// Messages with packets in the buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     partial: HashMap<u32, Partial>,
     /// By first packet.
     whole: BTreeMap<u64, Whole>,
-    /// The first packets of those of them that need not wait for their turn.
+    /// First packets of whole messages that may be read out of order.
     loose: BTreeSet<u64>,
-    /// Whether packets were ever given up, so that messages may have holes for good.
+    /// Whether the sender has dropped packets, so that messages may never be whole.
     has_holes: bool,
 }
 
@@ -58,24 +58,25 @@ impl Assembler {
         }
     }
 
-    /// The first message that may be read now that everything before `next` has come: its packets.
+    /// Returns the packets of the first readable message, given that all before `next` have
+    /// arrived.
     pub(crate) fn readable(&self, next: u64) -> Option<(u64, u64)> {
         let (first, whole) = self.whole.first_key_value()?;
         if whole.end <= next {
             return Some((*first, whole.end));
         }
-        // What comes behind it cannot have its turn before.
+        // Messages behind it wait for it.
         let first = self.loose.first()?;
         Some((*first, self.whole.get(first)?.end))
     }
 
-    /// Forgets a message that was read.
+    /// Removes a message that was read.
     pub(crate) fn on_read(&mut self, first: u64) {
         self.whole.remove(&first);
         self.loose.remove(&first);
     }
 
-    /// Gives up the packets of a message that the sender will not send again, as far as they are missing.
+    /// Drops the missing packets of a message, which the sender will not send again.
     pub(crate) fn give_up(
         &mut self,
         buffer: &mut ReceiveBuffer,
@@ -99,7 +100,7 @@ impl Assembler {
         }
     }
 
-    /// Discards what can never be whole before `next`, so that it does not take up room for ever.
+    /// Discards messages before `next` that can never be whole, to free their room.
     pub(crate) fn tidy(&mut self, buffer: &mut ReceiveBuffer, next: u64) {
         buffer.pass_done(next);
         if !self.has_holes {
@@ -115,7 +116,7 @@ impl Assembler {
                 end += 1;
             }
             if message.is_first() && end == next {
-                // The rest of it is still to come.
+                // The rest of the message may still arrive.
                 return;
             }
             self.partial.remove(&number);
@@ -136,7 +137,7 @@ mod tests {
     fn messages_that_wait_for_their_turn_are_not_all_looked_at() {
         let begun = Instant::now();
         let mut assembler = Assembler::default();
-        // The first packet is missing, so that none may be read but what need not wait for its turn.
+        // The first packet is missing, so only messages out of order can be read.
         for index in 1..=100_000 {
             let number = u32::try_from(index).unwrap();
             assembler.on_packet(index, Message::new(number, true, true, true));

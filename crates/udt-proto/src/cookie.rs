@@ -1,4 +1,4 @@
-//! `Cookies`: proof that whoever asks for a connection can be reached where it says it is, without memory of it.
+//! `Cookies`: stateless proof that a peer receives packets at the address that it sends from.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use siphasher::sip::SipHasher24;
 
-/// How long a cookie is given out; it is accepted for as long again.
+/// Time slot of a cookie, which is valid in the next slot too.
 const SLOT: Duration = Duration::from_secs(60);
 
-/// Makes cookies of an address, the time and a key, and knows them again.
+/// Creates cookies from an address, the time and a key, and verifies them.
 #[derive(Debug, Clone)]
 pub(crate) struct Cookies {
     key: [u8; 16],
@@ -21,13 +21,12 @@ impl Cookies {
         Self { key, since: now }
     }
 
-    /// The cookie for an address now.
+    /// Returns the cookie of an address for the current time.
     pub(crate) fn bake(&self, now: Instant, whose: SocketAddr) -> u32 {
         self.of_slot(self.slot(now), whose)
     }
 
-    /// Whether this address was given this cookie lately. What is given out just before a slot ends
-    /// stays good in the next one.
+    /// Whether this address was given this cookie in this time slot or the one before.
     pub(crate) fn is_good(&self, now: Instant, whose: SocketAddr, cookie: u32) -> bool {
         let slot = self.slot(now);
         cookie == self.of_slot(slot, whose)
@@ -52,7 +51,7 @@ impl Cookies {
             IpAddr::V4(ip) => hasher.write(&ip.octets()),
             IpAddr::V6(ip) => hasher.write(&ip.octets()),
         }
-        // 0 is what one sends who has none.
+        // 0 means no cookie in a request.
         (hasher.finish() as u32).max(1)
     }
 }

@@ -1,43 +1,44 @@
-//! `Delivery`: what must have arrived by now, from acknowledgements and loss reports, and what that says of the path.
+//! `Delivery`: packets that have arrived, as acknowledgements and loss reports tell, and rate
+//! samples from them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::control::{Sample, packets, real, whole};
 
-/// Bursts that are remembered to measure by.
+/// Most bursts remembered for samples.
 const MOST_MARKS: usize = 1 << 15;
 
-/// A burst as it was sent.
+/// A burst, and the state when it was sent.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     end: u64,
     sent_at: Instant,
-    /// When the last packet was sent that had arrived by then.
+    /// Send time of the last packet that had arrived by then.
     first_sent: Instant,
-    /// What had come for the first time by then, and as of when.
+    /// Packets that had arrived without retransmission, and when that was known.
     fresh: u64,
     fresh_at: Instant,
-    /// What had come after all, and as of when.
+    /// Packets that had arrived by retransmission, and when that was known.
     filled: u64,
     filled_at: Instant,
     is_limited: bool,
 }
 
-/// What has arrived, as far as the sender can tell.
+/// Packets that have arrived, as far as the sender can tell.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// One past the last packet that is known to have come, whatever is missing before it.
+    /// One past the last packet known to have arrived; packets before it may be missing.
     highest: u64,
     highest_at: Instant,
     /// Packets that were reported as lost, each counted once.
     holes: u64,
-    /// Those of them that have come after all, and when the last was known to have.
+    /// Those of them that have arrived since, and when the last was known.
     filled: u64,
     filled_at: Instant,
     first_sent: Instant,
     marks: VecDeque<Mark>,
-    /// Until this packet has come, the application was slower than the path.
+    /// One past the last packet for which the application was slower than the path.
     limited_until: u64,
 }
 
@@ -55,7 +56,7 @@ impl Delivery {
         }
     }
 
-    /// Packets that were reported as lost and are not known to have come since.
+    /// Packets reported as lost and not known to have arrived since.
     pub(crate) fn missing(&self) -> u64 {
         self.holes - self.filled
     }
@@ -65,12 +66,12 @@ impl Delivery {
         self.highest.saturating_sub(self.missing())
     }
 
-    /// Packets that have come without being sent again.
+    /// Packets that have arrived without retransmission.
     fn fresh(&self) -> u64 {
         self.highest.saturating_sub(self.holes)
     }
 
-    /// Notes that a packet has come, whatever is missing before it.
+    /// Notes the arrival of a packet; packets before it may be missing.
     pub(crate) fn reach(&mut self, now: Instant, end: u64) {
         if end > self.highest {
             self.highest = end;
@@ -83,13 +84,13 @@ impl Delivery {
         self.holes += 1;
     }
 
-    /// Notes an acknowledgement of so many packets that had been reported as lost.
+    /// Notes the acknowledgement of packets that were reported as lost.
     pub(crate) fn on_filled(&mut self, now: Instant, packets: u64) {
         self.filled = (self.filled + packets).min(self.holes);
         self.filled_at = now;
     }
 
-    /// Notes that packets go out for the first time, where nothing or something was on the way.
+    /// Notes new packets up to `end`; `is_idle` if none were in flight.
     pub(crate) fn on_sent(&mut self, now: Instant, end: u64, is_idle: bool, is_limited: bool) {
         if is_idle {
             self.first_sent = now;
@@ -113,7 +114,7 @@ impl Delivery {
         }
     }
 
-    /// Packets that must have come since, at a rate, while a hole keeps the peer from acknowledging them.
+    /// Packets that have arrived at a rate since then, but are not acknowledged because of a hole.
     pub(crate) fn hidden(&self, now: Instant, next: u64, rate: f64, longest: Duration) -> u64 {
         if self.missing() == 0 {
             return 0;
@@ -122,15 +123,15 @@ impl Delivery {
         whole(packets(rate, since)).min(next.saturating_sub(self.highest))
     }
 
-    /// When so many packets will be hidden at a rate, if a hole hides that many.
+    /// Returns when a hole will hide `count` packets at a rate, if it does.
     pub(crate) fn hidden_at(&self, count: u64, rate: f64, longest: Duration) -> Option<Instant> {
         let takes = Duration::from_secs_f64(real(count) / rate.max(1.0));
-        // By then it is surely that many, however the time was rounded.
+        // The margin covers the rounding of the time.
         let takes = takes + Duration::from_micros(1);
         (takes <= longest && self.missing() > 0).then(|| self.highest_at + takes)
     }
 
-    /// What the last burst tells of those that have arrived by now.
+    /// Returns the sample of the last burst that has arrived.
     pub(crate) fn sample(&mut self, now: Instant) -> Option<Sample> {
         let mut newest = None;
         while self.marks.front().is_some_and(|m| m.end <= self.highest) {
@@ -142,9 +143,9 @@ impl Delivery {
         let rtt = rtt.max(Duration::from_micros(1));
         let took = now.saturating_duration_since(mark.fresh_at);
         let took = took.max(mark.sent_at.saturating_duration_since(mark.first_sent));
-        // Less than a round trip says more about how acknowledgements travel than about the path.
+        // Over less than a round trip, a rate measures the bunching of acknowledgements.
         let took = took.max(rtt).as_secs_f64();
-        // What fills holes is only seen once the first of them is filled, so it came over a longer time.
+        // Packets that fill holes are acknowledged together, so they arrived over a longer time.
         let since = now.saturating_duration_since(mark.filled_at).as_secs_f64();
         let fresh = self.fresh().saturating_sub(mark.fresh);
         let filled = self.filled - mark.filled;
@@ -156,7 +157,7 @@ impl Delivery {
         })
     }
 
-    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    /// Frees unused memory, and all of it when nothing will be sent any more.
     pub(crate) fn shrink(&mut self, is_over: bool) {
         if is_over || self.marks.is_empty() {
             self.marks = VecDeque::new();

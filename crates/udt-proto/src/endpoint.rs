@@ -1,4 +1,4 @@
-//! `Endpoint`: all connections over one socket: who a datagram is for, and how a connection begins.
+//! `Endpoint`: all connections over one socket: routes datagrams, and creates connections.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,17 +15,17 @@ use crate::handshake_state::{Role, is_usable};
 use crate::options::Options;
 use crate::packet::{Control, Packet, destination, write_control};
 
-/// Numbers of connections are below it: the reference takes larger ones for negative or drops them.
+/// Bound of socket ids: the reference takes larger ones for negative or drops them.
 const ID_END: u32 = 1 << 30;
-/// What refuses a handshake.
+/// Request type that rejects a handshake.
 const REFUSED: i32 = 1002;
 
-/// A connection's number at this end: 1 to 2^30, drawn at random.
+/// Socket id of a connection at this end: 1 to 2^30, drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(u32);
 
 impl ConnectionId {
-    /// The number as it is on the wire.
+    /// The id as it is on the wire.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -37,33 +37,33 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// What datagrams are for.
+/// Destination of datagrams.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Routed {
-    /// For nobody.
+    /// None: drop them.
     Nobody,
-    /// For this connection: give them to [`Connection::handle_datagrams`].
+    /// This connection: pass them to [`Connection::handle_datagrams`].
     Connection(ConnectionId),
-    /// To be answered to where they came from with these bytes, no more than came.
+    /// Answer these bytes to their source; never more bytes than were received.
     Reply([u8; 64]),
-    /// A connection begins, which has something to transmit.
+    /// A new connection, which has packets to transmit.
     Incoming(Box<Connection>),
 }
 
-/// Where a connection is, and what else finds it.
+/// Address of a connection's peer, and its other key.
 #[derive(Debug)]
 struct Entry {
     peer: SocketAddr,
-    /// What a listener's connection is known by to a peer that repeats itself.
+    /// Key of a listener's connection, for a peer that repeats its handshake.
     accepted: Option<Accepted>,
     is_rendezvous: bool,
 }
 
-/// A connection as the peer that asked for it knows it: its address, number and initial sequence number.
+/// Address, socket id and initial sequence number of the peer that requested a connection.
 type Accepted = (SocketAddr, u32, u32);
 
-/// Who may connect, and how many of them wait.
+/// Options of a listener, and its backlog.
 #[derive(Debug)]
 struct Listening {
     options: Options,
@@ -73,7 +73,7 @@ struct Listening {
 
 /// All connections over one socket.
 ///
-/// It keeps nothing about a peer that has not proved that it is where it says it is.
+/// It keeps no state of a peer that has not returned a valid cookie.
 #[derive(Debug)]
 pub struct Endpoint {
     seed: [u8; 16],
@@ -86,7 +86,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Makes one without connections. Whoever knows `seed` can guess cookies and numbers.
+    /// Creates an endpoint without connections. `seed` must be secret: cookies and ids follow from
+    /// it.
     pub fn new(now: Instant, seed: [u8; 16]) -> Self {
         Self {
             seed,
@@ -99,7 +100,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets peers connect; at most `backlog` of them wait for [`taken`](Self::taken).
+    /// Accepts connections; at most `backlog` of them wait for [`taken`](Self::taken).
     pub fn listen(&mut self, options: Options, backlog: usize) {
         self.listening = Some(Listening {
             options: options.checked(),
@@ -108,27 +109,27 @@ impl Endpoint {
         });
     }
 
-    /// Lets nobody connect any more; what is connected stays so.
+    /// Accepts no more connections; established ones stay.
     pub fn stop_listening(&mut self) {
         self.listening = None;
     }
 
-    /// Says that an incoming connection waits in the backlog no longer.
+    /// Removes an accepted connection from the backlog.
     ///
-    /// One that ended meanwhile keeps its place until then: whoever accepts still has it to look at.
+    /// A connection that has ended counts until then, since it is still accepted.
     pub fn taken(&mut self, id: ConnectionId) {
         if let Some(listening) = &mut self.listening {
             listening.waiting.remove(&id);
         }
     }
 
-    /// Begins a connection to a listener.
+    /// Starts a connection to a listener.
     pub fn connect(&mut self, now: Instant, peer: SocketAddr, options: Options) -> Connection {
         self.begin(now, peer, options, Role::Initiator)
     }
 
-    /// Begins a connection to a peer that does the same; not possible while listening, since then the
-    /// peer's packets are the listener's.
+    /// Starts a rendezvous, in which the peer connects as well. It fails while listening, since the
+    /// peer's packets go to the listener then.
     pub fn rendezvous(&mut self, now: Instant, peer: SocketAddr, options: Options) -> Connection {
         self.begin(now, peer, options, Role::Rendezvous)
     }
@@ -171,8 +172,8 @@ impl Endpoint {
         Connection::start(now, id, peer, options, role, ours)
     }
 
-    /// Says who the first of these datagrams of `stride` bytes are for, and how many bytes of them:
-    /// ask again for the rest.
+    /// Returns the destination of the first of these datagrams of `stride` bytes, and their bytes:
+    /// call it again for the rest.
     pub fn route(
         &mut self,
         now: Instant,
@@ -196,7 +197,7 @@ impl Endpoint {
             .map(<[u8]>::len)
             .sum();
         let id = ConnectionId(to);
-        // Whoever is not the peer cannot know what the connection is about.
+        // A packet from another address is not the peer's.
         let is_peer = self.connections.get(&id).is_some_and(|c| c.peer == from);
         let routed = if is_peer {
             Routed::Connection(id)
@@ -206,7 +207,7 @@ impl Endpoint {
         (routed, same)
     }
 
-    /// Routes what is for no connection in particular.
+    /// Routes datagrams with socket id 0.
     fn route_greeting(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Routed {
         let Some(Packet::Control(Control::Handshake(theirs))) = Packet::parse(datagram) else {
             return Routed::Nobody;
@@ -273,7 +274,7 @@ impl Endpoint {
         Routed::Incoming(Box::new(connection))
     }
 
-    /// Forgets a connection; what comes for it from now on is for nobody.
+    /// Removes a connection; its datagrams have no destination from now on.
     pub fn forget(&mut self, id: ConnectionId) {
         let Some(entry) = self.connections.remove(&id) else {
             return;
@@ -286,7 +287,7 @@ impl Endpoint {
         }
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
@@ -296,18 +297,18 @@ impl Endpoint {
         self.connections.is_empty()
     }
 
-    /// A number that nobody can guess.
+    /// Returns a secret number.
     #[expect(clippy::cast_possible_truncation, reason = "any 32 bits will do")]
     fn draw(&mut self) -> u32 {
         let mut hasher = SipHasher24::new_with_key(&self.seed);
-        // Cookies are made with the same key of something longer.
+        // Cookies have the same key and longer input.
         hasher.write_u64(self.drawn);
         self.drawn += 1;
         hasher.finish() as u32
     }
 
-    /// A number of its own, which does not follow from those of other connections as the reference's
-    /// do: whoever knows it and the addresses can end the connection.
+    /// Returns an unused socket id that does not follow from others, as it does in the reference:
+    /// with the id and the addresses anyone can end the connection.
     fn new_id(&mut self) -> ConnectionId {
         loop {
             let id = ConnectionId(self.draw() % ID_END);
@@ -320,7 +321,7 @@ impl Endpoint {
     }
 }
 
-/// Answers a handshake packet with one as long.
+/// Returns the answer to a handshake packet, of the same length.
 fn reply(handshake: Handshake) -> Routed {
     let mut out = Vec::with_capacity(64);
     write_control(&mut out, &Control::Handshake(handshake), handshake.id);

@@ -1,41 +1,42 @@
-//! `ConnectionError`, `PeerMisbehaved`: why a connection is no more, and whose fault it is.
+//! `ConnectionError`, `PeerMisbehaved`: the reason why a connection ended.
 
 use std::fmt;
 
-/// Why a connection cannot be used, or can be used no longer.
+/// Reason why a connection cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// Nobody answered the handshake in time.
+    /// The peer did not answer the handshake in time.
     TimedOut,
-    /// Nobody is at the peer's address.
+    /// The peer's port is closed.
     Unreachable,
-    /// The peer refused the handshake: wrong version, other service, or too many waiting.
+    /// The peer refused the handshake: wrong version, other service, or a full backlog.
     Rejected,
-    /// Nothing came from the peer for so long that it must be gone.
+    /// The peer was silent for too long.
     PeerGone,
-    /// The peer is there, but no longer for this connection: word of the end was lost, or it failed.
+    /// The peer's listener answers, but this connection no longer does: its shutdown was lost, or
+    /// it failed.
     Forgotten,
-    /// The peer ended the connection before all it had sent was here.
+    /// The peer ended the connection while data was missing here.
     Truncated,
-    /// The peer gave the connection up, and said so.
+    /// The peer aborted the connection.
     PeerAborted,
-    /// The peer ended the connection, having acknowledged all that was written until then.
+    /// The peer ended the connection after it had acknowledged all written data.
     PeerClosed,
-    /// The peer ended the connection before it had acknowledged all that was written.
+    /// The peer ended the connection before it had acknowledged all written data.
     Unacknowledged,
     /// The peer broke the protocol.
     Misbehaved(PeerMisbehaved),
-    /// What was written was not acknowledged while the close waited for it.
+    /// The linger time ended before all written data was acknowledged.
     LingerExpired,
     /// The connection was closed or aborted at this end.
     Closed,
-    /// A message of this size, in bytes, does not fit our send buffer or what the peer lets wait to be read.
+    /// The message does not fit the send buffer or the peer's flow window.
     MessageTooLong {
-        /// Bytes that a message may have.
+        /// Largest message in bytes.
         limit: usize,
     },
-    /// Bytes were asked of a connection for messages, or messages of one for bytes.
+    /// Bytes were used on a connection of messages, or messages on a connection of bytes.
     WrongService,
 }
 
@@ -68,17 +69,17 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-/// The peer broke the protocol, or a bound that keeps it from costing memory.
+/// Violation of the protocol, or of a bound that protects memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerMisbehaved {
     /// It acknowledged packets that were never sent.
     AcknowledgedUnsent,
-    /// It reported the loss of packets that were never sent, or of a range that ends before it begins.
+    /// It reported the loss of packets that were never sent, or of an inverted range.
     BadLossReport,
-    /// Its handshake has a packet size or a number that cannot be used.
+    /// Its handshake has an invalid packet size or number.
     BadHandshake,
-    /// It gave up part of a stream, which has no parts.
+    /// It dropped part of a stream.
     DroppedStream,
 }
 

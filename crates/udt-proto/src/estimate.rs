@@ -1,21 +1,22 @@
-//! `Arrivals`: how fast packets come, and how fast the path could bring them.
+//! `Arrivals`: the arrival rate of packets, and the capacity of the path.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Batches that are remembered.
+/// Batches remembered.
 const BATCHES: usize = 64;
-/// With fewer of them, pauses cannot be told from the rest.
+/// Batches needed to tell pauses from the rest.
 const FEWEST: usize = 8;
-/// The least time that so few are taken to need.
+/// Least time assumed for fewer batches.
 const LEAST_TIME: Duration = Duration::from_millis(10);
-/// The two of a batch come at the same time. The reference reads packets one by one, which takes it about
-/// this long, and its control is made for what it measures.
+/// Least time between the packets of a pair. Those of one batch arrive at the same time; the
+/// reference reads packets one by one, which takes about this long, and its control is made for
+/// that.
 const LEAST_PAIR: Duration = Duration::from_micros(2);
-/// Pairs that are remembered.
+/// Pairs remembered.
 const PAIRS: usize = 64;
 
-/// Packets that came at the same time, and how long after those before them.
+/// Packets that arrived at the same time, and the time since those before them.
 #[derive(Debug, Clone, Copy)]
 struct Batch {
     packets: u32,
@@ -29,12 +30,12 @@ impl Batch {
     }
 }
 
-/// Measures what arrives, batches included.
+/// Measurements of arrivals.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     last: Option<Instant>,
     batches: VecDeque<Batch>,
-    /// The first packet of a pair that was sent without a pause between.
+    /// First packet of a pair, which is sent without a pause between.
     probe: Option<(u64, Instant)>,
     /// Times between the packets of pairs, in microseconds.
     pairs: VecDeque<u64>,
@@ -58,7 +59,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes a packet that came right after the one before it, and was not sent again.
+    /// Notes a packet that arrived in order and was not retransmitted.
     pub(crate) fn on_next(&mut self, now: Instant, index: u64, sequence: u32) {
         if sequence & 15 == 0 {
             self.probe = Some((index, now));
@@ -75,14 +76,14 @@ impl Arrivals {
         }
     }
 
-    /// Packets per second as they come, and as they could come.
+    /// Returns arrival rate and capacity, in packets per second.
     pub(crate) fn rates(&self) -> (u32, u32) {
         let rate = self.rate();
         let capacity = self.pair_rate().unwrap_or_default().max(rate);
         (whole(rate), whole(capacity))
     }
 
-    /// The rate at which they come, without the pauses between bursts, as the reference has it.
+    /// Arrival rate without the pauses between bursts, as in the reference.
     fn rate(&self) -> f64 {
         let sum = |batches: &mut dyn Iterator<Item = &Batch>| {
             batches.fold((0, Duration::ZERO), |(packets, time), batch| {
@@ -99,7 +100,7 @@ impl Arrivals {
             let is_near = |pace: Duration| pace > median / 8 && pace < median * 8;
             sum(&mut self.batches.iter().filter(|batch| is_near(batch.pace())))
         };
-        // Clocks are no better than this.
+        // Clocks have this resolution.
         let time = time.max(Duration::from_micros(packets.into()));
         if packets == 0 {
             0.0
@@ -108,7 +109,7 @@ impl Arrivals {
         }
     }
 
-    /// The rate that the pairs suggest, those apart that were torn or pushed together on the way.
+    /// Rate of the pairs, without those that were torn apart or compressed on the way.
     fn pair_rate(&self) -> Option<f64> {
         let mut sorted: Vec<_> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();
@@ -122,7 +123,7 @@ impl Arrivals {
     }
 }
 
-/// Takes a rate into a running average; 0 is not known.
+/// Updates a running average with a rate; 0 is unknown.
 pub(crate) fn average(average: &mut f64, rate: u32) {
     if rate > 0 {
         let rate = f64::from(rate);
@@ -137,7 +138,7 @@ pub(crate) fn average(average: &mut f64, rate: u32) {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "saturates, which is what is wanted"
+    reason = "saturates, as intended"
 )]
 fn whole(rate: f64) -> u32 {
     rate.ceil() as u32

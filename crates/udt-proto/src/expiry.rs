@@ -1,4 +1,4 @@
-//! `Expiry`: messages that are not worth sending again for ever, and which of them the peer must not wait for.
+//! `Expiry`: messages with a time to live, and drop requests for those that have expired.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::packet::Control;
 use crate::seq::Numbering;
 
-/// A message with an end to its worth.
+/// A message with a time to live.
 #[derive(Debug, Clone, Copy)]
 struct Expiring {
     first: u64,
@@ -19,12 +19,12 @@ struct Expiring {
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     waiting: VecDeque<Expiring>,
-    /// Those that the peer must be told about.
+    /// Drop requests to send.
     dropped: VecDeque<Expiring>,
 }
 
 impl Expiry {
-    /// Whether every message is worth sending again.
+    /// Whether no message has a time to live.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -39,14 +39,14 @@ impl Expiry {
         });
     }
 
-    /// Forgets what is acknowledged.
+    /// Removes acknowledged messages.
     pub(crate) fn on_ack(&mut self, next: u64) {
         while self.waiting.front().is_some_and(|m| m.end <= next) {
             self.waiting.pop_front();
         }
     }
 
-    /// The message that a packet is part of, if it is too late to send that again; the peer will be told.
+    /// Drops the message of a packet if it has expired; returns its packets.
     pub(crate) fn drop(&mut self, now: Instant, index: u64) -> Option<(u64, u64)> {
         let at = self.waiting.partition_point(|m| m.end <= index);
         let message = self.waiting.get(at).filter(|m| m.first <= index)?;
@@ -59,7 +59,7 @@ impl Expiry {
         Some((message.first, message.end))
     }
 
-    /// What the peer must be told next, once.
+    /// Returns the next drop request.
     pub(crate) fn next(&mut self, numbers: Numbering) -> Option<Control<'static>> {
         self.dropped.pop_front().map(|message| Control::Drop {
             message: message.number,

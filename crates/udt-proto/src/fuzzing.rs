@@ -1,7 +1,9 @@
-//! Runs operations, read from bytes, against two machines on a bad line and checks what must always hold.
+//! Runs operations, read from bytes, against two machines on a bad line and checks what must always
+//! hold.
 //!
-//! The fuzz targets and the property tests share it, so that whatever one finds the other can replay.
-//! An operation is a byte that names it and which end it is for, a byte of length, and that many bytes.
+//! The fuzz targets and the property tests share it, so that whatever one finds the other can
+//! replay. An operation is a byte that names it and which end it is for, a byte of length, and that
+//! many bytes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +20,8 @@ const LINE: usize = 64;
 /// Memory that a connection of these options may hold.
 const MOST_MEMORY: usize = 1 << 20;
 
-/// Checks that a packet means the same when written again, and that none of its parts is without bound.
+/// Checks that a packet means the same when written again, and that none of its parts is without
+/// bound.
 ///
 /// # Panics
 ///
@@ -63,7 +66,8 @@ pub fn connection(bytes: &[u8]) {
     run(Rig::new(options()), bytes);
 }
 
-/// Runs operations against a pair that carries messages, under the protocol's own congestion control.
+/// Runs operations against a pair that carries messages, under the protocol's own congestion
+/// control.
 ///
 /// # Panics
 ///
@@ -279,7 +283,8 @@ impl Rig {
         }
     }
 
-    /// Sends a message of which the number says everything: how long it is, and how it is to be sent.
+    /// Sends a message of which the number says everything: how long it is, and how it is to be
+    /// sent.
     fn send(&mut self, which: usize, number: usize) {
         let end = &mut self.ends[which];
         let Some(connection) = &mut end.connection else {

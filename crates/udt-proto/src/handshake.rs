@@ -1,27 +1,27 @@
-//! `Handshake`: the 48 bytes that begin a connection, and what the numbers in them mean.
+//! `Handshake`: the 48 bytes of a handshake packet.
 
 use std::net::IpAddr;
 
 use crate::options::Service;
 use crate::packet::words;
 
-/// The version everyone speaks.
+/// Version of the protocol.
 pub(crate) const VERSION: u32 = 4;
 
-/// What a handshake asks or answers.
+/// Request type of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// A client's first, and the listener's answer with a cookie.
+    /// First request of a client, and the listener's answer with a cookie.
     Ask,
-    /// A client's second, with the cookie, and the listener's answer to that; a rendezvous under way.
+    /// Second request of a client, with the cookie, and its answer; second packet of a rendezvous.
     Confirm,
-    /// A rendezvous.
+    /// First packet of a rendezvous.
     Meet,
-    /// The answer of one who has met already.
+    /// Answer of a rendezvous that is connected already.
     Met,
-    /// A refusal; 1002 is the usual number.
+    /// Rejection; usually 1002.
     Refuse(i32),
-    /// A number without a meaning.
+    /// Unknown number.
     Other(i32),
 }
 
@@ -59,13 +59,13 @@ pub(crate) struct Handshake {
     pub(crate) initial: u32,
     /// Largest packet, in bytes.
     pub(crate) mss: u32,
-    /// Packets that may be on the way to whoever sends this.
+    /// Flow window of the sender of this packet, in packets.
     pub(crate) window: u32,
     pub(crate) request: Request,
-    /// The connection's number at whoever sends this.
+    /// Socket id of the sender of this packet.
     pub(crate) id: u32,
     pub(crate) cookie: u32,
-    /// Where this is sent to, see [`address_words`].
+    /// Destination address, see [`address_words`].
     pub(crate) address: [u32; 4],
 }
 

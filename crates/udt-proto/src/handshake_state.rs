@@ -1,4 +1,4 @@
-//! `HandshakeState`: how an end that begins a connection gets an answer, from a listener or in a rendezvous.
+//! `HandshakeState`: the handshake of a client with a listener, and of a rendezvous.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,32 @@ use crate::error::{ConnectionError, PeerMisbehaved};
 use crate::handshake::{Handshake, Request};
 use crate::options::MIN_MSS;
 
-/// How often a handshake packet is repeated.
+/// Interval in which a handshake packet is repeated.
 pub(crate) const REPEAT: Duration = Duration::from_millis(250);
-/// A cookie that has not been answered for so long may have gone stale: the reference forgets it every minute.
+/// Time without an answer after which a cookie may be stale: the reference changes it every minute.
 const STALE: Duration = Duration::from_millis(500);
 
-/// The end's part in the beginning.
+/// Role of an end in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Asks a listener.
+    /// Client of a listener.
     Initiator,
-    /// Was made by a listener.
+    /// Server side, created by a listener.
     Responder,
-    /// Meets one that does the same.
+    /// One of two ends that connect to each other.
     Rendezvous,
 }
 
-/// What to do about a handshake packet.
+/// Reaction to a handshake packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing.
     Wait,
     /// Send ours at once.
     Send,
-    /// The connection stands; send ours once more if that is said.
+    /// The connection is established; `send` repeats our packet.
     Connect { peer: Handshake, send: bool },
-    /// It will not come to be.
+    /// The handshake failed.
     Fail(ConnectionError),
 }
 
@@ -39,15 +39,15 @@ pub(crate) enum Step {
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeState {
     role: Role,
-    /// What we send, as it stands.
+    /// Our packet as it stands.
     pub(crate) ours: Handshake,
-    /// What the peer of a rendezvous sent.
+    /// Packet of the peer of a rendezvous.
     met: Option<Handshake>,
-    /// When the present form was sent first, and how often since.
+    /// First send time of our packet as it stands, and the number of times since.
     sent: Option<(Instant, u32)>,
-    /// How often the cookie went back, of which each may still be answered, whatever was sent since.
+    /// Times that the cookie was returned; each may still be answered.
     confirmations: u32,
-    /// Whether nobody waits for the connection any more.
+    /// Whether the caller has given the connection up.
     pub(crate) is_given_up: bool,
 }
 
@@ -63,24 +63,24 @@ impl HandshakeState {
         }
     }
 
-    /// Whether the peer may have a connection that we do not know to stand yet.
+    /// Whether the peer may have established the connection already.
     pub(crate) fn may_stand(&self) -> bool {
         self.confirmations > 0
     }
 
-    /// The peer's number, as far as it is known.
+    /// Socket id of the peer, 0 while unknown.
     pub(crate) fn to(&self) -> u32 {
         self.met.map_or(0, |met| met.id)
     }
 
-    /// Notes that ours was sent.
+    /// Notes that our packet was sent.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         let (first, times) = self.sent.unwrap_or((now, 0));
         self.sent = Some((first, times + 1));
         self.confirmations += u32::from(self.ours.request == Request::Confirm);
     }
 
-    /// Says what to send when nothing was answered in time.
+    /// Chooses the next packet after a repeat interval without an answer.
     pub(crate) fn on_repeat(&mut self, now: Instant) {
         let is_stale = |(at, _)| now.saturating_duration_since(at) >= STALE;
         if self.role == Role::Initiator
@@ -93,7 +93,7 @@ impl HandshakeState {
         }
     }
 
-    /// How long the answer took, if it is clear which packet it answers.
+    /// Round trip of the answer, if it is clear which packet it answers.
     pub(crate) fn took(&self, now: Instant) -> Option<Duration> {
         let (at, times) = self.sent?;
         let is_clear = self.role != Role::Initiator
@@ -101,7 +101,7 @@ impl HandshakeState {
         (is_clear && times == 1).then(|| now.saturating_duration_since(at))
     }
 
-    /// Reacts on a handshake packet for us.
+    /// Reacts to a handshake packet.
     pub(crate) fn on_handshake(&mut self, theirs: Handshake) -> Step {
         if let Request::Refuse(_) = theirs.request {
             return Step::Fail(ConnectionError::Rejected);
@@ -121,8 +121,8 @@ impl HandshakeState {
                 self.sent = None;
                 Step::Send
             }
-            // An answer to somebody else's question, or a forged one, must not end ours. Over a long
-            // path it may come when the cookie was thought to be stale already.
+            // An answer to another handshake, or a forged one, must not end this one. Over a long
+            // path it may arrive when the cookie is already treated as stale.
             Request::Confirm if self.confirmations > 0 && theirs.initial == self.ours.initial => {
                 self.connect(theirs, false)
             }
@@ -135,7 +135,7 @@ impl HandshakeState {
             return Step::Wait;
         }
         match theirs.request {
-            // It has ours, or it would still ask to meet.
+            // The peer has our packet, since it no longer sends its first.
             Request::Confirm | Request::Met => {
                 let send = self.ours.request == Request::Meet;
                 self.ours.request = Request::Confirm;
@@ -151,7 +151,7 @@ impl HandshakeState {
         }
     }
 
-    /// Reacts on a packet of a connection that stands at the other end.
+    /// Reacts to another packet, which shows that the peer has established the connection.
     pub(crate) fn on_other(&self) -> Step {
         match self.met {
             Some(met) if self.ours.request == Request::Confirm => self.connect(met, false),
@@ -160,7 +160,7 @@ impl HandshakeState {
     }
 
     fn connect(&self, peer: Handshake, send: bool) -> Step {
-        // An answer may leave out what does not change.
+        // An answer may leave out the fixed fields.
         let is_ours = |theirs, ours| theirs == 0 || theirs == ours;
         if !is_ours(peer.version, self.ours.version) || !is_ours(peer.service, self.ours.service) {
             return Step::Fail(ConnectionError::Rejected);
@@ -172,7 +172,7 @@ impl HandshakeState {
     }
 }
 
-/// Whether packets can be sent to whoever says this.
+/// Whether packets can be sent to the peer of this handshake.
 pub(crate) fn is_usable(handshake: &Handshake) -> bool {
     handshake.id.cast_signed() > 0 && handshake.mss >= MIN_MSS
 }

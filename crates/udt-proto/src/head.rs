@@ -1,20 +1,20 @@
-//! `Head`: the first packet that is not acknowledged, and when to send it again although nothing asks for that.
+//! `Head`: the first packet not acknowledged, and when to retransmit it without a loss report.
 //!
-//! The reference reports a loss once. If the report is lost, or what was sent again, nothing but the
-//! acknowledgements tell, which do not go on.
+//! The reference reports a loss once. If the report or the retransmission is lost, the only sign is
+//! that the acknowledgements do not advance.
 
 use std::time::{Duration, Instant};
 
-/// Most packets that are sent again at a time.
+/// Most packets retransmitted at a time.
 const MOST: u64 = 64;
 
-/// When the packet was sent last, and what was done when nothing came of that.
+/// Send time and retransmissions of the packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     sent_at: Instant,
-    /// How often it was sent again because it was overdue.
+    /// Times that it was retransmitted because it was overdue.
     times: u32,
-    /// Packets that were sent again with the one before it, and one past the last of them.
+    /// Packets retransmitted with the previous head, and one past the last of them.
     packets: u64,
     end: Option<u64>,
 }
@@ -29,12 +29,12 @@ impl Head {
         }
     }
 
-    /// Notes that the packet goes out.
+    /// Notes that the packet is sent.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         self.sent_at = now;
     }
 
-    /// Begins with another packet.
+    /// Starts over with another packet.
     pub(crate) fn replace(&mut self, acked: u64, sent_at: Instant) {
         self.sent_at = sent_at;
         self.times = 0;
@@ -43,13 +43,13 @@ impl Head {
         }
     }
 
-    /// When the packet is overdue, where an acknowledgement may take so long.
+    /// Returns when the packet is overdue, if an acknowledgement takes at most `patience`.
     pub(crate) fn overdue(&self, patience: Duration) -> Instant {
         self.sent_at + patience * 2_u32.pow(self.times.min(6))
     }
 
-    /// Takes note that it is overdue, and says how many packets to send again: twice as many if those
-    /// that were sent again the last time came, and no more than those.
+    /// Notes that the packet is overdue; returns the number of packets to retransmit: twice as many
+    /// if exactly those of the last time have arrived.
     pub(crate) fn on_overdue(&mut self, now: Instant, acked: u64) -> u64 {
         if self.times == 0 && self.end == Some(acked) {
             self.packets = (2 * self.packets).min(MOST);

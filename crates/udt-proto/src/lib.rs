@@ -1,24 +1,28 @@
-//! UDT 4 as a state machine: reliable streams and messages over datagrams, without I/O and without a clock.
+//! UDT 4 as a state machine: reliable streams and messages over datagrams, without I/O and without
+//! a clock.
 //!
 //! Everything on the wire is as libudt 4.11 has it: the handshake with its cookie, rendezvous, the
 //! acknowledgement in its three lengths and its confirmation, loss reports, keep-alive, shutdown,
-//! drop requests, and numbers that go round. What both ends are free to do as they like is done better:
+//! drop requests, and numbers that wrap around. Where the protocol leaves freedom, this crate does
+//! better:
 //!
-//! - acknowledgements come when they are due, and loss reports are repeated until the hole is filled;
+//! - acknowledgements are sent when they are due, and loss reports are repeated until the hole is
+//!   filled;
 //! - silence is answered with a probe after a round trip or two, not after 300 milliseconds;
-//! - cookies are keyed and stay good for one to two minutes; a listener keeps nothing of peers without one;
-//! - a close waits until both ends know that everything has come, and is told more than once;
-//! - the end of a stream, a peer that gave up, and a peer that is gone are three different things:
-//!   a shutdown with a reason in its otherwise unused word is what an [`abort`](Connection::abort) says.
+//! - cookies are keyed and valid for one to two minutes; a listener keeps no state of peers without
+//!   one;
+//! - a close waits until both ends know that everything has arrived, and its shutdown is repeated;
+//! - the end of a stream, an abort of the peer, and a peer out of reach are told apart: after an
+//!   [`abort`](Connection::abort) the shutdown has a reason in its otherwise unused word.
 //!
-//! Three controls decide how fast to send ([`Congestion`]): a model of the path, which random loss does not
-//! slow down, CUBIC, and UDT's own.
+//! Three controls decide how fast to send ([`Congestion`]): a model of the path, which random loss
+//! does not slow down, CUBIC, and UDT's own.
 //!
 //! # Driving it
 //!
-//! An [`Endpoint`] belongs to a socket and says which [`Connection`] a datagram is for. A connection can be
-//! behind its own lock. After every call ask [`Connection::poll_transmit`] and [`Connection::poll_event`]
-//! until they have nothing more, then wait for a datagram, or for [`Connection::poll_timeout`].
+//! An [`Endpoint`] belongs to a socket and finds the [`Connection`] of a datagram. A connection can
+//! be behind its own lock. After every call drain [`Connection::poll_transmit`] and
+//! [`Connection::poll_event`], then wait for a datagram, or for [`Connection::poll_timeout`].
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -27,7 +31,7 @@
 //!
 //! use udt_proto::{Connection, Endpoint, Options, Routed};
 //!
-//! /// Everything that a connection has to say.
+//! /// Returns all datagrams of a connection.
 //! fn said(connection: &mut Connection, now: Instant) -> Vec<Vec<u8>> {
 //!     let mut datagrams = Vec::new();
 //!     while let Some(transmit) = connection.poll_transmit(now, 1) {
@@ -60,7 +64,7 @@
 //!     }
 //! }
 //!
-//! let mut there = there.expect("the listener has made one");
+//! let mut there = there.expect("the listener has created a connection");
 //! assert_eq!(here.write(now, b"hello"), Poll::Ready(Ok(5)));
 //! for datagram in said(&mut here, now) {
 //!     there.handle_datagrams(now, &datagram, datagram.len());

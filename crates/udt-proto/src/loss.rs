@@ -1,34 +1,34 @@
-//! `Gaps`: what the receiver misses, in order, bounded, and when to say so again.
+//! `Gaps`: missing packets of the receiver, in order and bounded, and the times of their reports.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Most gaps at a time; what would tear one more is treated as lost itself.
+/// Most gaps at a time; a packet that would split one more is treated as lost.
 pub(crate) const MOST_GAPS: usize = 8192;
-/// Most packets that later ones may overtake without being reported at once.
+/// Largest reordering, in packets, that delays a report.
 const MOST_TOLERANCE: u64 = 32;
-/// How long a gap may go unreported at most, where packets are known to overtake each other.
+/// Longest delay of a report where packets are reordered.
 const MOST_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Packets that are missing between others that have come.
+/// Missing packets between others that have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gap {
     start: u64,
     end: u64,
-    /// When to report it, or report it again.
+    /// Time of the next report.
     due: Instant,
-    /// When it was reported last.
+    /// Time of the last report.
     reported: Option<Instant>,
     times: u32,
 }
 
-/// All that is missing.
+/// All gaps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gaps {
     gaps: VecDeque<Gap>,
     /// Gaps that were never reported; they are the last ones.
     fresh: usize,
-    /// How far packets are known to overtake each other.
+    /// Largest reordering seen, in packets.
     tolerance: u64,
 }
 
@@ -51,7 +51,7 @@ impl Gaps {
         self.gaps.front().map(|gap| gap.start)
     }
 
-    /// Notes that packets are missing behind all others that are, and says when to report them.
+    /// Adds a gap behind all others; returns when to report it.
     pub(crate) fn push(&mut self, now: Instant, start: u64, end: u64, rtt: Duration) -> Instant {
         let patience = if self.tolerance == 0 {
             Duration::ZERO
@@ -69,7 +69,7 @@ impl Gaps {
         now + patience
     }
 
-    /// Notes that a packet has come after all; whether it was missing.
+    /// Notes the arrival of a packet; returns whether it was missing.
     pub(crate) fn remove(&mut self, now: Instant, index: u64, next: u64, rtt: Duration) -> bool {
         let at = self.gaps.partition_point(|gap| gap.end <= index);
         let is_full = self.is_full();
@@ -96,7 +96,7 @@ impl Gaps {
                 }
             }
         }
-        // Too soon to be an answer to a report: it was late, not lost.
+        // Too early to be a retransmission: the packet was reordered, not lost.
         let overtaken = match before.reported {
             None => true,
             Some(when) => before.times == 1 && now.saturating_duration_since(when) < rtt / 2,
@@ -116,7 +116,7 @@ impl Gaps {
         }
     }
 
-    /// Forgets packets that will never come.
+    /// Removes packets that will never arrive.
     pub(crate) fn remove_range(&mut self, start: u64, end: u64) {
         let mut at = self.gaps.partition_point(|gap| gap.end <= start);
         while let Some(gap) = self.gaps.get_mut(at).filter(|gap| gap.start < end) {
@@ -145,14 +145,14 @@ impl Gaps {
         }
     }
 
-    /// Gives back the memory that nothing is in.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         if self.gaps.is_empty() {
             self.gaps = VecDeque::new();
         }
     }
 
-    /// Whether a gap must be reported that never was, now that packets up to `next` have come.
+    /// Whether a new gap must be reported, now that packets up to `next` have arrived.
     pub(crate) fn has_fresh(&self, next: u64) -> bool {
         let oldest = self.gaps.len().checked_sub(self.fresh);
         self.fresh > 0
@@ -166,7 +166,7 @@ impl Gaps {
         self.gaps.iter().map(|gap| gap.due).min()
     }
 
-    /// Hands every gap that is due to `report`, first and last packet, until that has no room.
+    /// Passes the first and last packet of every due gap to `report`, until that has no room.
     pub(crate) fn report(
         &mut self,
         now: Instant,

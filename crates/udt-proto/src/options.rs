@@ -1,68 +1,69 @@
-//! `Options`: what a user chooses for a connection, with defaults and units.
+//! `Options` of a connection, with defaults and units.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Bytes of the IPv4 and UDP headers, which a segment size includes whatever carries the packets.
+/// Bytes of the IPv4 and UDP headers, which a segment size includes over IPv6 too.
 pub(crate) const IP_UDP: usize = 28;
 /// Bytes of a packet's own header.
 pub(crate) const HEADER: usize = 16;
-/// The smallest segment size that anyone may ask for, in bytes.
+/// Smallest segment size, in bytes.
 pub(crate) const MIN_MSS: u32 = 76;
 
-/// What a connection carries.
+/// Service of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Service {
-    /// Bytes, without boundaries.
+    /// A stream of bytes.
     #[default]
     Stream,
-    /// Messages, whole or not at all.
+    /// Messages, each whole or not at all.
     Message,
 }
 
-/// How a connection finds out how fast it may send.
+/// Congestion control of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Congestion {
     /// A model of the path: delivery rate and shortest round trip; random loss does not slow it.
     #[default]
     Model,
-    /// CUBIC (RFC 9438): shares a link with TCP as TCP flows do, and slows down for random loss as they do.
+    /// CUBIC (RFC 9438): shares a link as TCP does, and slows down for random loss as TCP does.
     Cubic,
     /// UDT's own additive increase and multiplicative decrease of the rate.
     Native,
 }
 
-/// What a user chooses for a connection; both ends of a handshake have their own.
+/// Options of one end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Largest packet in bytes, with 28 for IP and UDP; the smaller of both ends counts. 76 to 65535.
+    /// Largest packet in bytes, with 28 for IP and UDP, 76 to 65535; the smaller of both ends
+    /// counts.
     pub mss: u16,
-    /// The same for peers over IPv6, whose header is 20 bytes longer than what is counted for it.
+    /// The same for peers over IPv6, whose header is 20 bytes longer than the 28 bytes assume.
     pub mss_over_ipv6: u16,
-    /// Most packets that the peer may have on the way to us.
+    /// Most packets that the peer may have in flight to this end.
     pub flow_window: u32,
-    /// Packets that wait for the peer's acknowledgement, at most. Memory is taken as it is needed.
+    /// Most packets that wait for acknowledgement. Memory is allocated as needed.
     pub send_buffer: u32,
-    /// Packets that wait to be read, at most, and 128 KiB of them, or 66, before the first read: who waits
-    /// to be accepted takes no more. Memory is taken as it is needed.
+    /// Most packets that wait to be read. Before the first read it is 128 KiB of them, or 66, which
+    /// bounds connections in a backlog. Memory is allocated as needed.
     pub receive_buffer: u32,
     /// Bytes or messages; both ends must agree.
     pub service: Service,
-    /// The congestion control of what we send.
+    /// Congestion control of the sent data.
     pub congestion: Congestion,
-    /// Fastest rate to send at, in bytes per second, headers included; none is no limit.
+    /// Highest rate to send at, in bytes per second with headers; none is no limit.
     pub max_bandwidth: Option<u64>,
-    /// How long a regular handshake may take.
+    /// Longest time of a regular handshake.
     pub connect_timeout: Duration,
-    /// How long a rendezvous may take.
+    /// Longest time of a rendezvous.
     pub rendezvous_timeout: Duration,
-    /// The first sequence number, for tests; drawn at random where it is not given.
+    /// First sequence number, for tests; random by default.
     #[doc(hidden)]
     pub initial_sequence: Option<u32>,
-    /// How long a close waits for the peer to acknowledge everything.
+    /// Longest wait of a close for the peer's acknowledgement.
     pub linger: Duration,
 }
 
@@ -82,7 +83,7 @@ impl Options {
         mss as usize - IP_UDP - HEADER
     }
 
-    /// Brings what was chosen within what the protocol and memory allow.
+    /// Clamps the options to the limits of the protocol and of memory.
     pub(crate) fn checked(mut self) -> Self {
         self.mss = self.mss.max(76);
         self.mss_over_ipv6 = self.mss_over_ipv6.max(76);

@@ -1,13 +1,13 @@
-//! Packets as they are on the wire: parsing what came, writing what goes.
+//! Packets in wire format: parsing and writing.
 
 use crate::handshake::Handshake;
 use crate::options::HEADER;
 use crate::seq::MAX_SEQUENCE;
 
-/// The bit that tells control packets from data, and the begin of a range in a loss report.
+/// Bit of control packets, and of the first number of a range in a loss report.
 const TOP: u32 = 1 << 31;
 
-/// A packet, as far as it could be understood.
+/// A parsed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
     Data(Data<'a>),
@@ -22,7 +22,7 @@ pub(crate) struct Data<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Word 1 of a data packet: which message it is part of, and which part.
+/// Word 1 of a data packet: message number, part and order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Message(pub(crate) u32);
 
@@ -65,9 +65,9 @@ pub(crate) enum Control<'a> {
     KeepAlive,
     Ack(Ack),
     Nak(LossReport<'a>),
-    /// Congestion warning; nobody sends it any more.
+    /// Congestion warning; libudt never sends it.
     Warning,
-    /// The end. Word 1 is 0 from everyone else; ours is not when we give up.
+    /// Shutdown. Word 1 is 0 from libudt; from this implementation it is not 0 after an abort.
     Shutdown {
         reason: u32,
     },
@@ -75,15 +75,15 @@ pub(crate) enum Control<'a> {
     Ack2 {
         number: u32,
     },
-    /// The sender will not send these again.
+    /// Drop request: the sender will not send these packets again.
     Drop {
         message: u32,
         first: u32,
         last: u32,
     },
-    /// The peer's file could not be written.
+    /// Peer error: its file could not be written.
     PeerError,
-    /// Another type, or one of the above that cannot be understood.
+    /// Unknown or malformed packet.
     Unknown,
 }
 
@@ -92,16 +92,16 @@ pub(crate) enum Control<'a> {
 pub(crate) struct Ack {
     /// Its own number; 0 in a light one.
     pub(crate) number: u32,
-    /// All packets before this sequence number have come.
+    /// All packets before this sequence number have arrived.
     pub(crate) next: u32,
-    /// What a light one does not have.
+    /// Further words, which a light acknowledgement lacks.
     pub(crate) full: Option<FullAck>,
 }
 
 /// The second part of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FullAck {
-    /// Round-trip time and its variance as the receiver knows them, in microseconds.
+    /// Round-trip time and variance of the receiver, in microseconds.
     pub(crate) rtt: u32,
     pub(crate) variance: u32,
     /// Free packets in the receiver's buffer.
@@ -109,22 +109,22 @@ pub(crate) struct FullAck {
     pub(crate) rates: Option<Rates>,
 }
 
-/// The third part of an acknowledgement: packets per second, 0 where not known.
+/// The third part of an acknowledgement: packets per second, 0 where unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rates {
-    /// At which they come.
+    /// Arrival rate.
     pub(crate) received: u32,
-    /// At which they could come.
+    /// Capacity of the path.
     pub(crate) capacity: u32,
 }
 
-/// The ranges of a loss report, still as they came.
+/// The ranges of a loss report in wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LossReport<'a> {
     rest: &'a [u8],
 }
 
-/// Half of a range at the end of a loss report, or bytes that are no word.
+/// An incomplete range or word at the end of a loss report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HalfARange;
 
@@ -163,7 +163,7 @@ fn take_word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_be_bytes(*word), rest))
 }
 
-/// Reads exactly as many words as are asked for off the front.
+/// Takes `N` words off the front.
 pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     let mut rest = bytes;
     let mut words = [0; N];
@@ -173,13 +173,13 @@ pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
     Some(words)
 }
 
-/// The number of the connection that a packet is for, 0 for a listener; none if it is no packet.
+/// Returns the destination socket id of a packet, 0 for a listener; none if it is no packet.
 pub(crate) fn destination(datagram: &[u8]) -> Option<u32> {
     words(datagram).map(|[_, _, _, destination]| destination)
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet; none if it is too short to be one.
+    /// Parses a packet; none if it is too short.
     pub(crate) fn parse(datagram: &'a [u8]) -> Option<Self> {
         let [kind, info, _, _] = words(datagram)?;
         let (_, body) = datagram.split_at_checked(HEADER)?;
@@ -210,7 +210,7 @@ impl<'a> Packet<'a> {
 }
 
 impl Ack {
-    /// What is neither one, four nor six words long is cut to what is there.
+    /// Parses one, four or six words; other lengths are cut to these.
     fn parse(number: u32, body: &[u8]) -> Option<Self> {
         let [next] = words(body)?;
         let full = words(body).map(|[_, rtt, variance, room]| FullAck {
@@ -227,7 +227,7 @@ impl Ack {
     }
 }
 
-/// Writes the header of a data packet into the beginning of its place.
+/// Writes the header of a data packet into the beginning of its slot.
 pub(crate) fn write_data_header(place: &mut [u8], sequence: u32, message: Message, to: u32) {
     put(place, &[sequence, message.0, 0, to]);
 }
@@ -253,7 +253,7 @@ fn put(place: &mut [u8], words: &[u32]) {
 
 /// Writes a control packet over whatever `out` holds.
 pub(crate) fn write_control(out: &mut Vec<u8>, control: &Control<'_>, to: u32) {
-    // An empty body is not to be had from the reference, which sends a word of padding.
+    // The reference sends a word of padding in place of an empty body.
     let (kind, info) = match *control {
         Control::Handshake(_) => (0, 0),
         Control::KeepAlive => (1, 0),

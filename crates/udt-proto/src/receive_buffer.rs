@@ -1,4 +1,4 @@
-//! `ReceiveBuffer`: payload in the order of its packets, wherever the holes are, until it is read.
+//! `ReceiveBuffer`: payload in the order of its packets, with holes, until it is read.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,27 +7,27 @@ use crate::packet::Message;
 
 /// Packets of a block of memory.
 const PER_BLOCK: usize = 16;
-/// Emptied blocks that are kept for the next packets.
+/// Emptied blocks kept for the next packets.
 const SPARE_BLOCKS: usize = 8;
-/// Lengths that no packet has: not here, and here no longer.
+/// Lengths that no packet has: not arrived, and removed.
 const ABSENT: u16 = u16::MAX;
 const DONE: u16 = u16::MAX - 1;
 
-/// Places for packets next to each other.
+/// Slots of consecutive packets.
 struct Block {
     bytes: Box<[u8]>,
     lens: [u16; PER_BLOCK],
     messages: [Message; PER_BLOCK],
 }
 
-/// Without the payload, which is nobody's business.
+/// Omits the payload.
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lens.fmt(f)
     }
 }
 
-/// Packets from the first that is not read on.
+/// Packets from the first unread one on.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     /// Bytes of a full packet.
@@ -36,7 +36,7 @@ pub(crate) struct ReceiveBuffer {
     spare: Vec<Block>,
     /// Index of the first packet of the first block.
     base: u64,
-    /// The first packet that is not read, and how many of its bytes are.
+    /// The first unread packet, and its bytes that are read.
     read: u64,
     offset: usize,
     capacity: u64,
@@ -55,22 +55,23 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Takes as many packets from now on, if that is more.
+    /// Raises the capacity to a number of packets.
     pub(crate) fn widen(&mut self, capacity: u32) {
         self.capacity = self.capacity.max(capacity.into());
     }
 
-    /// The first packet that is not read.
+    /// The first unread packet.
     pub(crate) fn read(&self) -> u64 {
         self.read
     }
 
-    /// One past the last packet there is room for.
+    /// One past the last packet with room.
     pub(crate) fn limit(&self) -> u64 {
         self.read + self.capacity
     }
 
-    /// Free places once everything before `next` has come; never below what keeps a sender asking.
+    /// Free slots once everything before `next` has arrived; at least two, so that a sender goes
+    /// on.
     pub(crate) fn room(&self, next: u64) -> u64 {
         let unread = next.saturating_sub(self.read);
         self.capacity.saturating_sub(unread + 1).max(2)
@@ -91,18 +92,18 @@ impl ReceiveBuffer {
         self.block(index).and_then(len).unwrap_or(ABSENT)
     }
 
-    /// Whether a packet is here.
+    /// Whether a packet has arrived and is not removed.
     pub(crate) fn has(&self, index: u64) -> bool {
         self.len(index) < DONE
     }
 
-    /// Which part of which message a packet is, if it is here.
+    /// Message number and part of a packet, if it has arrived.
     pub(crate) fn message(&self, index: u64) -> Option<Message> {
         let (block, slot) = self.block(index).filter(|_| self.has(index))?;
         block.messages.get(slot).copied()
     }
 
-    /// Keeps a packet; whether there was a place for it.
+    /// Stores a packet; returns whether there was a slot for it.
     pub(crate) fn store(&mut self, index: u64, payload: &[u8], message: Message) -> bool {
         if index < self.read || index >= self.limit() || payload.len() > self.payload {
             return false;
@@ -122,7 +123,7 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Notes that a packet is of no use any more, or will never come.
+    /// Removes a packet that is of no use any more, or will never arrive.
     pub(crate) fn discard(&mut self, index: u64) {
         if index < self.read || index >= self.limit() {
             return;
@@ -155,7 +156,7 @@ impl ReceiveBuffer {
         act(block, slot);
     }
 
-    /// Copies bytes of a stream out, of packets before `end`, all of which are here.
+    /// Copies bytes of a stream out, from packets before `end`, which have all arrived.
     pub(crate) fn copy(&mut self, end: u64, mut into: &mut [u8]) -> usize {
         let wanted = into.len();
         while !into.is_empty() && self.read < end {
@@ -168,7 +169,7 @@ impl ReceiveBuffer {
         wanted - into.len()
     }
 
-    /// Unread bytes that lie next to each other, `most` of them at most.
+    /// Contiguous unread bytes, `most` of them at most.
     fn run(&self, end: u64, most: usize) -> &[u8] {
         let Some((block, slot)) = self.block(self.read) else {
             return &[];
@@ -192,7 +193,7 @@ impl ReceiveBuffer {
             .unwrap_or_default()
     }
 
-    /// Moves on by bytes that were copied, and past packets that are used up.
+    /// Advances by copied bytes, and past packets that are read.
     fn skip(&mut self, mut bytes: usize) {
         loop {
             let len = self.len(self.read);
@@ -211,7 +212,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Moves on by one packet and frees the memory behind it.
+    /// Advances by one packet and frees the memory behind it.
     fn pass(&mut self) {
         self.read += 1;
         while self.read >= self.base + PER_BLOCK as u64 {
@@ -225,14 +226,14 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Moves on past packets before `end` that are of no use any more.
+    /// Advances past removed packets before `end`.
     pub(crate) fn pass_done(&mut self, end: u64) {
         while self.read < end && self.len(self.read) == DONE {
             self.pass();
         }
     }
 
-    /// Copies packets out as one message, and returns how long it is, whether or not there was room.
+    /// Copies packets out as one message; returns its whole length, even if `into` is shorter.
     pub(crate) fn take_message(&mut self, first: u64, end: u64, mut into: &mut [u8]) -> usize {
         let mut total = 0;
         for index in first..end {
@@ -253,7 +254,7 @@ impl ReceiveBuffer {
         total
     }
 
-    /// Gives back the memory that nothing is in.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.spare = Vec::new();
         let mut first = self.base;

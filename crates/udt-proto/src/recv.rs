@@ -1,4 +1,5 @@
-//! `Receiver`: what has come, what is missing, and what the sender must be told about it.
+//! `Receiver`: the receiving half of a connection: packets that arrived, gaps, acknowledgements,
+//! loss reports.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,14 +15,14 @@ use crate::receive_buffer::ReceiveBuffer;
 use crate::rtt::{RoundTrip, micros};
 use crate::seq::{Numbering, next_ack};
 
-/// Packets after which the sender is told, if not all, how far they reach.
+/// Packets after which a light acknowledgement is sent.
 const LIGHT_EVERY: u32 = 64;
-/// Acknowledgements that may still be confirmed.
+/// Most acknowledgements that can still be confirmed.
 const MOST_HISTORY: usize = 1024;
-/// Full acknowledgements are at least this far apart, however short the packets are.
+/// Shortest pause between full acknowledgements, however short the packets are.
 const LEAST_ACK: Duration = Duration::from_millis(1);
-/// Bytes kept before anybody asked for the first, as of those that wait to be accepted; and packets,
-/// at least, which are more than we or the reference send at first.
+/// Bytes buffered before the first read, as in the backlog, and the packets that they are at least:
+/// more than this end or the reference sends at first.
 const UNREAD: usize = 1 << 17;
 const FEW: u32 = 66;
 
@@ -42,24 +43,24 @@ pub(crate) struct Receiver {
     assembler: Option<Assembler>,
     /// Bytes of a full packet.
     payload: usize,
-    /// One past the last packet that has come.
+    /// One past the last packet that has arrived.
     next: u64,
     arrivals: Arrivals,
     /// Packets since the last full acknowledgement.
     count: u32,
     is_light_due: bool,
-    /// Whether the sender shows that it does not know what it was told.
+    /// Whether the sender shows that it has missed an acknowledgement.
     is_asked: bool,
     ack_at: Option<Instant>,
     number: u32,
-    /// What the last full acknowledgement said, and when.
+    /// Content of the last full acknowledgement, and its time.
     acked: u64,
     acked_at: Option<Instant>,
     long_at: Option<Instant>,
     told_room: u64,
-    /// Packets that may wait to be read once somebody reads.
+    /// Most packets buffered after the first read.
     capacity: u32,
-    /// What the sender has confirmed to know.
+    /// First packet behind those whose acknowledgement the sender has confirmed.
     confirmed: u64,
     history: VecDeque<Sent>,
     nak_at: Option<Instant>,
@@ -94,12 +95,12 @@ impl Receiver {
         }
     }
 
-    /// The first packet that has not come.
+    /// The first packet that has not arrived.
     pub(crate) fn complete(&self) -> u64 {
         self.gaps.first().unwrap_or(self.next)
     }
 
-    /// Whether something is missing that later packets show to exist.
+    /// Whether packets are missing before others that have arrived.
     pub(crate) fn has_gaps(&self) -> bool {
         !self.gaps.is_empty()
     }
@@ -119,7 +120,7 @@ impl Receiver {
             return;
         };
         if index < self.complete() || index >= self.buffer.limit() {
-            // The sender would not send it if it knew how far we are, or how little room there is.
+            // A sender that knew the last acknowledgement would not send this packet.
             self.sooner(now);
             return;
         }
@@ -148,7 +149,7 @@ impl Receiver {
         if self.count.is_multiple_of(LIGHT_EVERY) {
             self.is_light_due = true;
         }
-        // The end of what was written: whoever wrote it may be waiting for it to be known.
+        // A short packet ends a write, whose writer may wait for the acknowledgement.
         let pause = if data.payload.len() < self.payload {
             LEAST_ACK
         } else {
@@ -157,19 +158,19 @@ impl Receiver {
         self.ack_within(now, pause);
     }
 
-    /// Has the next acknowledgement go out in its time, even if nothing new came: the last may be lost.
+    /// Schedules the next acknowledgement, even without new packets: the last may be lost.
     pub(crate) fn sooner(&mut self, now: Instant) {
         self.is_asked = true;
         self.ack_within(now, SYN);
     }
 
-    /// Has the next acknowledgement go out no later than so long after the last one.
+    /// Schedules the next acknowledgement, no later than a time after the last one.
     fn ack_within(&mut self, now: Instant, pause: Duration) {
         let at = self.acked_at.map_or(now, |at| now.max(at + pause));
         self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Takes in that the sender gives up packets of a message.
+    /// Takes in a drop request: the sender gives up packets of a message.
     pub(crate) fn on_drop(
         &mut self,
         now: Instant,
@@ -199,12 +200,13 @@ impl Receiver {
         }
         let next = self.gaps.first().unwrap_or(self.next);
         assembler.tidy(&mut self.buffer, next);
-        // Nothing may follow, and the sender waits for word of what it gave up as for any other.
+        // Nothing may follow, and the sender waits for the acknowledgement of dropped packets as
+        // well.
         self.ack_within(now, LEAST_ACK);
         Ok(())
     }
 
-    /// Takes in that the sender has an acknowledgement, and says how long that took.
+    /// Takes in the confirmation of an acknowledgement; returns the round trip in microseconds.
     pub(crate) fn on_ack2(&mut self, now: Instant, number: u32) -> Option<u32> {
         let at = self.history.iter().position(|sent| sent.number == number)?;
         let sent = self.history.drain(..=at).next_back()?;
@@ -212,17 +214,17 @@ impl Receiver {
         Some(micros(now.saturating_duration_since(sent.at)).max(1))
     }
 
-    /// Whether the sender shows that it does not know what it was told.
+    /// Whether the sender shows that it has missed an acknowledgement.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked
     }
 
-    /// What the sender is known to know.
+    /// First packet behind those whose acknowledgement is confirmed.
     pub(crate) fn confirmed(&self) -> u64 {
         self.confirmed
     }
 
-    /// Acknowledges at once, and says what.
+    /// Schedules an acknowledgement at once; returns the first packet behind it.
     pub(crate) fn hurry(&mut self, now: Instant) -> u64 {
         if self.complete() > self.acked {
             self.ack_at = Some(now);
@@ -230,7 +232,7 @@ impl Receiver {
         self.complete()
     }
 
-    /// Copies bytes out.
+    /// Copies bytes of the stream out.
     pub(crate) fn read(&mut self, now: Instant, into: &mut [u8]) -> usize {
         self.buffer.widen(self.capacity);
         let copied = self.buffer.copy(self.complete(), into);
@@ -251,7 +253,7 @@ impl Receiver {
         Some(len)
     }
 
-    /// Tells the sender at once that there is room where it knows of little.
+    /// Announces new room at once to a sender that knows of little.
     fn on_room(&mut self, now: Instant) {
         let room = self.buffer.room(self.complete());
         if self.told_room <= room / 2 {
@@ -262,7 +264,7 @@ impl Receiver {
         }
     }
 
-    /// When there is something to tell.
+    /// Returns when an acknowledgement or a loss report is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         match (self.ack_at, self.nak_at) {
             (Some(ack), Some(nak)) => Some(ack.min(nak)),
@@ -270,7 +272,7 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement that is to go out now, if any.
+    /// Returns the acknowledgement to send now, if any.
     pub(crate) fn ack(&mut self, now: Instant, rtt: RoundTrip) -> Option<Ack> {
         let next = self.complete();
         let light = std::mem::take(&mut self.is_light_due) && next > self.acked;
@@ -304,7 +306,7 @@ impl Receiver {
             next,
             at: now,
         });
-        // Repeated until it is confirmed, in case it is lost.
+        // Repeated until it is confirmed.
         self.ack_at = Some(now + SYN);
         let is_long = self
             .long_at
@@ -327,7 +329,7 @@ impl Receiver {
         })
     }
 
-    /// What has come, once more, unless the sender is known to know it.
+    /// Returns the last acknowledgement once more, unless it is confirmed.
     pub(crate) fn ack_again(&mut self, now: Instant, rtt: RoundTrip) -> Option<Ack> {
         self.acked_at = None;
         self.ack_at = Some(now);
@@ -335,7 +337,7 @@ impl Receiver {
         (!is_known).then(|| self.ack(now, rtt)).flatten()
     }
 
-    /// Writes the loss report that is to go out now; whether there is one.
+    /// Writes the loss report to send now; returns whether there is one.
     pub(crate) fn nak(
         &mut self,
         now: Instant,
@@ -363,7 +365,7 @@ impl Receiver {
         out.len() > empty
     }
 
-    /// Gives back the memory that nothing is in.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.buffer.shrink();
         self.gaps.shrink();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// No honest round trip takes longer, in microseconds.
+/// Longest round trip believed, in microseconds.
 const LONGEST: u32 = 60_000_000;
 
 /// Smoothed round-trip time and variance, in microseconds.
@@ -14,7 +14,7 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// What is assumed before anything was measured.
+    /// Default before the first measurement.
     pub(crate) const UNKNOWN: Self = Self {
         smoothed: 100_000,
         variance: 50_000,
@@ -31,7 +31,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes in a measurement, in microseconds, the variance first.
+    /// Updates variance and mean with a measurement in microseconds.
     pub(crate) fn update(&mut self, sample: u32) {
         if !self.is_measured {
             *self = Self::measured(Duration::from_micros(sample.into()));
@@ -42,7 +42,7 @@ impl RoundTrip {
         self.smoothed = (7 * self.smoothed + sample) / 8;
     }
 
-    /// Both, as an acknowledgement carries them.
+    /// Returns mean and variance, as an acknowledgement carries them.
     pub(crate) const fn as_micros(self) -> (u32, u32) {
         (self.smoothed, self.variance)
     }
@@ -59,13 +59,13 @@ impl RoundTrip {
         Duration::from_micros(self.smoothed.into())
     }
 
-    /// After this long an answer is late.
+    /// Time after which an answer is late.
     pub(crate) fn late(self) -> Duration {
         Duration::from_micros(u64::from(self.smoothed) + 4 * u64::from(self.variance))
     }
 }
 
-/// Microseconds, as many as 32 bits hold.
+/// Converts to microseconds, saturating at 32 bits.
 pub(crate) fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }

@@ -1,7 +1,7 @@
-//! `SendBuffer`: packets in the form in which they go out, laid one after another so that a burst of them is one slice.
+//! `SendBuffer`: packets in wire format, contiguous, so that a burst of them is one slice.
 //!
-//! Memory is taken in blocks of as many packets as the kernel takes in one call. Payload is copied
-//! into its place once, when it is written; what is sent again is the same packet at the same place.
+//! A block of memory holds as many packets as the kernel takes in one call. Payload is copied once,
+//! when it is written; a retransmission is the same packet at the same place.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,25 +10,25 @@ use crate::options::HEADER;
 use crate::packet::{Message, timestamp, write_data_header, write_timestamp};
 use crate::seq::{Numbering, next_message};
 
-/// Most bytes of a burst: what a datagram socket takes in one call, over IPv6 too.
+/// Most bytes of a burst: the limit of a datagram socket's call, over IPv6 too.
 const MAX_BURST_BYTES: usize = 65_487;
 /// Most packets of a burst, and bits of a block's map.
 const MOST_SEGMENTS: usize = 64;
-/// Emptied blocks that are kept for the next write.
+/// Emptied blocks kept for the next write.
 const SPARE_BLOCKS: usize = 4;
 
-/// Packets that go out as one slice.
+/// Consecutive packets, sent as one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub(crate) first: u64,
     pub(crate) packets: usize,
     pub(crate) is_resent: bool,
-    /// Goes out whatever the pace and the windows say.
+    /// Whether pacing and windows do not hold it.
     pub(crate) is_probe: bool,
 }
 
 impl Burst {
-    /// Packets that were never sent.
+    /// Creates a burst of packets that are sent for the first time.
     pub(crate) fn new(first: u64, packets: usize) -> Self {
         Self {
             first,
@@ -39,7 +39,7 @@ impl Burst {
     }
 }
 
-/// Packets next to each other.
+/// Consecutive packets in memory.
 struct Block {
     bytes: Box<[u8]>,
     /// Payload bytes of each packet.
@@ -48,18 +48,18 @@ struct Block {
     lost: u64,
 }
 
-/// Without the payload, which is nobody's business.
+/// Omits the payload.
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x} of {:?}", self.lost, self.lens)
     }
 }
 
-/// Packets from the first that is not acknowledged to the last that was written.
+/// Packets from the first not acknowledged to the last written.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     numbers: Numbering,
-    /// The peer's number for the connection, which every packet carries.
+    /// Socket id of the peer, in every packet.
     to: u32,
     /// Payload bytes of a full packet.
     payload: usize,
@@ -73,7 +73,7 @@ pub(crate) struct SendBuffer {
     next: u64,
     end: u64,
     capacity: u64,
-    /// Number of the message that the last packet belongs to.
+    /// Number of the last packet's message.
     message: u32,
 }
 
@@ -95,17 +95,17 @@ impl SendBuffer {
         }
     }
 
-    /// The first packet that is not acknowledged.
+    /// The first packet not acknowledged.
     pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
 
-    /// The first packet that was never sent.
+    /// The first packet never sent.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// One past the last packet that was written.
+    /// One past the last packet written.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -121,7 +121,7 @@ impl SendBuffer {
             .saturating_mul(self.payload)
     }
 
-    /// Bytes that were never sent, about.
+    /// Bytes never sent, in whole packets.
     pub(crate) fn unsent(&self) -> usize {
         let packets = self.end.saturating_sub(self.next);
         usize::try_from(packets)
@@ -133,7 +133,8 @@ impl SendBuffer {
         self.capacity.saturating_sub(self.end - self.acked)
     }
 
-    /// Takes bytes of a stream, as many as there is room for; a short packet that is still here is filled first.
+    /// Takes as many bytes of a stream as there is room for; an unsent short packet is filled
+    /// first.
     pub(crate) fn write(&mut self, mut data: &[u8]) -> usize {
         let before = data.len();
         let mut begins = true;
@@ -154,7 +155,7 @@ impl SendBuffer {
         before - data.len()
     }
 
-    /// Takes a whole message, if there is room for it now, and says which packets it became.
+    /// Takes a whole message, if there is room for it; returns the range of its packets.
     pub(crate) fn write_message(&mut self, data: &[u8], in_order: bool) -> Option<(u64, u64)> {
         let packets = data.len().div_ceil(self.payload).max(1);
         if self.free() < packets as u64 {
@@ -170,12 +171,12 @@ impl SendBuffer {
         Some((first, self.end))
     }
 
-    /// The number of the message that was begun last.
+    /// Number of the last message.
     pub(crate) fn message(&self) -> u32 {
         self.message
     }
 
-    /// Lets a short packet at the end grow, and returns what did not fit.
+    /// Fills a short packet at the end; returns the bytes that did not fit.
     fn fill<'d>(&mut self, index: u64, data: &'d [u8]) -> &'d [u8] {
         let stride = self.payload + HEADER;
         let (payload, slot) = (self.payload, self.slot(index));
@@ -239,7 +240,7 @@ impl SendBuffer {
         self.blocks.push_back(block);
     }
 
-    /// The place of a packet in its block.
+    /// Slot of a packet in its block.
     fn slot(&self, index: u64) -> Option<usize> {
         let offset = usize::try_from(index.checked_sub(self.base)?).ok()?;
         Some(offset % self.per_block)
@@ -267,7 +268,8 @@ impl SendBuffer {
             .map_or(0, |len| usize::from(*len))
     }
 
-    /// How many packets from `first` on, at most `most` and before `end`, are one burst: only the last may be short.
+    /// Packets of a burst from `first` on, at most `most` and before `end`; only the last may be
+    /// short.
     pub(crate) fn burst(&self, first: u64, end: u64, most: usize) -> usize {
         let Some((block, slot)) = self.block(first).zip(self.slot(first)) else {
             return 0;
@@ -284,7 +286,7 @@ impl SendBuffer {
         packets
     }
 
-    /// The bytes of a burst.
+    /// Bytes of a burst.
     pub(crate) fn contents(&self, first: u64, packets: usize) -> Option<&[u8]> {
         let stride = self.payload + HEADER;
         let (block, slot) = self.block(first).zip(self.slot(first))?;
@@ -307,18 +309,18 @@ impl SendBuffer {
         }
     }
 
-    /// When a packet was sent last, in microseconds.
+    /// Time at which a packet was sent last, in microseconds.
     pub(crate) fn stamped(&self, index: u64) -> Option<u32> {
         let (block, slot) = self.block(index).zip(self.slot(index))?;
         timestamp(block.bytes.get(slot * (self.payload + HEADER)..)?)
     }
 
-    /// Says that packets were sent for the first time, or never will be.
+    /// Notes that packets were sent for the first time, or never will be.
     pub(crate) fn sent(&mut self, end: u64) {
         self.next = self.next.max(end.min(self.end));
     }
 
-    /// Notes that a packet was reported as lost, and says whether it was before.
+    /// Notes that a packet was reported as lost; returns whether it was before.
     pub(crate) fn mark_lost(&mut self, index: u64) -> bool {
         let Some(slot) = self.slot(index) else {
             return false;
@@ -332,7 +334,7 @@ impl SendBuffer {
         was
     }
 
-    /// Frees what is before `upto`, and says how many packets of it had been reported as lost.
+    /// Frees the packets before `upto`; returns the number of those that were reported as lost.
     pub(crate) fn ack(&mut self, upto: u64) -> u64 {
         let mut lost = 0;
         self.acked = upto.clamp(self.acked, self.end);
@@ -360,7 +362,7 @@ impl SendBuffer {
         lost
     }
 
-    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    /// Frees unused memory, and all of it when nothing will be sent any more.
     pub(crate) fn shrink(&mut self, is_over: bool) {
         self.spare = Vec::new();
         if is_over || self.is_empty() {

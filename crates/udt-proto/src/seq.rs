@@ -1,11 +1,12 @@
-//! Sequence, acknowledgement and message numbers: 31 and 29 bits on the wire, never-wrapping indices inside.
+//! Sequence, acknowledgement and message numbers: 31 and 29 bits on the wire, never-wrapping
+//! indices inside.
 
 /// The largest sequence or acknowledgement number; 0 follows it.
 pub(crate) const MAX_SEQUENCE: u32 = 0x7fff_ffff;
-/// The number after which message numbers begin again with 1.
+/// Bound of message numbers, which 1 follows.
 const LAST_MESSAGE: u32 = 0x1fff_fffe;
 
-/// Translates between indices, which count packets from 0, and the sequence numbers that stand for them.
+/// Translates between packet indices, which count from 0, and sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbering {
     initial: u32,
@@ -27,14 +28,14 @@ impl Numbering {
         (index as u32).wrapping_add(self.initial) & MAX_SEQUENCE
     }
 
-    /// The packet nearest to `near` that has this sequence number; none if it came before the first.
+    /// The packet nearest to `near` with this sequence number; none if it is before the first.
     pub(crate) fn index(self, sequence: u32, near: u64) -> Option<u64> {
         let away = distance(self.sequence(near), sequence & MAX_SEQUENCE);
         near.checked_add_signed(i64::from(away))
     }
 }
 
-/// How far `to` is ahead of `from`, negative if behind: the difference in 31 bits, with its sign.
+/// Signed 31-bit difference `to - from`.
 pub(crate) const fn distance(from: u32, to: u32) -> i32 {
     ((to.wrapping_sub(from) << 1).cast_signed()) >> 1
 }

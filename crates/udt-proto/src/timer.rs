@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// What is to be done at a deadline.
+/// Timers of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
     /// Repeats a handshake packet.
@@ -40,7 +40,7 @@ impl Timers {
         }
     }
 
-    /// Whether a deadline has passed, which it does only once.
+    /// Clears a timer if it has expired; returns whether it had.
     pub(crate) fn take_due(&mut self, timer: Timer, now: Instant) -> bool {
         self.slot(timer)
             .is_some_and(|slot| slot.take_if(|at| *at <= now).is_some())

@@ -118,7 +118,8 @@ impl UdpHandle {
         })
     }
 
-    /// What the network has said against an earlier message: nobody is there, or no way leads there.
+    /// What the network has said against an earlier message: nobody is there, or no way leads
+    /// there.
     ///
     /// The runtime wakes a reader for messages only, so errors are waited for on their own.
     fn poll_refused(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -174,9 +175,9 @@ impl UdpHandle {
 
     /// Waits for room where the runtime sees some that is not there.
     ///
-    /// Once a peer has refused, it takes the socket to be closed, and so to be writable for good. It
-    /// knows nothing yet of the same socket by another number, which serves once: a refusal spoils
-    /// that as well, and what it says may be of long ago.
+    /// Once a peer has refused, it takes the socket to be closed, and so to be writable for good.
+    /// It knows nothing yet of the same socket by another number, which serves once: a refusal
+    /// spoils that as well, and what it says may be of long ago.
     fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.senders.wait(cx.waker());
         let all = Waker::from(Arc::clone(&self.senders));
@@ -201,8 +202,8 @@ impl UdpHandle {
 
 /// Sends the messages of a batch, each of `size` bytes but the last.
 ///
-/// Where the socket is full in the middle of it, the rest is lost, as messages may be at any time. It
-/// cannot wait: who is told that nothing has left does not expect the answers to what has.
+/// Where the socket is full in the middle of it, the rest is lost, as messages may be at any time.
+/// It cannot wait: who is told that nothing has left does not expect the answers to what has.
 fn one_by_one(
     batch: &[u8],
     size: usize,

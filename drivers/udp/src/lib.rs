@@ -15,8 +15,8 @@
 //!
 //! # String form
 //!
-//! `udp` or `udp:key=value;key=value`, below a driver that needs a datagram socket, as in `udp,udt`.
-//! Sizes are bytes (`4M`) or bits (`8Kbit` is 1024 bytes).
+//! `udp` or `udp:key=value;key=value`, below a driver that needs a datagram socket, as in
+//! `udp,udt`. Sizes are bytes (`4M`) or bits (`8Kbit` is 1024 bytes).
 //!
 //! The options are those of [`UdpOptions`].
 //!

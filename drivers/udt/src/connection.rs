@@ -1,4 +1,5 @@
-//! `ConnectionInner`: a connection, shared by its handle and the task of its socket; `TaskQueue`: work for that task.
+//! `ConnectionInner`: a connection, shared by its handle and the task of its socket; `TaskQueue`:
+//! work for that task.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use xio_core::{Error, ErrorKind, Info, Operation, PathStats};
 
 use crate::error::error;
 
-/// The time by the clock of the runtime.
+/// Returns the time of the runtime's clock.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -26,13 +27,13 @@ pub(crate) enum Order {
         rendezvous: bool,
         reply: oneshot::Sender<ConnectionRef>,
     },
-    /// A connection waits in the backlog no longer.
+    /// A connection was accepted from the backlog.
     Taken(ConnectionId),
-    /// The listener is gone.
+    /// The listener was dropped.
     StopListening,
 }
 
-/// Queued the task of a socket.
+/// Queue of work for the task of a socket.
 #[derive(Default)]
 pub(crate) struct TaskQueue(Mutex<Queued>);
 
@@ -115,12 +116,12 @@ impl TaskQueue {
     }
 }
 
-/// Why a connection is lost that the machine knows nothing about.
+/// Loss of a connection that the machine cannot detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Nobody has the port that the peer had.
+    /// The peer's port is closed.
     Gone,
-    /// The task of the socket has ended before the connection.
+    /// The task of the socket ended before the connection.
     Abandoned,
 }
 
@@ -135,32 +136,32 @@ impl Lost {
     }
 }
 
-/// One connection.
+/// A connection.
 pub(crate) struct ConnectionInner {
     pub(crate) id: ConnectionId,
     state: Mutex<State>,
     to_task: Arc<TaskQueue>,
-    /// What the socket says of itself.
+    /// Description of the socket.
     below: Arc<Info>,
 }
 
 /// State of a connection, with the wakers of its handle.
 pub(crate) struct State {
     pub(crate) machine: Connection,
-    /// Our address, as the peer knows it.
+    /// Local address, as the peer sees it.
     pub(crate) local: Option<IpAddr>,
     pub(crate) reader: Option<Waker>,
-    /// Who writes, or waits for the handshake or the end.
+    /// Waker of the task that writes, or waits for the handshake or the end.
     pub(crate) writer: Option<Waker>,
-    /// Whether the writer waits until there is less that was never sent.
+    /// Whether the writer waits until fewer bytes are unsent.
     pub(crate) waits_for_sending: bool,
     pub(crate) is_connected: bool,
-    /// How it ended, once the peer was told.
+    /// Result of the connection, once it has ended.
     pub(crate) closed: Option<Option<ConnectionError>>,
     pub(crate) lost: Option<Lost>,
-    /// Since when the peer's port has been refusing what we send.
+    /// Time since which the peer's port refuses our packets.
     pub(crate) refused_since: Option<Instant>,
-    /// When the task looks at it next by itself.
+    /// Next time at which the task serves the connection by itself.
     pub(crate) looks_at: Option<Instant>,
     /// Whether the connection is in the queue of the task.
     pub(crate) is_scheduled: bool,
@@ -176,14 +177,14 @@ fn wait(place: &mut Option<Waker>, cx: &Context<'_>) {
 }
 
 impl State {
-    /// Waits until there is more to read, unless nothing can come any more.
+    /// Waits for data to read, unless the connection is lost.
     pub(crate) fn wait_to_read<T>(&mut self, cx: &Context<'_>) -> Poll<Result<T, Error>> {
         wait(&mut self.reader, cx);
         self.check(Operation::Read)
             .map_or(Poll::Pending, |lost| Poll::Ready(Err(lost)))
     }
 
-    /// Waits until there is room, or for what `op` waits for, unless that cannot come any more.
+    /// Waits for room, or for the event of `op`, unless the connection is lost.
     pub(crate) fn wait_to_write<T>(
         &mut self,
         cx: &Context<'_>,
@@ -194,19 +195,19 @@ impl State {
             .map_or(Poll::Pending, |lost| Poll::Ready(Err(lost)))
     }
 
-    /// What the machine does not know of.
+    /// Returns the loss that the machine cannot detect, as an error.
     pub(crate) fn check(&self, op: Operation) -> Option<Error> {
         self.lost.map(|lost| lost.error(op))
     }
 
-    /// The failure of the machine, or what is known better.
+    /// Returns the machine's failure as an error, or the loss behind it.
     #[cold]
     pub(crate) fn error(&self, why: ConnectionError, op: Operation) -> Error {
         self.lost
             .map_or_else(|| error(why, op), |lost| lost.error(op))
     }
 
-    /// Gives the connection up, for a reason that the machine does not know.
+    /// Aborts the connection for a reason that the machine cannot detect.
     pub(crate) fn lose(&mut self, now: Instant, lost: Lost) {
         self.lost.get_or_insert(lost);
         self.machine.abort(now);
@@ -214,7 +215,7 @@ impl State {
 }
 
 impl ConnectionInner {
-    /// A conn that the task knows of already.
+    /// Creates a connection that the task serves already.
     pub(crate) fn new(
         machine: Connection,
         local: Option<IpAddr>,
@@ -247,7 +248,7 @@ impl ConnectionInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the connection, and queued the task where that leaves it something to do.
+    /// Calls `act`, and wakes the task if the connection is due earlier than the task expects.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = now();
         let mut state = self.lock();
@@ -275,7 +276,7 @@ impl ConnectionInner {
     ) -> Poll<Result<(), Error>> {
         let mut state = self.lock();
         match state.closed {
-            // What ended in good order in the meantime was connected.
+            // A connection that has ended in order by now was connected.
             _ if state.is_connected => Poll::Ready(Ok(())),
             Some(why) => {
                 let why = why.unwrap_or(ConnectionError::Closed);
@@ -285,7 +286,7 @@ impl ConnectionInner {
         }
     }
 
-    /// Ends it well: waits until the peer has acknowledged everything and was told.
+    /// Closes the connection: waits until the peer has acknowledged everything and was told.
     pub(crate) fn poll_close(self: &Arc<Self>, cx: &Context<'_>) -> Poll<Result<(), Error>> {
         let mut state = self.lock();
         match state.closed {
@@ -302,15 +303,10 @@ impl ConnectionInner {
         pending
     }
 
-    /// Says what is known of the connection.
+    /// Describes the connection and its path.
     pub(crate) fn describe(&self, info: &mut Info) {
         let state = self.lock();
-        self.below
-            .chain
-            .iter()
-            .for_each(|name| info.layer(name.clone()));
-        info.layer("udt");
-        info.local = self.below.local;
+        describe(&self.below, info);
         if let (Some(local), Some(ip)) = (&mut info.local, state.local) {
             local.set_ip(ip);
         }
@@ -328,13 +324,20 @@ impl ConnectionInner {
     }
 }
 
+/// Describes a socket with UDT over it.
+pub(crate) fn describe(below: &Info, info: &mut Info) {
+    below.chain.iter().for_each(|name| info.layer(name.clone()));
+    info.layer("udt");
+    info.local = below.local;
+}
+
 /// Owner of a connection: dropped before the end, it aborts the connection.
 pub(crate) struct ConnectionRef(pub(crate) Arc<ConnectionInner>);
 
 impl Drop for ConnectionRef {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        // One that ended in good order has nothing left to give up.
+        // Without effect on a connection that has ended in order.
         state.machine.abort(now());
         self.0.call(state, true);
     }

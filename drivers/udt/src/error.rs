@@ -1,9 +1,9 @@
-//! What a failure of the machine is to a caller: a kind, an operation and a fact.
+//! Failures of the machine as errors with a kind, an operation and a fact.
 
 use udt_proto::ConnectionError;
 use xio_core::{Error, ErrorKind, Operation};
 
-/// The failure as an error of this layer.
+/// Returns the failure as an error of this layer.
 #[cold]
 pub(crate) fn error(why: ConnectionError, op: Operation) -> Error {
     let kind = match why {
@@ -20,9 +20,9 @@ pub(crate) fn error(why: ConnectionError, op: Operation) -> Error {
         ConnectionError::WrongService => ErrorKind::Unsupported,
         _ => ErrorKind::Io,
     };
-    // The machine's text begins with the protocol's name, and some with the operation; both are said.
+    // The machine's text begins with the protocol and may name the operation; the error has both.
     let text = why.to_string();
     let fact = text.rsplit(": ").next().unwrap_or(&text);
-    // It holds all that the machine's error does, so that is no cause of its own.
+    // The machine's error is no separate source: this error holds all of it.
     Error::new(kind, "udt", op, fact)
 }

@@ -14,10 +14,10 @@ use crate::task::UNSENT;
 
 /// An open UDT connection that carries bytes.
 ///
-/// `shutdown` waits until the peer has acknowledged everything and was told that this is the end.
-/// It ends both directions, since UDT knows no half-close: what the peer has not sent by then it
-/// cannot send any more, and reading what has not arrived by then fails. Dropping the handle
-/// without `shutdown` gives the connection up, which a peer of this kind sees as a reset.
+/// `shutdown` waits until the peer has acknowledged everything and was told of the end. It ends
+/// both directions, since UDT has no half-close: the peer cannot send any more, and reading data
+/// that has not arrived by then fails. Dropping the handle without `shutdown` aborts the
+/// connection, which a peer of this kind sees as a reset.
 pub struct UdtHandle {
     pub(crate) connection: ConnectionRef,
 }
@@ -57,7 +57,7 @@ impl UdtHandle {
             if let Some(lost) = state.check(op) {
                 return Poll::Ready(Err(lost));
             }
-            // One that is over sends nothing more, and says why.
+            // A connection that has ended returns its error below.
             if state.closed.is_none() && state.machine.unsent() > UNSENT {
                 state.waits_for_sending = true;
                 return state.wait_to_write(cx, op);
@@ -67,7 +67,7 @@ impl UdtHandle {
                 match state.machine.write(now, buf) {
                     Poll::Ready(Ok(n)) if n == buf.len() => taken += n,
                     Poll::Ready(Ok(n)) => return Poll::Ready(Ok(taken + n)),
-                    // What was taken before is told first; a failure comes up again.
+                    // The bytes taken are reported first; the next call returns the failure.
                     _ if taken > 0 => break,
                     Poll::Ready(Err(why)) => return Poll::Ready(Err(state.error(why, op))),
                     Poll::Pending => return state.wait_to_write(cx, op),
@@ -103,7 +103,7 @@ impl AsyncWrite for UdtHandle {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is held back: what was written is sent as soon as pace and peer allow.
+        // Written data is sent as soon as pacing and the peer's window allow.
         Poll::Ready(Ok(()))
     }
 

@@ -16,36 +16,38 @@
 //! # String form
 //!
 //! `udt` or `udt:key=value;key=value`, at the bottom of a stack or on a driver that yields datagram
-//! sockets: `udt,compress:codec=zlib` and `udp:listen_range=50000-51000,udt:mss=9000`. Sizes are bytes
-//! (`4M`) or bits (`8Kbit` is 1024 bytes).
+//! sockets: `udt,compress:codec=zlib` and `udp:listen_range=50000-51000,udt:mss=9000`. Sizes are
+//! bytes (`4M`) or bits (`8Kbit` is 1024 bytes).
 //!
 //! The options are those of [`UdtOptions`].
 //!
-//! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers as they
-//! are, which keeps a connection at 12 MB on the way whatever is asked; here the names mean what
-//! they mean in libudt, and the socket has names of its own. Globus' `linger` and `reuseaddr` have no
-//! effect there. `sndsyn`, `rcvsyn`, `sndtimeo` and `rcvtimeo` are for calls that block: nothing
-//! blocks here, and deadlines are what the `timeout` layer is for.
+//! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers as
+//! they are, which keeps a connection at 12 MB on the way whatever is asked; here the names mean
+//! what they mean in libudt, and the socket has names of its own. Globus' `linger` and `reuseaddr`
+//! have no effect there. `sndsyn`, `rcvsyn`, `sndtimeo` and `rcvtimeo` are for calls that block:
+//! nothing blocks here, and deadlines are what the `timeout` layer is for.
 //!
 //! # The end of a connection
 //!
 //! UDT has no half-close and one mark for the end, which goes out once and unacknowledged; here it
 //! goes out after everything was acknowledged, and again until the peer shows that it knows. A peer
 //! that ends with packets missing, or that says that it gave up as handles here do when they are
-//! dropped or their runtime ends, leaves a truncated stream, and reading it fails. What cannot be told is a libudt peer
-//! that ended before it had sent all it was given, when none of the rest had left yet.
+//! dropped or their runtime ends, leaves a truncated stream, and reading it fails. What cannot be
+//! told is a libudt peer that ended before it had sent all it was given, when none of the rest had
+//! left yet.
 //!
-//! libudt says the end once, and answers nothing afterwards. Where that one packet is lost, a reader here
-//! has everything and cannot know it: the rest may as well be missing. So reading fails, and never ends
-//! as if all had come. How soon depends on what the network tells of the silence:
+//! libudt says the end once, and answers nothing afterwards. Where that one packet is lost, a
+//! reader here has everything and cannot know it: the rest may as well be missing. So reading
+//! fails, and never ends as if all had come. How soon depends on what the network tells of the
+//! silence:
 //!
-//! - after two to five seconds where nobody has the peer's port any more, if the connection was opened
-//!   from here and has a socket of its own;
-//! - after eight where the peer's listener answers as before, but no longer for this connection, as it
-//!   is asked to when it is silent;
-//! - else after 46, as with any peer out of reach, which may come back until then. A listener has to wait
-//!   for so long: the socket that its connections share does not hear who is refused, and a peer that
-//!   connected has no port that answers others.
+//! - after two to five seconds where nobody has the peer's port any more, if the connection was
+//!   opened from here and has a socket of its own;
+//! - after eight where the peer's listener answers as before, but no longer for this connection, as
+//!   it is asked to when it is silent;
+//! - else after 46, as with any peer out of reach, which may come back until then. A listener has
+//!   to wait for so long: the socket that its connections share does not hear who is refused, and a
+//!   peer that connected has no port that answers others.
 //!
 //! # Cost
 //!
@@ -153,8 +155,8 @@ impl Carrier for UdtMessages {
 
 /// The transport: makes connections and listeners over the sockets of `B`.
 ///
-/// Its handles are byte streams ([`UdtHandle`]); [`messages`](Self::messages) makes one whose handles
-/// carry messages ([`UdtMessages`]). Both ends of a connection must be of one kind.
+/// Its handles are byte streams ([`UdtHandle`]); [`messages`](Self::messages) makes one whose
+/// handles carry messages ([`UdtMessages`]). Both ends of a connection must be of one kind.
 pub struct Udt<B, H = UdtHandle> {
     below: B,
     options: UdtOptions,

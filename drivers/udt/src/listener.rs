@@ -1,4 +1,4 @@
-//! `UdtListener` and `UdtIncoming`: waiting for peers, and a peer that came.
+//! `UdtListener` and `UdtIncoming`: a listening socket, and a connection accepted from it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use xio_core::{Error, ErrorKind, Incoming, Info, Listener, Operation, Result};
 
-use crate::connection::{ConnectionRef, Order, TaskQueue};
+use crate::connection::{ConnectionRef, Order, TaskQueue, describe};
 
-/// What a connection is in the hands of its user: a byte stream, or one of messages.
+/// Form of an open connection: a byte stream, or a stream of messages.
 pub trait Carrier: Send + Sized + 'static {
     #[doc(hidden)]
     const SERVICE: udt_proto::Service;
@@ -30,10 +30,10 @@ impl fmt::Debug for ConnectionRef {
     }
 }
 
-/// A socket that waits for peers.
+/// A listening socket.
 pub struct UdtListener<H> {
     pub(crate) to_task: Arc<TaskQueue>,
-    /// At most as many as the backlog, which the machine keeps to: those that are over count as well.
+    /// Connections to accept. The machine bounds them by the backlog, ended ones included.
     pub(crate) queue: UnboundedReceiver<ConnectionRef>,
     pub(crate) below: Arc<Info>,
     pub(crate) kind: std::marker::PhantomData<fn() -> H>,
@@ -48,7 +48,7 @@ impl<H: Carrier> Listener for UdtListener<H> {
             let fact = "the socket can receive no more";
             return Err(Error::new(ErrorKind::Io, "udt", Operation::Accept, fact));
         };
-        // A task that is over has no backlog.
+        // A task that has ended has no backlog.
         let _ = self.to_task.order(Order::Taken(connection.0.id));
         Ok(UdtIncoming {
             connection,
@@ -57,12 +57,7 @@ impl<H: Carrier> Listener for UdtListener<H> {
     }
 
     fn describe(&self, info: &mut Info) {
-        self.below
-            .chain
-            .iter()
-            .for_each(|name| info.layer(name.clone()));
-        info.layer("udt");
-        info.local = self.below.local;
+        describe(&self.below, info);
     }
 }
 
@@ -78,7 +73,7 @@ impl<H: Carrier> fmt::Debug for UdtListener<H> {
     }
 }
 
-/// A peer that was accepted; dropping it gives the connection up.
+/// An accepted connection; dropping it aborts the connection.
 pub struct UdtIncoming<H> {
     connection: ConnectionRef,
     kind: std::marker::PhantomData<fn() -> H>,

@@ -1,4 +1,4 @@
-//! `UdtMessages`: a connection that carries messages, whole or not at all.
+//! `UdtMessages`: a connection that carries messages, each whole or not at all.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,8 +11,8 @@ use crate::connection::ConnectionRef;
 
 /// An open UDT connection that carries messages.
 ///
-/// Each arrives whole, once, or not at all; in order where that was asked for, else as it comes.
-/// Ending it is as with [`UdtHandle`](crate::UdtHandle).
+/// Each message arrives whole and once, or not at all; in order where that was requested.
+/// It ends as [`UdtHandle`](crate::UdtHandle) does.
 pub struct UdtMessages {
     pub(crate) connection: ConnectionRef,
 }
@@ -21,7 +21,7 @@ impl UdtMessages {
     /// Sends a message, as soon as there is room for it.
     ///
     /// # Errors
-    /// When it is too long to be sent ever, or the connection is over.
+    /// When the message is too long, or the connection has ended.
     ///
     /// # Cancel safety
     /// Dropping the future sends nothing.
@@ -49,12 +49,13 @@ impl UdtMessages {
         })
     }
 
-    /// Waits for the next message and gives its length; nothing when the peer has ended in good order.
+    /// Waits for the next message and returns its length; none when the peer has closed the
+    /// connection.
     ///
-    /// A message longer than `into` is cut off; the length is that of the whole.
+    /// A message longer than `into` is truncated; the length is that of the whole message.
     ///
     /// # Errors
-    /// When the connection ended in any other way.
+    /// When the connection has ended in any other way.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -62,7 +63,7 @@ impl UdtMessages {
         poll_fn(|cx| self.poll_receive(cx, into)).await
     }
 
-    /// Gives the next message, if it is there.
+    /// Returns the length of the next message, if it has arrived.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -81,18 +82,18 @@ impl UdtMessages {
         )
     }
 
-    /// Waits until the peer has acknowledged every message, and tells it that this is the end.
+    /// Closes the connection: waits until the peer has acknowledged every message and was told.
     ///
     /// # Errors
-    /// When the peer went before.
+    /// When the peer ended the connection before.
     ///
     /// # Cancel safety
-    /// The end has begun and goes on; call it again to wait for it.
+    /// The close has begun and goes on; call `shutdown` again to wait for it.
     pub async fn shutdown(&mut self) -> Result<()> {
         poll_fn(|cx| self.connection.0.poll_close(cx)).await
     }
 
-    /// What this connection says about itself.
+    /// Describes the connection and its path.
     #[must_use]
     pub fn info(&self) -> Info {
         let mut info = Info::default();

@@ -7,12 +7,13 @@ use xio_core::{BadValue, Bind, ByteSize, Setting, SocketHints, Value};
 
 use crate::{Carrier, Udt};
 
-/// Room in the socket for what arrives while this program is busy elsewhere; the reference's size.
+/// Socket buffers, for datagrams that arrive while this program is busy; the reference's size for
+/// receiving.
 const SOCKET_RECEIVE: ByteSize = ByteSize::new(12_288_000);
 const SOCKET_SEND: ByteSize = ByteSize::new(1 << 20);
-/// Most bytes of a buffer of our own: 20 Gbit/s over 100 ms.
+/// Largest buffer of this program, in bytes: 20 Gbit/s over 100 ms.
 const MAX_BUFFER: u64 = 256 << 20;
-/// Most packets on the way to us.
+/// Largest flow window, in packets.
 const MAX_WINDOW: u32 = 1 << 18;
 
 const RATE: &str = "bytes a second, as 100M, or bits, as 800Mbit";
@@ -79,13 +80,13 @@ xio_core::options! {
     }
 }
 
-/// Bounds a buffer of this program, which a peer's string may have asked for.
+/// Bounds a buffer of this program: a peer's stack string may request it.
 fn is_buffer(size: &Option<ByteSize>) -> bool {
     size.is_some_and(|size| size.bytes() <= MAX_BUFFER)
 }
 
 impl UdtOptions {
-    /// Options of the protocol machine, with the hints of one open put before these.
+    /// Returns options of the protocol machine; the hints of one open come first.
     pub(crate) fn machine(&self, service: Service, hints: Option<&SocketHints>) -> Options {
         let mut options = Options::default();
         options.service = service;
@@ -99,7 +100,7 @@ impl UdtOptions {
         if let Some(window) = self.flow_window {
             options.flow_window = window;
         }
-        // Of a packet, all but its IP and UDP headers counts, as it does in the reference.
+        // As in the reference, a packet counts without its IP and UDP headers.
         let packets = |size: ByteSize| {
             let one = u64::from(options.mss) - 28;
             u32::try_from(size.bytes().div_ceil(one)).unwrap_or(u32::MAX)
@@ -110,7 +111,7 @@ impl UdtOptions {
         );
         options.send_buffer = send.unwrap_or(options.send_buffer);
         options.receive_buffer = receive.unwrap_or(options.flow_window);
-        // A buffer that was asked for needs a window as large.
+        // A requested buffer needs a window as large.
         if self.flow_window.is_none() {
             options.flow_window = options.flow_window.max(options.receive_buffer);
         }
@@ -122,7 +123,7 @@ impl UdtOptions {
         options
     }
 
-    /// Hints for the socket below.
+    /// Returns hints for the socket below.
     pub(crate) fn socket(&self, hints: Option<&SocketHints>) -> SocketHints {
         let hints = hints.copied().unwrap_or_default();
         let or = |hint: Option<ByteSize>, ours: Option<ByteSize>, plain: ByteSize| {

@@ -1,4 +1,4 @@
-//! `Task`: owns a socket and the clock; takes in what arrives, and sends what the connections have to send.
+//! `Task`: owns a socket and the clock; receives datagrams, and sends those of its connections.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -18,37 +18,37 @@ use xio_core::{Datagram, Error, ErrorKind, Info, Operation, Received, Result, Tr
 
 use crate::connection::{ConnectionInner, ConnectionRef, Lost, Order, TaskQueue, now};
 
-/// Buffers that one call fills, and bytes of each: what the kernel joins at most.
+/// Buffers of one receive call, and bytes of each: the kernel joins datagrams up to that size.
 const BUFFERS: usize = 8;
 const BUFFER: usize = 1 << 16;
-/// Bursts that a connection sends before the next has its turn.
+/// Bursts of a connection's turn.
 const BURSTS: usize = 8;
-/// Rounds before other tasks of the thread have theirs.
+/// Rounds before the task yields to other tasks of the thread.
 const ROUNDS: usize = 32;
-/// Failures to receive, one after another, that make a socket useless.
+/// Failures to receive in a row after which the task ends.
 const FAILURES: usize = 64;
-/// How often a connection is looked at whose socket takes nothing; that calls by itself once it does.
+/// Retry interval while the socket is not writable, in addition to its own wake-up.
 const BLOCKED: Duration = Duration::from_millis(10);
-/// How long the peer's port may refuse what we send before we believe that nobody is there.
+/// Time for which the peer's port refuses our packets before the connection is lost.
 const REFUSALS: Duration = Duration::from_secs(1);
-/// How often the end is told when the task ends before it.
-const LAST_WORDS: usize = 3;
-/// A writer goes on when there are no more bytes than this that were never sent.
+/// Shutdown packets sent when the task ends before the connection.
+const LAST_SHUTDOWNS: usize = 3;
+/// Unsent bytes above which a writer waits.
 pub(crate) const UNSENT: usize = 1 << 20;
 
 thread_local! {
-    /// Where datagrams arrive. They are taken in before the task waits, so a thread needs it once.
+    /// Receive buffers of the thread: a task empties them before it waits.
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Who a listener's task hands new connections to.
+/// The listening side of a task.
 pub(crate) struct Listening {
     pub(crate) options: Options,
     pub(crate) backlog: usize,
     pub(crate) queue: UnboundedSender<ConnectionRef>,
 }
 
-/// Everything that happens at one socket.
+/// State of one socket and its connections.
 pub(crate) struct Task<D: Datagram> {
     socket: D,
     below: Arc<Info>,
@@ -57,19 +57,19 @@ pub(crate) struct Task<D: Datagram> {
     endpoint: Endpoint,
     queue: Option<UnboundedSender<ConnectionRef>>,
     connections: HashMap<ConnectionId, Arc<ConnectionInner>>,
-    /// Whose turn it is; `is_scheduled` is set in each.
+    /// Connections to serve; `is_scheduled` is set in each.
     due: Vec<Arc<ConnectionInner>>,
     timers: BTreeSet<(Instant, ConnectionId)>,
     sleep: Pin<Box<Sleep>>,
     to_task: Arc<TaskQueue>,
-    /// Failures to receive since something was, or nothing was there.
+    /// Failures to receive in a row.
     failures: usize,
-    /// Whether the network said to who was sending that nobody is there.
+    /// Whether sending has reported a closed port.
     is_refused: bool,
 }
 
 impl<D: Datagram> Task<D> {
-    /// Takes a socket into service; the task ends when nobody needs it any more.
+    /// Spawns the task of a socket; it ends with the last connection and the listener.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -107,8 +107,8 @@ impl<D: Datagram> Task<D> {
         Ok(to_task)
     }
 
-    /// Does what it was called for.
-    fn take_calls(&mut self, cx: &Context<'_>, now: Instant) {
+    /// Carries out the queued orders.
+    fn take_orders(&mut self, cx: &Context<'_>, now: Instant) {
         let to_task = Arc::clone(&self.to_task);
         for order in to_task.take(cx, &mut self.due) {
             match order {
@@ -123,7 +123,7 @@ impl<D: Datagram> Task<D> {
                         false => self.endpoint.connect(now, peer, *options),
                     };
                     let conn = self.add(machine, None);
-                    // Whoever does not wait any more drops it, which gives it up.
+                    // If the caller was dropped, this aborts the connection.
                     let _ = reply.send(ConnectionRef(conn));
                 }
                 Order::Taken(id) => self.endpoint.taken(id),
@@ -143,7 +143,7 @@ impl<D: Datagram> Task<D> {
         conn
     }
 
-    /// Takes in what has arrived, one call's worth; pending when there is nothing.
+    /// Receives datagrams by one call; pending when there are none.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<()>> {
         ROOM.with_borrow_mut(|room| {
             room.resize(BUFFERS * BUFFER, 0);
@@ -188,7 +188,7 @@ impl<D: Datagram> Task<D> {
                 Routed::Reply(answer) => {
                     let mut message = Transmit::new(&answer).to(met.from);
                     message.from = local;
-                    // A peer that does not get it asks again.
+                    // Best effort: the peer repeats its request.
                     let _ = self.socket.poll_send(cx, &message);
                 }
                 Routed::Incoming(machine) => {
@@ -202,7 +202,7 @@ impl<D: Datagram> Task<D> {
         }
     }
 
-    /// Lets a connection send, and tells those who wait; whether it has had its turn for now.
+    /// Serves a connection: sends its packets, and wakes its handle.
     fn serve(&mut self, cx: &mut Context<'_>, now: Instant, conn: &Arc<ConnectionInner>) -> Turn {
         let segments = self.socket.max_batch();
         let mut turn = Turn::Again;
@@ -220,7 +220,7 @@ impl<D: Datagram> Task<D> {
             message.segment = burst.segment_size;
             message.from = local;
             match self.socket.poll_send(cx, &message) {
-                // What the socket fails to send is lost, as on any link, and as if it had been sent.
+                // A packet that the socket fails to send counts as lost on the way.
                 Poll::Ready(sent) => {
                     self.is_refused |= sent.is_err_and(|error| is_refusal(&error));
                     state.machine.on_transmitted(now);
@@ -273,7 +273,7 @@ impl<D: Datagram> Task<D> {
         turn
     }
 
-    /// Gives every connection its turn that has something to do; whether one has more to do at once.
+    /// Serves all connections that are due; returns whether one has more to send at once.
     fn serve_all(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         while let Some((at, id)) = self.timers.first().copied() {
             if at > now {
@@ -302,7 +302,7 @@ impl<D: Datagram> Task<D> {
         again
     }
 
-    /// The network says that nobody has the port that something was sent to.
+    /// Reacts to the network's report of a closed port.
     fn on_refusal(&mut self, now: Instant) {
         for conn in self.connections.values() {
             let mut state = conn.lock();
@@ -322,19 +322,19 @@ impl<D: Datagram> Task<D> {
     }
 }
 
-/// Whether the network says that nobody has the port that something was sent to.
+/// Whether the network reports a closed port.
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// What became of a connection's turn.
+/// Result of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// It has nothing to send now.
     Over,
     /// It has more to send.
     Again,
-    /// It has more to send, which the socket does not take now.
+    /// It has more to send, and the socket is not writable.
     Blocked,
 }
 
@@ -345,7 +345,7 @@ impl<D: Datagram> Future for Task<D> {
         let this = self.get_mut();
         for _ in 0..ROUNDS {
             let now = now();
-            this.take_calls(cx, now);
+            this.take_orders(cx, now);
             let received = this.receive(cx, now);
             this.failures = match received {
                 Poll::Ready(Err(_)) => this.failures + 1,
@@ -387,8 +387,9 @@ impl<D: Datagram> Future for Task<D> {
     }
 }
 
-/// Whoever still holds a connection must not wait for a task that is no more, nor must its peer, which would
-/// take three quarters of a minute to notice, and a failure for the end of one that has just been closed.
+/// Ends the connections that are left: neither their handles nor their peers must wait for a task
+/// that has ended. A peer would notice after 46 seconds only, and a closed connection would end in
+/// an error.
 impl<D: Datagram> Drop for Task<D> {
     fn drop(&mut self) {
         self.to_task.close();
@@ -398,14 +399,14 @@ impl<D: Datagram> Drop for Task<D> {
             let mut state = conn.lock();
             state.lost.get_or_insert(Lost::Abandoned);
             let (peer, local) = (state.machine.peer(), state.local);
-            // Where the machine itself has failed, it is not to be asked again.
-            let words = if panicking() { 0 } else { LAST_WORDS };
-            for _ in 0..words {
-                state.machine.last_words();
-                while let Some(words) = state.machine.poll_transmit(now, 1) {
-                    let mut message = Transmit::new(words.contents).to(peer);
+            // The machine itself may have panicked.
+            let shutdowns = if panicking() { 0 } else { LAST_SHUTDOWNS };
+            for _ in 0..shutdowns {
+                state.machine.end_now();
+                while let Some(packet) = state.machine.poll_transmit(now, 1) {
+                    let mut message = Transmit::new(packet.contents).to(peer);
                     message.from = local;
-                    // Who cannot be told now is not told.
+                    // Best effort.
                     let _ = self.socket.poll_send(&mut cx, &message);
                     state.machine.on_transmitted(now);
                 }
@@ -417,7 +418,7 @@ impl<D: Datagram> Drop for Task<D> {
     }
 }
 
-/// Numbers that nobody else can guess, from the system: cookies and connection numbers are made of them.
+/// Returns secret random bytes of the system, from which cookies and socket ids are made.
 fn seed(op: Operation) -> Result<[u8; 16]> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(|error| {

@@ -1,61 +1,56 @@
-//! What a connection does by itself: timers, what to transmit, and its end.
+//! The connection's own actions: timers, packets to transmit, and its end.
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Event, Halves, Offer, Phase, Shutdown, Transmit, most_bytes};
+use super::{
+    Connection, Event, Halves, Offer, Phase, Shutdown, ShutdownKind, Stage, Transmit, most_bytes,
+};
 use crate::ConnectionError;
 use crate::handshake_state::{REPEAT, Role};
 use crate::packet::{Control, write_control};
 use crate::timer::Timer;
 
-/// Silence of the peer that makes us speak, multiplied by how often it did so before.
-const EXPIRY: Duration = Duration::from_millis(300);
-/// It does not make us wait longer than this, whatever the peer says of the round trip.
-const LONGEST_EXPIRY: Duration = Duration::from_secs(10);
-/// After more expiries than this the peer is gone, unless it was heard lately.
+/// Expiries in a row after which the peer is gone, unless it was heard within `LATELY`.
 const MOST_EXPIRIES: u32 = 16;
 const LATELY: Duration = Duration::from_secs(5);
-/// How long a close waits at least for the peer to know what has come here.
+/// Shortest wait of a close for the peer to know which packets have arrived here.
 const LEAST_PATIENCE: Duration = Duration::from_secs(3);
-/// How often the end is told, with longer and longer pauses, and the longest of them.
-const FAREWELLS: u32 = 8;
+/// Repetitions of the shutdown packet, after pauses that double up to the longest.
+const SHUTDOWNS: u32 = 8;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// What a shutdown says that comes before everything was acknowledged; 0 is a proper end.
+/// Reason in a shutdown that comes before everything was acknowledged; 0 is a proper end.
 const GIVEN_UP: u32 = 1;
 
 impl Connection {
-    /// What has happened since the last time.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ends.poll_event()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and to ask for what to transmit; none when it is over.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and then
+    /// [`poll_transmit`](Self::poll_transmit); none once the connection is over.
     ///
-    /// While the socket takes nothing more, wait for that instead.
+    /// While the socket is not writable, wait for that instead.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_over() {
-            return None;
-        }
-        let mut earliest = self.timers.earliest();
-        if let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
-            (&self.phase, &self.halves)
-        {
-            let sender = &halves.sender;
-            let others = [
+        let earliest = self.timers.earliest();
+        let Phase::Established(halves) = &self.phase else {
+            return earliest;
+        };
+        let sender = &halves.sender;
+        let others = match halves.stage {
+            Stage::Open | Stage::Lingering { .. } => [
                 sender.ready_at(),
                 sender.silence_ends(self.rtt),
                 sender.overdue(self.rtt),
                 halves.receiver.due(),
-            ];
-            earliest = others.into_iter().flatten().chain(earliest).min();
-        }
-        if let (Phase::Aborting { .. }, Some(halves)) = (&self.phase, &self.halves) {
-            earliest = halves.receiver.due().into_iter().chain(earliest).min();
-        }
-        earliest
+            ],
+            Stage::Aborting { .. } => [halves.receiver.due(), None, None, None],
+            Stage::Closing(_) => [None; 4],
+        };
+        others.into_iter().flatten().chain(earliest).min()
     }
 
-    /// Does what was to be done by now.
+    /// Does everything that is due by now.
     pub fn handle_timeout(&mut self, now: Instant) {
         if matches!(self.offer, Offer::Data(_)) {
             self.offer = Offer::Nothing;
@@ -67,78 +62,71 @@ impl Connection {
             self.handshake_due = true;
         }
         if self.timers.take_due(Timer::Deadline, now) {
-            match self.phase {
+            match &self.phase {
                 Phase::Handshake(_) => self.fail(ConnectionError::TimedOut),
-                Phase::Lingering { .. } => self.give_up(ConnectionError::LingerExpired),
-                Phase::Established | Phase::Aborting { .. } | Phase::Closing(_) | Phase::Closed => {
+                Phase::Established(halves) if matches!(halves.stage, Stage::Lingering { .. }) => {
+                    self.give_up(ConnectionError::LingerExpired);
                 }
+                Phase::Established(_) | Phase::Closed(_) => {}
             }
         }
         if self.timers.take_due(Timer::Abort, now) {
-            self.try_part();
+            self.try_shutdown();
         }
         if self.timers.take_due(Timer::Shutdown, now) {
-            self.on_farewell_timer();
+            self.on_shutdown_timer();
         }
         if self.timers.take_due(Timer::Exp, now) {
             self.on_expiry(now);
         }
-        if let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
-            (&self.phase, &mut self.halves)
-        {
-            let overdue = halves.sender.overdue(self.rtt);
-            if overdue.is_some_and(|at| at <= now) {
+        let Phase::Established(halves) = &mut self.phase else {
+            return;
+        };
+        if halves.carries_data() {
+            let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+            if is_due(halves.sender.overdue(self.rtt)) {
                 halves.sender.on_overdue(now);
             }
-            let due = halves.sender.silence_ends(self.rtt);
-            if due.is_some_and(|at| at <= now) {
-                self.probe = halves.sender.on_silence(now, self.rtt);
+            if is_due(halves.sender.silence_ends(self.rtt)) {
+                halves.probe = halves.sender.on_silence(now, self.rtt);
             }
         }
     }
 
-    /// When the peer will have been silent for too long.
-    pub(super) fn expiry(&self) -> Instant {
-        let slow = self.rtt.late() * self.expiries + Duration::from_millis(10);
-        self.expiry_from + slow.max(EXPIRY * self.expiries).min(LONGEST_EXPIRY)
-    }
-
     fn on_expiry(&mut self, now: Instant) {
-        let (Phase::Established | Phase::Lingering { .. }, Some(halves)) =
-            (&self.phase, &mut self.halves)
-        else {
+        let Phase::Established(halves) = &mut self.phase else {
             return;
         };
-        let is_waiting = halves.sender.is_waiting();
-        // Heard in the meantime: the timer is set once, not with every packet.
-        let at = self.expiry();
+        if !halves.carries_data() {
+            return;
+        }
+        // The timer is set once, not with every packet: the peer may have been heard since.
+        let at = halves.expiry(self.rtt);
         if at > now {
             self.timers.set(Timer::Exp, Some(at));
             return;
         }
-        let is_quiet = now.saturating_duration_since(self.heard_at) > LATELY;
-        if self.expiries > MOST_EXPIRIES && is_quiet {
+        let is_quiet = now.saturating_duration_since(halves.heard_at) > LATELY;
+        if halves.expiries > MOST_EXPIRIES && is_quiet {
             self.fail(ConnectionError::PeerGone);
             return;
         }
-        // Only who was connected to has a port that answers others.
-        if self.role == Role::Initiator && self.inquiry.on_expiry(self.expiries) {
+        // Only a listener has a port that answers other peers.
+        if self.role == Role::Initiator && halves.inquiry.on_expiry(halves.expiries) {
             self.fail(ConnectionError::Forgotten);
             return;
         }
-        self.keep_alive_due |= !is_waiting;
-        if let Some(halves) = &mut self.halves {
-            halves.sender.shrink(false);
-            halves.receiver.shrink();
-        }
-        self.expiries += 1;
-        self.expiry_from = now;
-        self.timers.set(Timer::Exp, Some(self.expiry()));
+        halves.keep_alive_due |= !halves.sender.is_waiting();
+        halves.sender.shrink(false);
+        halves.receiver.shrink();
+        halves.expiries += 1;
+        halves.expiry_from = now;
+        self.timers.set(Timer::Exp, Some(halves.expiry(self.rtt)));
     }
 
-    /// What is to be sent now: at most `segments` datagrams and 64 KiB.
+    /// Returns packets to send now: at most `segments` datagrams and 64 KiB.
     ///
-    /// The same is offered again until [`on_transmitted`](Self::on_transmitted) says that it is gone.
+    /// The same is offered again until [`on_transmitted`](Self::on_transmitted) is called.
     pub fn poll_transmit(&mut self, now: Instant, segments: usize) -> Option<Transmit<'_>> {
         self.offer = Offer::Nothing;
         if self.is_out_full || self.write_next_control(now) {
@@ -149,14 +137,16 @@ impl Connection {
                 segment_size: None,
             });
         }
-        if !self.is_connected() {
+        let Phase::Established(halves) = &mut self.phase else {
+            return None;
+        };
+        if !halves.carries_data() {
             return None;
         }
         let size = most_bytes(self.mss);
-        let probe = self.probe.take();
-        let sender = &mut self.halves.as_mut()?.sender;
-        let probe = probe.filter(|burst| burst.first >= sender.buffer.acked());
-        let burst = match probe {
+        let sender = &mut halves.sender;
+        let probe = halves.probe.take();
+        let burst = match probe.filter(|burst| burst.first >= sender.buffer.acked()) {
             Some(probe) => probe,
             None => sender.plan(now, segments.max(1))?,
         };
@@ -168,20 +158,20 @@ impl Connection {
         })
     }
 
-    /// Says that what was offered last is gone.
+    /// Notes that the last offer was sent.
     pub fn on_transmitted(&mut self, now: Instant) {
         match std::mem::replace(&mut self.offer, Offer::Nothing) {
             Offer::Nothing => {}
             Offer::Control => self.is_out_full = false,
             Offer::Data(burst) => {
-                if let Some(halves) = &mut self.halves {
+                if let Some(halves) = self.halves_mut() {
                     halves.sender.on_sent(now, burst);
                 }
             }
         }
     }
 
-    /// Writes the control packet that is to go next; whether there is one.
+    /// Writes the next control packet; returns whether there is one.
     fn write_next_control(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.handshake_due) {
             let (handshake, to) = self.handshake();
@@ -192,119 +182,110 @@ impl Connection {
             write_control(&mut self.out, &Control::Handshake(handshake), to);
             return true;
         }
-        let Some(halves) = &mut self.halves else {
+        let rtt = self.rtt;
+        let Phase::Established(halves) = &mut self.phase else {
             return false;
         };
-        let Halves {
-            to,
-            sender,
-            receiver,
-            ..
-        } = &mut **halves;
-        if self.shutdown_due {
-            let Phase::Closing(shutdown) = &mut self.phase else {
+        if let Stage::Closing(shutdown) = &mut halves.stage {
+            if !shutdown.is_due {
                 return false;
-            };
-            if std::mem::take(&mut shutdown.word_due)
-                && let Some(ack) = receiver.ack_again(now, self.rtt)
+            }
+            let control = match std::mem::take(&mut shutdown.is_ack_due)
+                .then(|| halves.receiver.ack_again(now, rtt))
+                .flatten()
             {
-                write_control(&mut self.out, &Control::Ack(ack), *to);
-                return true;
-            }
-            self.shutdown_due = false;
-            shutdown.told = Some(now);
-            shutdown.word_due = shutdown.owes_word;
-            let reason = shutdown.reason;
-            if self.timers.get(Timer::Shutdown).is_none() {
-                self.timers.set(Timer::Shutdown, Some(now + shutdown.pause));
-            }
-            write_control(&mut self.out, &Control::Shutdown { reason }, *to);
+                Some(ack) => Control::Ack(ack),
+                None => {
+                    if self.timers.get(Timer::Shutdown).is_none() {
+                        let next = now + shutdown.pause;
+                        self.timers.set(Timer::Shutdown, Some(next));
+                    }
+                    shutdown.on_sent(now)
+                }
+            };
+            write_control(&mut self.out, &control, halves.to);
             return true;
         }
-        if matches!(
-            self.phase,
-            Phase::Handshake(_) | Phase::Closing(_) | Phase::Closed
-        ) {
-            return false;
-        }
-        if std::mem::take(&mut self.keep_alive_due) {
-            write_control(&mut self.out, &Control::KeepAlive, *to);
+        if std::mem::take(&mut halves.keep_alive_due) {
+            write_control(&mut self.out, &Control::KeepAlive, halves.to);
             return true;
         }
-        if let Some((question, to)) = self.inquiry.next(self.ours, *to) {
+        if let Some((question, to)) = halves.inquiry.next(self.ours, halves.to) {
             write_control(&mut self.out, &Control::Handshake(question), to);
             return true;
         }
-        if let Some(number) = self.confirmations.pop_front() {
-            write_control(&mut self.out, &Control::Ack2 { number }, *to);
+        if let Some(number) = halves.confirmations.pop_front() {
+            write_control(&mut self.out, &Control::Ack2 { number }, halves.to);
             return true;
         }
-        if receiver.nak(now, self.rtt, *to, most_bytes(self.mss), &mut self.out) {
+        let size = most_bytes(self.mss);
+        if halves
+            .receiver
+            .nak(now, rtt, halves.to, size, &mut self.out)
+        {
             return true;
         }
-        if let Some(ack) = receiver.ack(now, self.rtt) {
-            write_control(&mut self.out, &Control::Ack(ack), *to);
-            return true;
+        let control = match halves.receiver.ack(now, rtt) {
+            Some(ack) => Some(Control::Ack(ack)),
+            None => halves.sender.next_drop(now),
+        };
+        if let Some(control) = &control {
+            write_control(&mut self.out, control, halves.to);
         }
-        if let Some(drop) = sender.next_drop(now) {
-            write_control(&mut self.out, &drop, *to);
-            return true;
-        }
-        false
+        control.is_some()
     }
 
-    /// Ends it well: what was written goes out and is acknowledged, then the peer is told.
+    /// Ends the connection in order: written data is sent and acknowledged, then the peer is told.
     pub fn close(&mut self, now: Instant) {
-        match self.phase {
+        match &mut self.phase {
             Phase::Handshake(_) => self.give_up_handshake(now),
-            Phase::Established => {
-                let halves = self.halves.as_mut();
-                let owed = halves.map_or(0, |halves| halves.receiver.hurry(now));
-                self.phase = Phase::Lingering { owed };
+            Phase::Established(halves) if matches!(halves.stage, Stage::Open) => {
+                let owed = halves.receiver.hurry(now);
+                halves.stage = Stage::Lingering { owed };
                 self.ends.end_write(ConnectionError::Closed);
                 let linger = self.options.linger;
                 self.timers.set(Timer::Deadline, now.checked_add(linger));
                 self.be_patient(now);
-                self.try_part();
+                self.try_shutdown();
             }
-            Phase::Lingering { .. }
-            | Phase::Aborting { .. }
-            | Phase::Closing(_)
-            | Phase::Closed => {}
+            Phase::Established(_) | Phase::Closed(_) => {}
         }
     }
 
-    /// Notes that the socket says that nobody is at the peer's address; ignored once the peer was heard.
+    /// Notes that the network reports the peer's port as closed; ignored once the peer was heard.
     pub fn on_unreachable(&mut self) {
-        // Who is to be met may not have come yet.
+        // The peer of a rendezvous may start later.
         if matches!(self.phase, Phase::Handshake(_)) && self.role == Role::Initiator {
             self.fail(ConnectionError::Unreachable);
         }
     }
 
-    /// Gives it up at once; the peer is told that what it has is not all.
+    /// Ends the connection at once; the peer is told that data is missing.
     pub fn abort(&mut self, now: Instant) {
-        match self.phase {
+        match &self.phase {
             Phase::Handshake(_) => self.give_up_handshake(now),
-            Phase::Established | Phase::Lingering { .. } => self.leave(now),
-            Phase::Aborting { .. } | Phase::Closing(_) | Phase::Closed => {}
+            Phase::Established(halves) if halves.carries_data() => self.leave(now),
+            Phase::Established(_) | Phase::Closed(_) => {}
         }
     }
 
-    /// Has the end told once more, and gives up what has not ended: for when nobody will drive it any longer.
-    pub fn last_words(&mut self) {
-        match self.phase {
+    /// Queues one more shutdown packet, and aborts an open connection: for a driver that is about
+    /// to end.
+    pub fn end_now(&mut self) {
+        match &mut self.phase {
             Phase::Handshake(_) => self.fail(ConnectionError::Closed),
-            Phase::Established | Phase::Lingering { .. } | Phase::Aborting { .. } => {
-                self.give_up(ConnectionError::Closed);
-            }
-            Phase::Closing(_) => self.shutdown_due = true,
-            Phase::Closed => {}
+            Phase::Established(halves) => match &mut halves.stage {
+                Stage::Closing(shutdown) => shutdown.is_due = true,
+                Stage::Open | Stage::Lingering { .. } | Stage::Aborting { .. } => {
+                    self.give_up(ConnectionError::Closed);
+                }
+            },
+            Phase::Closed(_) => {}
         }
     }
 
-    /// Stops asking for the connection. Where one may stand at the peer already, its answer is still
-    /// waited for, so that it hears of the end and does not wait for us.
+    /// Stops the handshake. Where the peer may have a connection already, its answer is awaited, so
+    /// that it is told of the end.
     fn give_up_handshake(&mut self, now: Instant) {
         let Phase::Handshake(handshake) = &mut self.phase else {
             return;
@@ -316,104 +297,112 @@ impl Connection {
         if std::mem::replace(&mut handshake.is_given_up, true) {
             return;
         }
-        let closed = ConnectionError::Closed;
-        self.ends.end(Err(closed), closed);
-        self.ends.close(Some(closed));
+        self.end(ConnectionError::Closed);
         self.handshake_due = false;
         self.timers.clear();
-        self.timers
-            .set(Timer::Deadline, now.checked_add(LEAST_PATIENCE));
+        let deadline = now.checked_add(LEAST_PATIENCE);
+        self.timers.set(Timer::Deadline, deadline);
     }
 
-    /// Gives up, but lets a peer whose last words were read have that in writing: it may be closing.
+    /// Aborts, but first acknowledges data that was read: the peer may be closing.
     fn leave(&mut self, now: Instant) {
-        let owed = self.halves.as_mut().and_then(|halves| {
-            let receiver = &mut halves.receiver;
-            let is_owed = !receiver.is_readable()
-                && !receiver.has_gaps()
-                && receiver.confirmed() < receiver.complete();
-            is_owed.then(|| receiver.hurry(now))
-        });
-        let Some(owed) = owed else {
-            self.give_up(ConnectionError::Closed);
+        let Phase::Established(halves) = &mut self.phase else {
             return;
         };
-        let closed = ConnectionError::Closed;
-        self.ends.end(Err(closed), closed);
-        self.ends.close(Some(closed));
-        self.phase = Phase::Aborting { owed };
-        self.probe = None;
+        let receiver = &mut halves.receiver;
+        let is_owed = !receiver.is_readable()
+            && !receiver.has_gaps()
+            && receiver.confirmed() < receiver.complete();
+        if !is_owed {
+            self.give_up(ConnectionError::Closed);
+            return;
+        }
+        let owed = receiver.hurry(now);
+        halves.stage = Stage::Aborting { owed };
+        halves.probe = None;
+        self.end(ConnectionError::Closed);
         self.timers.clear();
         let patience = (self.rtt.late() * 8).min(LEAST_PATIENCE);
         self.timers.set(Timer::Abort, now.checked_add(patience));
     }
 
-    /// Goes on with a close now that everything is acknowledged. A peer that was out of reach until now
-    /// has some time to hear what has come here.
+    /// Goes on with a close once everything is acknowledged. A peer that was out of reach until now
+    /// has some time to learn which packets have arrived here.
     pub(super) fn on_drained(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Lingering { .. }) && self.timers.get(Timer::Abort).is_none()
+        if let Phase::Established(halves) = &mut self.phase
+            && matches!(halves.stage, Stage::Lingering { .. })
+            && self.timers.get(Timer::Abort).is_none()
         {
-            if let Some(halves) = &mut self.halves {
-                halves.receiver.sooner(now);
-            }
+            halves.receiver.sooner(now);
             self.be_patient(now);
         }
-        self.try_part();
+        self.try_shutdown();
     }
 
-    /// Waits from now on for the peer to know what has come here, as it shows that it wants to.
+    /// Restarts the wait for the peer to know which packets have arrived here.
     pub(super) fn be_patient(&mut self, now: Instant) {
         let patience = LEAST_PATIENCE.max(self.rtt.late() * 8);
         let patience = patience.min(self.options.linger);
         self.timers.set(Timer::Abort, now.checked_add(patience));
     }
 
-    /// Goes on with a close once everything is acknowledged, and the peer knows what we have.
-    pub(super) fn try_part(&mut self) {
-        let (Phase::Lingering { owed } | Phase::Aborting { owed }) = self.phase else {
+    /// Ends a close once everything is acknowledged and the peer knows which packets have arrived
+    /// here.
+    pub(super) fn try_shutdown(&mut self) {
+        let Phase::Established(halves) = &self.phase else {
             return;
         };
-        let halves = self.halves.as_ref();
-        let is_known = halves.is_none_or(|halves| halves.receiver.confirmed() >= owed);
-        let is_patient = self.timers.get(Timer::Abort).is_some();
-        let is_done = is_known || !is_patient;
-        if is_done && matches!(self.phase, Phase::Aborting { .. }) {
-            self.say_farewell(GIVEN_UP, false, !is_known);
-        } else if is_done && self.is_drained() {
+        let (Stage::Lingering { owed } | Stage::Aborting { owed }) = halves.stage else {
+            return;
+        };
+        let is_known = halves.receiver.confirmed() >= owed;
+        if !is_known && self.timers.get(Timer::Abort).is_some() {
+            return;
+        }
+        let kind = match is_known {
+            true => ShutdownKind::Plain,
+            false => ShutdownKind::WithAck,
+        };
+        if matches!(halves.stage, Stage::Aborting { .. }) {
+            self.start_shutdown(GIVEN_UP, kind);
+        } else if halves.sender.is_drained() {
             let closed = ConnectionError::Closed;
             self.ends.end(Err(closed), closed);
             self.ends.close(None);
-            self.say_farewell(0, false, !is_known);
+            self.start_shutdown(0, kind);
         }
     }
 
-    /// Ends it for a reason that is no good one, and tells the peer.
+    /// Ends an established connection with an error, and tells the peer.
     pub(super) fn give_up(&mut self, why: ConnectionError) {
-        self.ends.end(Err(why), why);
-        self.ends.close(Some(why));
-        self.say_farewell(GIVEN_UP, false, false);
+        self.end(why);
+        self.start_shutdown(GIVEN_UP, ShutdownKind::Plain);
     }
 
-    pub(super) fn say_farewell(&mut self, reason: u32, is_answer: bool, owes_word: bool) {
-        self.phase = Phase::Closing(Shutdown {
+    pub(super) fn start_shutdown(&mut self, reason: u32, kind: ShutdownKind) {
+        let Phase::Established(halves) = &mut self.phase else {
+            return;
+        };
+        let is_answer = kind == ShutdownKind::Answer;
+        halves.stage = Stage::Closing(Shutdown {
             reason,
-            left: if is_answer { 0 } else { FAREWELLS },
+            kind,
+            is_due: true,
+            is_ack_due: kind == ShutdownKind::WithAck,
+            left: if is_answer { 0 } else { SHUTDOWNS },
             pause: (self.rtt.duration() / 2).clamp(Duration::from_millis(10), LONGEST_PAUSE),
-            told: None,
-            is_answer,
-            owes_word,
-            word_due: owes_word,
+            sent_at: None,
         });
+        halves.probe = None;
+        halves.sender.shrink(true);
         self.timers.clear();
-        self.probe = None;
-        self.shutdown_due = true;
-        if let Some(halves) = &mut self.halves {
-            halves.sender.shrink(true);
-        }
     }
 
-    fn on_farewell_timer(&mut self) {
-        let Phase::Closing(shutdown) = &mut self.phase else {
+    fn on_shutdown_timer(&mut self) {
+        let Phase::Established(halves) = &mut self.phase else {
+            return;
+        };
+        let Stage::Closing(shutdown) = &mut halves.stage else {
             return;
         };
         if shutdown.left == 0 {
@@ -422,20 +411,41 @@ impl Connection {
         }
         shutdown.left -= 1;
         shutdown.pause = (shutdown.pause * 2).min(LONGEST_PAUSE);
-        self.shutdown_due = true;
+        shutdown.is_due = true;
     }
 
-    /// Ends it without a word.
-    pub(super) fn fail(&mut self, why: ConnectionError) {
+    /// Ends both directions with an error.
+    fn end(&mut self, why: ConnectionError) {
         self.ends.end(Err(why), why);
         self.ends.close(Some(why));
+    }
+
+    /// Ends the connection without telling the peer.
+    pub(super) fn fail(&mut self, why: ConnectionError) {
+        self.end(why);
         self.finish();
     }
 
     pub(super) fn finish(&mut self) {
-        self.phase = Phase::Closed;
+        let halves: Option<Box<Halves>> =
+            match std::mem::replace(&mut self.phase, Phase::Closed(None)) {
+                Phase::Handshake(_) => None,
+                Phase::Established(halves) => Some(halves),
+                Phase::Closed(halves) => halves,
+            };
+        self.phase = Phase::Closed(halves);
         self.timers.clear();
         self.handshake_due = false;
-        self.shutdown_due = false;
+    }
+}
+
+impl Shutdown {
+    /// Returns the packet, which is sent now.
+    fn on_sent(&mut self, now: Instant) -> Control<'static> {
+        self.is_due = false;
+        self.is_ack_due = self.kind == ShutdownKind::WithAck;
+        self.sent_at = Some(now);
+        let reason = self.reason;
+        Control::Shutdown { reason }
     }
 }

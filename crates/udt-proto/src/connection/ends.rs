@@ -1,33 +1,33 @@
-//! `Ends`, `Event`: how each direction ended, and what the caller has yet to hear of.
+//! `Ends`, `Event`: the end of each direction, and pending events.
 
 use std::task::Poll;
 
 use crate::ConnectionError;
 
-/// What has become possible, or has come to an end.
+/// Event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is over: data may be written and read.
+    /// The handshake is over: data can be written and read.
     Connected,
     /// Reading may succeed where it was pending.
     Readable,
     /// Writing may succeed where it was pending.
     Writable,
-    /// The peer has acknowledged all that was written.
+    /// The peer has acknowledged all written data.
     Drained,
-    /// The connection carries nothing any more; what arrived before may still be read. The error is
-    /// why, unless it ended well. The last words still have to be transmitted.
+    /// The connection has ended, with an error unless it was closed in order. Data that arrived
+    /// before can still be read, and shutdown packets still have to be transmitted.
     Closed(Option<ConnectionError>),
 }
 
-/// How the directions ended, if they did, and what is to be told.
+/// End of each direction, and pending events.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Why there will be nothing more to read; no error is the peer's own mark.
+    /// End of reading: in order, or with an error.
     read: Option<Result<(), ConnectionError>>,
     write: Option<ConnectionError>,
-    /// Whether a write found no room.
+    /// Whether a write waits for room.
     pub(super) wants_room: bool,
     is_connected: bool,
     is_readable: bool,
@@ -55,7 +55,7 @@ impl Ends {
         self.is_drained = true;
     }
 
-    /// Ends what has not ended yet.
+    /// Ends both directions, unless they have ended before.
     pub(super) fn end(&mut self, read: Result<(), ConnectionError>, write: ConnectionError) {
         self.read.get_or_insert(read);
         self.write.get_or_insert(write);
@@ -66,7 +66,7 @@ impl Ends {
         self.write.get_or_insert(why);
     }
 
-    /// Has the end told, once.
+    /// Queues the event of the end, once.
     pub(super) fn close(&mut self, why: Option<ConnectionError>) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.closed = Some(why);

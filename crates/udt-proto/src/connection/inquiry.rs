@@ -1,36 +1,37 @@
-//! `Inquiry`: whether a peer that is silent is out of reach, or is there and has forgotten the connection.
+//! `Inquiry`: tells a silent peer that is out of reach from one that has forgotten the connection.
 //!
-//! The reference says the end once. Where that is lost nothing more comes, as from a host that is out of
-//! reach, which may come back. But the port of a listener answers whoever asks for a connection, as long
-//! as it listens, and a connection that stands answers a handshake packet at once. Where the port goes on
-//! answering and the connection does not, it is no more.
+//! The reference sends one shutdown. If it is lost, the peer is silent, as is a host that is out of
+//! reach and may return. But a listener's port answers handshake requests as long as it listens,
+//! and so does an established connection. If the port goes on answering and the connection does
+//! not, it has ended.
 
 use crate::handshake::{Handshake, Request};
 
-/// Expiries before the peer is asked: almost two seconds of silence.
+/// Expiries before the first inquiry: almost two seconds of silence.
 const SILENCE: u32 = 3;
-/// Answers of the port while the connection gives none that leave no doubt.
+/// Answers of the port, with none of the connection, that prove its end.
 const ENOUGH: u32 = 4;
 
-/// What was asked and answered since the peer was heard last.
+/// Inquiries and answers since the peer was heard last.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     asks_connection: bool,
     asks_port: bool,
-    /// Whether the port was asked and has not answered that yet.
+    /// Whether an inquiry to the port is unanswered.
     is_asked: bool,
     answers: u32,
 }
 
 impl Inquiry {
-    /// Asks once more after so many expiries, unless the answers leave no doubt: whether they do.
+    /// Inquires once more after a number of expiries; returns whether the answers prove the end.
     pub(super) fn on_expiry(&mut self, expiries: u32) -> bool {
         let is_silent = expiries >= SILENCE;
         (self.asks_connection, self.asks_port) = (is_silent, is_silent);
         self.answers >= ENOUGH
     }
 
-    /// What to ask next, and of which number: the connection of that number, or the port.
+    /// Returns the next inquiry and its destination socket id: that of the connection, or 0 for the
+    /// port.
     pub(super) fn next(&mut self, ours: Handshake, to: u32) -> Option<(Handshake, u32)> {
         let question = Handshake {
             request: Request::Ask,
@@ -44,7 +45,7 @@ impl Inquiry {
         std::mem::take(&mut self.asks_port).then_some((question, 0))
     }
 
-    /// Takes in that the port answers.
+    /// Notes an answer of the port.
     pub(super) fn on_answer(&mut self) {
         if std::mem::take(&mut self.is_asked) {
             self.answers += 1;

@@ -1,9 +1,10 @@
-//! `Connection`: one end of a conversation, from the first handshake packet to the last shutdown.
+//! `Connection`: one end of a connection, from the first handshake packet to the last shutdown.
 
 mod drive;
 mod ends;
 mod inquiry;
 mod packets;
+mod phase;
 mod stats;
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use self::ends::Ends;
 pub use self::ends::Event;
 use self::inquiry::Inquiry;
+use self::phase::{Halves, Phase, Shutdown, ShutdownKind, Stage};
 pub use self::stats::Stats;
 use crate::control;
 use crate::handshake::{Handshake, Request};
@@ -27,35 +29,35 @@ use crate::seq::Numbering;
 use crate::timer::{Timer, Timers};
 use crate::{ConnectionError, ConnectionId};
 
-/// Datagrams to be sent to [`Connection::peer`]: equally long ones one after another, the last may be shorter.
+/// Datagrams for [`Connection::peer`], of equal length; the last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transmit<'a> {
-    /// The bytes of all of them.
+    /// Bytes of all datagrams.
     pub contents: &'a [u8],
-    /// Bytes of each but the last, where there are several.
+    /// Bytes of each datagram but the last, where there are several.
     pub segment_size: Option<usize>,
 }
 
-/// How a message is to be delivered.
+/// Delivery of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MessageOptions {
-    /// How long it is worth sending again; none is for ever.
+    /// Time after which lost packets are not sent again; none is never.
     pub time_to_live: Option<Duration>,
-    /// Whether it may only be read after every message before it.
+    /// Whether it is read after every message before it.
     pub in_order: bool,
 }
 
 impl MessageOptions {
-    /// The same, sent again for so long only.
+    /// Sets the time after which lost packets are not sent again.
     #[must_use]
     pub const fn with_time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
     }
 
-    /// The same, to be read in order or not.
+    /// Sets whether it is read after every message before it.
     #[must_use]
     pub const fn with_order(mut self, in_order: bool) -> Self {
         self.in_order = in_order;
@@ -63,51 +65,7 @@ impl MessageOptions {
     }
 }
 
-/// State of a connection.
-#[derive(Debug)]
-enum Phase {
-    /// The handshake is in progress.
-    Handshake(Box<HandshakeState>),
-    /// Data flows.
-    Established,
-    /// This end has closed: it waits for the acknowledgement of its data, and until the peer knows that
-    /// `owed` packets have arrived here.
-    Lingering { owed: u64 },
-    /// This end has aborted after it read `owed` packets, which it acknowledges before the shutdown.
-    Aborting { owed: u64 },
-    /// Shutdown packets are sent.
-    Closing(Shutdown),
-    /// The peer has been told, or has gone.
-    Closed,
-}
-
-/// The shutdown packets that were sent and are to be sent.
-#[derive(Debug, Clone, Copy)]
-struct Shutdown {
-    reason: u32,
-    left: u32,
-    pause: Duration,
-    /// When it was told last.
-    told: Option<Instant>,
-    /// Whether the peer said it first.
-    is_answer: bool,
-    /// Whether the peer may not know yet what has come here, and is to be told so first.
-    owes_word: bool,
-    word_due: bool,
-}
-
-/// What exists once both ends know each other.
-#[derive(Debug)]
-struct Halves {
-    /// The peer's number for the connection.
-    to: u32,
-    /// Packets that wait to be read at the peer, at most.
-    window: u32,
-    sender: Sender,
-    receiver: Receiver,
-}
-
-/// What was offered to be sent and may be gone by now.
+/// Last offer of [`Connection::poll_transmit`], which may have been sent by now.
 #[derive(Debug, Clone, Copy)]
 enum Offer {
     Nothing,
@@ -115,10 +73,11 @@ enum Offer {
     Data(Burst),
 }
 
-/// One end of a conversation.
+/// One end of a connection.
 ///
-/// Whatever was called, ask [`poll_transmit`](Self::poll_transmit) and [`poll_event`](Self::poll_event)
-/// until they have nothing, then wait for a datagram or for [`poll_timeout`](Self::poll_timeout).
+/// After every call, drain [`poll_transmit`](Self::poll_transmit) and
+/// [`poll_event`](Self::poll_event), then wait for a datagram or for
+/// [`poll_timeout`](Self::poll_timeout).
 #[derive(Debug)]
 pub struct Connection {
     id: ConnectionId,
@@ -127,32 +86,22 @@ pub struct Connection {
     role: Role,
     opened: Instant,
     phase: Phase,
-    /// Our handshake, for those who did not hear it.
+    /// Our handshake packet, to be repeated for a peer that has not received it.
     ours: Handshake,
     /// Bytes of the largest packet, IP and UDP included.
     mss: u32,
-    halves: Option<Box<Halves>>,
     rtt: RoundTrip,
     timers: Timers,
-    /// Expiries since the peer was heard last; when that was, and when the last of either was.
-    expiries: u32,
-    heard_at: Instant,
-    expiry_from: Instant,
-    inquiry: Inquiry,
-    /// A control packet, and what of it all waits to be written there.
+    /// Control packet on offer.
     out: Vec<u8>,
     is_out_full: bool,
     offer: Offer,
     handshake_due: bool,
-    keep_alive_due: bool,
-    shutdown_due: bool,
-    confirmations: VecDeque<u32>,
-    probe: Option<Burst>,
     ends: Ends,
 }
 
 impl Connection {
-    /// Begins one that greets.
+    /// Creates the end that begins the handshake.
     pub(crate) fn start(
         now: Instant,
         id: ConnectionId,
@@ -168,13 +117,12 @@ impl Connection {
             Role::Rendezvous => connection.options.rendezvous_timeout,
             Role::Initiator | Role::Responder => connection.options.connect_timeout,
         };
-        connection
-            .timers
-            .set(Timer::Deadline, now.checked_add(patience));
+        let deadline = now.checked_add(patience);
+        connection.timers.set(Timer::Deadline, deadline);
         connection
     }
 
-    /// Makes one at a listener, for a peer that has proved its address.
+    /// Creates the server side of a connection whose peer has returned a valid cookie.
     pub(crate) fn respond(
         now: Instant,
         id: ConnectionId,
@@ -185,9 +133,11 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::bare(now, id, peer, options, Role::Responder, ours);
         connection.handshake_due = true;
-        // The reference throws away what comes right behind the answer; this is what it may have.
-        connection.keep_alive_due = true;
         connection.open(now, theirs);
+        if let Phase::Established(halves) = &mut connection.phase {
+            // The reference drops the packet right behind the answer: this is one it may drop.
+            halves.keep_alive_due = true;
+        }
         connection
     }
 
@@ -206,28 +156,19 @@ impl Connection {
             options,
             role,
             opened: now,
-            phase: Phase::Established,
+            phase: Phase::Closed(None),
             ours,
-            halves: None,
             rtt: RoundTrip::UNKNOWN,
             timers: Timers::default(),
-            expiries: 1,
-            heard_at: now,
-            expiry_from: now,
-            inquiry: Inquiry::default(),
             out: Vec::new(),
             is_out_full: false,
             offer: Offer::Nothing,
             handshake_due: false,
-            keep_alive_due: false,
-            shutdown_due: false,
-            confirmations: VecDeque::new(),
-            probe: None,
             ends: Ends::default(),
         }
     }
 
-    /// Begins to carry data, now that the peer is known, unless nobody waits for that any more.
+    /// Begins to carry data, now that the peer is known, unless the handshake was given up.
     fn open(&mut self, now: Instant, theirs: Handshake) {
         let is_given_up =
             matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_given_up);
@@ -241,42 +182,61 @@ impl Connection {
         let seed = self.id.get() ^ theirs.id;
         let controller = control::make(self.options.congestion, now, self.rtt, window, seed);
         let buffer = SendBuffer::new(numbers, theirs.id, payload, self.options.send_buffer);
-        self.halves = Some(Box::new(Halves {
+        let opened = self.opened;
+        let sender = Sender::new(now, opened, buffer, numbers, controller, window, most_rate);
+        let receiver = Receiver::new(
+            Numbering::new(theirs.initial),
+            payload,
+            self.options.receive_buffer,
+            self.options.service,
+        );
+        let halves = Box::new(Halves {
             to: theirs.id,
             window,
-            sender: Sender::new(
-                now,
-                self.opened,
-                buffer,
-                numbers,
-                controller,
-                window,
-                most_rate,
-            ),
-            receiver: Receiver::new(
-                Numbering::new(theirs.initial),
-                payload,
-                self.options.receive_buffer,
-                self.options.service,
-            ),
-        }));
-        self.phase = Phase::Established;
+            stage: Stage::Open,
+            sender,
+            receiver,
+            keep_alive_due: false,
+            confirmations: VecDeque::new(),
+            probe: None,
+            expiries: 1,
+            heard_at: now,
+            expiry_from: now,
+            inquiry: Inquiry::default(),
+        });
+        let expiry = halves.expiry(self.rtt);
+        self.phase = Phase::Established(halves);
         self.timers.clear();
-        self.on_heard(now);
         if is_given_up {
             self.give_up(ConnectionError::Closed);
             return;
         }
-        self.timers.set(Timer::Exp, Some(self.expiry()));
+        self.timers.set(Timer::Exp, Some(expiry));
         self.ends.on_connected();
     }
 
-    /// Its number, by which the endpoint knows it.
+    fn halves(&self) -> Option<&Halves> {
+        match &self.phase {
+            Phase::Handshake(_) => None,
+            Phase::Established(halves) => Some(halves),
+            Phase::Closed(halves) => halves.as_deref(),
+        }
+    }
+
+    fn halves_mut(&mut self) -> Option<&mut Halves> {
+        match &mut self.phase {
+            Phase::Handshake(_) => None,
+            Phase::Established(halves) => Some(halves),
+            Phase::Closed(halves) => halves.as_deref_mut(),
+        }
+    }
+
+    /// Socket id, by which the endpoint knows it.
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// Where the peer is, and where everything goes.
+    /// Address of the peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -286,34 +246,34 @@ impl Connection {
         self.mss as usize - IP_UDP
     }
 
-    /// Whether data can be carried: the handshake is over, and no end was made.
+    /// Whether data can be carried: the handshake is over, and neither end has ended the
+    /// connection.
     pub fn is_connected(&self) -> bool {
-        matches!(self.phase, Phase::Established | Phase::Lingering { .. })
+        matches!(&self.phase, Phase::Established(halves) if halves.carries_data())
     }
 
-    /// Whether the peer has acknowledged all that was written.
+    /// Whether the peer has acknowledged all written data.
     pub fn is_drained(&self) -> bool {
-        self.halves
-            .as_ref()
-            .is_none_or(|halves| halves.sender.is_drained())
+        let halves = self.halves();
+        halves.is_none_or(|halves| halves.sender.is_drained())
     }
 
-    /// Whether nothing will be sent or received any more: forget it, once all is read.
+    /// Whether nothing will be sent or received any more: drop it once all is read.
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Closed)
+        matches!(self.phase, Phase::Closed(_))
     }
 
     /// Takes as many bytes as there is room for; pending when there is none.
     ///
     /// # Errors
     ///
-    /// Why nothing can be written any more.
+    /// The reason why nothing can be written any more.
     pub fn write(&mut self, now: Instant, data: &[u8]) -> Poll<Result<usize, ConnectionError>> {
         if self.options.service != Service::Stream {
             return Poll::Ready(Err(ConnectionError::WrongService));
         }
         self.ends.check_write()?;
-        let Some(halves) = &mut self.halves else {
+        let Some(halves) = self.halves_mut() else {
             return Poll::Pending;
         };
         if !halves.sender.is_waiting() {
@@ -327,16 +287,16 @@ impl Connection {
         Poll::Ready(Ok(taken))
     }
 
-    /// Hands over bytes in order; nothing at all is the end, which the peer has marked.
+    /// Returns bytes in order; none are the end of the stream.
     ///
     /// # Errors
     ///
-    /// Why not all that the peer sent can be read.
+    /// The reason why the rest of the stream cannot be read.
     pub fn read(&mut self, now: Instant, into: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
         if self.options.service != Service::Stream {
             return Poll::Ready(Err(ConnectionError::WrongService));
         }
-        if let Some(halves) = &mut self.halves {
+        if let Some(halves) = self.halves_mut() {
             let copied = halves.receiver.read(now, into);
             if copied > 0 || into.is_empty() {
                 return Poll::Ready(Ok(copied));
@@ -345,11 +305,11 @@ impl Connection {
         self.ends.poll_end().map_ok(|()| 0)
     }
 
-    /// Takes a whole message; pending when there is no room now.
+    /// Takes a whole message; pending when there is no room for it.
     ///
     /// # Errors
     ///
-    /// Why it can never be sent.
+    /// The reason why it can never be sent.
     pub fn send_message(
         &mut self,
         now: Instant,
@@ -360,14 +320,14 @@ impl Connection {
             return Poll::Ready(Err(ConnectionError::WrongService));
         }
         self.ends.check_write()?;
-        let Some(halves) = &mut self.halves else {
+        let payload = Options::payload(self.mss);
+        let Some(halves) = self.halves_mut() else {
             return Poll::Pending;
         };
-        // It waits at the peer until it is whole, where one place is always free.
-        let place = Options::payload(self.mss);
-        let places = usize::try_from(halves.window.saturating_sub(1)).unwrap_or(usize::MAX);
+        // The peer buffers a message until it is whole, and keeps one packet of room free.
+        let packets = usize::try_from(halves.window.saturating_sub(1)).unwrap_or(usize::MAX);
         let limit = halves.sender.buffer.largest_message();
-        let limit = limit.min(places.saturating_mul(place));
+        let limit = limit.min(packets.saturating_mul(payload));
         if data.len() > limit {
             return Poll::Ready(Err(ConnectionError::MessageTooLong { limit }));
         }
@@ -384,11 +344,11 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Hands over a whole message, with its length in full even if `into` was too short for it; none is the end.
+    /// Returns the length of the next message, even if `into` is too short for it; none is the end.
     ///
     /// # Errors
     ///
-    /// Why not all that the peer sent can be received.
+    /// The reason why no more messages can be received.
     pub fn receive_message(
         &mut self,
         now: Instant,
@@ -397,21 +357,21 @@ impl Connection {
         if self.options.service != Service::Message {
             return Poll::Ready(Err(ConnectionError::WrongService));
         }
-        let read = |halves: &mut Box<Halves>| halves.receiver.read_message(now, into);
-        if let Some(len) = self.halves.as_mut().and_then(read) {
+        let read = |halves: &mut Halves| halves.receiver.read_message(now, into);
+        if let Some(len) = self.halves_mut().and_then(read) {
             return Poll::Ready(Ok(Some(len)));
         }
         self.ends.poll_end().map_ok(|()| None)
     }
 
-    /// Bytes that were written and never sent, about: whole packets count.
+    /// Bytes that were written and not sent yet, in whole packets.
     pub fn unsent(&self) -> usize {
         let unsent = |halves: &Halves| halves.sender.buffer.unsent();
-        self.halves.as_deref().map_or(0, unsent)
+        self.halves().map_or(0, unsent)
     }
 
     #[cfg(test)]
-    pub(crate) fn greeting_cookie(&self) -> Option<u32> {
+    pub(crate) fn handshake_cookie(&self) -> Option<u32> {
         match &self.phase {
             Phase::Handshake(handshake) => Some(handshake.ours.cookie),
             _ => None,
@@ -423,41 +383,32 @@ impl Connection {
         self.options.service == Service::Message
     }
 
-    /// The first packet that is not acknowledged, and how many may be looked at for loss reports.
+    /// The first packet not acknowledged, and the allowance of packets in loss reports.
     #[cfg(test)]
     pub(crate) fn reported(&self) -> (u64, u64) {
-        let halves = self.halves.as_ref();
-        halves.map_or((0, 0), |halves| halves.sender.reported())
+        let reported = |halves: &Halves| halves.sender.reported();
+        self.halves().map_or((0, 0), reported)
     }
 
     /// Bytes of memory held, about.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn memory(&self) -> usize {
-        let halves = self.halves.as_ref();
-        halves.map_or(0, |halves| {
-            halves.sender.memory() + halves.receiver.memory()
-        })
+        let memory = |halves: &Halves| halves.sender.memory() + halves.receiver.memory();
+        self.halves().map_or(0, memory)
     }
 
-    /// What a handshake packet from us says now.
+    /// Our handshake packet as it stands, and the socket id that it is for.
     fn handshake(&self) -> (Handshake, u32) {
-        match &self.phase {
-            Phase::Handshake(handshake) => (handshake.ours, handshake.to()),
-            _ => {
-                let request = match self.role {
-                    Role::Rendezvous => Request::Met,
-                    Role::Initiator | Role::Responder => Request::Confirm,
-                };
-                let to = self.halves.as_ref().map_or(0, |halves| halves.to);
-                (
-                    Handshake {
-                        request,
-                        ..self.ours
-                    },
-                    to,
-                )
-            }
+        if let Phase::Handshake(handshake) = &self.phase {
+            return (handshake.ours, handshake.to());
         }
+        let request = match self.role {
+            Role::Rendezvous => Request::Met,
+            Role::Initiator | Role::Responder => Request::Confirm,
+        };
+        let ours = self.ours;
+        let to = self.halves().map_or(0, |halves| halves.to);
+        (Handshake { request, ..ours }, to)
     }
 }
 

@@ -1,8 +1,8 @@
-//! What a connection does about each kind of packet that comes.
+//! The connection's reaction to each kind of packet.
 
 use std::time::{Duration, Instant};
 
-use super::{Connection, Halves, Inquiry, Offer, Phase, Shutdown};
+use super::{Connection, Halves, Offer, Phase, Shutdown, ShutdownKind, Stage};
 use crate::ConnectionError;
 use crate::error::PeerMisbehaved;
 use crate::handshake::{Handshake, Request};
@@ -10,13 +10,14 @@ use crate::handshake_state::{Role, Step};
 use crate::packet::{Control, Packet};
 use crate::rtt::RoundTrip;
 
-/// Acknowledgements that wait to be confirmed, at most.
+/// Most acknowledgements that wait to be confirmed.
 const MOST_CONFIRMATIONS: usize = 64;
-/// The peer is told again that it is over, if it goes on, but not more often.
-const TELL_AGAIN: Duration = Duration::from_millis(10);
+/// Shortest pause between shutdowns to a peer that goes on sending.
+const SHUTDOWN_PAUSE: Duration = Duration::from_millis(10);
 
 impl Connection {
-    /// Takes in datagrams of `stride` bytes each (the last may be shorter) that the endpoint found to be for it.
+    /// Takes in datagrams that the endpoint found to be for this connection, of `stride` bytes
+    /// each; the last may be shorter.
     pub fn handle_datagrams(&mut self, now: Instant, datagrams: &[u8], stride: usize) {
         if matches!(self.offer, Offer::Data(_)) {
             self.offer = Offer::Nothing;
@@ -26,8 +27,7 @@ impl Connection {
                 self.on_packet(now, packet);
             }
         }
-        let Some(halves) = &self.halves else { return };
-        if halves.receiver.is_readable() {
+        if self.halves().is_some_and(|h| h.receiver.is_readable()) {
             self.ends.on_readable();
         }
     }
@@ -37,17 +37,18 @@ impl Connection {
             self.on_handshake(now, theirs);
             return;
         }
-        if let Phase::Handshake(handshake) = &self.phase {
-            if let Step::Connect { peer, .. } = handshake.on_other() {
-                self.open(now, peer);
-            } else {
-                return;
-            }
+        if let Phase::Handshake(handshake) = &self.phase
+            && let Step::Connect { peer, .. } = handshake.on_other()
+        {
+            self.open(now, peer);
         }
-        match &mut self.phase {
-            Phase::Established | Phase::Lingering { .. } => {}
-            // Nobody will read what comes now, so it must not be acknowledged.
-            Phase::Aborting { .. } => {
+        let Phase::Established(halves) = &mut self.phase else {
+            return;
+        };
+        match &mut halves.stage {
+            Stage::Open | Stage::Lingering { .. } => {}
+            // Data that arrives now will not be read, so it must not be acknowledged.
+            Stage::Aborting { .. } => {
                 let is_of_use = |control: &Control<'_>| {
                     matches!(control, Control::Ack2 { .. } | Control::Shutdown { .. })
                 };
@@ -55,39 +56,37 @@ impl Connection {
                     return;
                 }
             }
-            Phase::Closing(shutdown) => {
-                let is_end = matches!(packet, Packet::Control(Control::Shutdown { .. }));
-                let shutdown = *shutdown;
-                self.on_packet_while_closing(now, shutdown, is_end);
+            Stage::Closing(shutdown) => {
+                let is_shutdown = matches!(packet, Packet::Control(Control::Shutdown { .. }));
+                if is_shutdown && shutdown.kind != ShutdownKind::Answer {
+                    self.finish();
+                } else {
+                    shutdown.on_packet(now);
+                }
                 return;
             }
-            Phase::Handshake(_) | Phase::Closed => return,
         }
-        self.on_heard(now);
+        halves.on_heard(now);
         if let Err(how) = self.on_open_packet(now, packet) {
             self.give_up(ConnectionError::Misbehaved(how));
         }
     }
 
-    /// Notes that the peer is there.
-    pub(super) fn on_heard(&mut self, now: Instant) {
-        self.heard_at = now;
-        self.expiry_from = now;
-        self.expiries = 1;
-        self.inquiry = Inquiry::default();
-    }
-
     fn on_open_packet(&mut self, now: Instant, packet: Packet<'_>) -> Result<(), PeerMisbehaved> {
-        let Some(halves) = &mut self.halves else {
+        let Phase::Established(halves) = &mut self.phase else {
             return Ok(());
         };
         let Halves {
-            sender, receiver, ..
+            sender,
+            receiver,
+            stage,
+            confirmations,
+            ..
         } = &mut **halves;
         let control = match packet {
             Packet::Data(data) => {
                 receiver.on_data(now, &data, self.rtt);
-                if receiver.is_asked() && matches!(self.phase, Phase::Lingering { .. }) {
+                if receiver.is_asked() && matches!(stage, Stage::Lingering { .. }) {
                     self.be_patient(now);
                 }
                 return Ok(());
@@ -97,12 +96,12 @@ impl Connection {
         match control {
             Control::Ack(ack) => {
                 if let Some(full) = ack.full {
-                    // Until the peer has measured it says what everybody assumes.
+                    // A peer that has measured nothing yet says the default.
                     if (full.rtt, full.variance) != RoundTrip::UNKNOWN.as_micros() {
                         self.rtt.update(full.rtt);
                     }
-                    if self.confirmations.len() < MOST_CONFIRMATIONS {
-                        self.confirmations.push_back(ack.number);
+                    if confirmations.len() < MOST_CONFIRMATIONS {
+                        confirmations.push_back(ack.number);
                     }
                 }
                 let was_drained = sender.is_drained();
@@ -118,7 +117,7 @@ impl Connection {
             Control::Ack2 { number } => {
                 if let Some(took) = receiver.on_ack2(now, number) {
                     self.rtt.update(took);
-                    self.try_part();
+                    self.try_shutdown();
                 }
             }
             Control::Drop {
@@ -135,7 +134,8 @@ impl Connection {
 
     fn on_handshake(&mut self, now: Instant, theirs: Handshake) {
         let Phase::Handshake(handshake) = &mut self.phase else {
-            // The peer has not heard that the connection stands, or stood: the end is for it to hear as well.
+            // The peer has not received our answer: even if the connection has ended, it must hear
+            // of that.
             self.handshake_due |= !self.is_over()
                 && match self.role {
                     Role::Responder => true,
@@ -161,18 +161,23 @@ impl Connection {
         }
     }
 
-    /// Takes in an answer to what was asked in a silence.
+    /// Takes in an answer to an inquiry.
     fn on_inquiry(&mut self, now: Instant, theirs: Handshake) {
-        let is_peer = |halves: &Halves| halves.to == theirs.id;
+        let id = self.id.get();
+        let Phase::Established(halves) = &mut self.phase else {
+            return;
+        };
         match theirs.request {
-            Request::Confirm if self.halves.as_deref().is_some_and(is_peer) => self.on_heard(now),
-            Request::Ask if theirs.id == self.id.get() => self.inquiry.on_answer(),
+            Request::Confirm if halves.to == theirs.id => halves.on_heard(now),
+            Request::Ask if theirs.id == id => halves.inquiry.on_answer(),
             _ => {}
         }
     }
 
     fn on_shutdown(&mut self, reason: u32) {
-        let Some(halves) = &self.halves else { return };
+        let Phase::Established(halves) = &self.phase else {
+            return;
+        };
         let read = if reason != 0 {
             Err(ConnectionError::PeerAborted)
         } else if halves.receiver.has_gaps() {
@@ -189,17 +194,14 @@ impl Connection {
         self.ends.end(read, write);
         let why = read.err().or_else(|| (!is_drained).then_some(write));
         self.ends.close(why);
-        self.say_farewell(0, true, false);
+        self.start_shutdown(0, ShutdownKind::Answer);
     }
+}
 
-    fn on_packet_while_closing(&mut self, now: Instant, shutdown: Shutdown, is_end: bool) {
-        if is_end && !shutdown.is_answer {
-            self.finish();
-            return;
-        }
-        let is_soon = |told| now.saturating_duration_since(told) < TELL_AGAIN;
-        if !shutdown.told.is_some_and(is_soon) {
-            self.shutdown_due = true;
-        }
+impl Shutdown {
+    /// Repeats the shutdown to a peer that goes on sending.
+    fn on_packet(&mut self, now: Instant) {
+        let is_recent = |at| now.saturating_duration_since(at) < SHUTDOWN_PAUSE;
+        self.is_due |= !self.sent_at.is_some_and(is_recent);
     }
 }

@@ -1,17 +1,17 @@
-//! `Stats`: what a connection has counted and measured.
+//! `Stats`: counters and measurements of a connection.
 
 use std::time::Duration;
 
 use super::Connection;
 use crate::control;
 
-/// What a connection has counted and measured so far.
+/// Counters and measurements of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Data packets sent, those sent again included.
+    /// Data packets sent, retransmissions included.
     pub sent: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub retransmitted: u64,
     /// Data packets received for the first time.
     pub received: u64,
@@ -19,18 +19,18 @@ pub struct Stats {
     pub lost: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Shortest round-trip time seen lately.
+    /// Shortest round-trip time of the last seconds.
     pub min_rtt: Duration,
     /// Packets per second that the congestion control sends at most.
     pub rate: u64,
-    /// Packets on the way.
+    /// Packets in flight.
     pub in_flight: u64,
 }
 
 impl Connection {
-    /// What it has counted and measured.
+    /// Counters and measurements until now.
     pub fn stats(&self) -> Stats {
-        let Some(halves) = &self.halves else {
+        let Some(halves) = self.halves() else {
             return Stats::default();
         };
         let sender = &halves.sender;

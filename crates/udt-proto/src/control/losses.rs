@@ -1,11 +1,11 @@
 //! `Losses`: tells packets lost in a full queue from packets lost by chance.
 //!
-//! A full queue loses packets whose round trip is long, and stops losing them once the flows that share
-//! it slow down. Chance, and flows that do not slow down, go on losing at the same ratio. So the ratio
-//! is measured while there is no queue and right after this flow has slowed down: losses that this
-//! ratio explains are no reason to slow down. Nor are losses that go on coming, too seldom for that
-//! ratio, each time this flow slows down: that is a flow that ignores losses, as BBR does, and this
-//! flow ignores them as well for a while.
+//! A full queue loses packets whose round trip is long, and stops losing them once the flows that
+//! share it slow down. Chance, and flows that do not slow down, go on losing at the same ratio. So
+//! the ratio is measured while there is no queue and right after this flow has slowed down: losses
+//! that this ratio explains are no reason to slow down. Nor are losses that go on coming, too
+//! seldom for that ratio, each time this flow slows down: that is a flow that ignores losses, as
+//! BBR does, and this flow ignores them as well for a while.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -25,7 +25,8 @@ const LOSSY: f64 = 0.02;
 const MEMORY: f64 = 64.0;
 /// Rounds of a trial, at least and at most.
 const TRIAL: RangeInclusive<u32> = 3..=8;
-/// Reductions in a row, each of a smaller window, that have left a part of the first window and so were in vain.
+/// Reductions in a row, each of a smaller window, that have left a part of the first window and so
+/// were in vain.
 const VAIN: u32 = 8;
 const STARVED: f64 = 0.3;
 /// Rounds in which losses are ignored then.
@@ -130,7 +131,8 @@ impl Losses {
         }
     }
 
-    /// Takes in the packets delivered and lost since the last call; `may_reduce` is false in startup.
+    /// Takes in the packets delivered and lost since the last call; `may_reduce` is false in
+    /// startup.
     pub(super) fn on_progress(
         &mut self,
         progress: &Progress,
@@ -174,7 +176,8 @@ impl Losses {
         Verdict::Reduce
     }
 
-    /// Begins to watch what a reduction of a window changes; `Restore` if the reductions were in vain.
+    /// Begins to watch what a reduction of a window changes; `Restore` if the reductions were in
+    /// vain.
     pub(super) fn on_reduce(&mut self, window: f64, progress: &Progress) -> Verdict {
         let series = &mut self.series;
         if window < series.last {

@@ -1,4 +1,4 @@
-//! `Controller`: how many packets may be on the way, and how fast they may follow each other.
+//! `Controller`: congestion control, by a window in packets and a pacing rate.
 
 mod cubic;
 mod losses;
@@ -14,81 +14,83 @@ pub(crate) use self::native::Native;
 use crate::options::Congestion;
 use crate::rtt::RoundTrip;
 
-/// The interval at which acknowledgements come when nothing else makes them come.
+/// Interval of full acknowledgements.
 pub(crate) const SYN: Duration = Duration::from_millis(10);
 /// Smallest window, in packets, that keeps the acknowledgements coming.
 const LEAST_WINDOW: f64 = 8.0;
 /// Packets that the receiver acknowledges together, with a margin.
 const LUMP: f64 = 128.0;
-/// Late samples in a row that are a queue and no chance.
+/// Late samples in a row that show a queue.
 const QUEUED: u32 = 8;
 
-/// What an acknowledgement or a loss report told about the path.
+/// State of the path after an acknowledgement or a loss report.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Progress {
     /// Whether it was a full acknowledgement.
     pub(crate) is_full: bool,
-    /// The first packet that is not acknowledged.
+    /// The first packet not acknowledged.
     pub(crate) acked: u64,
-    /// The first packet that was never sent.
+    /// The first packet never sent.
     pub(crate) next: u64,
-    /// Packets that have arrived, as far as can be told.
+    /// Packets that have arrived, as far as is known.
     pub(crate) delivered: u64,
-    /// Whether none before the last of those is missing.
+    /// Whether no packet before the last of those is missing.
     pub(crate) is_whole: bool,
-    /// Packets on the way, as far as can be told.
+    /// Packets in flight, as far as is known.
     pub(crate) in_flight: u64,
-    /// Packets reported as lost, ever.
+    /// Packets ever reported as lost.
     pub(crate) lost: u64,
-    /// What a burst of packets tells that is known to have arrived.
+    /// Sample of the last burst that has arrived.
     pub(crate) sample: Option<Sample>,
     /// Round trip of the packet behind the losses of this report.
     pub(crate) behind_loss: Option<Duration>,
     pub(crate) rtt: RoundTrip,
-    /// Packets per second as the receiver sees them come, and could see them come; 0 where not known.
+    /// Arrival rate and capacity in packets per second, as the receiver measures them; 0 where
+    /// unknown.
     pub(crate) receive_rate: f64,
     pub(crate) capacity: f64,
 }
 
-/// What a burst of packets tells that has arrived.
+/// Measurement by a burst of packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// Packets per second, between its being sent and its being known to have arrived.
+    /// Delivery rate in packets per second, from its transmission to its acknowledgement.
     pub(crate) rate: f64,
     pub(crate) rtt: Duration,
     /// One past its last packet.
     pub(crate) end: u64,
-    /// Whether there was less to send than could have been.
+    /// Whether the application had less to send than the window allowed.
     pub(crate) is_limited: bool,
 }
 
-/// Decides how fast a connection sends; it never sees packets, only what is known of them.
+/// Congestion control of a connection.
 pub(crate) trait Controller: Debug + Send {
-    /// Reacts on packets that arrived.
+    /// Reacts to an acknowledgement.
     fn on_ack(&mut self, now: Instant, progress: &Progress);
-    /// Reacts on a loss report whose first packet is `first`.
+    /// Reacts to a loss report whose first packet is `first`.
     fn on_loss(&mut self, now: Instant, first: u64, progress: &Progress);
-    /// Reacts on silence.
+    /// Reacts to silence.
     fn on_timeout(&mut self, progress: &Progress);
-    /// Notes that sending begins again with nothing on the way, and so with no queue of ours.
+    /// Notes that sending begins again with nothing in flight.
     fn on_idle_end(&mut self, _now: Instant) {}
-    /// Reacts on a warning that a router or receiver is congested.
+    /// Reacts to a warning of congestion; `next` is the first packet never sent.
     fn on_warning(&mut self, next: u64);
-    /// Packets that may be on the way.
+    /// Most packets in flight.
     fn window(&self) -> u64;
-    /// Packets per second.
+    /// Pacing rate in packets per second.
     fn rate(&self) -> f64;
-    /// Packets per second that the path carries, as far as it knows.
+    /// Estimated rate of the path in packets per second.
     fn bandwidth(&self) -> f64 {
         self.rate()
     }
-    /// The shortest round trip it knows of.
+    /// Shortest round trip known.
     fn min_rtt(&self) -> Option<Duration> {
         None
     }
 }
 
-/// Creates the chosen control, with the round trip of the handshake and a number that differs by flow.
+/// Creates the chosen control, with the round trip of the handshake and a number that differs by
+/// flow.
 pub(crate) fn make(
     congestion: Congestion,
     now: Instant,
@@ -108,9 +110,9 @@ pub(crate) fn make(
 struct QueueSigns(u32);
 
 impl QueueSigns {
-    /// Takes in a sample at a rate in packets per second; whether there is a queue.
+    /// Takes in a sample at a rate in packets per second; returns whether there is a queue.
     fn on_rtt(&mut self, rtt: Duration, min_rtt: Duration, rate: f64) -> bool {
-        // Acknowledgements alone are late by what they wait for each other.
+        // Acknowledgements wait for each other, which is no queue.
         let lump = Duration::from_secs_f64(LUMP / rate.max(1.0)).min(SYN * 3 / 2);
         let is_late = rtt > min_rtt + min_rtt / 8 + lump;
         self.0 = if is_late { self.0 + 1 } else { 0 };
@@ -123,22 +125,22 @@ fn lumps(rate: f64) -> f64 {
     packets(rate, SYN * 3 / 2).clamp(16.0, 208.0)
 }
 
-/// Packets of a rate that pass in a time.
+/// Number of packets at a rate in a time.
 pub(crate) fn packets(rate: f64, time: Duration) -> f64 {
     rate * time.as_secs_f64()
 }
 
-/// A number of packets, downwards, as an integer.
+/// Rounds a number of packets down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "saturates, which is what is wanted"
+    reason = "saturates, as intended"
 )]
 pub(crate) fn whole(packets: f64) -> u64 {
     packets as u64
 }
 
-/// A count as a number to compute with.
+/// Converts a count for computations.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of packets are far below 2^52"

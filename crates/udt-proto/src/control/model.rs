@@ -1,11 +1,12 @@
-//! `Model`: a control that models the path by its rate and its length, and keeps their product in flight.
+//! `Model`: a control that models the path by its rate and its length, and keeps their product in
+//! flight.
 //!
-//! The rate is the largest delivery rate of the last rounds, the length is the shortest round trip of the
-//! last seconds. From time to time the control sends faster to find more bandwidth, then slower to drain
-//! the queue, and rarely a little only, to see the true length. Random loss changes neither estimate.
-//! Where a queue overflows, the packets in flight are bounded by the window of a CUBIC flow with that
-//! loss, until the window is larger than the model's: this shares a short queue with flows that slow
-//! down for every loss.
+//! The rate is the largest delivery rate of the last rounds, the length is the shortest round trip
+//! of the last seconds. From time to time the control sends faster to find more bandwidth, then
+//! slower to drain the queue, and rarely a little only, to see the true length. Random loss changes
+//! neither estimate. Where a queue overflows, the packets in flight are bounded by the window of a
+//! CUBIC flow with that loss, until the window is larger than the model's: this shares a short
+//! queue with flows that slow down for every loss.
 
 use std::time::{Duration, Instant};
 
@@ -174,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Lets the bound grow, and removes it where it bounds nothing any more.
+    /// Lets the bound grow, and removes it once it exceeds the model's window.
     fn on_bound(&mut self, now: Instant, progress: &Progress) {
         let most = 2.0 * self.fill() + lumps(self.carried());
         let is_limited = progress.sample.is_some_and(|sample| sample.is_limited);

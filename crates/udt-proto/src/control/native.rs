@@ -1,12 +1,13 @@
-//! `Native`: UDT's own control, additive increase and multiplicative decrease of the rate, without the reference's traps.
+//! `Native`: UDT's own control, by additive increase and multiplicative decrease of the rate.
 //!
-//! Six things differ from the reference, all of them local. Rates stay fractional, since rounding a
-//! period up makes every decrease far deeper than an eighth at high rates. A receive rate counts only
-//! once it was reported, so that an early loss does not stop the flow, and no further than what was
-//! delivered bears it out, since bursts make it far too large. The first period after slow start comes
-//! from window and round trip, the right way up. An epoch of congestion ends after two round trips,
-//! or a flow that only sends again what was lost would not slow down any more. Acknowledgements that
-//! travel a little closer than they were sent count all the same.
+//! Seven things differ from the reference, all of them local. Rates stay fractional, since rounding
+//! a period up makes every decrease far deeper than an eighth at high rates. A receive rate counts
+//! only once it was reported, so that an early loss does not stop the flow, and only up to a
+//! multiple of the measured delivery rate, since bursts make it far too large. The first period
+//! after slow start is the round trip divided by the window. An epoch of congestion ends after two
+//! round trips, or a flow of retransmissions alone would never slow down again. Acknowledgements
+//! that arrive a little closer than they were sent count as well. The random numbers of each flow
+//! have a seed of their own.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +15,13 @@ use super::{Controller, Progress, SYN, packets, real, whole};
 
 /// A decrease makes the period longer by an eighth.
 const DECREASE: f64 = 1.125;
-/// Seconds per packet of the slowest rate that is ever used.
+/// Seconds per packet of the slowest rate.
 const LONGEST_PERIOD: f64 = 1.0;
 /// Most decreases in one epoch of congestion.
 const MOST_DECREASES: u32 = 5;
-/// Acknowledgements that the receiver gives in every `SYN` come no closer than this, however they travel.
+/// Shortest time between the acknowledgements of two `SYN` intervals.
 const CLOSEST: Duration = Duration::from_millis(9);
-/// How far a reported rate is believed beyond what was delivered.
+/// Factor up to which a reported rate may exceed the delivery rate.
 const BELIEF: f64 = 1.5;
 
 /// State of the control; periods in seconds per packet, rates in packets per second.
@@ -31,13 +32,13 @@ pub(crate) struct Native {
     most_window: f64,
     period: f64,
     last_decrease_period: f64,
-    /// Bytes of a packet are not known here; the formula's constant is for this size.
+    /// Packet size of the formula's constant, in bytes; the actual size is not known here.
     mss: f64,
     lossy: bool,
     last_ack: u64,
     last_decrease: u64,
     last_decrease_at: Option<Instant>,
-    /// Packets per second that were delivered, as we measure them; 0 where not known.
+    /// Measured delivery rate in packets per second; 0 where unknown.
     delivered: f64,
     average_reports: f64,
     reports: u32,
@@ -70,15 +71,15 @@ impl Native {
         }
     }
 
-    /// Notes what a burst tells of the rate of delivery.
+    /// Updates the delivery rate.
     fn on_sample(&mut self, progress: &Progress) {
         if let Some(sample) = progress.sample {
-            // Falls slowly: a pause of ours is no lack of room.
+            // Falls slowly: a pause of this sender says nothing of the path.
             self.delivered = sample.rate.max(0.98 * self.delivered);
         }
     }
 
-    /// The rate that the peer reports, as far as it can be believed; 0 where not known.
+    /// Bounded receive rate of the peer's report; 0 where unknown.
     fn receive_rate(&self, progress: &Progress) -> f64 {
         if self.delivered > 0.0 {
             progress.receive_rate.min(BELIEF * self.delivered)
@@ -97,13 +98,15 @@ impl Native {
         };
     }
 
-    /// Sends less often, but never so rarely that it could not find out when the path is better.
+    /// Lengthens the period, to an eighth of a round trip at most, so that a better path is
+    /// noticed.
     fn decrease(&mut self, progress: &Progress) {
         let longest = (progress.rtt.duration() + SYN).as_secs_f64() / 8.0;
         self.period = (self.period * DECREASE).min(longest.max(self.period));
     }
 
-    /// Returns a fraction of one, from the seed of this flow: competing flows must not decrease in step.
+    /// Returns a fraction of one, from the seed of this flow: competing flows must not decrease in
+    /// step.
     fn random(&mut self) -> f64 {
         self.seed = self
             .seed
@@ -169,8 +172,8 @@ impl Controller for Native {
             self.last_decrease_at = Some(now);
             self.last_decrease_period = self.period;
             self.decrease(progress);
-            // Upwards, as the reference has it, so that it hardly falls again: where losses come together,
-            // fewer of them count.
+            // Rounded up as in the reference, so that it hardly falls again: of losses in bursts,
+            // fewer count.
             let average = 0.875 * self.average_reports + 0.125 * f64::from(self.reports);
             self.average_reports = average.ceil();
             self.reports = 1;
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
     use crate::rtt::RoundTrip;
 
-    /// Decreases by so many reports at once in each of many epochs.
+    /// Counts the decreases by a number of reports in each of 200 epochs.
     fn decreases(control: &mut Native, start: Instant, reports: u64) -> u32 {
         let mut count = 0;
         for epoch in 0..200 {

@@ -1,4 +1,5 @@
-//! `Sender`: the sending half of a connection: what is sent next and when, what is in flight, and what has arrived.
+//! `Sender`: the sending half of a connection: what is sent next and when, what is in flight, and
+//! what has arrived.
 
 mod reports;
 
@@ -17,13 +18,14 @@ use crate::rtt::{RoundTrip, micros};
 use crate::send_buffer::{Burst, SendBuffer};
 use crate::seq::Numbering;
 
-/// How late bursts may be and still be made up for.
+/// Lateness of bursts that is made up for.
 const SLACK: Duration = Duration::from_millis(4);
-/// A burst is as long as what passes in this time.
+/// Time that a burst takes at the pacing rate.
 const BURST_TIME: Duration = Duration::from_millis(1);
-/// Packets that are sent again into silence, each time that it has lasted for too long.
+/// Packets retransmitted at each timeout of a silence.
 const BLIND: u64 = 64;
-/// How much later than a round trip an acknowledgement may be: the peer gives one in 10 milliseconds.
+/// Longest delay of an acknowledgement beyond the round trip: the peer sends one in 10
+/// milliseconds.
 const ACK_DELAY: Duration = Duration::from_millis(15);
 
 /// The sending half of a connection.
@@ -32,33 +34,33 @@ pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
     numbers: Numbering,
     controller: Box<dyn Controller>,
-    /// Packets reported as lost and not sent again yet.
+    /// Packets to retransmit.
     loss: RangeSet,
-    /// One past the last packet that a full acknowledgement covers. The reference hands nothing else
-    /// over to who reads there, so that only this is safe from a shutdown.
+    /// One past the last packet that a full acknowledgement covers. The reference delivers only
+    /// these to its reader, so only these are safe from a shutdown.
     secured: u64,
-    /// One past the last packet that the peer has room for.
+    /// One past the last packet that fits the peer's buffer.
     limit: u64,
     delivery: Delivery,
-    /// How long a hole is there before what is sent again fills it.
+    /// Longest time for which a hole waits for its retransmission.
     longest_stall: Duration,
-    /// When the next burst may go.
+    /// Time of the next burst.
     due: Instant,
-    /// When the first packet of a pair was sent whose second has yet to follow.
+    /// Send time of the first packet of a pair whose second is still to be sent.
     pair: Option<Instant>,
-    /// Fastest rate that the user allows, in packets per second.
+    /// Highest rate that the options allow, in packets per second.
     most_rate: f64,
-    /// When the peer last said anything new about what has come.
+    /// Time of the last news about arrivals.
     progress_at: Instant,
-    /// How often silence lasted for too long since.
+    /// Timeouts of silence since then.
     silences: u32,
-    /// Packets that may still be sent again in a silence.
+    /// Packets that may still be retransmitted in this silence.
     blind: Option<u64>,
     head: Head,
     expiry: Expiry,
     receive_rate: f64,
     capacity: f64,
-    /// Packets that may still be looked at for loss reports, and from when on there are more again.
+    /// Allowance of packets in loss reports, and the time of its renewal.
     look_at: u64,
     looks_again: Instant,
     opened: Instant,
@@ -111,17 +113,17 @@ impl Sender {
         self.buffer.next().saturating_sub(arrived)
     }
 
-    /// Whether all that was written is acknowledged for good.
+    /// Whether full acknowledgements cover all written data.
     pub(crate) fn is_drained(&self) -> bool {
         self.secured == self.buffer.end()
     }
 
-    /// Whether anything sent is not acknowledged.
+    /// Whether sent packets wait for acknowledgement.
     pub(crate) fn is_waiting(&self) -> bool {
         self.buffer.next() > self.buffer.acked()
     }
 
-    /// Packets per second.
+    /// Pacing rate in packets per second.
     pub(crate) fn rate(&self) -> f64 {
         self.controller.rate().clamp(1.0, self.most_rate)
     }
@@ -130,19 +132,19 @@ impl Sender {
         self.controller.min_rtt()
     }
 
-    /// Notes that bytes were written where nothing had been waiting.
+    /// Notes a write while no packets wait for acknowledgement.
     pub(crate) fn on_first_write(&mut self, now: Instant) {
         self.progress_at = now;
         self.silences = 0;
     }
 
-    /// Gives a message that was just written a time after which it is not sent again.
+    /// Sets the time after which the last message is not retransmitted.
     pub(crate) fn expire(&mut self, first: u64, end: u64, deadline: Instant) {
         let number = self.buffer.message();
         self.expiry.push(first, end, number, deadline);
     }
 
-    /// Takes in an acknowledgement, and says whether it makes room.
+    /// Takes in an acknowledgement; returns whether it frees room.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -185,7 +187,7 @@ impl Sender {
         Ok(is_progress)
     }
 
-    /// Has packets sent again.
+    /// Schedules packets for retransmission.
     fn lose(&mut self, start: u64, end: u64) {
         if let Some(range) = Range64::new(start, end) {
             self.loss.insert(range);
@@ -220,7 +222,7 @@ impl Sender {
         self.controller.on_warning(self.buffer.next());
     }
 
-    /// Notes that another packet is the first that is not acknowledged.
+    /// Notes another first packet not acknowledged.
     fn on_new_head(&mut self, now: Instant) {
         let acked = self.buffer.acked();
         let stamped = self.buffer.stamped(acked);
@@ -229,20 +231,20 @@ impl Sender {
         self.head.replace(acked, sent_at.unwrap_or(now));
     }
 
-    /// When the first packet that is not acknowledged is overdue.
+    /// Returns when the acknowledgement of the first packet is overdue.
     pub(crate) fn overdue(&self, rtt: RoundTrip) -> Option<Instant> {
         let is_out = self.is_waiting() && !self.loss.contains(self.buffer.acked());
         is_out.then(|| self.head.overdue(rtt.late() + ACK_DELAY))
     }
 
-    /// Has the first packet sent again, perhaps with some behind it.
+    /// Schedules the first packet for retransmission, perhaps with some behind it.
     pub(crate) fn on_overdue(&mut self, now: Instant) {
         let (acked, next) = (self.buffer.acked(), self.buffer.next());
         let packets = self.head.on_overdue(now, acked);
         self.lose(acked, next.min(acked + packets));
     }
 
-    /// When silence has lasted for too long.
+    /// Returns the timeout of the present silence.
     pub(crate) fn silence_ends(&self, rtt: RoundTrip) -> Option<Instant> {
         let patience = rtt.late() + ACK_DELAY;
         let patience = patience * 2_u32.pow(self.silences.min(6));
@@ -251,13 +253,14 @@ impl Sender {
             .then(|| self.progress_at + patience.min(most))
     }
 
-    /// Reacts on silence: the last packet goes out once more, or some of what is not acknowledged.
+    /// Reacts to the timeout: returns the last packet as a probe, and every other time schedules
+    /// all unacknowledged packets.
     pub(crate) fn on_silence(&mut self, now: Instant, rtt: RoundTrip) -> Option<Burst> {
         self.silences += 1;
         self.progress_at = now;
         let (acked, next) = (self.buffer.acked(), self.buffer.next());
         if self.silences.is_multiple_of(2) {
-            // A report of what is missing may have been lost, and the reference gives it once only.
+            // A loss report may have been lost, and the reference sends it once only.
             self.lose(acked, next);
             self.blind = Some(BLIND);
             let progress = self.progress(now, rtt, false);
@@ -271,7 +274,7 @@ impl Sender {
         })
     }
 
-    /// What the peer must be told next not to wait for. Ask before [`plan`](Self::plan), which would send it again.
+    /// Returns the next drop request. Call it before [`plan`](Self::plan), which would retransmit.
     pub(crate) fn next_drop(&mut self, now: Instant) -> Option<Control<'static>> {
         if !self.expiry.is_empty() {
             self.drop_expired(now);
@@ -279,7 +282,7 @@ impl Sender {
         self.expiry.next(self.numbers)
     }
 
-    /// Leaves out what is not worth sending again.
+    /// Drops expired messages instead of retransmitting them.
     fn drop_expired(&mut self, now: Instant) {
         while let Some(lost) = self.loss.first()
             && let Some((first, end)) = self.expiry.drop(now, lost.start())
@@ -288,18 +291,19 @@ impl Sender {
                 self.loss.remove(range);
             }
             if (first..end).contains(&self.buffer.acked()) {
-                // That the peer is told is what now may be overdue.
+                // From now on the drop request may be overdue.
                 self.head.on_sent(now);
             }
-            // What was never sent of it is not sent at all.
+            // Packets of it that were never sent count as sent.
             self.buffer.sent(end);
         }
     }
 
-    /// What may be sent now, if anything; `segments` packets at most.
+    /// Returns the burst to send now, if any, of `segments` packets at most.
     pub(crate) fn plan(&self, now: Instant, segments: usize) -> Option<Burst> {
         let first = self.buffer.next();
-        // The packet behind every sixteenth follows it at once: the receiver measures the path by the pair.
+        // The receiver measures the path by every sixteenth packet and its successor, sent without
+        // a pause.
         let is_second = self.pair.is_some_and(|at| now <= at + BURST_TIME);
         if is_second && self.may_send_until(now) > first {
             return Some(Burst::new(first, 1));
@@ -333,7 +337,7 @@ impl Sender {
         self.numbers.sequence(end - 1) & 15 == 0
     }
 
-    /// One past the last packet that the windows let out now.
+    /// One past the last packet that the windows allow now.
     fn may_send_until(&self, now: Instant) -> u64 {
         let (rate, next) = (self.controller.bandwidth(), self.buffer.next());
         let hidden = self.delivery.hidden(now, next, rate, self.longest_stall);
@@ -343,14 +347,14 @@ impl Sender {
         end.min(self.limit).min(self.buffer.end())
     }
 
-    /// When something can go out, if it is only the pace that holds it.
+    /// Returns when the next packet can be sent, if only pacing holds it.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         let resend = !self.loss.is_empty() && self.blind != Some(0);
         let at = self.due;
         if resend || self.may_send_until(at) > self.buffer.next() {
             return Some(at);
         }
-        // While a hole hides what has come, the window opens by itself.
+        // While a hole hides arrivals, the window opens by itself.
         let over = (self.in_flight() + 1).saturating_sub(self.controller.window());
         let rate = self.controller.bandwidth();
         let opens = self.delivery.hidden_at(over, rate, self.longest_stall)?;
@@ -363,7 +367,7 @@ impl Sender {
         usize::try_from(packets).unwrap_or(usize::MAX)
     }
 
-    /// The bytes of a burst, with the time in them.
+    /// Returns the bytes of a burst, with timestamps.
     pub(crate) fn contents(&mut self, now: Instant, burst: Burst) -> Option<&[u8]> {
         let micros = self.micros(now);
         self.buffer.stamp(burst.first, burst.packets, micros);
@@ -372,13 +376,13 @@ impl Sender {
 
     fn micros(&self, now: Instant) -> u32 {
         let since = now.saturating_duration_since(self.opened);
-        // The wire has 32 bits, which go round.
+        // The wire has 32 bits, which wrap around.
         micros(Duration::from_micros(
             u64::try_from(since.as_micros()).unwrap_or_default() & u64::from(u32::MAX),
         ))
     }
 
-    /// Says that a burst is gone.
+    /// Notes that a burst was sent.
     pub(crate) fn on_sent(&mut self, now: Instant, burst: Burst) {
         let end = burst.first + burst.packets as u64;
         self.sent += burst.packets as u64;
@@ -412,13 +416,13 @@ impl Sender {
         self.delivery.on_sent(now, end, is_idle, is_limited);
     }
 
-    /// The first packet that is not acknowledged, and how many may be looked at for loss reports.
+    /// The first packet not acknowledged, and the allowance of packets in loss reports.
     #[cfg(test)]
     pub(crate) fn reported(&self) -> (u64, u64) {
         (self.buffer.acked(), self.look_at)
     }
 
-    /// Gives back the memory that nothing is in, and all of it when nothing will be sent any more.
+    /// Frees unused memory, and all of it when nothing will be sent any more.
     pub(crate) fn shrink(&mut self, is_over: bool) {
         self.buffer.shrink(is_over);
         self.delivery.shrink(is_over);

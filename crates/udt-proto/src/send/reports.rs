@@ -19,9 +19,9 @@ impl Sender {
         rtt: RoundTrip,
     ) -> Result<(), PeerMisbehaved> {
         let now_micros = self.micros(now);
-        // What was sent again less than a round trip ago cannot be known to be lost again.
+        // A retransmission cannot be reported as lost within a round trip.
         let recent = rtt.smoothed() / 4 * 3;
-        // Nobody has reason to report all of it more often; a peer that does would take all our time.
+        // Bounds the processor time that a peer can take with its reports.
         if now >= self.looks_again {
             self.look_at = 2 * (self.buffer.next() - self.buffer.acked()) + 64;
             self.looks_again = now + REPORT_TIME;
@@ -58,7 +58,7 @@ impl Sender {
                     .flatten()
                     .map(|at| Duration::from_micros(now_micros.wrapping_sub(at).into()));
             }
-            // The packet behind the hole has come, or there would be no hole to see.
+            // The packet behind the hole has arrived, or the peer would not see a hole.
             self.delivery.reach(now, (last + 2).min(self.buffer.next()));
         }
         if let Some(first) = reported {

@@ -1,4 +1,5 @@
-//! Peers that behave as the reference does where we do better, each of its habits put on by meddling with packets.
+//! Peers that behave as the reference does where we do better, each of its habits put on by
+//! meddling with packets.
 #![expect(clippy::ptr_arg, reason = "all habits have one type")]
 
 use std::collections::BTreeSet;

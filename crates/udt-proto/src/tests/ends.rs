@@ -148,7 +148,7 @@ fn a_stale_cookie_is_asked_for_again() {
         let time = world.now - world.start;
         let connection = &world.only(0).connection;
         if time > 500 * MS && !connection.is_connected() {
-            asked_again |= connection.greeting_cookie() == Some(0);
+            asked_again |= connection.handshake_cookie() == Some(0);
         }
     }
     assert!(asked_again);

@@ -1,4 +1,5 @@
-//! Messages arrive whole, once, and in order where that is asked for; what is too late is left out, not waited for.
+//! Messages arrive whole, once, and in order where that is asked for; what is too late is left out,
+//! not waited for.
 
 use std::collections::BTreeSet;
 use std::task::Poll;

@@ -1,4 +1,5 @@
-//! Operations against a pair: whatever comes, it neither panics nor grows nor reads what was not written.
+//! Operations against a pair: whatever comes, it neither panics nor grows nor reads what was not
+//! written.
 //!
 //! The same operations are fuzz targets; `connection` there and here is one function.
 

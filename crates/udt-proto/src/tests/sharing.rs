@@ -17,8 +17,8 @@ enum Flow {
 
 const MODEL: Flow = Flow::Udt(Congestion::Model);
 
-/// A bottleneck of so many megabits per second, with a round trip in milliseconds and a queue as long as a
-/// part of what fills the path.
+/// A bottleneck of so many megabits per second, with a round trip in milliseconds and a queue as
+/// long as a part of what fills the path.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     megabits: u64,
@@ -27,8 +27,8 @@ struct Path {
 }
 
 impl Path {
-    /// What flows that begin one after the other get of it, each as a part, within some seconds after the
-    /// last has begun and found its place.
+    /// What flows that begin one after the other get of it, each as a part, within some seconds
+    /// after the last has begun and found its place.
     fn share(self, flows: &[Flow], seconds: u64, seed: u64) -> Vec<f64> {
         let rate = self.megabits * 125_000;
         let delay = Duration::from_micros(self.rtt * 500);

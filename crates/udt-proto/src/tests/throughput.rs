@@ -7,8 +7,9 @@ use super::world::World;
 use crate::packet::Packet;
 use crate::{Congestion, Options};
 
-/// A path of so many megabits per second, with a round trip in milliseconds, a queue as long as a part of
-/// what fills the path, losses in millionths, and microseconds from one burst of arrivals to the next.
+/// A path of so many megabits per second, with a round trip in milliseconds, a queue as long as a
+/// part of what fills the path, losses in millionths, and microseconds from one burst of arrivals
+/// to the next.
 #[derive(Debug, Clone, Copy, Default)]
 struct Path {
     megabits: u64,
@@ -139,9 +140,9 @@ fn a_short_queue_is_not_flooded() {
     }
 }
 
-/// Between losses a rate R grows for 1 / (loss R) seconds; one of them takes a ninth of it. So R settles
-/// where both are equal, at the root of 9 growth / loss. Growth goes by the power of ten that holds a
-/// ninth of the capacity, as the receiver measures it.
+/// Between losses a rate R grows for 1 / (loss R) seconds; one of them takes a ninth of it. So R
+/// settles where both are equal, at the root of 9 growth / loss. Growth goes by the power of ten
+/// that holds a ninth of the capacity, as the receiver measures it.
 fn native_rate(path: Path) -> f64 {
     // Packets of a burst come together, as on any path that is far faster.
     let capacity = if path.bursts > 0 {
@@ -150,7 +151,8 @@ fn native_rate(path: Path) -> f64 {
         path.megabits as f64 * 1e6
     };
     let step = 10_f64.powf((capacity / 9.0).log10().ceil()) * 1.5e-6 / 1500.0;
-    // So many packets more in each interval of ten milliseconds, which come a hundred times a second.
+    // So many packets more in each interval of ten milliseconds, which come a hundred times a
+    // second.
     let growth = step * 100.0 * 100.0;
     (9.0 * growth / (f64::from(path.loss) * 1e-6)).sqrt() * 1500.0 * 8e-6
 }

@@ -1,4 +1,5 @@
-//! `Net`: datagram sockets in memory, on a network that delays, loses and cuts off, in the runtime's time.
+//! `Net`: datagram sockets in memory, on a network that delays, loses and cuts off, in the
+//! runtime's time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSliceMut};
