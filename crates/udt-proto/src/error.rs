@@ -43,26 +43,28 @@ pub enum ConnectionError {
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TimedOut => "udt: connect: no answer in time",
-            Self::Unreachable => "udt: connect: nobody is there",
-            Self::Rejected => "udt: connect: the peer refused",
-            Self::PeerGone => "udt: nothing came from the peer for too long",
+            Self::TimedOut => "udt: connect: the peer did not answer in time",
+            Self::Unreachable => "udt: connect: refused, the peer's port is closed",
+            Self::Rejected => "udt: connect: the peer rejected the handshake",
+            Self::PeerGone => "udt: the peer was silent for too long",
             Self::Forgotten => {
-                "udt: the peer is there but knows this connection no more, so word of its end was lost"
+                "udt: the peer has ended this connection and its shutdown packet was lost"
             }
             Self::Truncated => "udt: the peer ended the connection with data missing",
-            Self::PeerAborted => "udt: the peer gave the connection up",
+            Self::PeerAborted => "udt: the peer aborted the connection",
             Self::PeerClosed => "udt: the peer ended the connection",
             Self::Unacknowledged => {
-                "udt: the peer ended the connection before it had acknowledged everything"
+                "udt: the peer ended the connection before it had acknowledged all data"
             }
             Self::Misbehaved(how) => return how.fmt(f),
-            Self::LingerExpired => "udt: close: the peer did not acknowledge everything in time",
+            Self::LingerExpired => "udt: close: the peer did not acknowledge all data in time",
             Self::Closed => "udt: the connection is closed at this end",
             Self::MessageTooLong { limit } => {
-                return write!(f, "udt: send: a message may have {limit} bytes at most");
+                return write!(f, "udt: send: the message is longer than {limit} bytes");
             }
-            Self::WrongService => "udt: bytes and messages do not mix",
+            Self::WrongService => {
+                "udt: bytes on a connection of messages, or messages on one of bytes"
+            }
         })
     }
 }
@@ -86,10 +88,12 @@ pub enum PeerMisbehaved {
 impl fmt::Display for PeerMisbehaved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AcknowledgedUnsent => "udt: the peer acknowledged what was never sent",
-            Self::BadLossReport => "udt: the peer reported the loss of what was never sent",
-            Self::DroppedStream => "udt: the peer gave up part of a stream",
-            Self::BadHandshake => "udt: the peer answered the handshake with impossible values",
+            Self::AcknowledgedUnsent => "udt: the peer acknowledged packets that were never sent",
+            Self::BadLossReport => {
+                "udt: the peer reported the loss of packets that were never sent"
+            }
+            Self::DroppedStream => "udt: the peer dropped part of a stream",
+            Self::BadHandshake => "udt: the peer answered the handshake with invalid values",
         })
     }
 }

@@ -1,9 +1,7 @@
-//! Runs operations, read from bytes, against two machines on a bad line and checks what must always
-//! hold.
+//! Runs operations, read from bytes, against two machines on a bad link, and checks invariants.
 //!
-//! The fuzz targets and the property tests share it, so that whatever one finds the other can
-//! replay. An operation is a byte that names it and which end it is for, a byte of length, and that
-//! many bytes.
+//! The fuzz targets and the property tests share it, so that each can replay the findings of the
+//! other. An operation is a byte for its kind and its end, a byte of length, and that many bytes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,17 +13,16 @@ use crate::options::{Congestion, Options, Service};
 use crate::packet::{Control, Packet, write_control};
 use crate::{Connection, Endpoint, Event, MessageOptions, Routed};
 
-/// Packets that wait on the line at most; later ones are lost.
+/// Most packets on the link; later ones are lost.
 const LINE: usize = 64;
-/// Memory that a connection of these options may hold.
+/// Most memory of a connection with these options.
 const MOST_MEMORY: usize = 1 << 20;
 
-/// Checks that a packet means the same when written again, and that none of its parts is without
-/// bound.
+/// Checks that a packet parses to the same after it is written, and that its parts are bounded.
 ///
 /// # Panics
 ///
-/// When it does not; that is what it is for.
+/// When a check fails.
 pub fn packet(bytes: &[u8]) {
     let Some(Packet::Control(control)) = Packet::parse(bytes) else {
         return;
@@ -57,21 +54,20 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// Runs operations against a pair that carries bytes.
+/// Runs operations against a pair with a stream of bytes.
 ///
 /// # Panics
 ///
-/// When an invariant is broken; that is what it is for.
+/// When an invariant is broken.
 pub fn connection(bytes: &[u8]) {
     run(Rig::new(options()), bytes);
 }
 
-/// Runs operations against a pair that carries messages, under the protocol's own congestion
-/// control.
+/// Runs operations against a pair with messages, under the protocol's own congestion control.
 ///
 /// # Panics
 ///
-/// When an invariant is broken; that is what it is for.
+/// When an invariant is broken.
 pub fn messages(bytes: &[u8]) {
     let options = Options {
         service: Service::Message,
@@ -89,7 +85,7 @@ fn run(mut rig: Rig, mut bytes: &[u8]) {
     }
 }
 
-/// One end, and what is on the way to it.
+/// One end, and the packets in flight to it.
 struct End {
     address: SocketAddr,
     endpoint: Endpoint,
@@ -97,7 +93,7 @@ struct End {
     line: VecDeque<Vec<u8>>,
     written: u64,
     read: u64,
-    /// Messages that came.
+    /// Messages received.
     got: BTreeSet<u64>,
     is_closed: bool,
 }
@@ -106,11 +102,11 @@ struct Rig {
     service: Service,
     now: Instant,
     ends: [End; 2],
-    /// Whether something came that neither end sent, so that nothing is sure about what is read.
+    /// Whether a forged packet arrived, so that received data is unknown.
     is_forged: bool,
 }
 
-/// The byte at a position of what an end writes.
+/// The byte at a position of an end's stream.
 fn byte(end: usize, position: u64) -> u8 {
     position.to_le_bytes()[0] ^ position.to_le_bytes()[1] ^ u8::from(end > 0)
 }
@@ -166,14 +162,14 @@ impl Rig {
         let which = usize::from(op & 1);
         let number = payload.first().copied().map_or(0, usize::from);
         match op >> 1 & 7 {
-            // Delivers, in order or not, once or twice.
+            // Delivers a packet, in order or not, once or twice.
             0 => {
                 for _ in 0..=number & 15 {
                     self.deliver(which, 0, false);
                 }
             }
             1 => self.deliver(which, number & 63, number & 64 != 0),
-            // Loses.
+            // Loses a packet.
             2 => {
                 let line = &mut self.ends[which].line;
                 line.drain(..(number & 15).min(line.len()));
@@ -231,7 +227,7 @@ impl Rig {
         }
     }
 
-    /// Has something arrive that was never sent, at the right door.
+    /// Delivers a forged packet to the right connection.
     fn forge(&mut self, which: usize, payload: &[u8]) {
         self.is_forged = true;
         let mut datagram = payload.to_vec();
@@ -283,8 +279,7 @@ impl Rig {
         }
     }
 
-    /// Sends a message of which the number says everything: how long it is, and how it is to be
-    /// sent.
+    /// Sends a message, with length and options derived from its number.
     fn send(&mut self, which: usize, number: usize) {
         let end = &mut self.ends[which];
         let Some(connection) = &mut end.connection else {
@@ -335,7 +330,7 @@ impl Rig {
         }
     }
 
-    /// Lets both ends do what is due, and checks them.
+    /// Drives both ends, and checks them.
     fn settle(&mut self) {
         for which in [0, 1] {
             let mut out = Vec::new();

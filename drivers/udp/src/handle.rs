@@ -22,7 +22,7 @@ use crate::socket::fail;
 /// Most buffers that one call of `poll_recv` fills.
 pub const RECEIVE_BATCH: usize = quinn_udp::BATCH_SIZE;
 
-/// More than this the kernel does not cut up in one go (`UDP_MAX_SEGMENTS`).
+/// Most segments of one send call (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS: usize = 64;
 
 /// An open UDP socket.
@@ -32,16 +32,16 @@ pub struct UdpHandle {
     /// The only peer, once connected.
     peer: Option<SocketAddr>,
     ipv6: bool,
-    /// Whether the kernel still cuts up batches; it may refuse at any time, and then for good.
+    /// Whether the kernel segments batches; once it has refused, it is not asked again.
     cuts: AtomicBool,
     senders: Arc<Senders>,
     refusals: Mutex<Option<Waiting>>,
-    /// Says when there is room to send where the runtime takes the socket to be writable for good.
+    /// Second descriptor of the socket, for its writability once the runtime reports it always.
     room: Mutex<Option<UdpSocket>>,
     runtime: Handle,
 }
 
-/// Ends when the network has something to say against an earlier message.
+/// Completes when the network has reported an error of an earlier message.
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl UdpHandle {
@@ -59,7 +59,7 @@ impl UdpHandle {
         })
     }
 
-    /// The same for one peer.
+    /// Connects the socket to a peer.
     pub(crate) fn connected(mut self, peer: SocketAddr, op: Operation) -> Result<Self> {
         SockRef::from(&*self.socket)
             .connect(&self.outward(peer).into())
@@ -68,13 +68,13 @@ impl UdpHandle {
         Ok(self)
     }
 
-    /// The socket, for what this interface does not offer.
+    /// Returns the socket, for operations beyond this interface.
     #[must_use]
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// An address as this socket takes it: IPv4 travels mapped on a socket of IPv6.
+    /// Converts an address for this socket: IPv4 is mapped on an IPv6 socket.
     fn outward(&self, to: SocketAddr) -> SocketAddr {
         match to {
             SocketAddr::V4(v4) if self.ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -118,10 +118,9 @@ impl UdpHandle {
         })
     }
 
-    /// What the network has said against an earlier message: nobody is there, or no way leads
-    /// there.
+    /// Returns the network's error for an earlier message: port closed or no route.
     ///
-    /// The runtime wakes a reader for messages only, so errors are waited for on their own.
+    /// The runtime wakes a reader for messages only, so errors need a wait of their own.
     fn poll_refused(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -133,7 +132,7 @@ impl UdpHandle {
             });
             ready!(waiting.as_mut().poll(cx));
             *refusals = None;
-            // Says to the runtime that this one is dealt with.
+            // Clears the runtime's error readiness.
             let again = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.socket.try_io(Interest::ERROR, again);
             if let Ok(Some(error)) = self.socket.take_error() {
@@ -142,7 +141,7 @@ impl UdpHandle {
         }
     }
 
-    /// Tries to send, and again once the socket takes something.
+    /// Tries to send, and again once the socket is writable.
     fn poll_sending(
         &self,
         cx: &Context<'_>,
@@ -162,7 +161,7 @@ impl UdpHandle {
                 done => return Poll::Ready(done),
             }
         }
-        // Whoever else sends here was faster each time.
+        // Another sender took the room each time.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -173,11 +172,11 @@ impl UdpHandle {
         self.socket.poll_send_ready(&mut Context::from_waker(&all))
     }
 
-    /// Waits for room where the runtime sees some that is not there.
+    /// Waits for room where the runtime reports the socket as writable by mistake.
     ///
-    /// Once a peer has refused, it takes the socket to be closed, and so to be writable for good.
-    /// It knows nothing yet of the same socket by another number, which serves once: a refusal
-    /// spoils that as well, and what it says may be of long ago.
+    /// After a refusal the runtime takes the socket as closed, and so as writable for good. A
+    /// second descriptor of it has fresh state, and serves once: another refusal spoils it as well,
+    /// and its readiness may be old.
     fn poll_room(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.senders.wait(cx.waker());
         let all = Waker::from(Arc::clone(&self.senders));
@@ -193,7 +192,7 @@ impl UdpHandle {
         let ready = other.poll_send_ready(&mut Context::from_waker(&all));
         match ready {
             Poll::Pending => *room = Some(other),
-            // It goes, and what it may be about to say to the others is not said.
+            // The descriptor is dropped, so the other senders must register with the next.
             Poll::Ready(_) => self.senders.wake_others(cx.waker()),
         }
         ready
@@ -202,8 +201,8 @@ impl UdpHandle {
 
 /// Sends the messages of a batch, each of `size` bytes but the last.
 ///
-/// Where the socket is full in the middle of it, the rest is lost, as messages may be at any time.
-/// It cannot wait: who is told that nothing has left does not expect the answers to what has.
+/// If the socket is full in between, the rest is lost, as messages may be at any time. Reporting
+/// the batch as unsent would be wrong: the peer may answer its first messages.
 fn one_by_one(
     batch: &[u8],
     size: usize,
@@ -217,8 +216,8 @@ fn one_by_one(
     }
 }
 
-/// Whether the kernel, or the device, will not cut up a batch: no checksums by hardware, or
-/// messages that do not fit the path and would have to be cut up once more.
+/// Whether the kernel or the device cannot segment a batch: no checksums by hardware, or messages
+/// that do not fit the path and would need fragmentation too.
 fn refuses_to_cut(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -226,7 +225,7 @@ fn refuses_to_cut(error: &io::Error) -> bool {
     )
 }
 
-/// IPv4 that came over a socket of IPv6 is IPv4.
+/// Converts a mapped address to IPv4.
 fn plain(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -324,7 +323,7 @@ mod tests {
     use crate::Udp;
 
     sockopt_impl!(
-        /// Messages without checksums, which the kernel does not cut up.
+        /// Messages without checksums, which the kernel does not segment.
         NoCheck,
         SetOnly,
         libc::SOL_SOCKET,
@@ -360,7 +359,7 @@ mod tests {
     }
 
     sockopt_impl!(
-        /// What becomes of messages that are larger than the path takes.
+        /// Handling of messages larger than the path MTU.
         Discover,
         GetOnly,
         libc::IPPROTO_IP,
@@ -400,7 +399,7 @@ mod tests {
         }
     }
 
-    /// Counts how often it is woken, and wakes who waits for that.
+    /// Counts its wake-ups, and notifies a waiting test.
     #[derive(Default)]
     struct Count(AtomicUsize, Notify);
 
@@ -412,7 +411,7 @@ mod tests {
     }
 
     sockopt_impl!(
-        /// Whether what is sent is held back in the socket.
+        /// Whether the socket holds sent messages back.
         Cork,
         SetOnly,
         libc::SOL_UDP,
@@ -431,7 +430,7 @@ mod tests {
         let cx = Context::from_waker(&wakers[0]);
         assert!(near.poll_room(&cx).is_pending());
         counts[0].1.notified().await;
-        // One that began to wait while the runtime was waking.
+        // A sender that began to wait while the runtime was waking.
         near.senders.wait(&wakers[1]);
         assert!(near.poll_room(&cx).is_ready());
         let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
@@ -440,7 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_that_is_full_is_waited_for_although_its_peer_has_refused() {
-        // A socket that listens to somebody else refuses what comes from others.
+        // A socket connected to another peer refuses messages of others.
         let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = far.local_addr().unwrap();
         far.connect(at).unwrap();
@@ -457,7 +456,7 @@ mod tests {
                 refused.await.unwrap_err().kind(),
                 io::ErrorKind::ConnectionRefused
             );
-            // More than the buffer holds, so that the next would have to wait.
+            // More than the buffer holds, so that the next send has to wait.
             far.connect(near.info().local.unwrap()).unwrap();
             Cork.set(near.socket(), &true).unwrap();
             let long = [7; 10_000];
@@ -469,7 +468,7 @@ mod tests {
             let full = || Err(io::ErrorKind::WouldBlock.into());
             let sent = near.poll_sending(&Context::from_waker(&waker), full);
             assert!(sent.is_pending());
-            // Long enough for the runtime to look at its sockets.
+            // Long enough for the runtime to poll its sockets.
             for _ in 0..1000 {
                 tokio::task::yield_now().await;
             }

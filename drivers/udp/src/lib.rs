@@ -1,17 +1,17 @@
 //! UDP sockets: the bottom of stacks that bring their own reliability.
 //!
-//! # What it does
+//! # Purpose
 //!
 //! Opens datagram sockets over IPv4 and IPv6, for one peer ([`Transport`]) or for any ([`Bind`]).
-//! A batch of messages of one size goes to the kernel in one call and is cut up there (GSO); what
-//! arrives in a row from one peer comes up in one buffer (GRO). Where the kernel or the device
-//! refuses that, the batch is sent again message by message, and so are all after it. Every message
-//! says who sent it and to which of our addresses, so that the answer can leave from there.
+//! A batch of messages of one size is sent in one call and segmented by the kernel (GSO); messages
+//! that arrive in a row from one peer are received in one buffer (GRO). Where the kernel or the
+//! device refuses GSO, this batch and all later ones are sent message by message. Every received
+//! message has its source and local address, so that the answer can leave from there.
 //!
 //! # When not to use it
 //!
-//! Alone, for bytes that must arrive: messages are lost, doubled and swapped, and nothing slows the
-//! sender down. `udt` makes byte streams of it.
+//! Alone, for bytes that must arrive: messages are lost, duplicated and reordered, and there is no
+//! congestion control. `udt` carries byte streams over it.
 //!
 //! # String form
 //!
@@ -20,8 +20,8 @@
 //!
 //! The options are those of [`UdpOptions`].
 //!
-//! A caller may ask for some of these per open with [`SocketHints`], and
-//! there name the peer when it binds: the socket is then connected to it, and learns of refusals.
+//! A caller can set some of these per open by [`SocketHints`], and name the peer there when it
+//! binds: the socket is then connected to the peer, and hears of closed ports.
 //!
 //! # Cost
 //!
@@ -84,7 +84,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// The driver with the default options.
+    /// Creates the driver with default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -133,7 +133,7 @@ impl Bind for Udp {
     }
 }
 
-/// A socket of which the interface here says too little.
+/// Access to the socket itself.
 impl AsRef<UdpSocket> for UdpHandle {
     fn as_ref(&self) -> &UdpSocket {
         self.socket()
@@ -146,7 +146,7 @@ impl fmt::Debug for Udp {
     }
 }
 
-/// The driver for a registry.
+/// Returns the driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
     Driver::socket("udp", "UDP sockets", |options: UdpOptions, entry| {

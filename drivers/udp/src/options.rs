@@ -1,4 +1,4 @@
-//! `UdpOptions`: the settings of a UDP socket.
+//! `UdpOptions`: settings of a UDP socket.
 
 use std::net::IpAddr;
 
@@ -39,7 +39,7 @@ xio_core::options! {
 }
 
 impl UdpOptions {
-    /// These options with the hints of one open put before them.
+    /// Returns these options, with the hints of one open first.
     pub(crate) fn hinted(&self, hints: Option<&SocketHints>) -> Self {
         let mut options = self.clone();
         if let Some(hints) = hints {

@@ -1,14 +1,14 @@
-//! `Senders`: the tasks that wait to send, of which the runtime remembers one per socket.
+//! `Senders`: the tasks that wait to send; the runtime remembers only one per socket.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Those tasks, as one waker.
+/// Waiting tasks, as one waker.
 #[derive(Default)]
 pub(crate) struct Senders(Mutex<Vec<Waker>>);
 
 impl Senders {
-    /// Remembers one more.
+    /// Registers a task.
     pub(crate) fn wait(&self, waker: &Waker) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.iter().any(|known| known.will_wake(waker)) {
@@ -16,7 +16,7 @@ impl Senders {
         }
     }
 
-    /// Wakes all but this one, which goes on by itself.
+    /// Wakes all tasks but `than`, which is running.
     pub(crate) fn wake_others(&self, than: &Waker) {
         let others = self.take().into_iter().filter(|one| !one.will_wake(than));
         others.for_each(Waker::wake);

@@ -1,4 +1,4 @@
-//! Sockets made to order: resolved, bound, set to the options, in a group or for one peer.
+//! Creates sockets: resolves, binds, sets options, joins groups, connects.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -16,7 +16,7 @@ use crate::handle::UdpHandle;
 use crate::options::UdpOptions;
 
 sockopt_impl!(
-    /// What becomes of IPv4 messages that are larger than the path takes.
+    /// Handling of IPv4 messages larger than the path MTU.
     Ip4MtuDiscover,
     SetOnly,
     libc::IPPROTO_IP,
@@ -24,7 +24,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// What becomes of IPv6 messages that are larger than the path takes.
+    /// Handling of IPv6 messages larger than the path MTU.
     Ip6MtuDiscover,
     SetOnly,
     libc::IPPROTO_IPV6,
@@ -32,7 +32,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// Whether this host, too, leaves IPv6 messages whole.
+    /// Whether this host does not fragment IPv6 messages.
     Ip6DontFragment,
     SetOnly,
     libc::IPPROTO_IPV6,
@@ -40,7 +40,7 @@ sockopt_impl!(
     bool
 );
 sockopt_impl!(
-    /// Whether messages that arrive in a row are joined.
+    /// Whether the kernel coalesces received messages.
     Join,
     SetOnly,
     libc::SOL_UDP,
@@ -52,7 +52,7 @@ pub(crate) fn fail(error: io::Error, op: Operation, what: &str) -> Error {
     Error::from_io(error, "udp", op).about(what)
 }
 
-/// The addresses that a target stands for, in the resolver's order.
+/// Resolves the addresses of a target, in the resolver's order.
 pub(crate) async fn addresses(
     to: &Target,
     port: Option<u16>,
@@ -73,7 +73,7 @@ pub(crate) async fn open(at: &Target, options: &UdpOptions) -> Result<UdpHandle>
     };
     let ips = match (options.multicast, options.interface) {
         _ if at.host.is_some() => addresses(at, Some(port), options, op).await?,
-        // What is bound to an address of this host hears nothing that is for a group.
+        // A socket bound to an address of this host receives no messages for a group.
         (Some(group), _) => vec![(everywhere(group.is_ipv4()), port).into()],
         (None, Some(ip)) => vec![local(ip, port).map_err(|e| fail(e, op, "iface"))?],
         (None, None) if options.no_ipv6 => vec![(everywhere(true), port).into()],
@@ -82,7 +82,7 @@ pub(crate) async fn open(at: &Target, options: &UdpOptions) -> Result<UdpHandle>
             (everywhere(true), port).into(),
         ],
     };
-    // A host without IPv6 refuses the first place; the second is then the right one.
+    // A host without IPv6 refuses the first address, and takes the second.
     let mut last = None;
     for place in ips {
         match bind(place, options, op) {
@@ -93,7 +93,7 @@ pub(crate) async fn open(at: &Target, options: &UdpOptions) -> Result<UdpHandle>
     Err(last.expect("there is at least one place"))
 }
 
-/// An address of this host with a port; one that counts on its link only needs the link's number.
+/// Returns a local address with a port; a link-local one needs the scope id of its link.
 fn local(ip: IpAddr, port: u16) -> io::Result<SocketAddr> {
     Ok(match ip {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -124,7 +124,7 @@ pub(crate) fn open_for(peer: SocketAddr, options: &UdpOptions) -> Result<UdpHand
     handle.connected(peer, op)
 }
 
-/// Binds to an address, or, without a port, to one of the range.
+/// Binds to an address; without a port, to one of the range.
 fn bind(at: SocketAddr, options: &UdpOptions, op: Operation) -> Result<UdpHandle> {
     let range = match options.ports {
         Some(range) if at.port() == 0 => range,
@@ -150,7 +150,7 @@ fn bind_one(at: SocketAddr, options: &UdpOptions, op: Operation) -> Result<UdpHa
         Some(Protocol::UDP),
     )
     .map_err(blame)?;
-    // The kernel takes an `int` and cuts the size down to its own limit.
+    // The kernel takes an `int` and caps the size itself.
     let most = i32::MAX as usize;
     if let Some(size) = options.send_buffer {
         let done = socket.set_send_buffer_size(size.in_memory().min(most));
@@ -160,7 +160,7 @@ fn bind_one(at: SocketAddr, options: &UdpOptions, op: Operation) -> Result<UdpHa
         let done = socket.set_recv_buffer_size(size.in_memory().min(most));
         done.map_err(|e| fail(e, op, "cannot set rcvbuf"))?;
     }
-    // A socket for everywhere serves IPv4 as well, whatever the system's default is.
+    // An unspecified IPv6 address serves IPv4 as well, whatever the system's default is.
     if at.is_ipv6() && at.ip().is_unspecified() {
         let done = socket.set_only_v6(options.no_ipv6);
         done.map_err(blame)?;
@@ -170,26 +170,26 @@ fn bind_one(at: SocketAddr, options: &UdpOptions, op: Operation) -> Result<UdpHa
     let socket = UdpSocket::from_std(socket.into()).map_err(blame)?;
     group(&socket, at.is_ipv4(), options).map_err(|e| fail(e, op, "cannot set up multicast"))?;
     let handle = UdpHandle::new(socket, options.offload).map_err(blame)?;
-    // After the handle was made, which forbids fragments for its own reasons.
+    // `UdpSocketState` forbids fragments, so this comes after the handle was created.
     fragments(handle.socket(), at.is_ipv4(), options.dont_fragment)
         .map_err(|e| fail(e, op, "cannot set dontfrag"))?;
     if !options.offload {
-        // A kernel that does not know the option does not join either.
+        // A kernel without the option does not coalesce.
         let _ = Join.set(handle.socket(), &false);
     }
     Ok(handle)
 }
 
-/// Sets what becomes of messages that are larger than the path takes.
+/// Sets the handling of messages larger than the path MTU.
 ///
-/// Where they may be cut up, IPv4 routers may do it: a path that is too narrow and does not say so
-/// would swallow them for good otherwise.
+/// Unless it is refused, IPv4 routers may fragment: a narrow path that reports nothing would drop
+/// such messages for good otherwise.
 fn fragments(socket: &impl AsFd, ipv4: bool, refuse: bool) -> io::Result<()> {
     let (v4, v6) = match refuse {
         true => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
         false => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_WANT),
     };
-    // A socket of IPv6 may carry IPv4 as well.
+    // An IPv6 socket may carry IPv4 as well.
     Ip4MtuDiscover.set(socket, &v4)?;
     if !ipv4 {
         Ip6MtuDiscover.set(socket, &v6)?;
@@ -198,7 +198,7 @@ fn fragments(socket: &impl AsFd, ipv4: bool, refuse: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Joins the group of the options, and says how far messages to one go.
+/// Joins the group of the options, and sets the hop limit of messages to groups.
 fn group(socket: &UdpSocket, ipv4: bool, options: &UdpOptions) -> io::Result<()> {
     let sock = SockRef::from(socket);
     if let Some(ttl) = options.multicast_ttl {
@@ -207,7 +207,7 @@ fn group(socket: &UdpSocket, ipv4: bool, options: &UdpOptions) -> io::Result<()>
             false => sock.set_multicast_hops_v6(ttl.into())?,
         }
     }
-    // Interface 0 is the system's choice.
+    // Interface 0 leaves the choice to the system.
     let face = || options.interface.map_or(Ok(0), index_of);
     match options.multicast {
         None => return Ok(()),
@@ -223,7 +223,7 @@ fn group(socket: &UdpSocket, ipv4: bool, options: &UdpOptions) -> io::Result<()>
     send_from(socket, ipv4, options)
 }
 
-/// Says at which interface messages to a group leave.
+/// Sets the interface for messages to groups.
 fn send_from(socket: &UdpSocket, ipv4: bool, options: &UdpOptions) -> io::Result<()> {
     let sock = SockRef::from(socket);
     match options.interface {
@@ -233,7 +233,7 @@ fn send_from(socket: &UdpSocket, ipv4: bool, options: &UdpOptions) -> io::Result
     }
 }
 
-/// The number of the interface that has this address.
+/// Returns the index of the interface with this address.
 fn index_of(ip: IpAddr) -> io::Result<u32> {
     let has = |address: &nix::sys::socket::SockaddrStorage| match address.family() {
         Some(AddressFamily::Inet) => address.as_sockaddr_in().map(|a| IpAddr::from(a.ip())),

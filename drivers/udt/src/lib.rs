@@ -1,17 +1,17 @@
-//! UDT: byte streams and messages over datagrams, for fast links that lose.
+//! UDT: byte streams and messages over datagrams, for fast lossy links.
 //!
-//! # What it does
+//! # Purpose
 //!
-//! Speaks UDT 4 as libudt 4.11 does, both ends and rendezvous, over any datagram socket. The
-//! protocol itself is the pure machine of `udt-proto`; here is what moves its datagrams: a task per
-//! socket, which owns the clock and every connection's turn, and handles that share one short lock
-//! each with it. All connections of a listener share its socket. Connections that are opened from
-//! here have one each, so that the network can say that nobody is there, unless `reuseaddr` is set.
+//! Speaks UDT 4 as libudt 4.11 does, as client, listener and rendezvous, over any datagram socket.
+//! The protocol is the pure machine of `udt-proto`; this crate moves its datagrams: a task per
+//! socket owns the clock and serves the connections, and each handle shares a short lock with it.
+//! All connections of a listener share its socket. Connections opened from here have one each, so
+//! that the network can report a closed port, unless `reuseaddr` is set.
 //!
 //! # When not to use it
 //!
-//! On links that do not lose or are short: TCP costs less CPU. Where bytes need protection it is
-//! only the bottom: put `tls` or `gsi` on top.
+//! On short links or links without loss: TCP costs less CPU. It protects no data: put `tls` or
+//! `gsi` on top.
 //!
 //! # String form
 //!
@@ -21,39 +21,42 @@
 //!
 //! The options are those of [`UdtOptions`].
 //!
-//! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers as
-//! they are, which keeps a connection at 12 MB on the way whatever is asked; here the names mean
-//! what they mean in libudt, and the socket has names of its own. Globus' `linger` and `reuseaddr`
-//! have no effect there. `sndsyn`, `rcvsyn`, `sndtimeo` and `rcvtimeo` are for calls that block:
-//! nothing blocks here, and deadlines are what the `timeout` layer is for.
+//! Globus' driver gives `sndbuf` and `rcvbuf` to the UDP socket and leaves UDT's own buffers at
+//! their defaults, which bounds a connection to 12 MB in flight; here the names mean the same as in
+//! libudt, and the socket has options of its own. Globus' `linger` and `reuseaddr` have no effect.
+//! `sndsyn`, `rcvsyn`, `sndtimeo` and `rcvtimeo` are for blocking calls, which do not exist here;
+//! deadlines are set by the `timeout` layer.
+//!
+//! # Congestion control
+//!
+//! `cc=bbr`, the default, models the path, so that random loss does not slow it down; where a queue
+//! overflows it takes no more than a CUBIC flow would. `cc=cubic` is CUBIC (RFC 9438), for links
+//! shared with TCP: it slows down for every loss, as TCP does. `cc=udt` is the control of libudt.
 //!
 //! # The end of a connection
 //!
-//! UDT has no half-close and one mark for the end, which goes out once and unacknowledged; here it
-//! goes out after everything was acknowledged, and again until the peer shows that it knows. A peer
-//! that ends with packets missing, or that says that it gave up as handles here do when they are
-//! dropped or their runtime ends, leaves a truncated stream, and reading it fails. What cannot be
-//! told is a libudt peer that ended before it had sent all it was given, when none of the rest had
-//! left yet.
+//! UDT has no half-close, and one shutdown packet, which libudt sends once and unacknowledged. This
+//! driver sends it after everything was acknowledged, and repeats it until the peer reacts. A peer
+//! that ends with packets missing, or that aborts as handles here do when they or their runtime are
+//! dropped, leaves a truncated stream, and reading it fails. One case cannot be detected: a libudt
+//! peer that ended before it had sent all its data, if none of the rest had been sent.
 //!
-//! libudt says the end once, and answers nothing afterwards. Where that one packet is lost, a
-//! reader here has everything and cannot know it: the rest may as well be missing. So reading
-//! fails, and never ends as if all had come. How soon depends on what the network tells of the
-//! silence:
+//! libudt answers nothing after its shutdown. If that packet is lost, a reader here has all data
+//! and cannot know it, so reading fails and never ends as if the stream were whole. The time until
+//! then depends on the network's answers:
 //!
-//! - after two to five seconds where nobody has the peer's port any more, if the connection was
-//!   opened from here and has a socket of its own;
-//! - after eight where the peer's listener answers as before, but no longer for this connection, as
-//!   it is asked to when it is silent;
-//! - else after 46, as with any peer out of reach, which may come back until then. A listener has
-//!   to wait for so long: the socket that its connections share does not hear who is refused, and a
-//!   peer that connected has no port that answers others.
+//! - two to five seconds if the peer's port is closed, and the connection was opened from here with
+//!   a socket of its own;
+//! - eight seconds if the peer's listener answers inquiries, and the connection does not;
+//! - else 46 seconds, as with any peer out of reach, which may return until then. A listener always
+//!   waits for so long: the shared socket of its connections does not hear of closed ports, and its
+//!   peers have no port that answers inquiries.
 //!
 //! # Cost
 //!
-//! A byte is copied once from the writer into the packet it leaves in, by the kernel, and twice at
-//! the receiver. Memory is taken as packets need it and given back; a connection that waits holds
-//! about two kilobytes, and no timer runs more often than every 300 ms then.
+//! A byte is copied once from the writer into its packet, once by the kernel, and twice at the
+//! receiver. Memory is allocated as packets need it and freed afterwards; an idle connection holds
+//! about two kilobytes, and its most frequent timer has a period of 300 ms.
 //!
 //! # Example
 //!
@@ -153,10 +156,10 @@ impl Carrier for UdtMessages {
     }
 }
 
-/// The transport: makes connections and listeners over the sockets of `B`.
+/// The transport: opens connections and listeners over the sockets of `B`.
 ///
-/// Its handles are byte streams ([`UdtHandle`]); [`messages`](Self::messages) makes one whose
-/// handles carry messages ([`UdtMessages`]). Both ends of a connection must be of one kind.
+/// Its handles are byte streams ([`UdtHandle`]); those of [`messages`](Self::messages) carry
+/// messages ([`UdtMessages`]). Both ends of a connection must be of one kind.
 pub struct Udt<B, H = UdtHandle> {
     below: B,
     options: UdtOptions,
@@ -167,7 +170,7 @@ pub struct Udt<B, H = UdtHandle> {
 }
 
 impl<B: Bind> Udt<B> {
-    /// A transport with options as they are by default.
+    /// Creates a transport with default options.
     pub fn over(below: B) -> Self {
         Self {
             below,
@@ -191,7 +194,7 @@ impl<B: Bind> Udt<B> {
 }
 
 impl<B: Bind, H: Carrier> Udt<B, H> {
-    /// Numbers the first packet, for tests of the wrap-around.
+    /// Sets the number of the first packet, for tests of the wrap-around.
     #[doc(hidden)]
     #[must_use]
     pub const fn first_sequence(mut self, number: Option<u32>) -> Self {
@@ -205,7 +208,7 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         options
     }
 
-    /// Opens a socket to connect from and takes it into service, with a first connection to begin.
+    /// Opens a socket and spawns its task, with an order for the first connection.
     async fn open(
         &self,
         peer: Option<SocketAddr>,
@@ -219,7 +222,7 @@ impl<B: Bind, H: Carrier> Udt<B, H> {
         let socket = self.below.bind(&at).await?;
         let below = Arc::new(socket.info());
         let to_task = Task::spawn(socket, below, None)?;
-        // The task has not been asked to do anything yet, so it takes this.
+        // The queue is open until its first order was carried out.
         let _ = to_task.order(order);
         Ok(to_task)
     }
@@ -264,7 +267,7 @@ impl<B: Bind, H: Carrier> Transport for Udt<B, H> {
         let at = ("udt", Operation::Connect);
         let mut last = None;
         for peer in resolve(to, to.port.or(self.options.port), false, at, lookup).await? {
-            // What comes from a mapped address is known by the address that it stands for.
+            // Datagrams from a mapped address are routed by the IPv4 address in it.
             let peer = match peer.ip().to_canonical() {
                 ip @ IpAddr::V4(_) => (ip, peer.port()).into(),
                 IpAddr::V6(_) => peer,
@@ -312,7 +315,8 @@ impl<B: fmt::Debug, H> fmt::Debug for Udt<B, H> {
     }
 }
 
-/// The driver for a registry; a stack may begin with it where it [brings](Driver::brings) a socket.
+/// Returns the driver for a registry; a stack can begin with it if it [brings](Driver::brings) a
+/// socket.
 #[must_use]
 pub fn driver() -> Driver {
     let about = "UDT: byte streams over datagrams";

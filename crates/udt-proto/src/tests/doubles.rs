@@ -1,5 +1,4 @@
-//! Peers that behave as the reference does where we do better, each of its habits put on by
-//! meddling with packets.
+//! Peers with the habits of the reference, by changes of their packets.
 #![expect(clippy::ptr_arg, reason = "all habits have one type")]
 
 use std::collections::BTreeSet;
@@ -13,14 +12,14 @@ use crate::{Congestion, Options};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the meddler remembers.
+/// State of a meddler.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     seen: BTreeSet<Vec<u8>>,
     count: u64,
 }
 
-/// Changes a packet on its way, or says that it is not to go.
+/// Changes a packet; returns whether it is sent.
 pub(super) type Meddler = fn(&mut Memory, &mut Vec<u8>) -> bool;
 
 /// Reports every loss once.
@@ -76,7 +75,7 @@ fn no_confirmation(_: &mut Memory, packet: &mut Vec<u8>) -> bool {
     )
 }
 
-/// Says the end once, and without padding.
+/// Sends one shutdown, without padding.
 fn one_end(memory: &mut Memory, packet: &mut Vec<u8>) -> bool {
     if let Some(Packet::Control(Control::Shutdown { .. })) = Packet::parse(packet) {
         memory.count += 1;
@@ -86,7 +85,7 @@ fn one_end(memory: &mut Memory, packet: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Says nothing by itself, and answers only who asks for a connection or after one.
+/// Sends only handshake packets.
 pub(super) fn taciturn(_: &mut Memory, packet: &mut Vec<u8>) -> bool {
     matches!(
         Packet::parse(packet),
@@ -94,7 +93,7 @@ pub(super) fn taciturn(_: &mut Memory, packet: &mut Vec<u8>) -> bool {
     )
 }
 
-/// Sends both ways with a far end of that habit; how long it took.
+/// Sends both ways with a far end of that habit; returns the time.
 fn transfer(seed: u64, loss: u32, meddler: Meddler, congestion: Congestion) -> Duration {
     let nature = Nature {
         delay: 10 * MS,
@@ -150,13 +149,13 @@ fn peers_of_old_habits_are_served_well() {
                 let loss = [0, 20_000][seed as usize % 2];
                 longest = longest.max(transfer(seed, loss, habit, congestion));
             }
-            // Half a minute is what silence and collapsed rates would cost.
+            // Silence and collapsed rates would cost half a minute.
             assert!(longest < 12_000 * MS, "{name}, {congestion:?}: {longest:?}");
         }
     }
 }
 
-/// Sends 2 MB one way at 1 % loss both ways to a far end of that habit; how long that took.
+/// Sends 2 MB one way at 1 % loss both ways to a far end of that habit; returns the time.
 fn send(seed: u64, meddler: Meddler) -> Duration {
     let nature = Nature {
         delay: 10 * MS,
@@ -184,13 +183,13 @@ fn send(seed: u64, meddler: Meddler) -> Duration {
 }
 
 #[test]
-fn what_is_lost_twice_is_repaired_although_it_is_reported_once() {
+fn packets_lost_twice_are_repaired_although_reported_once() {
     let mut times: Vec<_> = (0..100)
         .map(|seed| (send(seed, no_second_report), seed))
         .collect();
     times.sort();
     assert!(times[50].0 < 250 * MS, "{times:?}");
     assert!(times[90].0 < 350 * MS, "{times:?}");
-    // The handshake alone repeats what is lost of it after 250 milliseconds.
+    // A lost packet of the handshake is repeated after 250 milliseconds.
     assert!(times[99].0 < 900 * MS, "{times:?}");
 }

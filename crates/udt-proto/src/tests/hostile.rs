@@ -1,4 +1,4 @@
-//! What strangers and bad peers send costs nothing, or the connection, and never more.
+//! Packets of strangers and bad peers cost nothing, or the connection, and never more.
 
 use std::net::SocketAddr;
 use std::task::Poll;
@@ -38,7 +38,7 @@ fn request(request: Request, cookie: u32) -> Handshake {
     }
 }
 
-/// A listener, and the instant at which it was made.
+/// A listener, and the time of its creation.
 fn listener(backlog: usize) -> (Endpoint, Instant) {
     let now = World::new(0).now;
     let mut endpoint = Endpoint::new(now, [7; 16]);
@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused_and_so_is_what_does_not_find_room() {
             panic!("a connection");
         };
         ids.push(connection.id());
-        // Repeating it makes no second one.
+        // A repetition creates no second connection.
         let again = ask(&mut endpoint, now, from, what);
         assert!(matches!(again, Routed::Connection(id) if id == connection.id()));
     }
@@ -208,7 +208,7 @@ fn who_ends_before_it_is_taken_keeps_its_place_until_then() {
     let first = come(&mut endpoint, 1).unwrap();
     endpoint.forget(first);
     assert!(come(&mut endpoint, 2).is_some());
-    // Whoever accepts still has both before it, so nobody else finds room.
+    // Both wait to be accepted, so the backlog is full.
     assert_eq!(come(&mut endpoint, 3), None);
     endpoint.taken(first);
     assert!(come(&mut endpoint, 3).is_some());
@@ -226,7 +226,7 @@ fn one_number_does_not_tell_the_next() {
     }
 }
 
-/// Two that are connected, with something written and on the way.
+/// Two connected ends, with data in flight.
 pub(super) fn connected() -> World {
     connected_with(Options::default())
 }
@@ -252,7 +252,7 @@ pub(super) fn connected_with(options: Options) -> World {
     world
 }
 
-/// Has the client hear this from the server, and says how it ended, if it did.
+/// Delivers this to the client from the server; returns the end of the connection, if any.
 pub(super) fn tell(world: &mut World, bytes: &[u8]) -> Option<Option<ConnectionError>> {
     let now = world.now;
     let seat = world.only(0);
@@ -397,7 +397,7 @@ fn who_does_not_read_holds_no_more_than_was_agreed() {
     let mut world = World::pair(3, natures, [Options::default(), options]);
     world.only(0).program.to_write = 10_000_000;
     world.only(0).program.is_careless = true;
-    // Never reads: the program is at its end before it begins.
+    // The program ends before it begins, so it never reads.
     world.hosts[1].serves.end = Some(Ok(()));
     world.run(20_000 * MS, |_| false);
     let server = &world.only(1).connection;

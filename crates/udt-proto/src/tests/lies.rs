@@ -1,4 +1,4 @@
-//! What a peer says of the path and of itself is believed within bounds.
+//! Reports of a peer about the path and itself are believed within bounds.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn warnings_slow_it_down_and_no_more() {
     }
 }
 
-/// Has the client believe that a round trip takes for ever, and cuts the line.
+/// Makes the client believe in an endless round trip, and cuts the link.
 fn deceived() -> World {
     let mut world = connected();
     let full = FullAck {

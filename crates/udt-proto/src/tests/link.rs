@@ -1,9 +1,9 @@
-//! `Link`: one direction of a path, with everything that real ones do to packets.
+//! `Link`: one direction of a simulated path.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A generator of numbers that are the same in every run.
+/// A deterministic generator of random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(u64);
 
@@ -24,31 +24,31 @@ impl Dice {
         self.roll() % end.max(1)
     }
 
-    /// Whether something happens that happens so many times in a million.
+    /// Returns true with a probability in millionths.
     pub(super) fn hits(&mut self, parts_per_million: u32) -> bool {
         self.below(1_000_000) < u64::from(parts_per_million)
     }
 }
 
-/// What a link does to packets.
+/// Properties of a link.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nature {
     pub(super) delay: Duration,
-    /// Bytes per second, 0 for as fast as can be.
+    /// Bytes per second, 0 for no limit.
     pub(super) rate: u64,
-    /// Bytes that may wait for their turn.
+    /// Bytes of the queue.
     pub(super) queue: u64,
-    /// In millionths.
+    /// Probabilities in millionths.
     pub(super) loss: u32,
     pub(super) duplication: u32,
     pub(super) reordering: u32,
-    /// Packets come out at multiples of this only, as devices that wait for more hand them over.
+    /// Packets arrive at multiples of this time, as from devices with interrupt coalescing.
     pub(super) bursts: Duration,
-    /// Most that a packet may be late by itself.
+    /// Largest random delay.
     pub(super) jitter: Duration,
     /// Largest datagram, 0 for any.
     pub(super) mtu: usize,
-    /// When nothing passes, from the beginning.
+    /// Times without delivery, from the beginning.
     pub(super) blackouts: Vec<Range<Duration>>,
 }
 
@@ -75,7 +75,7 @@ impl Link {
         }
     }
 
-    /// When a packet of that many bytes arrives: never, once or twice.
+    /// Returns the arrival times of a packet of that many bytes: none, one or two.
     pub(super) fn pass(&mut self, now: Instant, bytes: usize) -> [Option<Instant>; 2] {
         let since = now - self.since;
         let nature = &self.nature;

@@ -1,5 +1,4 @@
-//! Messages arrive whole, once, and in order where that is asked for; what is too late is left out,
-//! not waited for.
+//! Messages arrive whole, once, and in order where requested; expired ones are dropped.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -11,7 +10,7 @@ use crate::{ConnectionError, MessageOptions, Options, Service};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The content of a message: its number and then a pattern.
+/// Content of a message: its number and a pattern.
 fn message(number: u64, len: usize) -> Vec<u8> {
     let pattern = (0..len as u64).map(|at| byte(number, at));
     number.to_be_bytes().into_iter().chain(pattern).collect()
@@ -28,7 +27,7 @@ struct Outcome {
     count: u64,
 }
 
-/// Sends messages one way and closes; what came is whole in any case.
+/// Sends messages one way and closes; received messages are whole in any case.
 fn exchange(seed: u64, nature: Nature, count: u64, options: MessageOptions, mss: u16) -> Outcome {
     let chosen = Options {
         service: Service::Message,
@@ -179,7 +178,7 @@ fn that_something_was_left_out_is_acknowledged_at_once() {
     let brief = plain.with_time_to_live(MS);
     let sent = client.send_message(now, &[0; 4_000], brief);
     assert_eq!(sent, Poll::Ready(Ok(())));
-    // It is overdue after a round trip and some, given up, and that is acknowledged.
+    // It is overdue after little more than a round trip, dropped, and the drop is acknowledged.
     let since = world.now;
     assert!(world.run(MS * 1_000, is_drained));
     let took = world.now - since;

@@ -1,4 +1,4 @@
-//! What a connection says in answer to packets as the reference sends them, row by row.
+//! Answers of a connection to packets of the reference, row by row.
 
 use std::net::SocketAddr;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use crate::packet::{Ack, Control, FullAck, Message, Packet, write_control, write
 use crate::{Connection, Endpoint, MessageOptions, Options, Routed, Service};
 
 const MS: Duration = Duration::from_millis(1);
-/// The peer's number, and the sequence number that both ends begin with: the next ones go round.
+/// Socket id of the peer, and the first sequence number of both ends: the next ones wrap around.
 const PEER: u32 = 77;
 const FIRST: u32 = 0x7fff_fffe;
 
@@ -20,7 +20,7 @@ struct Ours {
     connection: Connection,
 }
 
-/// What goes out, in words.
+/// Sent packets, in words.
 fn words(datagram: &[u8]) -> Vec<u32> {
     let words = datagram.chunks_exact(4);
     words
@@ -33,7 +33,7 @@ fn sequence(index: u32) -> u32 {
 }
 
 impl Ours {
-    /// Lets the peer connect to a listener, and checks what that says.
+    /// Connects the peer to a listener, and checks the answers.
     fn listening(options: Options) -> Self {
         let now = World::new(0).now;
         let from: SocketAddr = "10.1.2.3:4000".parse().unwrap();
@@ -59,7 +59,7 @@ impl Ours {
         let Routed::Reply(answer) = endpoint.route(now, from, &packet, 64).0 else {
             panic!("a cookie");
         };
-        // All of it comes back as it was, but for the cookie and who it is for.
+        // The answer is the request, with a cookie and another destination.
         let (mut expected, answer) = (words(&packet), words(&answer));
         expected[3] = PEER;
         expected[11] = answer[11];
@@ -84,19 +84,19 @@ impl Ours {
         let head = [0x8000_0000, 0, 0, PEER, 4, service, FIRST, 1400, window];
         let tail = [u32::MAX, id, answer[11], address, 0, 0, 0];
         assert_eq!(words(&said[0]), [&head[..], &tail].concat());
-        // What the reference throws away behind it is no data.
+        // The reference drops the packet behind it, which is no data.
         assert_eq!(words(&said[1]), [0x8001_0000, 0, 0, PEER, 0]);
         assert_eq!(said.len(), 2);
         ours
     }
 
-    /// Has somebody ask for what comes.
+    /// Begins to read.
     fn waits_to_read(&mut self) {
         let read = self.connection.read(self.now, &mut [0; 8]);
         assert_eq!(read, Poll::Pending);
     }
 
-    /// Everything that is to go out now, one datagram after another.
+    /// Returns all datagrams to send now.
     fn says(&mut self) -> Vec<Vec<u8>> {
         self.connection.handle_timeout(self.now);
         let mut said = Vec::new();
@@ -108,7 +108,7 @@ impl Ours {
         said
     }
 
-    /// The same after a time, with everything said before that.
+    /// Returns the same after a time, with all sent before.
     fn says_within(&mut self, time: Duration) -> Vec<Vec<u8>> {
         let end = self.now + time;
         let mut said = self.says();
@@ -170,7 +170,7 @@ fn acknowledgements_come_when_and_as_long_as_they_should() {
         ack[8] > 0 && ack[9] > 0,
         "an early rate is better than none"
     );
-    // A light one each 64 packets, which tells no more than how far they reach.
+    // A light one each 64 packets, with one word.
     ours.hears_control(&Control::Ack2 { number: 1 });
     ours.now += MS;
     for index in 1..=128 {
@@ -192,13 +192,13 @@ fn acknowledgements_come_when_and_as_long_as_they_should() {
         [0x8002_0000, 2, 0, PEER, sequence(130)]
     );
     ours.hears_control(&Control::Ack2 { number: 2 });
-    // The end of what was written is told sooner, without the rates.
+    // The end of a write is acknowledged sooner, without the rates.
     ours.now += 2 * MS;
     ours.hears_data(130, Message::new(1, false, true, false), 10);
     let ack = words(&ours.says()[0]);
     assert_eq!(ack[..5], [0x8002_0000, 3, 0, PEER, sequence(131)]);
     assert_eq!(ack.len(), 8);
-    // Until it is confirmed it is said again, under a new number; then no more.
+    // Until it is confirmed it is repeated under a new number.
     let again = ours.says_within(400 * MS);
     assert!(again.iter().any(|packet| words(packet)[1] == 4));
     let last = words(again.last().unwrap())[1];
@@ -227,7 +227,7 @@ fn what_is_missing_is_reported_at_once_and_again() {
     let head = [0x8003_0000, 0, 0, PEER];
     let said = ours.says();
     assert_eq!(report(&said), Some([&head[..], &all].concat()));
-    // What was filled is asked for no more, the rest until it is.
+    // The rest is reported until it is filled.
     ours.hears_data(1, middle(), 1356);
     let said = ours.says_within(2_000 * MS);
     let some = [sequence(2), sequence(5)];
@@ -253,7 +253,7 @@ fn data_is_cut_into_equal_packets_and_sent_again_as_it_was() {
     let said = ours.says_within(20 * MS);
     let lens: Vec<_> = said.iter().map(Vec::len).collect();
     assert_eq!(lens, [1372, 1372, 1372, 21]);
-    // First, middle and last of message 1, in no order; the numbers go round.
+    // First, middle and last packet of message 1; the numbers wrap around.
     let flags = [1 << 31 | 1, 1, 1, 1 << 30 | 1];
     for ((index, packet), flags) in (0..).zip(&said).zip(flags) {
         let [number, message, _, to] = words(&packet[..16])[..] else {
@@ -280,7 +280,7 @@ fn data_is_cut_into_equal_packets_and_sent_again_as_it_was() {
         (&again[0][..8], &again[0][12..]),
         (&said[2][..8], &said[2][12..])
     );
-    // The end is told once all is acknowledged, not before.
+    // The shutdown follows the last acknowledgement.
     let now = ours.now;
     ours.connection.close(now);
     let is_end = |packet: &Vec<u8>| packet.starts_with(&[0x80, 0x05]);
@@ -391,14 +391,14 @@ fn two_that_meet_say_what_the_reference_does() {
             address: [0; 4],
         })
     };
-    // Each has its own number to begin with.
+    // Each end has its own first number.
     ours.hears_control(&theirs(Request::Meet));
     assert_eq!(said(&mut ours), [(0x8000_0000, PEER, 5, -1, id, 0)]);
     assert!(!ours.connection.is_connected());
     ours.hears_control(&theirs(Request::Confirm));
     assert!(ours.connection.is_connected());
     said(&mut ours);
-    // Who asks again is told that it is done; who says that it is, is told nothing.
+    // A repeated request is answered, a confirmation is not.
     ours.hears_control(&theirs(Request::Meet));
     assert_eq!(said(&mut ours), [(0x8000_0000, PEER, 5, -2, id, 0)]);
     ours.hears_control(&theirs(Request::Met));
@@ -440,7 +440,7 @@ fn what_tears_too_many_holes_is_lost_itself() {
     assert_eq!(ours.connection.stats().received, 8193, "holes are counted");
     let said = ours.says();
     assert!(said.iter().all(|packet| packet.len() <= 1372));
-    // It all comes right in the end.
+    // All data arrives in the end.
     let mut sink = vec![0; 20_000 * 1356];
     let mut read = 0;
     for index in 0..last {

@@ -7,7 +7,7 @@ use super::tcp::{Bbr, Control, Cubic, Tcp};
 use super::world::{Program, World};
 use crate::{Congestion, Options};
 
-/// A flow, by the control that it is under.
+/// A flow, by its congestion control.
 #[derive(Debug, Clone, Copy)]
 enum Flow {
     Udt(Congestion),
@@ -50,7 +50,7 @@ impl Path {
         let hosts: Vec<_> = hosts.collect();
         for (flow, (from, to)) in flows.iter().zip(&hosts) {
             start(&mut world, *flow, *from, *to);
-            // One after the other: the second finds the link taken.
+            // The next flow finds the link taken.
             let until = Duration::from_micros(2_000_000 + world.dice.below(100_000));
             world.run(until, |_| false);
         }
@@ -88,7 +88,7 @@ fn start(world: &mut World, flow: Flow, from: usize, to: usize) {
     world.tcps.push(Tcp::new(world.now, from, to, control));
 }
 
-/// Bytes of payload that have come to a host.
+/// Payload bytes received by a host.
 fn arrived(world: &World, host: usize) -> u64 {
     let udt = world.hosts[host].seats.values();
     let tcp = world.tcps.iter().filter(|tcp| tcp.to == host);
@@ -203,7 +203,8 @@ fn tcp_keeps_a_quarter_beside_one_flow() {
     }
 }
 
-/// Prints the share of each of two flows: `UDT_RUNS` seeds, `UDT_SECONDS` each, of `UDT_FLOWS`.
+/// Prints the shares of two flows in percent, median and extremes of `UDT_RUNS` seeds of
+/// `UDT_SECONDS` each, for the control `UDT_CC` and the space-separated `UDT_PAIRS`.
 #[test]
 #[ignore = "takes minutes: it prints a table of benches/README.md"]
 fn print_shares_of_two_flows() {

@@ -1,4 +1,4 @@
-//! How much of a link the controls use.
+//! Share of a link that the controls use.
 
 use std::time::Duration;
 
@@ -38,14 +38,14 @@ impl Path {
         [there, back]
     }
 
-    /// Two hosts, of which the first sends without end.
+    /// Creates two hosts, of which the first sends without end.
     fn world(self, congestion: Congestion, seed: u64) -> World {
         let options = Options {
             congestion,
             ..Options::default()
         };
         let mut world = World::pair(seed, self.natures(), [options.clone(), options]);
-        // Timers of a runtime are no better.
+        // Timers of a runtime have this resolution.
         world.tick = Duration::from_millis(1);
         let client = &mut world.only(0).program;
         client.to_write = u64::MAX / 2;
@@ -54,7 +54,7 @@ impl Path {
         world
     }
 
-    /// What arrives as payload in each second, as a part of what the link carries.
+    /// Payload received in each second, as a part of the link's rate.
     fn seconds(self, seconds: u64, congestion: Congestion) -> Vec<f64> {
         let mut world = self.world(congestion, 1);
         let mut before = 0;
@@ -74,7 +74,7 @@ fn mean(parts: &[f64]) -> f64 {
     parts.iter().sum::<f64>() / parts.len() as f64
 }
 
-/// All but the beginning, which is about finding out how much the path carries.
+/// Mean without the first two seconds, in which the flow finds the rate of the path.
 fn later(path: Path, seconds: u64, congestion: Congestion) -> f64 {
     mean(&path.seconds(seconds, congestion)[2..])
 }
@@ -132,7 +132,7 @@ fn a_short_queue_is_not_flooded() {
         world.run(Duration::from_secs(5), |_| false);
         let stats = world.only(0).connection.stats();
         assert!(stats.sent > 2000, "{congestion:?}: {stats:?}");
-        // As a part of all that is sent, what is sent again.
+        // Retransmissions are less than a tenth of all packets.
         assert!(
             stats.retransmitted * 10 < stats.sent,
             "{congestion:?}: {stats:?}"
@@ -144,15 +144,14 @@ fn a_short_queue_is_not_flooded() {
 /// settles where both are equal, at the root of 9 growth / loss. Growth goes by the power of ten
 /// that holds a ninth of the capacity, as the receiver measures it.
 fn native_rate(path: Path) -> f64 {
-    // Packets of a burst come together, as on any path that is far faster.
+    // Packets of a burst arrive together, as on a far faster path.
     let capacity = if path.bursts > 0 {
         6e9
     } else {
         path.megabits as f64 * 1e6
     };
     let step = 10_f64.powf((capacity / 9.0).log10().ceil()) * 1.5e-6 / 1500.0;
-    // So many packets more in each interval of ten milliseconds, which come a hundred times a
-    // second.
+    // Growth in packets of each interval of ten milliseconds, of which a second has a hundred.
     let growth = step * 100.0 * 100.0;
     (9.0 * growth / (f64::from(path.loss) * 1e-6)).sqrt() * 1500.0 * 8e-6
 }
@@ -218,7 +217,7 @@ fn pairs_leave_unpaced_without_segmentation_offload() {
         now += Duration::from_micros(100);
     }
     assert_eq!(sent.len(), 60);
-    // The first packets make up for the time before they were written.
+    // The first packets make up for the idle time before the write.
     for pair in sent[8..].windows(2) {
         let is_unpaced = pair[0].1 == pair[1].1;
         assert_eq!(is_unpaced, pair[0].0 & 15 == 0, "{:?}", pair[0].0);

@@ -1,4 +1,4 @@
-//! Every byte arrives once and in order, whatever the path does, and both ends learn how it ended.
+//! Every byte arrives once and in order on any path, and both ends learn of the end.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{Congestion, ConnectionError, Options};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path that anything may happen on.
+/// A path with random properties.
 fn nature(dice: &mut Dice) -> Nature {
     let some = |dice: &mut Dice, most: u64| {
         if dice.below(2) == 0 {
@@ -67,7 +67,7 @@ fn one(seed: u64) {
     let mut dice = Dice::new(seed);
     let mut natures = [nature(&mut dice), nature(&mut dice)];
     let chosen = [options(&mut dice), options(&mut dice)];
-    // What is longer than was agreed never arrives; the handshake is as long as it is.
+    // Packets longer than the agreed size never arrive; the handshake fits.
     let agreed = chosen[0].mss.min(chosen[1].mss);
     let longest = (usize::from(agreed) - IP_UDP).max(HEADER + Handshake::LEN);
     natures.iter_mut().for_each(|nature| nature.mtu = longest);

@@ -1,4 +1,4 @@
-//! `World`: hosts with endpoints and programs, joined by links, in a time of their own.
+//! `World`: hosts with endpoints and programs, joined by links, in simulated time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,20 +16,20 @@ pub(super) fn byte(stream: u64, position: u64) -> u8 {
     (position ^ (position >> 8) ^ (position >> 16) ^ stream.wrapping_mul(167)) as u8
 }
 
-/// What a program at one end of a connection does, and what came of it.
+/// Program at one end of a connection, and its results.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Program {
-    /// Which stream it writes, and how long that is.
+    /// Stream that it writes, and its length.
     pub(super) stream: u64,
     pub(super) to_write: u64,
-    /// Which stream it expects.
+    /// Stream that it expects.
     pub(super) expects: u64,
-    /// Whether it closes once it has written everything, and has read as much as this.
+    /// Whether it closes after it has written everything and read this many bytes.
     pub(super) closes: bool,
     pub(super) reads_first: u64,
-    /// Reads no more than this at a time, 0 for all there is.
+    /// Most bytes of a read, 0 for all.
     pub(super) sips: usize,
-    /// Does not look at the bytes.
+    /// Whether it does not check the bytes.
     pub(super) is_careless: bool,
     pub(super) written: u64,
     pub(super) read: u64,
@@ -37,7 +37,7 @@ pub(super) struct Program {
     pub(super) closed: Option<Option<ConnectionError>>,
     pub(super) write_error: Option<ConnectionError>,
     pub(super) most_memory: usize,
-    /// What the events allow.
+    /// Operations that the events allow.
     pub(super) may_read: bool,
     pub(super) may_write: bool,
     pub(super) is_closing: bool,
@@ -50,13 +50,13 @@ pub(super) struct Seat {
     pub(super) program: Program,
 }
 
-/// A machine on the net.
+/// A host on the network.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) address: SocketAddr,
     pub(super) endpoint: Endpoint,
     pub(super) seats: BTreeMap<ConnectionId, Seat>,
-    /// What those run who are connected to.
+    /// Program of incoming connections.
     pub(super) serves: Program,
     pub(super) segments: usize,
 }
@@ -70,23 +70,23 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// All of it.
+/// The whole simulation.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) start: Instant,
     pub(super) hosts: Vec<Host>,
-    /// What packets of a host pass through, by its number.
+    /// Link of each host, by its number.
     pub(super) links: Vec<Link>,
     pub(super) leaves_by: Vec<usize>,
     flying: BinaryHeap<Reverse<Flying>>,
     number: u64,
     pub(super) dice: Dice,
-    /// Timers are late by up to this, as real ones are.
+    /// Lateness of timers, as of real ones.
     pub(super) tick: Duration,
     pub(super) datagrams: u64,
     pub(super) tcps: Vec<Tcp>,
-    /// Changes what a host sends.
+    /// Changes the packets of a host.
     pub(super) meddler: Option<(usize, Meddler, Memory)>,
     buffer: Vec<u8>,
 }
@@ -182,7 +182,7 @@ impl World {
         id
     }
 
-    /// What there is to say about where it stands.
+    /// Describes the state of all connections.
     pub(super) fn summary(&self) -> String {
         let mut out = format!(
             "at {:?}, {} datagrams",
@@ -208,7 +208,7 @@ impl World {
             .expect("a connection")
     }
 
-    /// Goes on until the condition holds or the time has passed; whether it held.
+    /// Runs until the condition holds or the time has passed; returns whether it held.
     pub(super) fn run(&mut self, for_: Duration, until: impl Fn(&Self) -> bool) -> bool {
         let end = self.now + for_;
         self.all_act();
@@ -234,7 +234,7 @@ impl World {
         true
     }
 
-    /// Hands over what arrives now, packets of equal length together.
+    /// Delivers the packets that arrive now, those of equal length together.
     fn deliver(&mut self) {
         let mut batch: Option<Flying> = None;
         let mut stride = 0;
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// Has the other flows take what is theirs.
+    /// Delivers packets to the TCP flows; returns whether they were theirs.
     fn arrive_for_tcp(&mut self, batch: &Flying, stride: usize) -> bool {
         let now = self.now;
         let number = |packet: &[u8]| u64::from_be_bytes(packet[4..12].try_into().unwrap());
@@ -323,7 +323,7 @@ impl World {
         true
     }
 
-    /// Puts a datagram on its way.
+    /// Sends a datagram.
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8]) {
         let address = self.hosts[from].address;
         let mut bytes = bytes.to_vec();
@@ -395,7 +395,7 @@ impl World {
 }
 
 impl Seat {
-    /// Lets the program do what it can.
+    /// Runs the program as far as it can go.
     fn act(&mut self, now: Instant, buffer: &mut [u8]) {
         let Self {
             connection,

@@ -1,4 +1,4 @@
-//! `Bbr`: heeds no loss, as the first version of BBR does.
+//! `Bbr`: ignores loss, as the first version of BBR does.
 
 use std::time::{Duration, Instant};
 
@@ -20,14 +20,14 @@ enum Phase {
     Probe { until: Option<Instant> },
 }
 
-/// Congestion control as in the first published version, but for its model of policers.
+/// Congestion control as in the first published version, without its model of policers.
 #[derive(Debug)]
 pub(in super::super) struct Bbr {
     phase: Phase,
     window: f64,
-    /// The window before a loss or a look at the round trip.
+    /// Window before a loss or a probe of the round trip.
     prior: f64,
-    /// Until the end of the round in which a loss was seen, no more is sent than arrives.
+    /// Whether it sends no more than arrives, until the end of a lossy round.
     is_conserving: bool,
     rates: [f64; ROUNDS],
     min_rtt: Duration,
@@ -147,7 +147,7 @@ impl Control for Bbr {
             Phase::Cruise { .. } => 2.0 * self.fill(),
             Phase::Probe { .. } => LEAST_WINDOW,
         };
-        // Room for what is sent and acknowledged together.
+        // Room for packets that are sent and acknowledged together.
         let target = target + 3.0 * (self.rate() / 1e3).max(2.0);
         self.window += 1.0;
         if self.is_conserving {

@@ -1,4 +1,4 @@
-//! `Cubic`: understands nothing but loss.
+//! `Cubic`: reacts to loss alone.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::{Control, Heard};
 pub(in super::super) struct Cubic {
     window: f64,
     threshold: f64,
-    /// The window before the last decrease, and when that was.
+    /// Window before the last decrease, and the time of that.
     most: f64,
     since: Option<Instant>,
 }

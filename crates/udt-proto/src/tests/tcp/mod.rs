@@ -1,4 +1,4 @@
-//! `Tcp`: a flow of another protocol under a control of its own, for company.
+//! `Tcp`: a flow of another protocol under a control of its own, as a competitor.
 
 mod bbr;
 mod cubic;
@@ -13,14 +13,14 @@ pub(super) use self::cubic::Cubic;
 /// Bytes of a packet and of an acknowledgement.
 pub(super) const PACKET: usize = 1472;
 pub(super) const ACK: usize = 12;
-/// Packets that arrive later than so many that were sent after them are lost.
+/// Reordering, in packets, beyond which a packet is lost.
 const REORDERING: u64 = 3;
 
-/// Decides how much is on the way.
+/// Congestion control of a flow.
 pub(super) trait Control: Debug {
     fn on_ack(&mut self, heard: &Heard);
     fn on_timeout(&mut self);
-    /// Packets that may be on the way.
+    /// Most packets in flight.
     fn window(&self) -> f64;
     /// Packets per second.
     fn rate(&self) -> f64 {
@@ -28,20 +28,20 @@ pub(super) trait Control: Debug {
     }
 }
 
-/// What an acknowledgement tells.
+/// State after an acknowledgement.
 #[derive(Debug)]
 pub(super) struct Heard {
     now: Instant,
-    /// The round trip of its packet, and the average.
+    /// Round trip of its packet, and the average.
     rtt: Duration,
     average: Duration,
-    /// Packets that have arrived, and that had when this one was sent.
+    /// Packets that have arrived, now and when this one was sent.
     delivered: u64,
     delivered_before: u64,
     /// Packets per second from then to now.
     rate: f64,
     in_flight: f64,
-    /// Packets that are now known to be lost, and whether those are the first of a round.
+    /// Newly lost packets, and whether they are the first of a round.
     lost: u64,
     is_new_loss: bool,
 }
@@ -50,7 +50,7 @@ pub(super) struct Heard {
 struct Sent {
     number: u64,
     at: Instant,
-    /// What had arrived by then, when the last of it did, and when that was sent.
+    /// Packets that had arrived by then, and arrival and send time of the last.
     delivered: u64,
     delivered_at: Instant,
     first_at: Instant,
@@ -63,7 +63,7 @@ pub(super) struct Tcp {
     pub(super) to: usize,
     control: Box<dyn Control>,
     next: u64,
-    /// When the next packet may go, as the rate allows.
+    /// Time of the next packet at the pacing rate.
     send_at: Instant,
     out: VecDeque<Sent>,
     delivered: u64,
@@ -99,7 +99,7 @@ impl Tcp {
         (self.out.len() as f64) < self.control.window().max(1.0)
     }
 
-    /// The packets that may go now, where there is a rate so many together as go in a millisecond.
+    /// Returns the packets to send now; at a rate, those of a millisecond together.
     pub(super) fn send(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let rate = self.control.rate();
@@ -126,7 +126,7 @@ impl Tcp {
         packets
     }
 
-    /// When it sends more or gives up waiting.
+    /// Returns when it sends more or times out.
     pub(super) fn wakes_at(&self) -> Instant {
         if self.has_room() {
             self.send_at.min(self.gives_up_at())
