@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_said_is_told_once() {
+    fn the_systems_error_is_printed_once() {
         let refused = std::io::Error::from_raw_os_error(111);
         let cause = refused.to_string();
         let error = xio::Error::from_io(refused, "tcp", Operation::Connect).about("[::1]:9");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_by_what_was_not_taken() {
+    fn it_is_full_by_its_unsent_bytes() {
         let mut out = Outbox::new(Instant::now());
         out.add(Instant::now(), |out| out.resize(FULL, b'x'));
         assert!(out.is_full());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_tells_the_whole_story_with_the_systems_number() {
+    fn the_reply_has_the_whole_chain_and_the_errno() {
         let cause = std::io::Error::from_raw_os_error(2);
         let error = gridftp_dsi::Error::new(Storage::NotFound, "open")
             .at("/x")

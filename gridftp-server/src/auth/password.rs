@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_password_could_match_is_refused() {
+    fn a_text_that_no_password_matches_is_refused() {
         assert_eq!(Hashed::parse("x"), Err(BadHash::UnknownScheme));
         assert_eq!(Hashed::parse("$1$abc$def"), Err(BadHash::UnknownScheme));
         assert_eq!(Hashed::parse("$6$salt"), Err(BadHash::Malformed));

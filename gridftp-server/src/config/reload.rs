@@ -54,7 +54,7 @@ mod tests {
     use crate::config::{Config, Options};
 
     #[test]
-    fn what_holds_after_a_restart_is_named_and_nothing_else() {
+    fn only_options_that_need_a_restart_are_named() {
         let mut options = Options::default();
         let running = Config::check(&options).unwrap();
         // A default given explicitly is no change.

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_listed_with_our_options() {
+    fn allowed_drivers_are_listed_with_the_servers_options() {
         assert_eq!(names(&net(None).unwrap()), ["tcp"]);
         assert_eq!(names(&disk(None).unwrap()), ["file"]);
         let given = list(&["tcp:nodelay=1", "count,log"]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_client_may_have_cannot_be_allowed() {
+    fn drivers_that_no_client_may_use_cannot_be_allowed() {
         for (given, why) in [
             ("file", "net-stacks: file: plan: no client may choose"),
             ("tpc", "no such driver; this build has "),

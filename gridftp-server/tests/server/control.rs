@@ -1,4 +1,4 @@
-//! The control channel: lines, pipelining, and input nobody should send.
+//! The control channel: lines, pipelining, and malformed input.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -135,7 +135,7 @@ fn a_connection_reset_before_the_greeting_leaves_nothing() {
 }
 
 #[test]
-fn quit_says_goodbye_after_what_was_pipelined() {
+fn quit_is_answered_after_the_pipelined_commands() {
     let server = TestServer::new();
     let mut ftp = server.login();
     ftp.raw("PWD\r\nNOOP\r\nQUIT\r\n");
@@ -160,7 +160,7 @@ fn a_closed_control_connection_ends_the_session() {
 }
 
 #[test]
-fn the_feature_list_names_what_clients_look_for() {
+fn the_feature_list_has_the_labels_of_clients() {
     let server = TestServer::new();
     let text = server.login().ok("FEAT", 211).text();
     for wanted in [
@@ -176,7 +176,7 @@ fn the_feature_list_names_what_clients_look_for() {
     }
 }
 
-/// aria2 and others take one reply at a read, and wait for ever for a 226 that came in one piece
+/// aria2 and others take one reply per read, and wait for ever for a 226 that arrived in one piece
 /// with the 150.
 #[test]
 fn a_150_goes_out_before_the_data() {

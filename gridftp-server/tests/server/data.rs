@@ -1,4 +1,4 @@
-//! Data connections in MODE S: who may be at the other end, ports, aborts.
+//! Data connections in MODE S: permitted peers, ports, aborts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use xio::{ByteSize, PortRange};
 use crate::support::{Data, Ftp, PATIENCE, TestServer, bytes, host_port, pasv_address};
 
 /// Connects from another loopback address than the control connection's.
-fn stranger(to: SocketAddr) -> std::io::Result<TcpStream> {
+fn other_host(to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into())?;
     socket.connect(&to.into())?;
@@ -207,21 +207,21 @@ fn a_restart_of_text_is_refused_before_its_data() {
 }
 
 #[test]
-fn a_stranger_who_connects_first_is_dropped_and_the_client_is_served() {
+fn a_connection_of_another_host_is_dropped_and_the_client_is_served() {
     let server = TestServer::new();
     server.put("f", "for the client");
     let mut ftp = server.login();
     let address = ftp.pasv();
-    let strangers: Vec<_> = (0..5).filter_map(|_| stranger(address).ok()).collect();
+    let others: Vec<_> = (0..5).filter_map(|_| other_host(address).ok()).collect();
     let data = Data::connect(address);
     ftp.ok("RETR f", 150);
     assert_eq!(data.read(), b"for the client");
     assert_eq!(ftp.reply().code, 226);
-    for stranger in strangers {
-        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    for other_host in others {
+        other_host.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut byte = [0];
-        let read = std::io::Read::read(&mut &stranger, &mut byte);
-        assert!(matches!(read, Ok(0) | Err(_)), "a stranger got data");
+        let read = std::io::Read::read(&mut &other_host, &mut byte);
+        assert!(matches!(read, Ok(0) | Err(_)), "another host got data");
     }
 }
 
@@ -255,7 +255,7 @@ fn port_to_another_host_needs_third_party_and_never_a_low_port() {
         assert!(reply.code >= 500, "{line}: {reply:?}");
     }
     let address = ftp.pasv();
-    let mut other = stranger(address).unwrap();
+    let mut other = other_host(address).unwrap();
     ftp.ok("STOR g", 150);
     std::io::Write::write_all(&mut other, b"from another host").unwrap();
     drop(other);
@@ -268,7 +268,7 @@ fn a_peer_that_never_connects_is_told_425() {
     let server = TestServer::with(|o| o.connect_timeout = Some(1));
     server.put("f", "x");
     let mut ftp = server.login();
-    let _stranger = stranger(ftp.pasv());
+    let _other = other_host(ftp.pasv());
     let reply = ftp.ok("RETR f", 425);
     assert!(reply.lines[0].contains("--third-party"), "{reply:?}");
     ftp.ok("NOOP", 200);
@@ -435,7 +435,7 @@ fn delayed_passive_gives_the_address_with_the_transfer() {
     assert_eq!(ftp.reply().code, 226);
 }
 
-/// Starts a RETR that cannot end, because nobody reads.
+/// Starts a RETR that cannot end, because the client does not read.
 fn stuck_retr(server: &TestServer) -> (Ftp, Data) {
     let file = std::fs::File::create(server.root.join("big")).unwrap();
     file.set_len(1 << 30).unwrap();
@@ -495,7 +495,7 @@ fn a_slow_reader_stops_nobody_else() {
         assert_eq!(ftp.store("STOR text", b"a\r\nb\r\n").code, 226);
         ftp.ok("TYPE I", 200);
     }
-    // Those who take their time get all of it.
+    // Slow readers get all of it.
     let (mut ftp, data) = stuck.swap_remove(0);
     assert!(data.read() == file);
     assert_eq!(ftp.outcome().code, 226);

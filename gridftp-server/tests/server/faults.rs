@@ -36,7 +36,7 @@ fn with_few_descriptors_sessions_are_refused_and_none_fails() {
     for (limit, wanted) in [("-n 64", 8), ("-n 256", 56)] {
         let daemon = Daemon::limited(limit, root.path(), &["--anonymous", "ro"]);
         // Strangers give way to each other, and take no place of a user.
-        let _strangers: Vec<TcpStream> = (0..100)
+        let _others: Vec<TcpStream> = (0..100)
             .map(|_| TcpStream::connect(daemon.address).unwrap())
             .collect();
         let mut sessions = Vec::new();
@@ -192,7 +192,7 @@ fn without_descriptors_a_connection_is_told_so() {
     }
 }
 
-/// The limit of a file's size comes with a signal whose default action is the end of the process.
+/// The limit of a file's size raises a signal with the default action to end the process.
 #[test]
 fn an_upload_over_the_size_limit_ends_with_552_and_nothing_else_does() {
     let root = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn a_log_that_cannot_be_written_stops_nobody() {
     ftp.ok("NOOP", 200);
 }
 
-/// Fills the pipe of the log and what may wait before it.
+/// Fills the pipe of the log and the queue before it.
 fn fill_the_log(daemon: &Daemon) {
     let mut ftp = daemon.login();
     // Each command leaves some kilobytes in the log of the least level.

@@ -59,7 +59,7 @@ fn a_full_disk_is_reported_and_nothing_is_left() {
     drop(server);
 }
 
-/// What an earlier attempt left goes as well: nobody can use the room that it takes.
+/// The partial file of an earlier attempt is removed as well, to free its space.
 #[test]
 fn a_disk_that_is_full_at_last_has_its_room_again() {
     let Some(disk) = SmallDisk::mount() else {

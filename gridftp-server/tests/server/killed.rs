@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::process::Daemon;
 use crate::support::{Data, Ftp, PATIENCE, bytes, hidden};
 
-/// What a server says that it holds of `f`, from the start.
+/// Returns the number of bytes of `f` that the server holds from its start.
 fn held(ftp: &mut Ftp) -> usize {
     let reply = ftp.ok("SITE HELD f", 213);
     match reply.lines[0].strip_prefix("213 Range Marker 0-") {
@@ -23,7 +23,7 @@ fn write(data: &mut Data, mode: &str, file: &[u8], from: usize, to: usize) {
 }
 
 #[test]
-fn a_killed_server_costs_only_what_came_since_the_last_record() {
+fn a_killed_server_loses_only_the_data_since_the_last_record() {
     const STEP: usize = 1_000_000;
     let file = bytes(4 * STEP);
     for mode in ["S", "E"] {
@@ -70,7 +70,7 @@ fn a_killed_server_costs_only_what_came_since_the_last_record() {
 }
 
 #[test]
-fn what_a_killed_server_left_goes_when_it_is_old() {
+fn partial_files_of_a_killed_server_expire() {
     let root = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let index = elsewhere.path().to_str().unwrap();

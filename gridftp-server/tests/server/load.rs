@@ -14,7 +14,7 @@ use crate::support::{Ftp, most_resident, resident};
 
 const MIB: usize = 1 << 20;
 
-/// So many, times what the environment says.
+/// This number, times the factor of the environment.
 fn times(many: usize) -> usize {
     let factor = std::env::var("GRIDFTP_LOAD").map_or(1, |factor| factor.parse().unwrap());
     many * factor
@@ -38,7 +38,7 @@ fn users(dir: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// Waits until the process has given back all but 16 MiB of what it took.
+/// Waits until the process has returned all but 16 MiB.
 #[track_caller]
 fn wait_for_memory(pid: u32, before: usize) {
     let start = Instant::now();
@@ -66,23 +66,23 @@ fn assert_hashes_one_a_core(pid: u32, before: usize) {
 }
 
 #[test]
-fn slow_strangers_keep_no_user_out() {
+fn slow_unauthenticated_connections_keep_no_user_out() {
     let dir = tempfile::tempdir().unwrap();
     let flags = ["--anonymous", "ro", "--max-sessions", "50"];
     let daemon = Daemon::start(dir.path(), &flags);
     let pid = daemon.pid();
     let before = resident(pid);
-    // Each says the beginning of a line, and nothing more.
-    let strangers: Vec<TcpStream> = (0..times(300))
+    // Each sends the beginning of a line, and nothing more.
+    let idle: Vec<TcpStream> = (0..times(300))
         .map(|_| {
-            let stranger = TcpStream::connect(daemon.address).unwrap();
-            // It may have been turned away already.
-            drop((&stranger).write_all(b"USER"));
-            stranger
+            let stream = TcpStream::connect(daemon.address).unwrap();
+            // It may have been evicted already.
+            drop((&stream).write_all(b"USER"));
+            stream
         })
         .collect();
     let users: Vec<Ftp> = (0..50).map(|_| daemon.login()).collect();
-    drop(strangers);
+    drop(idle);
     for mut user in users {
         user.ok("NOOP", 200);
     }
@@ -93,7 +93,7 @@ fn slow_strangers_keep_no_user_out() {
 
 /// All that reads its replies and is turned away knows why.
 #[test]
-fn a_stranger_who_gives_way_is_told() {
+fn an_evicted_connection_is_answered_421() {
     let dir = tempfile::tempdir().unwrap();
     let flags = ["--anonymous", "ro", "--max-unauthenticated", "4"];
     let daemon = Daemon::start(dir.path(), &flags);
@@ -103,7 +103,7 @@ fn a_stranger_who_gives_way_is_told() {
         ftp.stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
-        // Whoever is still there answers, the others have been told.
+        // The remaining sessions answer, the others were sent 421.
         drop(ftp.stream.write_all(b"NOOP\r\n"));
         match ftp.try_reply().map(|reply| reply.code) {
             Some(421) => told += 1,
@@ -136,7 +136,7 @@ fn one_address_does_not_crowd_out_the_others() {
     other.login("anonymous", "x");
 }
 
-/// More than there are places for strangers: none of them gives way while its password is looked
+/// More connections than the limit: none of them is evicted while its password is looked
 /// at.
 #[test]
 fn password_logins_all_at_once_all_succeed_in_bounded_memory() {
@@ -246,8 +246,8 @@ fn logins_one_after_the_other_leave_nothing_behind() {
 }
 
 /// Logins that come at a rate, whether the ones before are through or not: `GRIDFTP_LOAD=10` asks
-/// for 2,000 a second. Prints what they took, which says something of a release build on a machine
-/// that does nothing else.
+/// for 2,000 a second. Prints the times, which are meaningful for a release build on a machine that
+/// does nothing else.
 #[test]
 fn logins_asked_for_at_a_rate_all_succeed() {
     const CLIENTS: usize = 16;

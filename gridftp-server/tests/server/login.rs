@@ -1,4 +1,4 @@
-//! Who comes in, and what happens to those who do not.
+//! Logins, refusals, lockouts and floods.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,8 +14,8 @@ pub(crate) const OPEN_SESAME: &str = "$6$rounds=1000$salt$c/rx876elUtSjHtqzbR4t4
 pub(crate) const YESCRYPT: &str =
     "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57";
 
-/// Options with the account `ann`, password `open sesame`, and `bob`, who may only read and starts
-/// in /pub.
+/// Options with the account `ann`, password `open sesame`, and `bob`, with read-only access, and
+/// the home in /pub.
 fn accounts(options: &mut Options, dir: &tempfile::TempDir) {
     let path = dir.path().join("users");
     let hash = OPEN_SESAME;
@@ -190,7 +190,7 @@ fn sessions_over_the_limit_are_told_to_come_back() {
 }
 
 #[test]
-fn a_crowd_of_strangers_does_not_keep_users_out() {
+fn a_flood_of_unauthenticated_connections_does_not_keep_users_out() {
     let server = TestServer::with(|o| o.max_unauthenticated = Some(8));
     let mut known = server.login();
     let crowd: Vec<_> = (0..200)

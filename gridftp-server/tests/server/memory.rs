@@ -17,10 +17,10 @@ use crate::support::{Data, EOD, Ftp, PATIENCE, bytes, header, most_resident, res
 
 const MIB: usize = 1 << 20;
 
-/// What a session may cost beside the blocks that all share.
+/// Bound on the memory of a session beside the shared blocks.
 const SESSION: usize = 64 << 10;
 
-/// What a load may leave behind.
+/// Bound on the memory left after a load.
 const LEFT: usize = 16 * MIB;
 
 /// Sessions of a load.
@@ -54,7 +54,7 @@ fn returns(daemon: &Daemon, before: usize) {
     }
 }
 
-/// Checks what the process took at most since `before`.
+/// Checks the peak memory of the process since `before`.
 #[track_caller]
 fn at_most(daemon: &Daemon, before: usize, more: usize) {
     let most = most_resident(daemon.pid()).saturating_sub(before);
@@ -86,7 +86,7 @@ fn start(root: &Path, blocks: &str) -> (Daemon, usize) {
         &most,
     ];
     let daemon = Daemon::start_logging_to(Stdio::null(), root, &flags);
-    // What the first session sets up stays.
+    // The first session's set-up stays.
     let mut ftp = daemon.login();
     ftp.get("LIST");
     assert_eq!(ftp.store("STOR warm", &bytes(100_000)).code, 226);
@@ -157,7 +157,7 @@ fn a_mixed_load_leaves_nothing_behind() {
             scope.spawn(move || mixed(daemon, id, 2));
         }
     });
-    // The blocks, and what the clients cost beside them.
+    // The blocks, and the memory of the sessions beside them.
     at_most(&daemon, before, 64 * MIB + clients * SESSION + 8 * MIB);
     returns(&daemon, before);
 }
@@ -196,7 +196,7 @@ fn rounds_of_work_make_the_process_no_larger() {
     assert!(after < memory + 8 * MIB, "{memory} bytes became {after}");
 }
 
-/// Whether all threads of the server sleep: it has done what it can with what it was sent.
+/// Says whether all threads of the server sleep, so that it has handled all its input.
 fn is_asleep(daemon: &Daemon) -> bool {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     tasks.into_iter().all(|task| {
@@ -355,7 +355,7 @@ fn text_that_nobody_takes_waits_in_little_memory() {
     assert_eq!(ftp.outcome().code, 226);
 }
 
-/// Text is written in order: what comes early stays with the client.
+/// Text is written in order: early data stays with the client.
 #[test]
 fn text_that_comes_before_its_turn_waits_at_the_client() {
     const PART: usize = 12 * MIB;

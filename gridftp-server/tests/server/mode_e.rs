@@ -1,4 +1,4 @@
-//! MODE E: several connections, caching, markers, and blocks nobody should send.
+//! MODE E: several connections, caching, markers, and malformed blocks.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ fn session(server: &TestServer) -> Ftp {
     ftp
 }
 
-/// Receives what the server sends over `streams` connections it opens, in order of offset.
+/// Receives the server's data over the `streams` connections that it opens, in order of offset.
 fn receive(listener: &TcpListener, streams: u64, len: usize) -> (Vec<u8>, Vec<Data>) {
     let mut file = vec![0; len];
     let (mut conns, mut eods, mut wanted) = (Vec::new(), 0, None);
@@ -238,7 +238,7 @@ fn a_connection_reset_in_mid_block_is_reported() {
 }
 
 #[test]
-fn a_marker_names_only_what_is_recorded_on_disk() {
+fn a_marker_names_only_recorded_ranges() {
     let server = TestServer::with(|o| o.sync_writes = Some(true));
     let file = bytes(1_500_000);
     let mut ftp = session(&server);
@@ -322,7 +322,7 @@ fn the_end_announced_after_the_end_mark_is_given_up() {
 }
 
 #[test]
-fn a_gap_between_blocks_is_reported_and_what_came_is_kept() {
+fn a_gap_between_blocks_is_reported_and_the_data_is_kept() {
     let server = TestServer::new();
     let mut ftp = session(&server);
     let mut data = ftp.data();

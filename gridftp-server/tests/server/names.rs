@@ -140,7 +140,7 @@ fn the_first_line_of_a_failure_has_the_reason() {
     }
 }
 
-/// After `SITE CHROOT` the directory above the root is nobody's business.
+/// After `SITE CHROOT` the directory above the root is hidden.
 #[test]
 fn the_parent_of_a_narrowed_root_is_the_root() {
     let server = TestServer::new();

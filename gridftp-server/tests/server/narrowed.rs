@@ -1,5 +1,4 @@
-//! What a session has given up by SITE CHROOT or SITE RESTRICT it cannot reach, links and trees
-//! included.
+//! A session cannot reach paths outside its SITE CHROOT or SITE RESTRICT, links and trees included.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +18,7 @@ fn tree() -> TestServer {
     server
 }
 
-/// Tries to get at `secret` from `jail`, whose path the client knows as `at`.
+/// Tries to reach `secret` from `jail`, which the client knows as `at`.
 fn stays_inside(server: &TestServer, ftp: &mut Ftp, at: &str) {
     ftp.ok(&format!("CWD {at}/dir"), 550);
     for path in ["dir/file", "link"] {
@@ -32,7 +31,7 @@ fn stays_inside(server: &TestServer, ftp: &mut Ftp, at: &str) {
         ftp.ok(&format!("SITE CHMOD 777 {at}/{path}"), 550);
     }
     ftp.ok(&format!("DELE {at}/dir/file"), 550);
-    // The link can be seen, what is behind it cannot.
+    // The link is visible, its target is not.
     let listing = ftp.ok(&format!("MLSC {at}/dir"), 250).text();
     assert!(
         listing.contains("Type=slink;") && !listing.contains("; file"),

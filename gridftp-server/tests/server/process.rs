@@ -1,5 +1,4 @@
-//! The daemon as a process: its flags, its files, its signals, and what it leaves when it is
-//! killed.
+//! The daemon as a process: its flags, its files, its signals, and its state after it is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -240,7 +239,7 @@ fn sigterm_ends_a_transfer_that_takes_too_long() {
         "{log}"
     );
     assert!(!root.path().join("f").exists());
-    // What came is kept.
+    // The received data is kept.
     let daemon = Daemon::start(root.path(), &["--anonymous", "rw"]);
     let mut ftp = daemon.login();
     ftp.ok("REST 6", 350);
@@ -267,7 +266,7 @@ fn sigterm_waits_for_no_thread_that_storage_keeps() {
     )
     .unwrap();
     daemon.signal("HUP");
-    // Whoever opens it for reading waits for a writer; that one learns that there is a reader.
+    // Opening it for reading waits for a writer, which learns that there is a reader.
     let mut writer = fs::File::options().write(true).open(&config).unwrap();
     let start = Instant::now();
     daemon.signal("TERM");
@@ -277,7 +276,7 @@ fn sigterm_waits_for_no_thread_that_storage_keeps() {
     drop(writer.write_all(b"too late"));
 }
 
-/// Hashing what is held of an upload that is to have a digest: no end in sight.
+/// Hashing the partial file of an upload with a digest, without an end in sight.
 #[test]
 fn sigterm_waits_for_no_digest_of_an_upload() {
     let root = tempfile::tempdir().unwrap();
@@ -315,7 +314,7 @@ fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
     ftp.ok("STOR f", 150);
     data.block(0, 0, &file[..500_000]);
     data.block(0, 700_000, &file[700_000..900_000]);
-    // The marker says what is safe; nothing else is relied on.
+    // The client relies on the ranges of the marker alone.
     let marker = loop {
         let reply = ftp.reply();
         if reply.code == 111 {
@@ -334,7 +333,7 @@ fn sigkill_in_mid_upload_leaves_no_final_name_and_rest_continues() {
     ftp.ok(&format!("REST {held}"), 350);
     let mut data = ftp.data();
     ftp.ok("STOR f", 150);
-    // What the marker named is not sent again, but may come in one piece around it.
+    // The marked range is not sent again on its own, but may be part of a larger piece.
     let spans: Vec<(usize, usize)> = held
         .split(',')
         .map(|span| {
@@ -622,7 +621,7 @@ fn passwd_makes_lines_that_let_people_in() {
     assert!(!output.status.success());
 }
 
-/// Nobody has to read the line that says where it listens, nor the log.
+/// Neither the line with the address nor the log needs a reader.
 #[test]
 fn a_closed_or_full_standard_output_stops_nobody() {
     let root = tempfile::tempdir().unwrap();

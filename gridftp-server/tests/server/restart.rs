@@ -1,6 +1,17 @@
-//! What a broken transfer leaves, and how it is continued.
+//! Broken transfers, their partial files and their continuation.
 
 use crate::support::{Data, Ftp, TestServer, bytes, hidden};
+
+/// Begins an upload of `announced` bytes to `name` and breaks it off behind `part`.
+fn break_off(ftp: &mut Ftp, name: &str, announced: usize, part: &[u8]) {
+    ftp.ok(&format!("ALLO {announced}"), 200);
+    let mut data = ftp.data();
+    ftp.ok(&format!("STOR {name}"), 150);
+    data.write(part);
+    data.finish();
+    let reply = ftp.outcome();
+    assert_eq!(reply.code, 426, "{reply:?}");
+}
 
 #[test]
 fn retr_begins_at_the_restart_point() {
@@ -34,7 +45,7 @@ fn rest_beyond_the_end_is_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn retr_in_mode_e_sends_what_is_missing() {
+fn retr_in_mode_e_sends_the_missing_ranges() {
     let server = TestServer::new();
     server.put("f", "0123456789");
     let mut ftp = server.login();
@@ -63,13 +74,7 @@ fn a_broken_upload_never_shows_and_is_continued_by_rest() {
     let file = bytes(200_000);
     server.put("f", "the old file");
     let mut ftp = server.login();
-    ftp.ok("ALLO 200000", 200);
-    let mut data = ftp.data();
-    ftp.ok("STOR f", 150);
-    data.write(&file[..120_000]);
-    data.finish();
-    let reply = ftp.outcome();
-    assert_eq!(reply.code, 426, "{reply:?}");
+    break_off(&mut ftp, "f", 200_000, &file[..120_000]);
     assert_eq!(server.get("f"), b"the old file");
     assert_eq!(
         hidden(&server.root).len(),
@@ -118,7 +123,8 @@ fn an_upload_after_a_reset_is_not_published() {
 #[test]
 fn an_upload_whose_client_is_gone_is_not_published() {
     let server = TestServer::new();
-    // What was announced proves nothing unless it is what came: a hint too low, or lengths of text.
+    // An announced length proves nothing where the received one differs: a hint too low, or lengths
+    // of text.
     for before in ["NOOP", "ALLO 0", "ALLO 20000 R 1", "TYPE A"].repeat(8) {
         let mut ftp = server.login();
         ftp.ok(before, 200);
@@ -128,8 +134,7 @@ fn an_upload_whose_client_is_gone_is_not_published() {
         let mut data = ftp.data();
         ftp.ok("STOR f", 150);
         data.write(&bytes(10_000));
-        // What the end of a process does: its connections close in order, the control connection
-        // first.
+        // As at the end of a process: its connections close in order, the control connection first.
         drop(ftp);
         drop(data);
         server.wait_for_sessions(0);
@@ -147,7 +152,8 @@ fn a_completed_prefix_is_continued_without_a_partial_file() {
     assert_eq!(server.get("f"), b"0123456789");
 }
 
-/// RFC 959 §4.1.3: a restart point says where the data goes, and nothing of what lies behind it.
+/// RFC 959 §4.1.3: a restart point is the offset of the data, and does not touch the bytes behind
+/// it.
 #[test]
 fn a_restart_in_a_file_keeps_what_it_does_not_write() {
     for in_place in [false, true] {
@@ -177,7 +183,7 @@ fn a_restart_in_a_file_keeps_what_it_does_not_write() {
         ftp.ok("REST 0-10,12-50", 350);
         let mut data = ftp.data();
         if !in_place {
-            // Such ranges come from markers, and what those told of is not here.
+            // Such ranges come from markers of data that is not here.
             ftp.ok("STOR f", 554);
             assert_eq!(server.get("f"), old);
             continue;
@@ -227,12 +233,7 @@ fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
     let (old, new) = (vec![b'o'; 100_000], bytes(200_000));
     server.put("f", &old);
     let mut ftp = server.login();
-    ftp.ok("ALLO 200000", 200);
-    let mut data = ftp.data();
-    ftp.ok("STOR f", 150);
-    data.write(&new[..50_000]);
-    data.finish();
-    assert_eq!(ftp.outcome().code, 426);
+    break_off(&mut ftp, "f", 200_000, &new[..50_000]);
     ftp.ok("REST 100000", 350);
     ftp.pasv();
     ftp.ok("STOR f", 554);
@@ -242,7 +243,7 @@ fn an_upload_that_broke_is_not_continued_behind_the_old_file() {
     assert!(server.get("f") == new);
 }
 
-/// Nobody knows which bytes of such a partial upload are on the disk.
+/// It is unknown which bytes of such a partial upload are on the disk.
 #[test]
 fn an_upload_whose_record_is_lost_is_not_continued() {
     let file = bytes(200_000);
@@ -254,12 +255,7 @@ fn an_upload_whose_record_is_lost_is_not_continued() {
                     server.put("f", old);
                 }
                 let mut ftp = server.login();
-                ftp.ok("ALLO 200000", 200);
-                let mut data = ftp.data();
-                ftp.ok("STOR f", 150);
-                data.write(&file[..120_000]);
-                data.finish();
-                assert_eq!(ftp.outcome().code, 426);
+                break_off(&mut ftp, "f", 200_000, &file[..120_000]);
                 let record = server.root.join(".f.gridftp-held");
                 if is_reboot {
                     let text = std::fs::read_to_string(&record).unwrap();
@@ -316,16 +312,11 @@ fn a_change_of_a_file_that_was_replaced_meanwhile_is_refused() {
 }
 
 #[test]
-fn what_is_kept_of_an_upload_can_be_removed() {
+fn a_partial_upload_can_be_removed() {
     let server = TestServer::new();
     let mut ftp = server.login();
     ftp.ok("SITE DELHELD f", 550);
-    ftp.ok("ALLO 200000", 200);
-    let mut data = ftp.data();
-    ftp.ok("STOR f", 150);
-    data.write(&bytes(120_000));
-    data.finish();
-    assert_eq!(ftp.outcome().code, 426);
+    break_off(&mut ftp, "f", 200_000, &bytes(120_000));
     assert_eq!(hidden(&server.root).len(), 2);
     ftp.ok("REST 120000", 350);
     let going_on = ftp.data();
@@ -337,12 +328,7 @@ fn what_is_kept_of_an_upload_can_be_removed() {
     server.wait_for_sessions(0);
     // It was published whole, as nothing was announced; so there is one more.
     let mut ftp = server.login();
-    ftp.ok("ALLO 200000", 200);
-    let mut data = ftp.data();
-    ftp.ok("STOR g", 150);
-    data.write(&bytes(120_000));
-    data.finish();
-    assert_eq!(ftp.outcome().code, 426);
+    break_off(&mut ftp, "g", 200_000, &bytes(120_000));
     ftp.ok("SITE DELHELD g", 250);
     assert_eq!(ftp.ok("SITE HELD g", 213).lines, ["213 Range Marker"]);
     assert_eq!(hidden(&server.root), Vec::<String>::new());
@@ -369,7 +355,7 @@ fn two_appends_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn what_was_written_to_a_file_that_lost_its_name_is_not_called_stored() {
+fn an_upload_to_a_file_that_lost_its_name_fails() {
     for verb in ["APPE f", "ESTO A 2 f", "STOR f"] {
         for by in ["DELE f", "STOR f", "RNFR f"] {
             let server = TestServer::with(|o| o.in_place = Some(verb == "STOR f"));

@@ -23,7 +23,7 @@ fn a_stack_of_data_connections_holds_until_the_default_is_back() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_by_name_and_changes_nothing() {
+fn a_forbidden_stack_is_refused_by_name_and_changes_nothing() {
     let server = TestServer::with(|o| o.net_stacks = list(&["tcp:nodelay=1", "count"]));
     server.put("f", "x");
     let mut ftp = server.login();
@@ -96,7 +96,7 @@ fn a_file_passes_through_the_layers_over_it() {
         }
     }
     ftp.ok("MODE S", 200);
-    // What needs a length or a place in the file is refused before any data connection.
+    // Commands that need a length or an offset in the file are refused before any data connection.
     ftp.ok("PASV", 227);
     ftp.ok("REST 10", 350);
     ftp.ok("RETR f", 504);

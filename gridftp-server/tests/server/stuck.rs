@@ -34,7 +34,7 @@ enum At {
     Tree,
 }
 
-/// What happens there, once.
+/// The event at that point, once.
 #[derive(Debug, Clone)]
 enum What {
     /// No answer.
@@ -313,7 +313,7 @@ fn abort(ftp: &mut Ftp) {
 }
 
 #[test]
-fn what_waits_for_storage_can_be_aborted() {
+fn work_that_waits_for_storage_can_be_aborted() {
     for (at, verb) in [
         (At::Open, "STOR f"),
         (At::Read, "RETR f"),
@@ -374,7 +374,7 @@ fn recording_for_a_marker_can_be_aborted() {
     });
 }
 
-/// Nobody aborts here: the stall deadline does.
+/// The stall deadline ends it without an abort.
 #[test]
 fn a_listing_whose_storage_stops_ends() {
     for mode in ["MODE S", "MODE E"] {
@@ -418,7 +418,7 @@ fn send(ftp: &mut Ftp, mode: &str, file: &[u8]) -> u16 {
 }
 
 #[test]
-fn a_failing_write_is_told_and_the_name_stays_what_it_was() {
+fn a_failing_write_is_reported_and_the_old_file_stays() {
     for mode in ["S", "E"] {
         for (at, after) in [
             (At::Open, 1),
@@ -484,7 +484,7 @@ fn a_failing_read_is_told_and_is_no_end_of_the_file() {
     }
 }
 
-/// A sync may take a minute: the name shows when it is done, and nobody else waits for it.
+/// A sync may take a minute: the name shows afterwards, and no other session waits for it.
 #[test]
 fn a_slow_sync_keeps_its_own_upload_alone() {
     let permits = Arc::new(Semaphore::new(0));

@@ -89,7 +89,7 @@ impl TestServer {
         self.root.join(name).exists()
     }
 
-    /// A connection whose greeting was read.
+    /// Connects and reads the greeting.
     pub(crate) fn connect(&self) -> Ftp {
         Ftp::connect(self.address)
     }
@@ -150,7 +150,7 @@ impl Ftp {
         ftp
     }
 
-    /// Takes a connection whose greeting was not read yet.
+    /// Wraps a connection before its greeting is read.
     pub(crate) fn silent(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -279,7 +279,7 @@ impl Ftp {
         self.get(&format!("RETR {path}"))
     }
 
-    /// Runs a command that sends in MODE S, and gives what it sends.
+    /// Runs a command that sends in MODE S, and returns the data.
     #[track_caller]
     pub(crate) fn get(&mut self, command: &str) -> Vec<u8> {
         let data = self.data();

@@ -1,4 +1,4 @@
-//! Tagged stores, whose data comes unasked: it ends up under its own name or nowhere.
+//! Tagged stores, whose data is sent before the reply: it is stored under its own name or nowhere.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
@@ -101,7 +101,7 @@ fn a_refusal_does_not_wait_for_the_data() {
     let mut data = ftp.data();
     data.write(&header(TAG, 0, 1));
     assert_eq!(ftp.cmd("ESTO tag=1 nothing/f").code, 550);
-    // What comes of it is stepped over by the next one.
+    // The next one skips the rest of its data.
     ftp.send("ESTO tag=2 g");
     data.block(0, 0, &[7; 1 << 20]);
     data.end(1);
@@ -111,7 +111,7 @@ fn a_refusal_does_not_wait_for_the_data() {
 }
 
 #[test]
-fn the_last_reply_says_what_was_stored() {
+fn the_final_reply_has_the_receipt() {
     let server = TestServer::new();
     let mut ftp = session(&server);
     let mut data = ftp.data();
@@ -159,11 +159,11 @@ fn a_tagged_retrieval_begins_with_its_tag() {
     );
 }
 
-/// What the commands before a store make of it.
+/// The effect of the commands before a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Stored,
-    /// Refused for this reason, or taken: what counts is whose bytes are where.
+    /// Refused for this reason, or accepted: the test compares the bytes of each name.
     Any(&'static str),
     Aborted,
 }
@@ -196,7 +196,7 @@ impl<'a> Client<'a> {
         self.data = (0..connections).map(|_| Data::connect(address)).collect();
     }
 
-    /// A store of a new name with what goes before it: its lines, its name, its fate.
+    /// A store of a new name with the commands before it: its lines, its name, its result.
     fn store(&mut self) -> (Vec<Vec<u8>>, String, Fate) {
         let (tag, mut name) = (self.tag, format!("{}-{}", self.seed, self.tag));
         let esto = |how: &str, name: &str| format!("ESTO tag={tag}{how} {name}").into_bytes();
@@ -246,7 +246,7 @@ impl<'a> Client<'a> {
         (lines, name, fate)
     }
 
-    /// Sends some stores and their data, cut and mixed at random; then nobody may hold another's
+    /// Sends some stores and their data, cut and mixed at random; then no file may hold another's
     /// bytes.
     fn round(&mut self) {
         if self.data.is_empty() {

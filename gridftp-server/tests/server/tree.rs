@@ -37,7 +37,8 @@ fn paths_cannot_leave_the_tree() {
     );
 }
 
-/// What other systems bend is a name like any other here, and what no system takes is refused.
+/// Names that other systems change are ordinary names here; names that no system accepts are
+/// refused.
 #[test]
 fn odd_paths_stay_beneath_the_root() {
     let server = TestServer::new();
@@ -240,7 +241,7 @@ fn listings_show_the_same_directory_in_every_form() {
 }
 
 #[test]
-fn patterns_list_what_they_match_in_one_directory() {
+fn patterns_match_in_one_directory() {
     let server = TestServer::new();
     fs::create_dir(server.root.join("d")).unwrap();
     for name in ["d/a.txt", "d/b.txt", "d/c.bin", "d/[x].txt"] {

@@ -116,7 +116,7 @@ fn replies_are_matched_in_order_whatever_the_pieces() {
 }
 
 #[test]
-fn the_window_holds_back_what_the_server_could_not_queue() {
+fn the_window_holds_back_commands_beyond_the_servers_queue() {
     let settings = Settings {
         window: 2,
         waiting: 2,
@@ -234,7 +234,7 @@ fn globus_ends_the_connection_after_abor() {
 }
 
 #[test]
-fn abort_goes_past_what_has_not_been_sent() {
+fn abort_overtakes_unsent_commands() {
     let settings = Settings {
         window: 1,
         ..Settings::default()

@@ -422,7 +422,7 @@ fn feat_is_in_the_shape_that_globus_reads() {
 }
 
 #[test]
-fn help_names_what_clients_look_for() {
+fn site_help_lists_the_commands_of_clients() {
     let mut rig = Rig::logged_in();
     let said = rig.ask("HELP");
     assert!(

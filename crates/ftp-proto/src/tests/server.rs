@@ -307,7 +307,7 @@ fn a_peer_that_goes_away_aborts_unless_it_said_quit() {
 }
 
 #[test]
-fn a_digest_ends_with_its_client_whatever_was_said_before() {
+fn a_digest_ends_with_its_client_even_after_quit() {
     let mut rig = Rig::logged_in();
     rig.lines(&["CKSM MD5 0 -1 f", "CKSM MD5 0 -1 f", "SIZE f", "QUIT"]);
     let (ticket, _) = rig.action();
@@ -410,7 +410,7 @@ fn outcomes_of_other_tickets_are_ignored() {
 }
 
 #[test]
-fn a_named_stack_replaces_what_was_set_up() {
+fn a_named_stack_replaces_the_data_side() {
     let mut rig = Rig::logged_in();
     rig.passive();
     assert_eq!(rig.ask("SITE SETNETSTACK udt"), "");

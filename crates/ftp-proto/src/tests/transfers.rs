@@ -161,7 +161,7 @@ fn a_stream_restarts_at_the_first_hole_and_blocks_at_every_hole() {
 }
 
 #[test]
-fn what_was_said_of_a_store_comes_with_it_once() {
+fn settings_for_a_store_apply_once() {
     let mut rig = Rig::logged_in();
     rig.lines(&[
         "MODE E",
@@ -509,7 +509,7 @@ fn loopback_and_link_local_targets_are_for_clients_that_are_there() {
 
 /// Data on its way to a refused store has a tag, so the channel stays; data out of step ends it.
 #[test]
-fn a_channel_of_tagged_stores_lasts_through_refusals_and_ends_with_what_is_out_of_step() {
+fn a_channel_of_tagged_stores_survives_refusals_and_ends_when_out_of_step() {
     let mut rig = Rig::logged_in();
     rig.lines(&["MODE E", "SITE RESTRICT R/data,/scratch"]);
     rig.passive().line("ESTO tag=1 /scratch/f");
@@ -601,7 +601,7 @@ fn checksums_report_and_can_be_aborted() {
 }
 
 #[test]
-fn what_looks_or_goes_step_by_step_can_be_aborted_and_a_change_cannot() {
+fn reads_and_work_in_steps_can_be_aborted_and_a_change_cannot() {
     for (line, stops) in [
         ("STAT d", true),
         ("MLSC d", true),

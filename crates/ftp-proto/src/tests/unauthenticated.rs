@@ -60,7 +60,7 @@ fn the_login_deadline_does_not_hold_while_a_password_is_looked_at() {
 }
 
 #[test]
-fn whoever_is_turned_away_is_told() {
+fn an_evicted_session_is_answered_421() {
     for password in [false, true] {
         let mut rig = Rig::with(settings());
         rig.line("USER ann");
@@ -79,7 +79,7 @@ fn whoever_is_turned_away_is_told() {
 
 /// RFC 959 §5.4: 421 is the last reply.
 #[test]
-fn a_login_that_finds_no_place_ends_the_session() {
+fn a_login_at_the_limit_of_sessions_ends_the_session() {
     let mut rig = Rig::with(settings());
     rig.lines(&["USER ann", "PASS secret", "FEAT"]).take();
     rig.done(refused::<421>("Full."));
