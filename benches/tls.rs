@@ -1,18 +1,16 @@
 //! Bulk speed of TLS over loopback: our driver, tokio-rustls and OpenSSL's programs, in one run.
 //!
-//! Every pair moves the same number of bytes over one connection; the pairs take turns. A run
-//! counts from the first byte that is sent to the end mark, and so does the processor time of both
-//! ends together, which says more where other work is done beside it, and that of the receiver alone:
-//! a slow receiver is never waited for, and a sender pays each time that it wakes a fast one.
+//! Every pair transfers the same number of bytes over one connection, and the pairs take turns. A
+//! run is timed from the first sent byte to the `close_notify`. Printed are the wall-clock time,
+//! the processor time of both ends together, which depends less on the load of the machine, and
+//! that of the receiver alone: a sender is not delayed by waking a slow receiver, and is by waking
+//! a fast one.
 //!
-//! `openssl speed` says what one core's AES-GCM gives in records of 16 KiB, and so does a loop for
-//! AWS-LC, which is what our driver rests on. What TLS costs beyond bare TCP is given in passes of
-//! either over the bytes, of which encrypting and decrypting are two.
+//! The speed of AES-GCM on one core in records of 16 KiB is measured by `openssl speed`, and by a
+//! loop for AWS-LC, the library of our driver. The cost of TLS beyond bare TCP is given in passes
+//! of each over the bytes; encrypting and decrypting are two passes.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    reason = "a bench talks to the person who runs it"
-)]
+#![allow(clippy::print_stdout, reason = "a bench prints its results")]
 
 use std::fs::File;
 use std::future::Future;
@@ -34,7 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use workspace_benches::machine;
-use workspace_benches::middle::Middle;
+use workspace_benches::paired::Median;
 use workspace_benches::usage::{cpu_of_children, cpu_of_tree};
 use workspace_tests::{Openssl, Peer};
 use xio_core::{BoxStream, DynStack, Incoming, Listener, Passive, Target, Transport};
@@ -51,14 +49,14 @@ trait Both: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + ?Sized> Both for S {}
 
-/// What a run took, handshakes aside where we see them.
-struct Took {
+/// Times of a run, without the handshake where our driver sends.
+struct Run {
     wall: Duration,
     /// Processor time of the receiving end.
     receiver: Duration,
 }
 
-/// Certificates, and the file that `s_client` sends.
+/// Certificates, and the file sent by `s_client`.
 struct Bed {
     folder: tempfile::TempDir,
     ca: String,
@@ -68,7 +66,7 @@ struct Bed {
 
 impl Bed {
     fn new(bytes: u64) -> Result<Self> {
-        // In memory, so that no disk is measured.
+        // In memory, to exclude the disk.
         let folder = tempfile::Builder::new().tempdir_in("/dev/shm")?;
         let authority = Authority::new("bench authority");
         let text = |path: PathBuf| path.display().to_string();
@@ -102,7 +100,8 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Sends `bytes` and the end mark, and waits for the peer's where `wait`; returns when it began.
+/// Sends `bytes` and `close_notify`, waits for the peer's if `wait` is set, and returns the time of the
+/// first write.
 async fn send(mut stream: impl Both, bytes: u64, wait: bool) -> Result<Instant> {
     let block = vec![7; BLOCK];
     let began = Instant::now();
@@ -121,7 +120,7 @@ async fn send(mut stream: impl Both, bytes: u64, wait: bool) -> Result<Instant> 
     Ok(began)
 }
 
-/// Receives `bytes` to the end; returns when the end was seen, and the thread's time for it.
+/// Receives `bytes` to the end, and returns the time of the end and the thread's processor time.
 async fn receive(mut stream: impl Both, bytes: u64) -> Result<(Instant, Duration)> {
     let before = time_of_thread();
     let mut block = vec![0; BLOCK];
@@ -139,7 +138,7 @@ async fn receive(mut stream: impl Both, bytes: u64) -> Result<(Instant, Duration
     Ok((ended, receiver))
 }
 
-/// Accepts one peer of `stack`, after `tell` has the address.
+/// Passes a listening address of `stack` to `tell`, and accepts one peer.
 async fn accept(stack: &DynStack, tell: impl FnOnce(SocketAddr)) -> Result<BoxStream> {
     let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
     tell(listener.local_addr()?);
@@ -151,8 +150,8 @@ fn time_of_thread() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Moves the bytes between two threads: the future of `near` connects to the address that `far` tells.
-fn between<F, A, N, C>(bed: &Bed, far: F, near: N) -> Result<Option<Took>>
+/// Transfers the bytes between two threads; `near` connects to the address that `far` sends.
+fn between<F, A, N, C>(bed: &Bed, far: F, near: N) -> Result<Option<Run>>
 where
     F: FnOnce(Sender<SocketAddr>) -> A + Send + 'static,
     A: Future<Output = Result<Box<dyn Both>>>,
@@ -166,13 +165,13 @@ where
     });
     let to = place.recv().context("the receiver listens")?;
     let began = runtime()?.block_on(async { send(near(to).await?, bytes, true).await })?;
-    let (ended, receiver) = receiver.join().ok().context("the receiver lives")??;
+    let (ended, receiver) = receiver.join().ok().context("the receiver panicked")??;
     let wall = ended - began;
-    Ok(Some(Took { wall, receiver }))
+    Ok(Some(Run { wall, receiver }))
 }
 
-/// Our driver at both ends, each in a thread of its own.
-fn ours_to_ours(bed: &Bed, secured: bool, options: &str) -> Result<Option<Took>> {
+/// Runs our driver at both ends, each in a thread.
+fn ours_to_ours(bed: &Bed, secured: bool, options: &str) -> Result<Option<Run>> {
     let stack = bed.stack(secured, options)?;
     let far = stack.clone();
     between(
@@ -191,8 +190,8 @@ fn ours_to_ours(bed: &Bed, secured: bool, options: &str) -> Result<Option<Took>>
     )
 }
 
-/// `tokio-rustls` at both ends, each in a thread of its own, with the suites of our driver.
-fn tokio_rustls_to_itself(bed: &Bed) -> Result<Option<Took>> {
+/// Runs `tokio-rustls` at both ends, each in a thread, with the cipher suites of our driver.
+fn tokio_rustls_to_itself(bed: &Bed) -> Result<Option<Run>> {
     let versions = [&rustls::version::TLS13];
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_file_iter(&bed.ca)? {
@@ -226,8 +225,8 @@ fn tokio_rustls_to_itself(bed: &Bed) -> Result<Option<Took>> {
     )
 }
 
-/// Our driver sends, `s_server` receives.
-fn ours_to_openssl(bed: &Bed, version: &str) -> Result<Option<Took>> {
+/// Runs our driver as the sender, `s_server` as the receiver.
+fn ours_to_openssl(bed: &Bed, version: &str) -> Result<Option<Run>> {
     let args = ["-cert", &bed.host, version];
     let Some(mut server) = Openssl::serve(SUITE, 1, &args, Path::new("/dev/null"))? else {
         return Ok(None);
@@ -240,14 +239,15 @@ fn ours_to_openssl(bed: &Bed, version: &str) -> Result<Option<Took>> {
     server.wait(LIMIT)?;
     let wall = began.elapsed();
     let receiver = cpu_of_children()? - before;
-    Ok(Some(Took { wall, receiver }))
+    Ok(Some(Run { wall, receiver }))
 }
 
-/// `s_client` sends, our driver receives. Its start counts, since nobody says when it begins.
-fn openssl_to_ours(bed: &Bed, version: &str) -> Result<Option<Took>> {
+/// Runs `s_client` as the sender, our driver as the receiver. The time includes the start of
+/// `s_client`, which does not report its first write.
+fn openssl_to_ours(bed: &Bed, version: &str) -> Result<Option<Run>> {
     let stack = bed.stack(true, "")?;
     let mut client = None;
-    let tell = |addr| client = Some((Instant::now(), client_of(bed, addr, version)));
+    let tell = |addr| client = Some((Instant::now(), send_file(bed, addr, version)));
     let ended =
         runtime()?.block_on(async { receive(accept(&stack, tell).await?, bed.bytes).await });
     let (began, client) = client.context("the receiver listens")?;
@@ -255,32 +255,32 @@ fn openssl_to_ours(bed: &Bed, version: &str) -> Result<Option<Took>> {
         Some(_client) => {
             let (ended, receiver) = ended?;
             let wall = ended - began;
-            Ok(Some(Took { wall, receiver }))
+            Ok(Some(Run { wall, receiver }))
         }
         None => Ok(None),
     }
 }
 
-/// OpenSSL's programs at both ends.
-fn openssl_to_openssl(bed: &Bed, version: &str) -> Result<Option<Took>> {
+/// Runs OpenSSL's programs at both ends.
+fn openssl_to_openssl(bed: &Bed, version: &str) -> Result<Option<Run>> {
     let args = ["-cert", &bed.host, version];
     let Some(mut server) = Openssl::serve(SUITE, 1, &args, Path::new("/dev/null"))? else {
         return Ok(None);
     };
     let before = cpu_of_children()?;
     let began = Instant::now();
-    let Some(_client) = client_of(bed, server.addr(), version)? else {
+    let Some(_client) = send_file(bed, server.addr(), version)? else {
         return Ok(None);
     };
     server.wait(LIMIT)?;
     let wall = began.elapsed();
-    // The client is waited for later.
+    // The client is reaped later.
     let receiver = cpu_of_children()? - before;
-    Ok(Some(Took { wall, receiver }))
+    Ok(Some(Run { wall, receiver }))
 }
 
-/// An `s_client` that sends the file and leaves.
-fn client_of(bed: &Bed, addr: SocketAddr, version: &str) -> Result<Option<Openssl>> {
+/// Starts an `s_client` that sends the file and exits.
+fn send_file(bed: &Bed, addr: SocketAddr, version: &str) -> Result<Option<Openssl>> {
     let args = ["-CAfile", &bed.ca, "-no_ign_eof", version];
     Openssl::connect(
         SUITE,
@@ -291,7 +291,7 @@ fn client_of(bed: &Bed, addr: SocketAddr, version: &str) -> Result<Option<Openss
     )
 }
 
-/// What one core encrypts in a second, in bytes, as `openssl speed` measures it.
+/// Returns the bytes per second that one core encrypts, measured by `openssl speed`.
 fn one_core() -> Result<Option<f64>> {
     let Some(mut command) = Peer::Openssl.require(SUITE) else {
         return Ok(None);
@@ -306,20 +306,20 @@ fn one_core() -> Result<Option<f64>> {
         "-evp",
         "aes-256-gcm",
     ];
-    let said = command.args(args).output().context("openssl speed")?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let output = command.args(args).output().context("openssl speed")?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
     // The last word of the last line, in thousands.
-    let last = said
+    let last = output
         .lines()
         .last()
         .and_then(|line| line.split_whitespace().last());
     let thousands = last.and_then(|word| word.strip_suffix('k')?.parse::<f64>().ok());
     Ok(Some(
-        thousands.context("openssl speed says how fast it was")? * 1000.0,
+        thousands.context("openssl speed prints its result")? * 1000.0,
     ))
 }
 
-/// What one core encrypts in a second with the library that our driver rests on, in bytes.
+/// Returns the bytes per second that one core encrypts with AWS-LC.
 fn one_core_of_ours() -> Result<f64> {
     let failed = |_| anyhow::anyhow!("AWS-LC refuses to encrypt");
     let key = UnboundKey::new(&AES_256_GCM, &[7; 32]).map_err(failed)?;
@@ -348,10 +348,10 @@ fn median(values: &[f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-type Run = fn(&Bed) -> Result<Option<Took>>;
+type Measure = fn(&Bed) -> Result<Option<Run>>;
 
-/// The pairs, in the order of a turn; the first is what the others are set against.
-const PAIRS: [(&str, Run); 9] = [
+/// The pairs in the order of a turn; the others are compared with the first.
+const PAIRS: [(&str, Measure); 9] = [
     ("OpenSSL to OpenSSL, 1.3", |bed| {
         openssl_to_openssl(bed, "-tls1_3")
     }),
@@ -379,22 +379,22 @@ const PAIRS: [(&str, Run); 9] = [
     }),
 ];
 
-/// What a pair took, turn by turn, in seconds.
+/// Times of a pair in seconds, by turn.
 #[derive(Default)]
-struct Seen {
+struct Runs {
     wall: Vec<f64>,
     /// Processor time of both ends, and of the receiver.
     cpu: Vec<f64>,
     receiver: Vec<f64>,
 }
 
-/// Processor time of this process and of what it started, in seconds.
+/// Returns the processor time of this process and its descendants, in seconds.
 fn spent() -> Result<f64> {
     Ok(cpu_of_tree(std::process::id())?.as_secs_f64())
 }
 
 fn main() -> Result<()> {
-    // Cargo passes `--bench` when it measures; as a test, one short turn shows that all works.
+    // Cargo passes `--bench` when it measures; a test runs one short turn.
     let measure = std::env::args().any(|arg| arg == "--bench");
     let turns: usize = match std::env::var("TURNS") {
         Ok(turns) => turns.parse().context("TURNS is a number")?,
@@ -402,10 +402,10 @@ fn main() -> Result<()> {
         Err(_) => 1,
     };
     if std::env::args().any(|arg| arg == "--priority") {
-        machine::weigh_more();
+        machine::raise_priority();
     }
     let bed = Bed::new(if measure { 2 << 30 } else { 1 << 20 })?;
-    let mut seen = PAIRS.map(|_| Seen::default());
+    let mut seen = PAIRS.map(|_| Runs::default());
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..turns {
         if measure {
@@ -425,8 +425,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints the table; `cores` is what one core encrypts in a second, with OpenSSL and with AWS-LC.
-fn print(seen: &[Seen; 9], bytes: u64, turns: usize, cores: (f64, f64)) {
+/// Prints the table; `cores` is the speed of one core with OpenSSL and with AWS-LC.
+fn print(seen: &[Runs; 9], bytes: u64, turns: usize, cores: (f64, f64)) {
     let [peer, ours, tokio, .., bare] = seen;
     let (bare_cpu, peer_cpu) = (median(&bare.cpu), median(&peer.cpu));
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -445,7 +445,7 @@ fn print(seen: &[Seen; 9], bytes: u64, turns: usize, cores: (f64, f64)) {
     );
     println!("| --- |{}", " ---: |".repeat(6));
     for ((name, _), these) in PAIRS.iter().zip(seen) {
-        let speed = Middle::of(&peer.wall, &these.wall);
+        let speed = Median::of(&peer.wall, &these.wall);
         let beyond = median(&these.cpu) - bare_cpu;
         println!(
             "| {name} | {:.2} | {:.2} ({:.2} to {:.2}) | {:.2} | {:.2} | {:.1} | {:.1} |",
@@ -466,7 +466,7 @@ fn print(seen: &[Seen; 9], bytes: u64, turns: usize, cores: (f64, f64)) {
     );
     println!(
         "Ours to ours beside tokio-rustls: speed {} %, processor time {} %.",
-        Middle::of(&tokio.wall, &ours.wall).percent(),
-        Middle::of(&ours.cpu, &tokio.cpu).percent()
+        Median::of(&tokio.wall, &ours.wall).percent(),
+        Median::of(&ours.cpu, &tokio.cpu).percent()
     );
 }

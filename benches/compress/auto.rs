@@ -1,4 +1,4 @@
-//! The strategy that chooses for itself, against bare TCP and every fixed codec, on slow and fast ways.
+//! `strategy=auto` against bare TCP and every fixed codec, on slow and fast networks.
 
 use anyhow::Result;
 use workspace_benches::picture::{Axis, Curve, Picture, number};
@@ -18,10 +18,10 @@ const STACKS: [(&str, &str); 6] = [
     ("lzo", "tcp,compress:codec=lzo"),
 ];
 const SETS: [&str; 4] = ["ascii", "binary", "media", "random"];
-/// It takes a while to learn, so that short transfers say little.
+/// Factor on the duration: the strategy needs time to learn.
 const LONGER: u32 = 3;
 
-/// Prints a table for each way, and draws them together.
+/// Prints a table and draws a picture for each network.
 pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
     for (name, rate) in [
         ("10 Mbit/s", PAPER_LINK / 10),
@@ -40,16 +40,16 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
                 points: Vec::new(),
             })
             .collect();
-        for (place, set) in SETS.iter().enumerate() {
+        for (position, set) in SETS.iter().enumerate() {
             let outcomes = measure(options, &way, sets, set)?;
             print_row(set, &outcomes);
-            let place = u32::try_from(place).map_or(0.0, f64::from);
+            let position = u32::try_from(position).map_or(0.0, f64::from);
             for (curve, outcome) in curves.iter_mut().zip(&outcomes) {
-                curve.points.push((place, outcome.megabits));
+                curve.points.push((position, outcome.megabits));
             }
         }
         let picture = Picture {
-            title: format!("The choosing strategy against fixed codecs, {name}"),
+            title: format!("strategy=auto against fixed codecs, {name}"),
             x: Axis {
                 name: "data",
                 log: false,
@@ -73,12 +73,12 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
     Ok(())
 }
 
-/// The set that stands at a place of the axis; nothing in between.
-fn set_name(place: f64) -> String {
+/// Returns the name of the set at a position of the axis, or nothing between positions.
+fn set_name(position: f64) -> String {
     let at = SETS
         .iter()
         .zip(0_u32..)
-        .find(|(_, i)| (f64::from(*i) - place).abs() < 0.01);
+        .find(|(_, i)| (f64::from(*i) - position).abs() < 0.01);
     at.map_or_else(String::new, |(name, _)| (*name).to_owned())
 }
 

@@ -1,4 +1,5 @@
-//! The sets of data of the paper and one more, made here from a fixed seed or from this machine's libraries.
+//! The five data sets of the paper and one more, generated from a fixed seed or from this machine's
+//! libraries.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,18 +14,18 @@ use xio_testkit::Random;
 
 use crate::options::Options;
 
-/// Sets of data in files of a folder that goes away with the value.
+/// Data sets in files of a temporary folder.
 #[derive(Debug)]
 pub(crate) struct Sets {
     folder: TempDir,
 }
 
-/// Names of the sets, and how each came about.
+/// Names of the sets, and their origin.
 pub(crate) const SETS: [(&str, &str); 6] = [
     ("zero", "bytes of zero"),
     (
         "ascii",
-        "a made-up census: comma-separated counts of some columns for each tract, seeded",
+        "a generated census: comma-separated counts of some columns for each tract",
     ),
     (
         "binary",
@@ -32,7 +33,7 @@ pub(crate) const SETS: [(&str, &str); 6] = [
     ),
     (
         "media",
-        "deflated noise and libraries in transport packets of 188 bytes, as video travels",
+        "deflated libraries in transport packets of 188 bytes, like video",
     ),
     ("random", "numbers of a seeded generator"),
     (
@@ -42,19 +43,19 @@ pub(crate) const SETS: [(&str, &str); 6] = [
 ];
 
 impl Sets {
-    /// The file of a set.
+    /// Returns the file of a set.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The bytes of a set.
+    /// Returns the bytes of a set.
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.path(name);
         fs::read(&path).with_context(|| path.display().to_string())
     }
 }
 
-/// Makes every set in the length that was asked for.
+/// Generates every set in the selected length.
 pub(crate) fn make(options: &Options) -> Result<Sets> {
     let folder = tempfile::tempdir()?;
     let size = options.size();
@@ -78,7 +79,8 @@ fn repeat(bytes: &[u8], size: usize) -> Vec<u8> {
     bytes.iter().copied().cycle().take(size).collect()
 }
 
-/// Shared libraries up to this length; where there are fewer, they repeat as the paper's did.
+/// Returns shared libraries up to this length; they are repeated if there are fewer, as in the
+/// paper.
 fn libraries(size: usize) -> Result<Vec<u8>> {
     let mut paths: Vec<_> = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"]
         .iter()
@@ -110,7 +112,7 @@ fn is_library(path: &Path) -> bool {
     name.contains(".so") && path.is_file() && !path.is_symlink()
 }
 
-/// Lines as the summary files of a census have them: places in order, and counts of which most are small.
+/// Returns lines like those of census summary files: places in order, and mostly small counts.
 fn census(size: usize) -> Vec<u8> {
     let mut random = Random::new(3);
     let mut text = String::with_capacity(size + 1000);
@@ -128,7 +130,7 @@ fn census(size: usize) -> Vec<u8> {
             "uSF1,MT,00001,01,{record:07},30,{county:03},{tract:06},"
         );
         for column in 0..40 {
-            // Few live in most of the rows, so that most columns hold nothing.
+            // Most columns are 0.
             let count = match column {
                 0 => people,
                 1 => people * random.up_to(25) / 100,
@@ -143,7 +145,8 @@ fn census(size: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Payload that does not shrink any more, in packets whose heads do, as an MPEG transport stream has them.
+/// Returns incompressible payload in packets with compressible headers, like an MPEG transport
+/// stream.
 fn packets(libraries: &[u8], size: usize) -> Result<Vec<u8>> {
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::new(6));
     packed.write_all(libraries)?;

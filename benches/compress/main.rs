@@ -1,9 +1,10 @@
-//! Redoes the measurements of the compression-driver paper, and sets the choosing strategy against fixed codecs.
+//! The measurements of the paper on the compression driver, and `strategy=auto` against fixed
+//! codecs.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a bench talks to the person who runs it"
+    reason = "a bench prints its results"
 )]
 
 mod auto;

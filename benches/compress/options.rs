@@ -1,4 +1,4 @@
-//! What the person who runs the bench chooses: parts, amounts, and where pictures go.
+//! Command-line options: parts, amounts, and the folder of pictures.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,30 +8,30 @@ use clap::Parser;
 use workspace_benches::options::{Extent, folder, wants};
 use xio_core::ByteSize;
 
-/// Redoes the measurements of the compression-driver paper.
+/// Repeats the measurements of the paper on the compression driver.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench compress")]
 pub(crate) struct Options {
-    /// One part only; may be said again
+    /// One part only; may be repeated
     #[arg(long, value_name = "PART", value_parser = ["sizes", "speed", "streams", "overhead", "auto"])]
     only: Vec<String>,
-    /// Bytes of each set of data, as 1200M [default: 64M]
+    /// Bytes of each data set, as 1200M [default: 64M]
     #[arg(long, value_name = "BYTES", value_parser = enough)]
     size: Option<ByteSize>,
-    /// How long each transfer takes [default: 1]
+    /// Duration of each transfer in seconds [default: 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// How many transfers there are, of which the median counts
+    /// Number of transfers, of which the median is printed
     #[arg(long, value_name = "N", default_value = "1")]
     runs: NonZeroUsize,
-    /// Draws pictures into this folder
+    /// Folder for pictures
     #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pub(crate) pictures: Option<PathBuf>,
     #[command(flatten)]
     extent: Extent,
 }
 
-/// The least that makes a block of each size.
+/// Parses the size of a data set, at least a block of the largest size.
 fn enough(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|_| "not a size, as 1200M")?;
     match size.bytes() {
@@ -46,29 +46,29 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    /// Whether a part is to be run.
+    /// Returns whether a part was selected.
     pub(crate) fn wants(&self, part: &str) -> bool {
         wants(&self.only, part)
     }
 
-    /// Whether this only shows that all works.
+    /// Returns whether this is a test run.
     pub(crate) fn is_quick(&self) -> bool {
         self.extent.is_quick()
     }
 
-    /// Bytes of each set of data.
+    /// Returns the bytes of each data set.
     pub(crate) fn size(&self) -> usize {
         let usual = if self.is_quick() { 1 << 20 } else { 64 << 20 };
         self.size.map_or(usual, ByteSize::in_memory)
     }
 
-    /// How long each transfer takes.
+    /// Returns the duration of each transfer.
     pub(crate) fn time(&self) -> Duration {
         let usual = if self.is_quick() { 50 } else { 1000 };
         self.seconds.unwrap_or_else(|| Duration::from_millis(usual))
     }
 
-    /// How many transfers there are, of which the median counts.
+    /// Returns the number of transfers, of which the median is printed.
     pub(crate) fn runs(&self) -> usize {
         self.runs.get()
     }

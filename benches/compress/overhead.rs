@@ -1,4 +1,4 @@
-//! What the layer itself costs when it compresses nothing: the paper's figure 13.
+//! Overhead of the layer without compression: figure 13 of the paper.
 
 use anyhow::Result;
 use workspace_benches::picture::{Axis, Curve, Picture, number};
@@ -9,7 +9,7 @@ use crate::run::{PAPER_LINK, Transfer, link, medians};
 use crate::sketch::{BLOCK_SIZE, draw};
 
 const BLOCKS: &[usize] = &[1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// A difference this small wants more runs than others.
+/// Factor on the number of runs: the difference is small.
 const MORE_RUNS: usize = 3;
 
 /// Prints the table, and draws the picture.

@@ -12,10 +12,10 @@ use workspace_benches::shape::Shape;
 use workspace_benches::usage::cpu_of_children;
 use workspace_benches::way::Way;
 
-/// The network of the paper: 100 Mbit/s, and not far.
+/// Rate of the paper's local network in bytes per second (100 Mbit/s).
 pub(crate) const PAPER_LINK: u64 = 100_000_000 / 8;
 
-/// A runtime with a thread for each processor.
+/// Returns a runtime with a thread for each processor.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .enable_all()
@@ -23,39 +23,39 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime")
 }
 
-/// A link of so many bytes per second and a round trip of one millisecond.
+/// Returns a link of `rate` bytes per second with a round trip of one millisecond.
 pub(crate) fn link(rate: u64) -> Result<Way> {
     let shape = Shape::new(rate, Duration::from_micros(500));
-    // Longer than any window, so that nothing is lost and runs are alike.
+    // The queue exceeds any window, so that no packet is lost.
     let queue = Duration::from_secs(10);
     Ok(Way::Link(Link::new(Shape { queue, ..shape })?))
 }
 
-/// A transfer: what is sent through which stack, and how.
+/// Parameters of a transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer<'a> {
     /// The stack of both ends.
     pub(crate) stack: &'a str,
-    /// The data, which are sent over and over.
+    /// The data, which is sent repeatedly.
     pub(crate) file: &'a Path,
     /// Bytes of each write.
     pub(crate) block: usize,
-    /// Streams side by side.
+    /// Number of parallel streams.
     pub(crate) streams: usize,
-    /// How long data are written.
+    /// Duration of the writes.
     pub(crate) time: Duration,
 }
 
-/// What a transfer came to.
+/// Result of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Megabits of original data per second, as the receiver saw them.
+    /// Megabits of original data per second, measured by the receiver.
     pub(crate) megabits: f64,
-    /// Processor seconds of both ends for a gigabyte of original data.
+    /// Processor seconds of both ends per gigabyte of original data.
     pub(crate) cpu: f64,
 }
 
-/// Ends a worker that is still there when something failed.
+/// A worker process, killed when dropped.
 struct Worker(Child);
 
 impl Drop for Worker {
@@ -66,7 +66,7 @@ impl Drop for Worker {
 }
 
 impl Transfer<'_> {
-    /// Carries the transfer out.
+    /// Runs the transfer.
     pub(crate) fn run(&self, way: &Way) -> Result<Outcome> {
         let program = std::env::current_exe()?;
         let cpu_before = cpu_of_children()?;
@@ -79,12 +79,13 @@ impl Transfer<'_> {
             &streams,
         ]);
         let mut receiver = Worker(receiver.stdout(Stdio::piped()).spawn()?);
-        let mut said =
+        let mut lines =
             BufReader::new(receiver.0.stdout.take().context("its output is piped")?).lines();
         let mut line = || {
-            said.next()
-                .context("the receiver ended early")?
-                .context("hear the receiver")
+            lines
+                .next()
+                .context("the receiver exited early")?
+                .context("read the receiver's output")
         };
         let place = line()?;
         let mut sender = way.near(&program);
@@ -107,7 +108,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Carries several transfers out in turn, so often, and gives the median of each field.
+/// Runs the transfers in turn, `runs` times each, and returns the median of each field.
 pub(crate) fn medians(way: &Way, runs: usize, transfers: &[Transfer<'_>]) -> Result<Vec<Outcome>> {
     let mut outcomes = vec![Vec::new(); transfers.len()];
     for _ in 0..runs {

@@ -1,4 +1,4 @@
-//! What each set comes to on the wire in blocks of 16 KiB, beside the paper's tables 1 and 2.
+//! Compressed size of each set in blocks of 16 KiB, beside tables 1 and 2 of the paper.
 
 use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,7 +9,7 @@ use xio_testkit::Mem;
 use crate::data::{SETS, Sets};
 use crate::run::runtime;
 
-/// Percent that the paper gives for zlib and LZO.
+/// Percentages of the paper for zlib and LZO.
 const PAPER: [(&str, f64, f64); 5] = [
     ("zero", 0.14, 0.43),
     ("ascii", 8.15, 15.05),
@@ -21,7 +21,7 @@ const PAPER: [(&str, f64, f64); 5] = [
 /// Prints the table.
 pub(crate) fn run(sets: &Sets) -> Result<()> {
     println!(
-        "\nBytes on the wire in blocks of 16 KiB, heads and all, in percent of the original.\n"
+        "\nBytes on the wire in blocks of 16 KiB, including headers, in percent of the original.\n"
     );
     println!("| Data | zlib | paper | LZO | paper | zstd | LZ4 | zstd in 64 KiB |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
@@ -63,12 +63,12 @@ fn percent(bytes: &[u8], options: &str) -> Result<f64> {
         let (info, ()) = tokio::try_join!(writing, reading)?;
         let moved = *info
             .get::<Compression>()
-            .context("the layer says what it moved")?;
+            .context("the layer counts its bytes")?;
         Ok(100.0 * ratio(moved.sent, moved.written))
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "these are far below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }

@@ -1,4 +1,4 @@
-//! What the pictures of this bench have in common.
+//! Axes and output of this bench's pictures.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use workspace_benches::picture::{Axis, Picture, bytes, number};
 
 use crate::options::Options;
 
-/// Block sizes to the right.
+/// Horizontal axis of block sizes.
 pub(crate) const BLOCK_SIZE: Axis = Axis {
     name: "block size in bytes",
     log: true,
     from_zero: false,
     label: bytes,
 };
-/// Throughput upwards.
+/// Vertical axis of throughput.
 pub(crate) const MEGABITS: Axis = Axis {
     name: "Mbit/s of original data",
     log: false,
@@ -22,7 +22,7 @@ pub(crate) const MEGABITS: Axis = Axis {
     label: number,
 };
 
-/// Draws a picture where pictures are wanted.
+/// Draws a picture if a folder was given.
 pub(crate) fn draw(options: &Options, name: &str, picture: &Picture) -> Result<()> {
     let Some(folder) = &options.pictures else {
         return Ok(());

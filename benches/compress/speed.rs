@@ -1,4 +1,4 @@
-//! Throughput over 100 Mbit/s by block size, for each set and codec: the paper's figures 3 to 12.
+//! Throughput over 100 Mbit/s by block size, for each set and codec: figures 3 to 12 of the paper.
 
 use anyhow::Result;
 use workspace_benches::picture::{Curve, Picture};
@@ -11,9 +11,9 @@ use crate::sketch::{BLOCK_SIZE, MEGABITS, draw};
 
 const BLOCKS: &[usize] = &[1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const CODECS: &[&str] = &["zlib", "lzo", "zstd", "lz4"];
-/// The codecs of the paper, each with the number of its first figure.
+/// Codecs of the paper, with the number of their first figure.
 const FIGURES: [(&str, usize); 2] = [("zlib", 3), ("lzo", 8)];
-/// The order of the paper's figures.
+/// Order of the paper's figures.
 const ORDER: [&str; 5] = ["ascii", "binary", "media", "random", "zero"];
 
 /// Prints the table, and draws a picture for each figure.
@@ -74,7 +74,7 @@ fn print_row(set: &str, stack: &str, outcomes: &[Outcome]) {
     println!("| {set} | {stack} | {} |", cells.join(" | "));
 }
 
-/// Measures one set with one codec, or bare, at every block size.
+/// Measures one set with one codec, or bare TCP, at every block size.
 fn row(
     options: &Options,
     way: &Way,

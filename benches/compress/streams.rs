@@ -1,4 +1,5 @@
-//! What several streams bring, each compressed on a thread of its own: the paper's figures 15 and 16.
+//! Throughput by number of streams, each compressed on its own thread: figures 15 and 16 of the
+//! paper.
 
 use anyhow::Result;
 use workspace_benches::picture::{Axis, Curve, Picture, number};
@@ -51,7 +52,7 @@ pub(crate) fn run(options: &Options, sets: &Sets) -> Result<()> {
                 from_zero: false,
                 label: number,
             },
-            // Zeros shrink so far that the others would lie on the ground.
+            // On a linear axis, the set `zero` would flatten the others.
             y: Axis {
                 log: true,
                 from_zero: false,

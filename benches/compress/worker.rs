@@ -1,4 +1,5 @@
-//! The two ends of a transfer, each a process, so that they can live in different network namespaces.
+//! The two ends of a transfer, each a process, so that they can run in different network
+//! namespaces.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,10 +11,10 @@ use xio_core::{DynStack, Incoming, Listener, Passive, Registry, Target, Transpor
 
 use crate::run::runtime;
 
-/// Longest that any end may take.
+/// Longest duration of one end.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Carries out the words if they are those of a worker.
+/// Runs a worker if the arguments are those of one.
 pub(crate) fn run(words: &[String]) -> Option<Result<()>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Some(match words.as_slice() {
@@ -41,7 +42,7 @@ fn stack(text: &str) -> Result<DynStack> {
     Ok(registry.stack(text)?)
 }
 
-/// Says where it listens, takes so many streams, and says how many bytes they brought in how long.
+/// Prints its address, receives `streams`, and prints their bytes and seconds.
 async fn receive(text: &str, at: &str, streams: &str) -> Result<()> {
     let mut listener = stack(text)?.listen(&at.parse::<Target>()?).await?;
     println!(
@@ -62,13 +63,13 @@ async fn receive(text: &str, at: &str, streams: &str) -> Result<()> {
                     0 => break,
                     n => total += n,
                 }
-                // The clock begins with the first bytes, which do not count.
+                // The clock starts with the first bytes, which are not counted.
                 if first.is_none() {
                     first = Some(Instant::now());
                     total = 0;
                 }
             }
-            Ok::<_, anyhow::Error>((total, first.context("no byte came")?, Instant::now()))
+            Ok::<_, anyhow::Error>((total, first.context("no byte arrived")?, Instant::now()))
         });
     }
     let (mut total, mut first, mut last) = (0, Instant::now(), None);
@@ -79,13 +80,13 @@ async fn receive(text: &str, at: &str, streams: &str) -> Result<()> {
         last = last.max(Some(ended));
     }
     let time = last
-        .context("no stream came")?
+        .context("no stream was opened")?
         .saturating_duration_since(first);
     println!("{total} {}", time.as_secs_f64());
     Ok(())
 }
 
-/// Sends a file over and over, in writes of one block, until the time is over.
+/// Sends a file repeatedly, in writes of one block, until the time is over.
 async fn send(
     text: &str,
     to: &str,
@@ -104,7 +105,7 @@ async fn send(
         let mut stream = stack.connect(&to.parse::<Target>()?).await?;
         work.spawn(async move {
             let ends = Instant::now() + time;
-            // Each stream is somewhere else in the data.
+            // Each stream starts at another offset of the data.
             let mut at = bytes.len() / 7 * number % bytes.len();
             while Instant::now() < ends {
                 let rest = bytes.get(at..).unwrap_or_default();

@@ -11,7 +11,7 @@ use workspace_tests::{Host, Tree, file_url, sha256};
 use crate::options::Options;
 use crate::pair::{Pair, Side, cost};
 
-/// What is run: its name, the flags of ours, the flags of Globus.
+/// Name, our flags and the Globus flags of each mode.
 #[rustfmt::skip]
 const MODES: &[(&str, &[&str], &[&str])] = &[
     ("MODE S",            &["--mode", "stream"],              &[]),
@@ -19,7 +19,7 @@ const MODES: &[(&str, &[&str], &[&str])] = &[
     ("MODE E, 4 streams", &["--mode", "extended", "-p", "4"], &["-p", "4"]),
 ];
 
-/// Where a copy goes.
+/// The destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Get,
@@ -28,7 +28,7 @@ enum Way {
     GetToNull,
 }
 
-/// Measures every mode, both directions between files of `folder`.
+/// Measures every mode in both directions, between files of `folder`.
 pub(crate) fn measure(pair: &Pair, options: &Options, folder: &Path) -> Result<Vec<Line>> {
     let size = options.amount(1 << 30, 64 << 20);
     let tree = Tree::new_in(folder)?;
@@ -82,7 +82,7 @@ pub(crate) fn measure(pair: &Pair, options: &Options, folder: &Path) -> Result<V
     Ok(lines)
 }
 
-/// Returns the flags that keep a client from drawing bars.
+/// Returns the flags that disable a client's progress bar.
 pub(crate) fn quiet(side: Side) -> &'static [&'static str] {
     match side {
         Side::Ours => &["--quiet"],

@@ -1,4 +1,4 @@
-//! What to measure and how much of it.
+//! Command-line options: parts and amounts.
 
 use std::env;
 use std::fs;
@@ -13,17 +13,19 @@ use workspace_benches::options::{Extent, folder, wants};
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench")]
 pub(crate) struct Options {
-    /// One part only; may be said again
+    /// One part only; may be repeated
     ///
-    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams, also to /dev/null. small: 10,000 files of 1 kB, both
-    /// directions. link: 500 files of 10 kB over an emulated link of 50 ms round trip (needs root). servers:
-    /// 2,000 files of 1 kB in MODE S at plain FTP servers, against lftp. memory: server memory of 400 sessions in the middle of a slow download. logins: logins per second.
+    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams, also to /dev/null. small: 10,000
+    /// files of 1 kB, both directions. link: 500 files of 10 kB over an emulated link of 50 ms round
+    /// trip (needs root). servers: 2,000 files of 1 kB in MODE S at plain FTP servers, against lftp.
+    /// memory: server memory of 400 sessions in the middle of a slow download. logins: logins per
+    /// second.
     #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "servers", "memory", "logins"])]
     only: Vec<String>,
-    /// How many runs of each side there are, of which the median counts [default: 5]
+    /// Number of runs of each side, of which the median is printed [default: 5]
     #[arg(long, value_name = "N")]
     runs: Option<NonZeroUsize>,
-    /// Folder of the files of bulk and small; may be said again [default: the temporary folder and
+    /// Folder of the files of bulk and small; may be repeated [default: the temporary folder and
     /// /dev/shm]
     #[arg(long, value_name = "FOLDER", value_parser = folder)]
     folder: Vec<PathBuf>,
@@ -32,12 +34,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether a measurement is to be made.
+    /// Returns whether a measurement was selected.
     pub(crate) fn wants(&self, part: &str) -> bool {
         wants(&self.only, part)
     }
 
-    /// Returns the folders in which files are copied, one for each file system.
+    /// Returns the folders of the copied files, one for each file system.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let mut folders = self.folder.clone();
         if folders.is_empty() {
@@ -48,13 +50,13 @@ impl Options {
         folders
     }
 
-    /// How many runs of each side there are.
+    /// Returns the number of runs of each side.
     pub(crate) fn runs(&self) -> usize {
         let usual = if self.extent.is_quick() { 1 } else { 5 };
         self.runs.map_or(usual, NonZeroUsize::get)
     }
 
-    /// Returns the full amount, or the small one when quick.
+    /// Returns the full amount, or the small one in a test run.
     pub(crate) fn amount(&self, full: u64, quick: u64) -> u64 {
         match self.extent.is_quick() {
             true => quick,

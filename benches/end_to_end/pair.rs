@@ -1,4 +1,4 @@
-//! `Pair`: both sets of programs, and what one copy by either costs.
+//! `Pair`: both sets of programs, and the cost of a copy.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ use workspace_tests::{Host, Peer, binary, run};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Which programs run.
+/// A set of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Ours,
     Globus,
 }
 
-/// Where the programs are.
+/// Paths of server and client of each set.
 #[derive(Debug)]
 pub(crate) struct Pair {
     ours: (PathBuf, PathBuf),
@@ -26,14 +26,15 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Finds all four programs; nothing, loudly, when those of Globus are missing.
+    /// Finds all four programs, or returns nothing after reporting that the Globus ones are
+    /// missing.
     pub(crate) fn find() -> Result<Option<Self>> {
         let server = Peer::GlobusServer.require("bench").is_some();
         let client = Peer::GlobusUrlCopy.require("bench").is_some();
         if !(server && client) {
             return Ok(None);
         }
-        let found = |peer: Peer| peer.find().context("was there a moment ago");
+        let found = |peer: Peer| peer.find().context("the program was removed");
         Ok(Some(Self {
             ours: (binary("gridftp-server")?, binary("gridftp-cp")?),
             globus: (found(Peer::GlobusServer)?, found(Peer::GlobusUrlCopy)?),
@@ -67,18 +68,18 @@ impl Pair {
     }
 }
 
-/// Runs a client against a server and returns what both cost.
+/// Runs a client against a server and returns the cost of both.
 pub(crate) fn cost(command: &mut Command, server: &Host) -> Result<Cost> {
     settle(server.pid())?;
     let before = cpu_of_tree(server.pid())? + cpu_of_children()?;
     let finished = run(command, LIMIT)?
         .ok()
-        .with_context(|| format!("the server said:\n{}", server.said()))?;
+        .with_context(|| format!("output of the server:\n{}", server.output()))?;
     settle(server.pid())?;
     let after = cpu_of_tree(server.pid())? + cpu_of_children()?;
     ensure!(
         after >= before,
-        "processor time ran backwards: a process was lost from sight"
+        "processor time decreased: a process was not reaped"
     );
     Ok(Cost::new(finished.took, after - before))
 }

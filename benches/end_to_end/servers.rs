@@ -15,7 +15,7 @@ use crate::pair::{Pair, Side};
 const LIMIT: Duration = Duration::from_secs(300);
 const OURS: &[&str] = &["-q", "-r"];
 
-/// 2,000 files of 1 kB up and down, at each server that is there.
+/// Measures 2,000 files of 1 kB in both directions, at each installed server.
 pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     let Some(lftp) = Peer::Lftp.require("bench servers") else {
@@ -26,42 +26,39 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
         let Some(server) = FtpServer::start(kind)? else {
             continue;
         };
-        let place = Place::new(server, options.amount(2000, 100))?;
+        let bed = Bed::new(server, options.amount(2000, 100))?;
         for get in [true, false] {
             let (us, them) = alternate(
                 options.runs(),
                 || {
                     let mut command = Command::new(pair.client(Side::Ours));
-                    let (local, remote) = place.ends(get);
+                    let (local, remote) = bed.ends(get);
                     command.args(OURS).args(match get {
-                        true => [place.server.url(remote), file_url(&place.local.path(local))],
-                        false => [file_url(&place.local.path(local)), place.server.url(remote)],
+                        true => [bed.server.url(remote), file_url(&bed.local.path(local))],
+                        false => [file_url(&bed.local.path(local)), bed.server.url(remote)],
                     });
-                    place.copy(&mut command, get)
+                    bed.copy(&mut command, get)
                 },
                 || {
-                    let (local, remote) = place.ends(get);
-                    let local = place.local.path(local).display().to_string();
+                    let (local, remote) = bed.ends(get);
+                    let local = bed.local.path(local).display().to_string();
                     let mirror = match get {
                         true => format!("mirror --parallel=4 {remote} {local}"),
                         false => format!("mirror --reverse --parallel=4 {local} {remote}"),
                     };
                     let mut command = Command::new(&lftp);
-                    let url = place.server.url("");
+                    let url = bed.server.url("");
                     let script = format!("set ftp:ssl-allow false; open {url}; {mirror}");
                     command
                         .args(["--norc", "-c", &script])
-                        .env("LFTP_HOME", place.local.root());
-                    place.copy(&mut command, get)
+                        .env("LFTP_HOME", bed.local.root());
+                    bed.copy(&mut command, get)
                 },
             )?;
             let direction = if get { "get" } else { "put" };
             eprintln!("servers, {kind:?}, {direction}: ours {us:.2?}, lftp {them:.2?}");
             lines.push(Line {
-                what: format!(
-                    "{} files of 1 kB, {direction}, MODE S, {kind:?}",
-                    place.count
-                ),
+                what: format!("{} files of 1 kB, {direction}, MODE S, {kind:?}", bed.count),
                 ratio: them.wall / us.wall,
                 cpu: None,
                 target: "1 against `lftp`, 4 connections",
@@ -73,15 +70,15 @@ pub(crate) fn measure(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// A server and a local folder, each with the files at hand and room for a copy.
-struct Place {
+/// A server and a local folder, each with the files to copy.
+struct Bed {
     server: FtpServer,
     local: Tree,
     count: u64,
     digests: Digests,
 }
 
-impl Place {
+impl Bed {
     fn new(server: FtpServer, count: u64) -> Result<Self> {
         let local = Tree::new()?;
         for n in 0..count {
@@ -89,7 +86,7 @@ impl Place {
             local.file(&name, 1000, n)?;
             server.file(&name, 1000, n)?;
         }
-        // The server's user may make the copy, and root removes it.
+        // The server's user creates the copy; root removes it.
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o777))?;
         Ok(Self {
             digests: tree_digests(&local.path("files"))?,
@@ -108,14 +105,14 @@ impl Place {
         }
     }
 
-    /// Runs a client that copies to a folder which is not there yet, and compares.
+    /// Runs a client that copies to a new folder, and compares the files.
     fn copy(&self, command: &mut Command, get: bool) -> Result<Cost> {
         let copy = match get {
             true => self.local.path("copy"),
             false => self.server.path("copy"),
         };
         if copy.exists() {
-            fs::remove_dir_all(&copy).context("remove the copy of the run before")?;
+            fs::remove_dir_all(&copy).context("remove the copy of the last run")?;
         }
         let finished = run(command, LIMIT)?.ok()?;
         ensure!(tree_digests(&copy)? == self.digests, "the copies differ");

@@ -1,4 +1,4 @@
-//! What sessions cost a server: memory while they wait, and time to begin.
+//! Costs of sessions: server memory during a download, and logins per second.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use workspace_tests::{Host, Tree};
 use crate::options::Options;
 use crate::pair::{Pair, Side};
 
-/// Server memory of a session in the middle of a download whose reader does not read.
+/// Measures the server memory of a session in the middle of a download by a client that does not
+/// read.
 pub(crate) fn memory(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let count = options.amount(400, 40);
     let tree = Tree::new()?;
@@ -19,7 +20,7 @@ pub(crate) fn memory(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let mut sizes = [0.0; 2];
     for (side, size) in [Side::Ours, Side::Globus].into_iter().zip(&mut sizes) {
         let server = pair.serve(side, tree.root())?;
-        // Once through, so that what is made once is not counted.
+        // Two sessions first, so that one-time allocations are not counted.
         hold(&server, 2)?;
         settle(server.pid())?;
         let before = pss_of_tree(server.pid())?;
@@ -40,7 +41,7 @@ pub(crate) fn memory(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     }])
 }
 
-/// Logins per second, one after the other and four at a time.
+/// Measures logins per second, one after the other and four at a time.
 pub(crate) fn logins(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     let tree = Tree::new()?;
     let ours = pair.serve(Side::Ours, tree.root())?;
@@ -69,10 +70,10 @@ pub(crate) fn logins(pair: &Pair, options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Opens so many sessions, each with a transfer that has begun.
+/// Opens `count` sessions, each with a download in progress.
 fn hold(server: &Host, count: u64) -> Result<Vec<Session>> {
     let path = server.url("file");
-    // The path of the URL is what the server knows the file by.
+    // The path of the URL is the server's path of the file.
     let path = path
         .splitn(4, '/')
         .nth(3)
@@ -81,13 +82,13 @@ fn hold(server: &Host, count: u64) -> Result<Vec<Session>> {
     (0..count)
         .map(|_| {
             let mut session = Session::login(server.addr())?;
-            session.begin_to_fetch(&path)?;
+            session.begin_download(&path)?;
             Ok(session)
         })
         .collect()
 }
 
-/// Logs in and out so often and returns the time of one login.
+/// Logs in and out `count` times and returns the time of one login.
 fn login(server: &Host, clients: usize, count: u64) -> Result<Cost> {
     let started = Instant::now();
     let done: Vec<Result<u64>> = std::thread::scope(|scope| {
@@ -108,7 +109,7 @@ fn login(server: &Host, clients: usize, count: u64) -> Result<Cost> {
             .collect()
     });
     let done: u64 = done.into_iter().sum::<Result<u64>>()?;
-    ensure!(done > 0, "no login was made");
+    ensure!(done > 0, "no login succeeded");
     Ok(Cost::new(
         started.elapsed().div_f64(count_of(done)),
         Duration::ZERO,

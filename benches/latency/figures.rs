@@ -1,4 +1,4 @@
-//! The figures: what each measures, its table and its picture.
+//! The figures: parameters, table and picture of each.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use workspace_benches::link::Link;
-use workspace_benches::middle::Middle;
+use workspace_benches::paired::Median;
 use workspace_benches::picture::{Axis, Curve, Picture, bytes, number};
 use workspace_benches::shape::Shape;
 use workspace_tests::is_root;
@@ -17,10 +17,10 @@ use xio_testkit::Authority;
 use crate::worker::{BULK, VARIANTS, Worker};
 use crate::{Options, programs};
 
-/// A link: bytes per second, and the time from one end to the other.
+/// A link: bytes per second, and the one-way delay.
 type Way = Option<(u64, Duration)>;
 
-/// A gigabit network of one room.
+/// A local network.
 const LAN: Way = Some((125_000_000, Duration::from_micros(100)));
 /// An OC-12 line across a country.
 const WAN: Way = Some((77_750_000, Duration::from_millis(15)));
@@ -89,11 +89,11 @@ pub(crate) const FIGURES: [Figure; 6] = [
 ];
 
 const MESSAGES: [usize; 7] = [1, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Runs of `globus-xioperf` and `xio-perf`, taking turns, and the bytes of each.
+/// Alternating runs of `globus-xioperf` and `xio-perf`, and the bytes of each.
 const RUNS: usize = 5;
 const RUN: usize = 3 * BULK;
 
-/// By size, what `globus-xioperf` and `xio-perf` moved, run by run.
+/// Throughput of each run of `globus-xioperf` and `xio-perf`, by message size.
 type Programs = BTreeMap<usize, [Vec<f64>; 2]>;
 
 const SIZE: Axis = Axis {
@@ -111,11 +111,11 @@ fn decimal(value: f64) -> String {
     }
 }
 
-/// A variant: what the table calls it, and the word that workers take for it.
+/// A variant: its name in the table, and its argument of workers.
 type Variant = (&'static str, String);
 
 impl Figure {
-    /// Whether it goes over the emulated link.
+    /// Returns whether the figure uses the emulated link.
     pub(crate) const fn is_far(&self) -> bool {
         self.way.is_some()
     }
@@ -132,7 +132,7 @@ impl Figure {
         let folder = tempfile::tempdir()?;
         let variants = self.variants(folder.path());
         let link = self.way.map(|(rate, delay)| {
-            // Longer than any window, so that nothing is lost and turns are alike.
+            // The queue exceeds any window, so that no packet is lost.
             let queue = Duration::from_secs(2);
             Link::new(Shape {
                 queue,
@@ -149,7 +149,7 @@ impl Figure {
             })
             .collect();
         let programs = match &link {
-            Some(link) if self.bulk => beside(options, link, seen.keys().copied())?,
+            Some(link) if self.bulk => run_programs(options, link, seen.keys().copied())?,
             _ => Programs::new(),
         };
         self.head(&variants, !programs.is_empty());
@@ -161,17 +161,17 @@ impl Figure {
             let [value, ..] = values;
             let mut cells = vec![format!("{value:.1}")];
             for these in others {
-                // Of throughput more is better, so that it is the other way round.
+                // Throughput is the inverse of time.
                 let (a, b) = if self.bulk {
                     (first, these)
                 } else {
                     (these, first)
                 };
-                cells.push(Middle::of(a, b).percent());
+                cells.push(Median::of(a, b).percent());
             }
             if let Some([theirs, ours]) = programs.get(size) {
                 cells.push(format!("{:.1}", median(theirs)));
-                cells.push(Middle::of(ours, theirs).percent());
+                cells.push(Median::of(ours, theirs).percent());
             }
             println!("| {} | {} |", decimal(*size as f64), cells.join(" | "));
             for (curve, value) in curves.iter_mut().zip(values) {
@@ -192,7 +192,7 @@ impl Figure {
         self.draw(options, curves)
     }
 
-    /// What takes part; the others are set against the first.
+    /// Returns the variants; the others are compared with the first.
     fn variants(&self, folder: &Path) -> [Variant; VARIANTS] {
         if !self.secured {
             return [
@@ -221,7 +221,7 @@ impl Figure {
         ]
     }
 
-    /// What was measured: seconds of a message, by variant, turn by turn, for each size.
+    /// Returns the seconds of a message by size, variant and turn.
     fn measure(
         &self,
         options: &Options,
@@ -237,7 +237,8 @@ impl Figure {
                 Ipv4Addr::LOCALHOST,
             ),
         };
-        // On one processor each instruction of either end counts; the link needs the others.
+        // Pinned to one processor, the time includes every instruction of both ends. The emulated
+        // link needs the others.
         let pin = if link.is_none() { "pin" } else { "free" };
         far.args(["far", pin, &IpAddr::from(at).to_string()]);
         let mut far = Worker::start(far.args(variants.iter().map(|(_, word)| word)))?;
@@ -260,7 +261,7 @@ impl Figure {
         near.args([turns.to_string(), slice.to_string(), sizes.join(",")]);
         for (_, word) in variants {
             near.arg(word);
-            near.arg(far.line()?.context("the far end says where it is")?);
+            near.arg(far.line()?.context("the far end prints its address")?);
         }
         let mut near = Worker::start(&mut near)?;
         let mut seen = BTreeMap::<usize, [Vec<f64>; VARIANTS]>::new();
@@ -271,14 +272,11 @@ impl Figure {
                 seen.push(seconds.parse()?);
             }
         }
-        ensure!(
-            far.line()?.is_none(),
-            "the far end says more than it should"
-        );
+        ensure!(far.line()?.is_none(), "unexpected output of the far end");
         Ok(seen)
     }
 
-    /// What the table and the picture show: one-way microseconds, or megabits per second.
+    /// Converts seconds of a message to one-way microseconds, or to megabits per second.
     fn value(&self, size: usize, seconds: f64) -> f64 {
         if self.bulk {
             size as f64 * 8.0 / 1e6 / seconds
@@ -296,7 +294,7 @@ impl Figure {
             .collect();
         if programs {
             names.push("globus-xioperf, Mbit/s".into());
-            names.push("xio-perf beside it, %".into());
+            names.push("xio-perf run_programs it, %".into());
         }
         println!("| Message | {first}, {unit} | {} |", names.join(" | "));
         println!("| --- | ---: |{}", " ---: |".repeat(names.len()));
@@ -326,8 +324,12 @@ impl Figure {
     }
 }
 
-/// Lets the programs take turns, each over connections of its own.
-fn beside(options: &Options, link: &Link, sizes: impl Iterator<Item = usize>) -> Result<Programs> {
+/// Runs the two programs alternately, each over its own connections.
+fn run_programs(
+    options: &Options,
+    link: &Link,
+    sizes: impl Iterator<Item = usize>,
+) -> Result<Programs> {
     let mut seen = Programs::new();
     for size in sizes {
         for _ in 0..if options.is_quick() { 1 } else { RUNS } {

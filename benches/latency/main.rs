@@ -1,20 +1,21 @@
-//! Redoes figures 1 to 6 of the XIO paper: what a stack costs beside the socket, in latency and in throughput.
+//! Figures 1 to 6 of the XIO paper: latency and throughput of a stack, compared with the socket.
 //!
-//! As in the paper, latency is half of the time that a message takes there and back, and throughput is
-//! that of messages sent back to back until the answer to the last. Both ends are processes, on one
-//! machine or in two namespaces that an emulated link joins. All variants of a figure have a
-//! connection each, take turns by lot in slices, and are set against the first in the same turn.
+//! As in the paper, latency is half the round trip of a message, and throughput is that of messages
+//! sent back to back until the answer to the last. Both ends are processes, on one machine or in
+//! two namespaces joined by an emulated link. Each variant of a figure has a connection. In each
+//! turn the variants run one slice each, in random order, and are compared with the first of the
+//! turn.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a bench talks to the person who runs it"
+    reason = "a bench prints its results"
 )]
 
+mod exchange;
 mod figures;
 mod pipes;
 mod programs;
-mod talk;
 mod worker;
 
 use std::path::PathBuf;
@@ -27,17 +28,17 @@ use workspace_benches::options::{Extent, folder};
 
 use crate::figures::{FIGURES, Figure};
 
-/// Redoes figures 1 to 6 of the XIO paper.
+/// Repeats figures 1 to 6 of the XIO paper.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench latency")]
 struct Options {
-    /// One figure only, 1 to 6; may be said again
+    /// One figure only, 1 to 6; may be repeated
     #[arg(long, value_name = "FIGURE", value_parser = value_parser!(u16).range(1..=6))]
     only: Vec<u16>,
-    /// In place of what each figure has
+    /// Number of turns, in place of the figure's own
     #[arg(long, value_name = "N")]
     turns: Option<usize>,
-    /// Draws pictures into this folder
+    /// Folder for pictures
     #[arg(long, value_name = "FOLDER", value_parser = folder)]
     pictures: Option<PathBuf>,
     #[command(flatten)]
@@ -45,7 +46,7 @@ struct Options {
 }
 
 impl Options {
-    /// Whether this only shows that all works.
+    /// Returns whether this is a test run.
     fn is_quick(&self) -> bool {
         self.extent.is_quick()
     }
@@ -73,8 +74,8 @@ fn bench(words: &[String]) -> Result<()> {
     // The ends of a link and its emulator sleep often and wait least in the real-time class; a
     // program that keeps its processor busy is steadier outside it.
     for (far, raise) in [
-        (false, machine::weigh_more as fn() -> bool),
-        (true, machine::go_first),
+        (false, machine::raise_priority as fn() -> bool),
+        (true, machine::use_real_time_class),
     ] {
         let figures = FIGURES
             .iter()

@@ -1,4 +1,4 @@
-//! What carries messages: a blocking socket, a tokio socket, rustls by itself, or a stack.
+//! Transports of messages: a blocking socket, a tokio socket, rustls alone, or a stack.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use xio::{Incoming, Listener, Passive, Target, Transport};
 
-use crate::talk::{Answer, Ask, answer, ask};
+use crate::exchange::{RunFar, RunNear, run_far, run_near};
 
-/// Moves whole messages.
+/// Transports whole messages.
 pub(crate) trait Pipe {
     /// Sends all of `bytes`.
     async fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -26,7 +26,7 @@ pub(crate) trait Pipe {
     async fn take(&mut self, room: &mut [u8]) -> io::Result<()>;
 }
 
-/// Blocks its thread; its futures are done when they are first asked.
+/// Blocks its thread; its futures are ready at the first poll.
 struct Blocking<S>(S);
 
 impl<S: Read + Write> Pipe for Blocking<S> {
@@ -58,7 +58,7 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// What carries messages, by the word that a worker is given for it.
+/// A transport, as named in the arguments of a worker.
 enum Kind<'a> {
     Socket,
     Tokio,
@@ -81,15 +81,15 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Connects, and gives what asks through it.
-pub(crate) fn connect(word: &str, to: SocketAddr) -> Result<Ask> {
+/// Connects, and returns the near end.
+pub(crate) fn connect(word: &str, to: SocketAddr) -> Result<RunNear> {
     let runtime = runtime()?;
     Ok(match Kind::parse(word) {
-        Kind::Socket => ask(runtime, Blocking(blocking(to)?)),
+        Kind::Socket => run_near(runtime, Blocking(blocking(to)?)),
         Kind::Tokio => {
             let socket = runtime.block_on(tokio::net::TcpStream::connect(to))?;
             socket.set_nodelay(true)?;
-            ask(runtime, Driven(socket))
+            run_near(runtime, Driven(socket))
         }
         Kind::Rustls(ca, _) => {
             let mut roots = RootCertStore::empty();
@@ -99,12 +99,12 @@ pub(crate) fn connect(word: &str, to: SocketAddr) -> Result<Ask> {
                 .with_no_client_auth();
             let name = ServerName::try_from("localhost")?;
             let session = ClientConnection::new(Arc::new(config), name)?;
-            ask(runtime, Blocking(StreamOwned::new(session, blocking(to)?)))
+            run_near(runtime, Blocking(StreamOwned::new(session, blocking(to)?)))
         }
         Kind::Stack(stack) => {
             let stack = xio::registry().stack(stack)?;
             let stream = runtime.block_on(stack.connect(&Target::from(to)))?;
-            ask(runtime, Driven(stream))
+            run_near(runtime, Driven(stream))
         }
     })
 }
@@ -115,8 +115,8 @@ fn blocking(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Waits for one connection at a free port, which it tells, and gives what answers through it.
-pub(crate) fn accept(word: &str, at: IpAddr, tell: &Sender<SocketAddr>) -> Result<Answer> {
+/// Accepts one connection at a free port, which it sends to `tell`, and returns the far end.
+pub(crate) fn accept(word: &str, at: IpAddr, tell: &Sender<SocketAddr>) -> Result<RunFar> {
     let runtime = runtime()?;
     let accept = || -> Result<TcpStream> {
         let listener = TcpListener::bind((at, 0))?;
@@ -126,14 +126,14 @@ pub(crate) fn accept(word: &str, at: IpAddr, tell: &Sender<SocketAddr>) -> Resul
         Ok(socket)
     };
     Ok(match Kind::parse(word) {
-        Kind::Socket => answer(runtime, Blocking(accept()?)),
+        Kind::Socket => run_far(runtime, Blocking(accept()?)),
         Kind::Tokio => {
             let socket = accept()?;
             socket.set_nonblocking(true)?;
             let guard = runtime.enter();
             let socket = tokio::net::TcpStream::from_std(socket)?;
             drop(guard);
-            answer(runtime, Driven(socket))
+            run_far(runtime, Driven(socket))
         }
         Kind::Rustls(_, host) => {
             let chain = CertificateDer::pem_file_iter(host)?.collect::<Result<Vec<_>, _>>()?;
@@ -142,7 +142,7 @@ pub(crate) fn accept(word: &str, at: IpAddr, tell: &Sender<SocketAddr>) -> Resul
                 .with_no_client_auth()
                 .with_single_cert(chain, key)?;
             let session = ServerConnection::new(Arc::new(config))?;
-            answer(runtime, Blocking(StreamOwned::new(session, accept()?)))
+            run_far(runtime, Blocking(StreamOwned::new(session, accept()?)))
         }
         Kind::Stack(stack) => {
             let stack = xio::registry().stack(stack)?;
@@ -152,7 +152,7 @@ pub(crate) fn accept(word: &str, at: IpAddr, tell: &Sender<SocketAddr>) -> Resul
                 tell.send(listener.info().local.context("a listener has an address")?)?;
                 anyhow::Ok(listener.accept().await?.open().await?)
             })?;
-            answer(runtime, Driven(stream))
+            run_far(runtime, Driven(stream))
         }
     })
 }

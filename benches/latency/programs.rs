@@ -1,4 +1,4 @@
-//! `globus-xioperf` and `xio-perf` over the same link: what either moves over a connection of its own.
+//! Throughput of `globus-xioperf` and `xio-perf` over the same link.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use workspace_benches::link::Link;
-use workspace_tests::{Daemon, binary, globus_xioperf, globus_xioperf_place, run};
+use workspace_tests::{Daemon, binary, globus_xioperf, globus_xioperf_addr, run};
 
 const SUITE: &str = "bench: latency, Globus XIO";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Mbit/s that their receiver and ours counted for `bytes` in writes and reads of `size`; nothing
-/// where theirs is missing.
+/// Returns the Mbit/s counted by the receivers of theirs and ours for `bytes` in calls of `size`,
+/// or nothing where theirs is missing.
 pub(crate) fn megabits(link: &Link, size: usize, bytes: usize) -> Result<Option<(f64, f64)>> {
     let Some(theirs) = globus_xioperf(SUITE, "tcp") else {
         return Ok(None);
@@ -23,23 +23,23 @@ pub(crate) fn megabits(link: &Link, size: usize, bytes: usize) -> Result<Option<
 }
 
 fn globus(link: &Link, plain: &Command, size: usize, bytes: usize) -> Result<f64> {
-    let inside = |place: fn(&Link, &Path) -> Command| {
-        let mut command = place(link, Path::new(plain.get_program()));
+    let inside = |end: fn(&Link, &Path) -> Command| {
+        let mut command = end(link, Path::new(plain.get_program()));
         command.args(plain.get_args());
         command.args(["-bs", &size.to_string()]);
         command
     };
-    let mut server = Daemon::start(inside(Link::far).args(["-s", "-R"]), globus_xioperf_place)?;
+    let mut server = Daemon::start(inside(Link::far).args(["-s", "-R"]), globus_xioperf_addr)?;
     let to = format!("{}:{}", link.far_addr(), server.addr().port());
     let mut client = inside(Link::near);
     client.args(["-c", &to, "-S", "-n", &bytes.to_string()]);
     run(&mut client, LIMIT)?.ok()?;
     server.wait(LIMIT)?;
-    let said = server.last_words()?;
-    let time = said
+    let output = server.all_output()?;
+    let time = output
         .lines()
         .find_map(|line| line.trim().strip_prefix("Time:"));
-    let time = time.with_context(|| format!("no time in:\n{said}"))?;
+    let time = time.with_context(|| format!("no time in:\n{output}"))?;
     // Minutes, and seconds with four decimals.
     let (minutes, seconds) = time.trim().split_once(':').context("minutes and seconds")?;
     Ok(minutes.parse::<f64>()? * 60.0 + seconds.parse::<f64>()?)
@@ -62,12 +62,12 @@ fn ours(link: &Link, size: usize, bytes: usize) -> Result<f64> {
     client.args(["--bytes", &bytes.to_string()]);
     run(&mut client, LIMIT)?.ok()?;
     server.wait(LIMIT)?;
-    let said = server.last_words()?;
-    let rate = said
+    let output = server.all_output()?;
+    let rate = output
         .split_once("\"bytes_per_second\":")
         .and_then(|(_, rest)| {
             let end = rest.find([',', '}'])?;
             rest.get(..end)?.parse::<f64>().ok()
         });
-    Ok(rate.with_context(|| format!("no rate in:\n{said}"))? * 8.0 / 1e6)
+    Ok(rate.with_context(|| format!("no rate in:\n{output}"))? * 8.0 / 1e6)
 }

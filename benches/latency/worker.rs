@@ -1,4 +1,4 @@
-//! The two ends of a figure, each a process, so that they can live in different network namespaces.
+//! The two ends of a figure, each a process, so that they can run in different network namespaces.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use workspace_benches::machine;
-use workspace_benches::middle::Lot;
+use workspace_benches::paired::Shuffle;
 
+use crate::exchange::{Exchange, RunNear};
 use crate::pipes::{accept, connect};
-use crate::talk::{Ask, Order};
 
-/// Variants of a figure.
+/// Number of variants of a figure.
 pub(crate) const VARIANTS: usize = 4;
 /// Longest message, in bytes.
 pub(crate) const LARGEST: usize = 10_000_000;
-/// Bytes that pass in one slice of throughput.
+/// Bytes of one slice of throughput.
 pub(crate) const BULK: usize = 32_000_000;
 
-/// Carries out the words if they are those of a worker.
+/// Runs a worker if the arguments are those of one.
 pub(crate) fn run(words: &[String]) -> Option<Result<()>> {
     match words.split_first()? {
         (first, rest) if first == "far" => Some(far(rest)),
@@ -30,26 +30,26 @@ pub(crate) fn run(words: &[String]) -> Option<Result<()>> {
     }
 }
 
-/// Says where it waits for each variant, and answers until the other end has gone.
+/// Prints an address for each variant, and runs exchanges until the near end closes.
 fn far(words: &[String]) -> Result<()> {
     let [pin, at, variants @ ..] = words else {
-        anyhow::bail!("far takes more words");
+        anyhow::bail!("far takes more arguments");
     };
     pin_if(pin);
     let at: IpAddr = at.parse()?;
     let shared = Arc::new(Mutex::new(vec![1; LARGEST]));
     let mut ends = Vec::new();
     for variant in variants {
-        let (tell, place) = mpsc::channel();
+        let (tell, addr) = mpsc::channel();
         let (variant, shared) = (variant.clone(), Arc::clone(&shared));
         ends.push(thread::spawn(move || {
-            let mut answer = accept(&variant, at, &tell)?;
-            while answer(&shared)? {}
+            let mut run_far = accept(&variant, at, &tell)?;
+            while run_far(&shared)? {}
             anyhow::Ok(())
         }));
-        match place.recv() {
-            Ok(place) => println!("{place}"),
-            // It has ended before it listened.
+        match addr.recv() {
+            Ok(addr) => println!("{addr}"),
+            // It failed before it listened.
             Err(_) => break,
         }
     }
@@ -60,42 +60,46 @@ fn far(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Asks through each variant in turns, and says in a line each what a unit took: size, then seconds.
+/// Runs the variants in turns, and prints a line for each turn: message size, then seconds of each.
 fn near(words: &[String]) -> Result<()> {
     let [pin, way, turns, slice, sizes, pairs @ ..] = words else {
-        anyhow::bail!("near takes more words");
+        anyhow::bail!("near takes more arguments");
     };
     pin_if(pin);
     let bulk = way == "bulk";
     let (turns, slice): (usize, f64) = (turns.parse()?, slice.parse()?);
     let slice = Duration::from_secs_f64(slice);
-    let mut asks = Vec::new();
+    let mut near_ends = Vec::new();
     for pair in pairs.chunks_exact(2) {
         let [variant, to] = pair else { continue };
-        asks.push(connect(variant, to.parse()?)?);
+        near_ends.push(connect(variant, to.parse()?)?);
     }
     let mut buffer = vec![1; LARGEST];
-    let mut lot = Lot::default();
+    let mut shuffle = Shuffle::default();
     for size in sizes.split(',') {
         let size = size.parse()?;
-        let message = buffer.get_mut(..size).context("a size that is too large")?;
-        let mut order = Order {
+        let message = buffer
+            .get_mut(..size)
+            .context("the message size exceeds the buffer")?;
+        let mut exchange = Exchange {
             bulk,
             size,
             times: if bulk { (BULK / size).max(1) } else { 1 },
         };
-        // Windows open, and caches fill, before anything counts.
-        for ask in &mut asks {
-            ask(order, message)?;
+        // Opens windows and fills caches before the measurement.
+        for near_end in &mut near_ends {
+            near_end(exchange, message)?;
         }
         if !bulk {
-            order = fit(&mut asks, order, message, slice)?;
+            exchange = fit(&mut near_ends, exchange, message, slice)?;
         }
         for _ in 0..turns {
             let mut seconds = [f64::NAN; VARIANTS];
-            for at in lot.order::<VARIANTS>() {
-                if let (Some(ask), Some(seconds)) = (asks.get_mut(at), seconds.get_mut(at)) {
-                    *seconds = ask(order, message)?.as_secs_f64() / order.times as f64;
+            for at in shuffle.shuffled::<VARIANTS>() {
+                if let (Some(near_end), Some(seconds)) =
+                    (near_ends.get_mut(at), seconds.get_mut(at))
+                {
+                    *seconds = near_end(exchange, message)?.as_secs_f64() / exchange.times as f64;
                 }
             }
             let seconds = seconds.map(|seconds| seconds.to_string());
@@ -105,24 +109,29 @@ fn near(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Repeats an order until it fills a slice.
-fn fit(asks: &mut [Ask], order: Order, message: &mut [u8], slice: Duration) -> Result<Order> {
-    let mut order = order;
-    if let Some(first) = asks.first_mut() {
-        while order.times < 1 << 16 && first(order, message)? < slice {
-            order.times *= 2;
+/// Doubles the number of messages until an exchange fills a slice.
+fn fit(
+    near_ends: &mut [RunNear],
+    exchange: Exchange,
+    message: &mut [u8],
+    slice: Duration,
+) -> Result<Exchange> {
+    let mut exchange = exchange;
+    if let Some(first) = near_ends.first_mut() {
+        while exchange.times < 1 << 16 && first(exchange, message)? < slice {
+            exchange.times *= 2;
         }
     }
-    Ok(order)
+    Ok(exchange)
 }
 
 fn pin_if(word: &str) {
-    if word == "pin" && !machine::stay_on_one() {
-        eprintln!("not on one processor: expect noise");
+    if word == "pin" && !machine::pin_to_last_processor() {
+        eprintln!("not pinned to one processor: expect noise");
     }
 }
 
-/// A worker as the bench sees it; ended when dropped.
+/// A running worker, killed when dropped.
 pub(crate) struct Worker {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -139,7 +148,7 @@ impl Worker {
         Ok(Self { child, lines })
     }
 
-    /// The next line that it says; nothing when it has ended well.
+    /// Returns the next line of output, or nothing when the worker has succeeded.
     pub(crate) fn line(&mut self) -> Result<Option<String>> {
         if let Some(line) = self.lines.next() {
             return Ok(Some(line?));

@@ -12,7 +12,7 @@ use xio_testkit::{Mem, Random};
 /// Bytes that go through a stack.
 const AMOUNT: usize = 1 << 20;
 
-/// Text of which half repeats, as codecs like it.
+/// Returns text of which half repeats, so that codecs compress it.
 fn text(len: usize) -> Vec<u8> {
     let noise = Random::new(1).bytes(len);
     let letters = noise.iter().map(|byte| {
@@ -25,7 +25,7 @@ fn text(len: usize) -> Vec<u8> {
     letters.collect()
 }
 
-/// Bytes a second that each codec packs and unpacks.
+/// Measures the throughput of each codec in both directions.
 pub(crate) fn codecs(criterion: &mut Criterion) {
     for algorithm in [
         Algorithm::Zlib,
@@ -49,7 +49,7 @@ pub(crate) fn codecs(criterion: &mut Criterion) {
                 b.iter(|| {
                     codec
                         .decompress(&packed, &mut original)
-                        .expect("it was packed here")
+                        .expect("a compressed block decompresses")
                 });
             });
         }
@@ -57,7 +57,7 @@ pub(crate) fn codecs(criterion: &mut Criterion) {
     }
 }
 
-/// Bytes a second through a stack in memory, bare and with a layer.
+/// Measures the throughput of a stack in memory, without and with a layer.
 pub(crate) fn stack(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stack");
     group.throughput(Throughput::Bytes(AMOUNT as u64));

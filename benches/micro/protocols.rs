@@ -16,11 +16,11 @@ const LINES: [&str; 7] = [
     "STOR /a/rather/long/path/such/as/they/are/in/practice/file-000123.dat",
     "SITE CLIENTINFO scheme=ftp;appname=\"x\";appver=\"1\";",
 ];
-/// Bytes of a block, and blocks of a transfer.
+/// Bytes of a block, and number of blocks of a transfer.
 const BLOCK: u64 = 256 << 10;
 const BLOCKS: u64 = 4096;
 
-/// Commands parsed, and lines split, a second.
+/// Measures parsing of commands and splitting of lines.
 pub(crate) fn commands(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("commands");
     group.throughput(Throughput::Elements(1));
@@ -42,7 +42,7 @@ pub(crate) fn commands(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Replies written a second.
+/// Measures writing of replies.
 pub(crate) fn replies(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("replies");
     group.throughput(Throughput::Elements(1));
@@ -58,7 +58,7 @@ pub(crate) fn replies(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Blocks of MODE E taken apart and scheduled a second, without their payload.
+/// Measures parsing and scheduling of MODE E blocks without payload.
 pub(crate) fn framing(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("mode_e");
     group.throughput(Throughput::Elements(BLOCKS));
@@ -102,7 +102,7 @@ fn receive(headers: &[impl AsRef<[u8]>]) -> Gather {
     gather
 }
 
-/// Blocks added to a range set: in order, and in its worst case, with every second one missing.
+/// Measures insertion of blocks into a range set: in order, and in its worst case, with holes.
 pub(crate) fn ranges(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("ranges");
     for count in [100, 10_000_u64] {

@@ -9,10 +9,10 @@ use udt_proto::{Connection, Endpoint, Options, Routed};
 
 /// Bytes of one exchange.
 const AMOUNT: usize = 4 << 20;
-/// Packets that one call hands out.
+/// Most packets of one call.
 const SEGMENTS: usize = 40;
 
-/// Bytes a second through two machines in one thread: packets built, taken apart and acknowledged.
+/// Measures the throughput of two machines in one thread: packets built, parsed and acknowledged.
 pub(crate) fn machine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("udt");
     group.throughput(Throughput::Bytes(AMOUNT as u64));
@@ -25,7 +25,7 @@ pub(crate) fn machine(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Two connections, and the time that they are told.
+/// Two connections, and their current time.
 struct Pair {
     near: Connection,
     far: Connection,
@@ -60,7 +60,7 @@ impl Pair {
         Self { near, far, now }
     }
 
-    /// Carries `data`, in steps of 100 microseconds.
+    /// Transfers `data`, in steps of 100 µs.
     fn carry(&mut self, data: &[u8], room: &mut [u8]) {
         let (mut written, mut read) = (0, 0);
         while read < data.len() {
@@ -87,7 +87,7 @@ impl Pair {
     }
 }
 
-/// Hands the packets of one end to the other.
+/// Delivers the packets of one end to the other.
 fn pass(from: &mut Connection, to: &mut Connection, now: Instant) {
     while let Some(transmit) = from.poll_transmit(now, SEGMENTS) {
         let stride = transmit.segment_size.unwrap_or(transmit.contents.len());

@@ -1,26 +1,26 @@
-//! Instructions outside the kernel for one message there and back, counted by valgrind.
+//! Instructions in user space for one round trip of a message, counted by valgrind.
 
 use std::process::Command;
 
 use workspace_tests::run;
 
 use crate::Bench;
-use crate::talk::Order;
+use crate::exchange::Exchange;
 use crate::wrap::Wrap;
 
-/// The word that makes this program the one whose instructions are counted.
-pub(crate) const CHILD: &str = "--talk";
+/// The flag of the process under valgrind.
+pub(crate) const CHILD: &str = "--exchange";
 
-/// Messages of the short and of the long conversation, whose difference is counted.
+/// Messages of a short and a long exchange, of which the difference is counted.
 const TIMES: [u32; 2] = [200, 1200];
 
-/// What is exchanged: more would be written and read in several pieces, as the kernel likes.
+/// Bytes of a message: few enough for one system call.
 const SIZE: usize = 1 << 10;
 
 /// Prints a table.
 pub(crate) fn count() {
-    println!("instructions outside the kernel for 1 KiB there and back, both ends together\n");
-    println!("| What | Instructions | More than bare |");
+    println!("instructions in user space for a round trip of 1 KiB, both ends together\n");
+    println!("| Variant | Instructions | More than bare |");
     println!("| --- | ---: | ---: |");
     let mut bare = None;
     for (at, wrap) in Wrap::ALL.into_iter().enumerate() {
@@ -35,7 +35,7 @@ pub(crate) fn count() {
     }
 }
 
-/// Runs the conversation under valgrind and returns how many instructions it took.
+/// Runs the exchange under valgrind and returns the number of instructions.
 fn counted(wrap: usize, times: u32) -> Option<u64> {
     let program = std::env::current_exe().ok()?;
     let mut valgrind = Command::new("valgrind");
@@ -44,18 +44,18 @@ fn counted(wrap: usize, times: u32) -> Option<u64> {
         .arg(program)
         .args([CHILD, &wrap.to_string(), &times.to_string()]);
     let finished = run(&mut valgrind, std::time::Duration::from_secs(120)).ok()?;
-    let said = &finished.stderr;
-    let line = said.lines().find(|line| line.contains("Collected"))?;
+    let output = &finished.stderr;
+    let line = output.lines().find(|line| line.contains("Collected"))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// Holds the conversation: the number of the wrap, and how many messages.
+/// Runs the exchange; the arguments are the index of the variant and the number of messages.
 pub(crate) fn child(words: &[String]) {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
     let (Some(wrap), Some(times)) = (number(0), number(1)) else {
         return;
     };
     let wrap = Wrap::ALL.get(wrap as usize);
-    let order = Order::PingPong { size: SIZE, times };
-    Bench::new().run(*wrap.expect("a number of the list"), order);
+    let exchange = Exchange::PingPong { size: SIZE, times };
+    Bench::new().run(*wrap.expect("an index of the list"), exchange);
 }

@@ -1,29 +1,25 @@
-//! Cost of a layer: blocking sockets, bare tokio, typed stacks and boxed stacks, side by side in one run.
+//! Cost of a layer: blocking sockets, bare tokio, typed stacks and boxed stacks in one run.
 //!
-//! One loopback connection, two threads, two runtimes and two buffers serve all variants, so that
-//! they differ in nothing but what is put around the socket: for each turn the same connection is
-//! wrapped anew. All of it stays on one processor, where every instruction of either end counts, and
-//! nothing is moved or woken elsewhere. The socket buffers are fixed, since they would grow in the
-//! middle of a measurement otherwise, and congestion control is one that does not pace by timers.
+//! All variants share one loopback connection, two threads, two runtimes and two buffers, so that
+//! they differ only in the layers around the socket: each turn wraps the same connection again.
+//! Both ends run on one processor, so that the time includes every instruction of both and no
+//! migration or wake-up elsewhere. The socket buffers are fixed, since they would grow during a
+//! measurement otherwise, and the congestion control does not pace by timers.
 //!
-//! In each turn every variant has one short slice, in an order by lot, and is set against the slice
-//! of the bare tokio socket in the same turn. What is printed is the median of these ratios and the
-//! interval that holds it with 95 %. The bare socket takes part twice: its second column shows how
-//! far to trust the others.
+//! In each turn every variant runs one short slice, in random exchange, and is compared with the slice
+//! of the bare tokio socket in the same turn. The output is the median of these ratios and its 95 %
+//! interval. The bare socket runs twice: its second column shows the noise.
 //!
 //! `--alone` keeps the other processors busy meanwhile, so that no other program runs there: two
 //! processors of a machine may share a core, and nearly always share a cache.
 //!
-//! `--instructions` counts the instructions that both ends execute outside the kernel for one
-//! message there and back, by valgrind; they depend little on what else the machine does.
+//! `--instructions` counts the user-space instructions of both ends for one round trip of a
+//! message, by valgrind; they depend little on the load of the machine.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    reason = "a bench talks to the person who runs it"
-)]
+#![allow(clippy::print_stdout, reason = "a bench prints its results")]
 
+mod exchange;
 mod instructions;
-mod talk;
 mod wrap;
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -33,66 +29,66 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use workspace_benches::machine;
-use workspace_benches::middle::{Lot, Middle};
+use workspace_benches::paired::{Median, Shuffle};
 
-use crate::talk::Order;
+use crate::exchange::Exchange;
 use crate::wrap::{End, LARGEST, Role, Wrap};
 
-/// What the socket buffers are asked to hold, in bytes: what a receiver begins with by default. The
-/// kernel doubles it for its own needs.
+/// Requested size of the socket buffers in bytes, the initial size of a receive buffer. The kernel
+/// doubles it for its own needs.
 const BUFFER: usize = 128 << 10;
 
-/// Turns of a measurement, unless `TURNS` says otherwise, and the length of one slice.
+/// Turns of a measurement, unless `TURNS` is set, and the duration of one slice.
 const TURNS: usize = 401;
 const SLICE: Duration = Duration::from_millis(3);
 
-/// The near end, and the way to tell the far end what comes next.
+/// The near end, and a channel to the far end.
 pub(crate) struct Bench {
     near: End,
-    orders: mpsc::Sender<(Wrap, Order)>,
+    exchanges: mpsc::Sender<(Wrap, Exchange)>,
 }
 
 impl Bench {
     /// Connects two threads.
     pub(crate) fn new() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listening");
-        // A connection has the buffers of the listener it came through.
+        // An accepted connection inherits the buffers of its listener.
         fix(&SockRef::from(&listener));
-        let place = listener.local_addr().expect("an address");
-        let near = TcpStream::connect(place).expect("connecting");
+        let addr = listener.local_addr().expect("an address");
+        let near = TcpStream::connect(addr).expect("connecting");
         let (far, _) = listener.accept().expect("accepting");
         for socket in [&near, &far] {
             socket.set_nodelay(true).expect("nodelay");
             fix(&SockRef::from(socket));
         }
-        let (orders, inbox) = mpsc::channel::<(Wrap, Order)>();
+        let (exchanges, inbox) = mpsc::channel::<(Wrap, Exchange)>();
         thread::spawn(move || {
             let mut far = End::new(Role::Far, far);
-            for (wrap, order) in inbox {
-                far.play(wrap, order);
+            for (wrap, exchange) in inbox {
+                far.run(wrap, exchange);
             }
         });
         Self {
             near: End::new(Role::Near, near),
-            orders,
+            exchanges,
         }
     }
 
-    /// Has both ends carry an order out.
-    pub(crate) fn run(&mut self, wrap: Wrap, order: Order) -> Duration {
-        self.orders
-            .send((wrap, order))
-            .expect("the far end is there");
-        self.near.play(wrap, order)
+    /// Runs an exchange at both ends.
+    pub(crate) fn run(&mut self, wrap: Wrap, exchange: Exchange) -> Duration {
+        self.exchanges
+            .send((wrap, exchange))
+            .expect("the far end runs");
+        self.near.run(wrap, exchange)
     }
 
-    /// Repeats an order until it fills a slice.
-    fn fit(&mut self, order: Order, slice: Duration) -> Order {
+    /// Doubles the number of messages until an exchange fills a slice.
+    fn fit(&mut self, exchange: Exchange, slice: Duration) -> Exchange {
         let mut times = 1;
-        while times < 1 << 20 && self.run(Wrap::Bare, order.times(times)) < slice {
+        while times < 1 << 20 && self.run(Wrap::Bare, exchange.times(times)) < slice {
             times *= 2;
         }
-        order.times(times)
+        exchange.times(times)
     }
 }
 
@@ -101,12 +97,12 @@ fn fix(socket: &SockRef<'_>) {
     socket
         .set_recv_buffer_size(BUFFER)
         .expect("a receive buffer");
-    // Every kernel has this one; where a sandbox refuses, all variants share what there is.
+    // Every kernel has Reno. Where a sandbox refuses it, all variants share the default.
     let _ = socket.set_tcp_congestion(b"reno");
 }
 
-/// What is measured.
-fn questions() -> Vec<(&'static str, Order)> {
+/// Returns the measured exchanges with their names.
+fn exchanges() -> Vec<(&'static str, Exchange)> {
     let ping = [
         ("ping-pong, 1 B", 1),
         ("ping-pong, 1 KiB", 1 << 10),
@@ -115,22 +111,22 @@ fn questions() -> Vec<(&'static str, Order)> {
         ("ping-pong, 1 MiB", 1 << 20),
         ("ping-pong, 10 MB", LARGEST),
     ]
-    .map(|(name, size)| (name, Order::PingPong { size, times: 1 }));
+    .map(|(name, size)| (name, Exchange::PingPong { size, times: 1 }));
     let bulk = [
         ("bulk, blocks of 64 KiB", 64 << 10),
         ("bulk, blocks of 1 MiB", 1 << 20),
     ]
-    .map(|(name, block)| (name, Order::Bulk { block, times: 1 }));
+    .map(|(name, block)| (name, Exchange::Bulk { block, times: 1 }));
     ping.into_iter().chain(bulk).collect()
 }
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let is = |word: &str| words.iter().any(|said| said == word);
+    let is = |word: &str| words.iter().any(|given| given == word);
     if let Some(at) = words.iter().position(|word| word == instructions::CHILD) {
         return instructions::child(words.get(at + 1..).unwrap_or_default());
     }
-    // Cargo passes `--bench` when it measures; as a test, one short turn shows that all works.
+    // Cargo passes `--bench` when it measures; a test runs one short turn.
     let measure = is("--bench");
     if is("--instructions") {
         return instructions::count();
@@ -142,38 +138,38 @@ fn main() {
     };
     println!("{}", machine::caption());
     let _others = is("--alone").then(machine::Occupied::others);
-    let pinned = machine::stay_on_one();
-    if is("--priority") && !machine::weigh_more() {
-        println!("without priority over other work, which needs root");
+    let pinned = machine::pin_to_last_processor();
+    if is("--priority") && !machine::raise_priority() {
+        println!("without raised priority, which needs root");
     }
     if !pinned {
-        println!("not on one processor: expect noise");
+        println!("not pinned to one processor: expect noise");
     }
     println!(
         "time relative to a bare tokio socket: medians of {turns} turns, and the 95 % interval of each, in percent\n"
     );
     let [_, others @ ..] = Wrap::ALL;
     let names = others.map(Wrap::name);
-    println!("| What | bare, µs | {} |", names.join(" | "));
+    println!("| Exchange | bare, µs | {} |", names.join(" | "));
     println!("| --- | ---: |{}", " ---: |".repeat(names.len()));
     let mut bench = Bench::new();
-    let mut lot = Lot::default();
-    for (name, order) in questions() {
-        let order = bench.fit(order, slice);
+    let mut shuffle = Shuffle::default();
+    for (name, exchange) in exchanges() {
+        let exchange = bench.fit(exchange, slice);
         let mut times = Wrap::ALL.map(|_| Vec::with_capacity(turns));
         for _ in 0..turns {
-            for at in lot.order::<{ Wrap::ALL.len() }>() {
+            for at in shuffle.shuffled::<{ Wrap::ALL.len() }>() {
                 if let (Some(wrap), Some(times)) = (Wrap::ALL.get(at), times.get_mut(at)) {
-                    times.push(bench.run(*wrap, order).as_secs_f64());
+                    times.push(bench.run(*wrap, exchange).as_secs_f64());
                 }
             }
         }
         let [bare, others @ ..] = &times;
         let cells = others
             .each_ref()
-            .map(|these| Middle::of(these, bare).percent());
-        let (Order::PingPong { times, .. } | Order::Bulk { times, .. }) = order;
-        let micros = Middle::of(bare, &vec![f64::from(times) * 1e-6; turns]).value;
+            .map(|these| Median::of(these, bare).percent());
+        let (Exchange::PingPong { times, .. } | Exchange::Bulk { times, .. }) = exchange;
+        let micros = Median::of(bare, &vec![f64::from(times) * 1e-6; turns]).value;
         println!("| {name} | {micros:.1} | {} |", cells.join(" | "));
     }
 }

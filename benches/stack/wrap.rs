@@ -1,4 +1,4 @@
-//! `Wrap`: what is put around a socket, and `End`: one end of the connection that all of them share.
+//! `Wrap`: the layers around a socket, and `End`: one end of the shared connection.
 
 use std::net::TcpStream as StdStream;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use xio_core::{BoxStream, DynLayer, Stream, Transform};
 use xio_count::Count;
 use xio_tcp::TcpHandle;
 
-use crate::talk::{self, Order};
+use crate::exchange::{self, Exchange};
 
 /// Largest message, in bytes.
 pub(crate) const LARGEST: usize = 10_000_000;
 
-/// What is put around the socket.
+/// The layers around the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrap {
-    /// Tokio's socket with nothing around it.
+    /// The bare tokio socket.
     Bare,
-    /// The same once more: how far the two are apart is what noise does to every other column.
+    /// The same again: the difference is the noise of the measurement.
     Again,
     /// A blocking socket.
     Blocking,
     /// The driver.
     Typed,
-    /// The driver in a box, as a stack string gives it.
+    /// The boxed driver, as in a stack from a string.
     Boxed,
-    /// The driver and three layers that pass everything on.
+    /// The driver and three pass-through layers.
     Typed3,
-    /// The same with every layer in a box of its own.
+    /// The same with every layer boxed.
     Boxed3,
 }
 
@@ -58,14 +58,14 @@ impl Wrap {
     }
 }
 
-/// Which part of an order an end plays.
+/// The role of an end in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Near,
     Far,
 }
 
-/// One end: the socket, runtime and memory that every wrap uses in turn.
+/// One end: the socket, runtime and memory that all variants share.
 pub(crate) struct End {
     role: Role,
     socket: StdStream,
@@ -80,13 +80,13 @@ impl End {
             role,
             socket,
             runtime: runtime.expect("a runtime"),
-            // Written to, so that no page of it is missing later.
+            // Not zero, so that every page is allocated.
             buf: vec![1; LARGEST],
         }
     }
 
-    /// Carries an order out together with the other end; at the near end, gives the time it took.
-    pub(crate) fn play(&mut self, wrap: Wrap, order: Order) -> Duration {
+    /// Runs an exchange together with the other end, and returns its duration at the near end.
+    pub(crate) fn run(&mut self, wrap: Wrap, exchange: Exchange) -> Duration {
         let Self {
             role,
             socket,
@@ -97,28 +97,28 @@ impl End {
         socket.set_nonblocking(!blocks).expect("a socket has both");
         if blocks {
             return match role {
-                Role::Near => talk::blocking_near(socket, order, buf),
+                Role::Near => exchange::blocking_near(socket, exchange, buf),
                 Role::Far => {
-                    talk::blocking_far(socket, order, buf);
+                    exchange::blocking_far(socket, exchange, buf);
                     Duration::ZERO
                 }
             };
         }
-        // Another descriptor of the same connection: what goes away with the wrap is only that.
+        // A duplicate descriptor, so that dropping the variant keeps the connection open.
         let again = socket.try_clone().expect("a descriptor");
         runtime.block_on(async {
             let bare = TcpStream::from_std(again).expect("a socket that does not block");
             match wrap {
-                Wrap::Bare | Wrap::Again | Wrap::Blocking => talk(*role, bare, order, buf).await,
-                Wrap::Typed => talk(*role, TcpHandle::from(bare), order, buf).await,
+                Wrap::Bare | Wrap::Again | Wrap::Blocking => run(*role, bare, exchange, buf).await,
+                Wrap::Typed => run(*role, TcpHandle::from(bare), exchange, buf).await,
                 Wrap::Boxed => {
                     let boxed: BoxStream = Box::new(TcpHandle::from(bare));
-                    talk(*role, boxed, order, buf).await
+                    run(*role, boxed, exchange, buf).await
                 }
                 Wrap::Typed3 => {
                     let one = on(&Count::new(), TcpHandle::from(bare)).await;
                     let two = on(&Count::new(), one).await;
-                    talk(*role, on(&Count::new(), two).await, order, buf).await
+                    run(*role, on(&Count::new(), two).await, exchange, buf).await
                 }
                 Wrap::Boxed3 => {
                     let layer = DynLayer::new(Count::new());
@@ -126,7 +126,7 @@ impl End {
                     for _ in 0..3 {
                         boxed = on(&layer, boxed).await;
                     }
-                    talk(*role, boxed, order, buf).await
+                    run(*role, boxed, exchange, buf).await
                 }
             }
         })
@@ -135,20 +135,17 @@ impl End {
 
 /// Puts a layer on a stream.
 async fn on<S: Stream, L: Transform<S>>(layer: &L, stream: S) -> L::Handle {
-    layer
-        .respond(stream)
-        .await
-        .expect("a layer that only counts")
+    layer.respond(stream).await.expect("a pass-through layer")
 }
 
-async fn talk<S>(role: Role, mut stream: S, order: Order, buf: &mut [u8]) -> Duration
+async fn run<S>(role: Role, mut stream: S, exchange: Exchange, buf: &mut [u8]) -> Duration
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     match role {
-        Role::Near => talk::near(&mut stream, order, buf).await,
+        Role::Near => exchange::near(&mut stream, exchange, buf).await,
         Role::Far => {
-            talk::far(&mut stream, order, buf).await;
+            exchange::far(&mut stream, exchange, buf).await;
             Duration::ZERO
         }
     }

@@ -1,6 +1,8 @@
-//! `Link`: two network namespaces joined by two TUN devices and this process, which delays what passes.
+//! `Link`: two network namespaces, joined by two TUN devices and this process, which delays
+//! packets.
 //!
-//! Needs root. Programs run in a namespace by `ip netns exec`; the namespaces go away when the value is dropped.
+//! It needs root. Programs run in a namespace by `ip netns exec`. Dropping the value removes the
+//! namespaces.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tun_rs::{DeviceBuilder, SyncDevice};
 use workspace_tests::{Peer, is_root, run};
 
-use crate::shape::{Line, Shape};
+use crate::shape::{Direction, Shape};
 
 const MTU: u16 = 1500;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -35,7 +37,7 @@ struct End {
 }
 
 impl Link {
-    /// Makes the link; the same shape holds in both directions.
+    /// Creates the link, with the same shape in both directions.
     pub fn new(shape: Shape) -> Result<Self> {
         ensure!(
             is_root(),
@@ -84,11 +86,12 @@ impl End {
             .context("make a TUN device")?;
         ip(&["netns", "add", &namespace])?;
         let end = Self { namespace, addr };
-        // `ip netns exec` shows these names to the program, so that no look-up waits for a server out of reach.
-        fs::create_dir_all(end.names())?;
+        // `ip netns exec` mounts these files over those of `/etc`, so that no name look-up waits
+        // for an unreachable server.
+        fs::create_dir_all(end.etc())?;
         let machine = fs::read_to_string("/proc/sys/kernel/hostname")?;
         let hosts = format!("127.0.0.1 localhost\n{NEAR} near\n{FAR} far\n{addr} {machine}");
-        fs::write(end.names().join("hosts"), hosts)?;
+        fs::write(end.etc().join("hosts"), hosts)?;
         let inside = ["-n", end.namespace.as_str()];
         ip(&["link", "set", &device, "netns", &end.namespace])?;
         ip(&[
@@ -105,8 +108,8 @@ impl End {
         Ok((end, Arc::new(tun)))
     }
 
-    /// Returns the folder whose files stand for those of `/etc` inside the namespace.
-    fn names(&self) -> PathBuf {
+    /// Returns the folder of files that replace those of `/etc` inside the namespace.
+    fn etc(&self) -> PathBuf {
         Path::new("/etc/netns").join(&self.namespace)
     }
 
@@ -121,15 +124,15 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // Takes the device along, which ends the threads that read from it.
+        // This removes the device too, which ends the threads that read from it.
         let _ = ip(&["netns", "del", &self.namespace]);
-        let _ = fs::remove_dir_all(self.names());
-        // Only if nobody else has names there.
+        let _ = fs::remove_dir_all(self.etc());
+        // This fails while other namespaces have files there.
         let _ = fs::remove_dir("/etc/netns");
     }
 }
 
-/// Removes what benches that were killed have left: namespaces that name a process which is no more.
+/// Removes namespaces of killed benches: those named after a process that no longer exists.
 fn sweep() {
     let listed = fs::read_dir("/run/netns")
         .into_iter()
@@ -148,16 +151,16 @@ fn sweep() {
     }
 }
 
-/// Takes packets from one device and gives them to the other when their time has come.
+/// Forwards packets from one device to the other, each at its time.
 fn carry(from: Arc<SyncDevice>, to: Arc<SyncDevice>, shape: Shape, seed: u64) {
     let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
-        let mut line = Line::new(shape, Instant::now(), seed);
+        let mut direction = Direction::new(shape, Instant::now(), seed);
         let mut packet = vec![0; usize::from(MTU) + 64];
         while let Ok(n) = from.recv(&mut packet) {
             let now = Instant::now();
             let Some(bytes) = packet.get(..n) else { return };
-            if let Some(at) = line.pass(now, n)
+            if let Some(at) = direction.pass(now, n)
                 && sender.send((at, bytes.to_vec())).is_err()
             {
                 return;
@@ -167,7 +170,7 @@ fn carry(from: Arc<SyncDevice>, to: Arc<SyncDevice>, shape: Shape, seed: u64) {
     thread::spawn(move || {
         for (at, packet) in waiting {
             thread::sleep(at.saturating_duration_since(Instant::now()));
-            // A full device drops, as a real one would.
+            // A full device drops the packet, like a real one.
             let _ = to.send(&packet);
         }
     });

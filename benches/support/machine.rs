@@ -1,4 +1,4 @@
-//! What a measurement asks of the machine, and says of it: priority, one processor, a caption.
+//! The machine of a measurement: scheduling priority, pinning to processors, and a caption.
 
 use std::fs;
 use std::hint::spin_loop;
@@ -10,38 +10,38 @@ use std::thread::{self, available_parallelism};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Puts this thread, and all that it starts from here on, before all ordinary work of the machine, and
-/// says whether that was allowed; it needs root, and `chrt` (package util-linux).
+/// Moves this thread, and threads and processes it starts later, to the real-time scheduling class.
 ///
-/// In the real-time class a program goes on the moment it can; by niceness alone it waits until a
-/// running one has used up its slice, and pays for each time it sleeps. What hardly sleeps is
-/// steadier with [`weigh_more`], since the kernel keeps a part of each second from this class.
-pub fn go_first() -> bool {
+/// Returns whether that succeeded; it needs root and `chrt` (package util-linux). In this class a
+/// program runs as soon as it can. With a lower niceness alone it waits until a running program has
+/// used its time slice. A program that hardly sleeps is steadier with [`raise_priority`], since the
+/// kernel withholds a part of each second from this class.
+pub fn use_real_time_class() -> bool {
     let mut chrt = Command::new("chrt");
     chrt.args(["--rr", "--pid", "1"]).arg(id().to_string());
     chrt.stderr(Stdio::null());
     chrt.status().is_ok_and(|status| status.success())
 }
 
-/// Gives this thread, and all that it starts from here on, by far the largest share of their
-/// processors, and says whether that was allowed; it needs root.
-pub fn weigh_more() -> bool {
+/// Gives this thread, and threads and processes it starts later, a niceness of -15. Returns whether
+/// that succeeded; it needs root.
+pub fn raise_priority() -> bool {
     setpriority_process(None, -15).is_ok()
 }
 
-/// Keeps this thread, and all that it starts from here on, on the last processor, and says whether
-/// that was allowed.
-pub fn stay_on_one() -> bool {
-    stay_on(processors() - 1)
+/// Pins this thread, and threads and processes it starts later, to the last processor. Returns
+/// whether that succeeded.
+pub fn pin_to_last_processor() -> bool {
+    pin_to(processors() - 1)
 }
 
-fn stay_on(processor: usize) -> bool {
+fn pin_to(processor: usize) -> bool {
     let mut only = CpuSet::new();
     only.set(processor);
     sched_setaffinity(None, &only).is_ok()
 }
 
-/// Processors that threads of ours keep busy with next to nothing, until the value is dropped.
+/// Processors kept busy by idle loops until the value is dropped.
 #[derive(Debug)]
 pub struct Occupied(Arc<AtomicBool>);
 
@@ -52,7 +52,7 @@ impl Occupied {
         for processor in 0..processors() - 1 {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                stay_on(processor);
+                pin_to(processor);
                 while !over.load(Ordering::Relaxed) {
                     spin_loop();
                 }
@@ -68,7 +68,7 @@ impl Drop for Occupied {
     }
 }
 
-/// Returns what ran this, for the caption of a table.
+/// Returns processor, number of CPUs and kernel, for the caption of a table.
 pub fn caption() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");

@@ -1,14 +1,15 @@
-//! What benches share: an emulated link, pictures, the cost of processes, raw sessions, and ratios.
+//! Code shared by the benches: an emulated link, pictures, costs of processes, raw sessions,
+//! ratios.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
-    reason = "every error here ends the bench that met it, and its message says why"
+    reason = "every error ends the bench, and its message gives the cause"
 )]
 
 pub mod link;
 pub mod machine;
-pub mod middle;
 pub mod options;
+pub mod paired;
 pub mod picture;
 pub mod ratio;
 pub mod session;

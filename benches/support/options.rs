@@ -1,49 +1,49 @@
-//! What the person who runs a bench can choose of every one of them.
+//! Command-line options of every bench.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// How much is measured.
+/// Size of a measurement.
 #[derive(Debug, Args)]
 #[non_exhaustive]
 pub struct Extent {
-    /// As little as shows that all works: the numbers are no measurement
+    /// Test run with small amounts; the numbers mean nothing
     #[arg(long)]
     quick: bool,
-    /// What cargo says to a bench that is to measure; as a test, little shows that all works.
+    /// Passed by `cargo bench`; without it the bench runs as a test, with small amounts.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Runs both sides before all other work of the machine, as root: for a machine that is busy
+    /// Raises the priority of both sides, for a busy machine; needs root
     #[arg(long)]
     priority: bool,
 }
 
 impl Extent {
-    /// Whether this only shows that all works.
+    /// Returns whether this is a test run.
     #[must_use]
     pub const fn is_quick(&self) -> bool {
         self.quick || !self.bench
     }
 
-    /// Raises the priority by `raise` if that was asked for, and returns a line about it.
+    /// Raises the priority by `raise` if it was requested, and returns a line about it.
     pub fn prioritize(&self, raise: fn() -> bool) -> &'static str {
         match self.priority.then(raise) {
-            None => "in the ordinary scheduling class",
-            Some(true) => "before all other work of the machine",
-            Some(false) => "in the ordinary scheduling class: priority needs root",
+            None => "without raised priority",
+            Some(true) => "with raised priority",
+            Some(false) => "without raised priority, which needs root",
         }
     }
 }
 
-/// Whether a part is to be run, where none means all of them.
+/// Returns whether a part was selected; no selection means all parts.
 #[must_use]
 pub fn wants(only: &[String], part: &str) -> bool {
     only.is_empty() || only.iter().any(|only| only == part)
 }
 
-/// The folder that is meant by someone who stands at the top of the workspace: cargo runs benches elsewhere.
+/// Returns a folder relative to the workspace root, since cargo runs benches in another folder.
 ///
 /// # Errors
 /// None: any text is a folder.
@@ -56,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_those_of_the_workspace() {
+    fn folders_are_relative_to_the_workspace() {
         assert!(folder("benches/pictures").unwrap().is_dir());
         assert_eq!(folder("/tmp").unwrap(), Path::new("/tmp"));
     }
 
     #[test]
-    fn no_part_means_all() {
+    fn no_selection_means_all_parts() {
         assert!(wants(&[], "speed"));
         assert!(wants(&["size".into(), "speed".into()], "speed"));
         assert!(!wants(&["size".into()], "speed"));

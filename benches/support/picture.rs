@@ -9,11 +9,11 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (900, 440);
-/// Where the legend begins, beside the curves so that it hides none of them.
+/// Left edge of the legend, beside the curves.
 const LEGEND: u32 = 690;
 const LEGEND_LINE: i32 = 20;
 const FONT: &str = "sans-serif";
-/// Told apart by all who see colours differently (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -24,17 +24,17 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// An axis: what it says, how it is divided, and how its numbers are written.
+/// An axis.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Axis {
-    /// What is measured, with its unit.
+    /// Label, with the unit.
     pub name: &'static str,
-    /// Whether equal distances are equal factors.
+    /// Whether the scale is logarithmic.
     pub log: bool,
-    /// Whether it begins at 0 although no point does; not with `log`.
+    /// Whether the axis starts at 0 if no point does; not with `log`.
     pub from_zero: bool,
-    /// How a number on it is written.
+    /// Formats a number on the axis.
     pub label: fn(f64) -> String,
 }
 
@@ -42,7 +42,7 @@ pub struct Axis {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Curve {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -52,13 +52,13 @@ pub struct Curve {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Picture {
-    /// What stands above it.
+    /// Title.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// What is drawn, in the order of the legend; as many as there are colours at most.
+    /// Curves in the order of the legend, at most one for each colour.
     pub curves: Vec<Curve>,
 }
 
@@ -80,7 +80,7 @@ impl Picture {
         }
     }
 
-    /// The part of an axis that holds every point, with a little air.
+    /// Returns the range of an axis that contains every point, with a margin.
     fn range(&self, axis: &Axis, value: fn(&(f64, f64)) -> f64) -> Result<Range<f64>> {
         let values = || {
             self.curves
@@ -179,10 +179,10 @@ pub fn bytes(value: f64) -> String {
         )
 }
 
-/// Writes a number as short as it can be told.
+/// Formats a number with at most one decimal.
 pub fn number(value: f64) -> String {
     if value.abs() < 0.05 {
-        // Not what is left of a subtraction, with its sign.
+        // Without the sign of a rounding error.
         "0".to_owned()
     } else if value.abs() >= 10.0 || value.fract() == 0.0 {
         format!("{value:.0}")
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn curves_come_to_a_file_with_their_names() {
+    fn a_picture_contains_its_curves_and_names() {
         let axis = |log| Axis {
             name: "amount",
             log,

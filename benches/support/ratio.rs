@@ -1,21 +1,21 @@
-//! Medians of alternating runs, and the table that sets them against each other.
+//! Medians of alternating runs, and the table of their ratios.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// What one run cost.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Cost {
-    /// Time on the wall, in seconds.
+    /// Wall-clock time, in seconds.
     pub wall: f64,
     /// Processor time of both ends together, in seconds.
     pub cpu: f64,
 }
 
 impl Cost {
-    /// Returns a cost of two durations.
+    /// Returns the cost of two durations.
     pub fn new(wall: Duration, cpu: Duration) -> Self {
         Self {
             wall: wall.as_secs_f64(),
@@ -24,7 +24,7 @@ impl Cost {
     }
 }
 
-/// Runs both sides alternately, ours second, so often, and returns their medians: ours, theirs.
+/// Runs both sides alternately, ours second, and returns the medians of ours and theirs.
 pub fn alternate(
     runs: usize,
     mut ours: impl FnMut() -> Result<Cost>,
@@ -38,7 +38,7 @@ pub fn alternate(
     Ok((median(&costs.0), median(&costs.1)))
 }
 
-/// Returns the medians of both fields, each by itself.
+/// Returns the median of each field.
 fn median(costs: &[Cost]) -> Cost {
     let middle = |field: fn(&Cost) -> f64| {
         let mut values: Vec<f64> = costs.iter().map(field).collect();
@@ -57,15 +57,15 @@ fn median(costs: &[Cost]) -> Cost {
 pub struct Line {
     /// What was measured.
     pub what: String,
-    /// How many times faster we are, or how many times less we take.
+    /// Their time or amount divided by ours.
     pub ratio: f64,
-    /// How many times less processor time we take, where it was measured.
+    /// Their processor time divided by ours, where it was measured.
     pub cpu: Option<f64>,
-    /// What was aimed at, in words.
+    /// Target of the ratio, in words.
     pub target: &'static str,
-    /// Whether that was reached.
+    /// Whether the target was reached.
     pub reached: bool,
-    /// A figure worth knowing beside the ratio.
+    /// A further figure.
     pub note: String,
 }
 
@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// The head of the table that [`Line::row`] fills.
+/// The head of the table of [`Line::row`].
 pub const HEAD: &str = "\
 | What | Times better, wall | Times better, CPU | Target | Reached | Note |
 | --- | ---: | ---: | --- | --- | --- |";

@@ -1,10 +1,11 @@
-//! `Session`: the least client there is, for counting logins and for holding transfers open.
+//! `Session`: a minimal FTP client that counts logins and keeps transfers open.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use workspace_tests::host_port;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -31,23 +32,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Begins to fetch a file in stream mode and reads one byte of it.
-    pub fn begin_to_fetch(&mut self, path: &str) -> Result<()> {
+    /// Starts a download in MODE S and reads one byte of it.
+    pub fn begin_download(&mut self, path: &str) -> Result<()> {
         self.ask("TYPE I", "200")?;
         let reply = self.ask("PASV", "227")?;
-        let numbers = reply
-            .split(['(', ')'])
-            .nth(1)
-            .context("no address in 227")?;
-        let numbers: Vec<u8> = numbers
-            .split(',')
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        let &[a, b, c, d, high, low] = numbers.as_slice() else {
-            bail!("{reply}: not six numbers")
-        };
-        let mut data =
-            TcpStream::connect((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])))?;
+        let addr = reply.split(['(', ')']).nth(1).and_then(host_port);
+        let mut data = TcpStream::connect(addr.with_context(|| reply.clone())?)?;
         self.ask(&format!("RETR {path}"), "1")?;
         data.set_read_timeout(Some(LIMIT))?;
         data.read_exact(&mut [0])?;
@@ -55,7 +45,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says goodbye.
+    /// Ends the session.
     pub fn quit(mut self) -> Result<()> {
         self.ask("QUIT", "221").map(drop)
     }
@@ -67,7 +57,7 @@ impl Session {
         self.expect(code).with_context(|| command.to_owned())
     }
 
-    /// Reads one reply, of several lines perhaps, and returns its last line.
+    /// Reads a reply of one or more lines, checks its code, and returns its last line.
     fn expect(&mut self, code: &str) -> Result<String> {
         loop {
             let mut line = String::new();

@@ -1,23 +1,23 @@
-//! `Shape`: when a packet leaves a link of given rate, delay and loss. Time is an argument.
+//! `Shape`: arrival times of packets on a link of given rate, delay and loss. Time is an argument.
 
 use std::time::{Duration, Instant};
 
-/// What one direction of a link does to packets.
+/// Properties of one direction of a link.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Shape {
-    /// Bytes per second; 0 means without limit.
+    /// Bytes per second; 0 is unlimited.
     pub rate: u64,
-    /// Time from one end to the other.
+    /// One-way delay.
     pub delay: Duration,
-    /// Packets lost in a million.
+    /// Lost packets in a million.
     pub loss: u32,
-    /// Longest time a packet waits for those before it; beyond that it is dropped.
+    /// Longest time of a packet in the queue; a packet that would wait longer is dropped.
     pub queue: Duration,
 }
 
 impl Shape {
-    /// Returns a link without loss whose queue holds a tenth of a second.
+    /// Returns a shape without loss, with a queue of 100 ms.
     pub fn new(rate: u64, delay: Duration) -> Self {
         Self {
             rate,
@@ -30,14 +30,14 @@ impl Shape {
 
 /// One direction of a link.
 #[derive(Debug)]
-pub struct Line {
+pub struct Direction {
     shape: Shape,
     free_at: Instant,
     seed: u64,
 }
 
-impl Line {
-    /// Returns a line that has been idle until `now`. Equal seeds lose equal packets.
+impl Direction {
+    /// Returns an idle direction. Equal seeds lose equal packets.
     pub fn new(shape: Shape, now: Instant, seed: u64) -> Self {
         Self {
             shape,
@@ -46,7 +46,7 @@ impl Line {
         }
     }
 
-    /// Returns when a packet of `bytes` that enters at `now` comes out, or nothing when it is lost.
+    /// Returns the arrival time of a packet of `bytes` sent at `now`, or nothing if it is lost.
     pub fn pass(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
         let start = self.free_at.max(now);
         if start - now > self.shape.queue || self.dice() < self.shape.loss {
@@ -75,11 +75,18 @@ mod tests {
     #[test]
     fn packets_queue_behind_each_other() {
         let now = Instant::now();
-        let mut line = Line::new(Shape::new(1_000_000, Duration::from_millis(25)), now, 1);
-        assert_eq!(line.pass(now, 1000), Some(now + Duration::from_millis(26)));
-        assert_eq!(line.pass(now, 1000), Some(now + Duration::from_millis(27)));
+        let mut direction =
+            Direction::new(Shape::new(1_000_000, Duration::from_millis(25)), now, 1);
         assert_eq!(
-            line.pass(now + Duration::from_secs(1), 1000),
+            direction.pass(now, 1000),
+            Some(now + Duration::from_millis(26))
+        );
+        assert_eq!(
+            direction.pass(now, 1000),
+            Some(now + Duration::from_millis(27))
+        );
+        assert_eq!(
+            direction.pass(now + Duration::from_secs(1), 1000),
             Some(now + Duration::from_millis(1026))
         );
     }
@@ -87,21 +94,21 @@ mod tests {
     #[test]
     fn a_full_queue_drops() {
         let now = Instant::now();
-        let mut line = Line::new(Shape::new(1000, Duration::ZERO), now, 1);
-        assert!(line.pass(now, 1000).is_some());
-        assert_eq!(line.pass(now, 1000), None);
+        let mut direction = Direction::new(Shape::new(1000, Duration::ZERO), now, 1);
+        assert!(direction.pass(now, 1000).is_some());
+        assert_eq!(direction.pass(now, 1000), None);
     }
 
     #[test]
-    fn loss_is_about_what_was_asked_for() {
+    fn loss_is_close_to_the_configured_rate() {
         let now = Instant::now();
         let shape = Shape {
             loss: 100_000,
             ..Shape::new(0, Duration::ZERO)
         };
-        let mut line = Line::new(shape, now, 42);
+        let mut direction = Direction::new(shape, now, 42);
         let lost = (0..10_000)
-            .filter(|_| line.pass(now, 100).is_none())
+            .filter(|_| direction.pass(now, 100).is_none())
             .count();
         assert!((800..1200).contains(&lost), "{lost}");
     }

@@ -1,15 +1,15 @@
-//! What processes cost: CPU seconds and memory, read from `/proc`.
+//! Processor time and memory of processes, read from `/proc`.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Returns the processor time of a process and of all its descendants, ended ones that were waited for included.
+/// Returns the processor time of a process and all its descendants, including reaped ones.
 pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
     let mut ticks = 0;
     for pid in tree(pid)? {
-        // A child may end between being listed and being read; its parent then carries its time.
+        // A child may exit between listing and reading; its time is then its parent's.
         if let Ok(stat) = Stat::read(pid) {
             ticks += stat.own + stat.waited;
         }
@@ -17,12 +17,13 @@ pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
     Ok(of_ticks(ticks))
 }
 
-/// Returns the processor time of all children that this process has waited for.
+/// Returns the processor time of all reaped children of this process.
 pub fn cpu_of_children() -> Result<Duration> {
     Ok(of_ticks(Stat::read(std::process::id())?.waited))
 }
 
-/// Waits, for at most two seconds, until a process has no children left, as a server that forks has none when idle.
+/// Waits at most two seconds until a process has no children: a forking server that is idle has
+/// none.
 pub fn settle(pid: u32) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(2);
     while tree(pid)?.len() > 1 && Instant::now() < end {
@@ -66,7 +67,7 @@ fn tree(root: u32) -> Result<Vec<u32>> {
     Ok(tree)
 }
 
-/// The fields of `/proc/PID/stat` that count here; times in clock ticks.
+/// Fields of `/proc/PID/stat`; times are in clock ticks.
 struct Stat {
     parent: u32,
     own: u64,
@@ -76,7 +77,7 @@ struct Stat {
 impl Stat {
     fn read(pid: u32) -> Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name, in brackets, may hold anything.
+        // The name in parentheses may contain any character.
         let (_, rest) = text.rsplit_once(") ").context("no name in stat")?;
         let fields: Vec<&str> = rest.split(' ').collect();
         let number = |index: usize| -> Result<u64> {

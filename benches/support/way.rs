@@ -1,25 +1,22 @@
-//! `Way`: where two processes talk to each other, over a link of two namespaces or within this machine.
+//! `Way`: the network between two processes, an emulated link or the loopback interface.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::link::Link;
 
-/// Where two processes talk to each other.
+/// The network between two processes.
 #[derive(Debug)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "benches say what each of them means for a measurement"
-)]
+#[expect(clippy::exhaustive_enums, reason = "benches handle each variant")]
 pub enum Way {
     /// Between two namespaces.
     Link(Link),
-    /// Within this machine.
+    /// Over loopback.
     Loopback,
 }
 
 impl Way {
-    /// A command at the near end.
+    /// Returns a command at the near end.
     #[must_use]
     pub fn near(&self, program: &Path) -> Command {
         match self {
@@ -28,7 +25,7 @@ impl Way {
         }
     }
 
-    /// A command at the far end.
+    /// Returns a command at the far end.
     #[must_use]
     pub fn far(&self, program: &Path) -> Command {
         match self {
@@ -37,7 +34,7 @@ impl Way {
         }
     }
 
-    /// Where the far end is for the near one.
+    /// Returns the far end's address as seen from the near end.
     #[must_use]
     pub fn far_addr(&self) -> String {
         match self {

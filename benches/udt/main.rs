@@ -46,7 +46,7 @@ fn bench(words: &[String]) -> Result<()> {
     let Some(program) = Program::compile()? else {
         return Ok(());
     };
-    println!("{}", options.extent.prioritize(machine::weigh_more));
+    println!("{}", options.extent.prioritize(machine::raise_priority));
     println!("{}", machine::caption());
     let libudt = program.flow();
     if options.wants("loopback") {

@@ -1,4 +1,4 @@
-//! The smaller drivers through the driver suite, each alone and among others.
+//! Stacks of the smaller drivers through the driver suite.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use xio_testkit::driver_suite::{self, Subject};
 
 use crate::{everything, loopback, secured};
 
-/// What is known of a stack.
+/// Sets the capabilities of a stack.
 type Known = fn(Subject) -> Subject;
 
 const PLAIN: Known = |subject| subject;
@@ -66,36 +66,36 @@ pub(crate) const STACKS: &[(&str, &[&str], Known)] = &[
 fn subjects() -> impl Iterator<Item = Subject> {
     STACKS.iter().map(|(text, chain, known)| {
         let stack = everything().stack(&secured::fill_in(text));
-        let stack = stack.expect("the string names what there is");
+        let stack = stack.expect("the string names known drivers");
         known(Subject::new(stack, loopback(), chain))
     })
 }
 
 #[tokio::test]
-async fn the_catalogue_keeps_every_rule() {
+async fn every_stack_passes_the_driver_suite() {
     for subject in subjects() {
         driver_suite::run(&subject).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_with_several_threads() {
+async fn every_stack_passes_the_driver_suite_with_two_threads() {
     for subject in subjects() {
         driver_suite::run(&subject).await;
     }
 }
 
-/// Local sockets cannot tell a drop from an end; a layer with an end mark can.
+/// Local sockets show a dropped peer as an end; a layer with an end mark detects it.
 #[tokio::test]
-async fn an_end_mark_makes_up_for_a_bottom_that_has_no_reset() {
+async fn verify_detects_a_dropped_peer_over_local_sockets() {
     let stack = everything().stack("unix,verify").expect("a stack");
     let at = "unix://".parse().expect("any free name");
     driver_suite::run(&Subject::new(stack, at, &["unix", "verify"])).await;
 }
 
-/// A peer that asks waits for the answer, and the layer below waits to be flushed.
+/// The peer waits for the answer, which waits for a flush in the lower layer.
 #[tokio::test]
-async fn what_telnet_answers_is_not_held_back_below() {
+async fn telnet_answers_are_flushed_through_lower_layers() {
     let stack = |text| everything().stack(text).expect("a stack");
     let mut listener = stack("tcp,compress,telnet")
         .listen(&loopback())
@@ -109,7 +109,7 @@ async fn what_telnet_answers_is_not_held_back_below() {
     let mut answer = [0; 3];
     let answered = timeout(Duration::from_secs(20), peer.read_exact(&mut answer));
     tokio::select! {
-        read = near.read_u8() => panic!("nothing was said: {read:?}"),
+        read = near.read_u8() => panic!("unexpected data: {read:?}"),
         done = answered => { done.expect("an answer in time").unwrap() }
     };
     assert_eq!(answer, *b"\xff\xfe\x01");

@@ -1,4 +1,4 @@
-//! Accounting: what a layer that counts has seen is what went through, by every way there is.
+//! Counts of the `count` layer for every kind of read and write.
 
 use std::future::poll_fn;
 use std::io::{IoSlice, Write as _};
@@ -32,7 +32,7 @@ fn counts(stream: &BoxStream) -> Counts {
 }
 
 #[tokio::test]
-async fn each_way_of_writing_is_counted_once() {
+async fn each_kind_of_write_is_counted_once() {
     for stack in ["tcp,count", "mem,count", "tcp,count,log,timeout:all=60"] {
         let (mut near, mut far) = pair(stack).await;
         let seen = counts(&near);
@@ -60,7 +60,7 @@ async fn each_way_of_writing_is_counted_once() {
 }
 
 #[tokio::test]
-async fn what_a_file_sent_is_counted_by_every_layer() {
+async fn bytes_sent_from_files_are_counted_by_every_layer() {
     let (mut near, mut far) = pair("tcp,count,log,count").await;
     let info = near.info();
     let seen: Vec<Counts> = info.all::<Counts>().cloned().collect();
@@ -96,7 +96,7 @@ async fn what_a_file_sent_is_counted_by_every_layer() {
 }
 
 #[tokio::test]
-async fn copying_a_file_takes_the_fast_path_where_there_is_one() {
+async fn copy_file_uses_send_file_where_possible() {
     let bytes = Random::new(2).bytes(1_000_000);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&bytes).unwrap();
@@ -116,7 +116,7 @@ async fn copying_a_file_takes_the_fast_path_where_there_is_one() {
                 .await
                 .unwrap();
             assert_eq!(n, 800_000, "{stack}");
-            // Beyond the end there is less than was asked for, and that is no error.
+            // A range past the end is no error.
             let n = copy_file(&from, 900_000, u64::MAX, &mut near, &pool)
                 .await
                 .unwrap();
@@ -134,7 +134,7 @@ async fn copying_a_file_takes_the_fast_path_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn copying_streams_gives_every_block_back() {
+async fn copy_returns_every_block_to_the_pool() {
     let (mut near, mut middle) = pair("mem:chunk=999;seed=5").await;
     let (mut onward, mut far) = pair("tcp,count").await;
     let bytes = Random::new(3).bytes(500_000);

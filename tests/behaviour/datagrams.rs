@@ -1,4 +1,4 @@
-//! Datagram sockets through their suite, and what UDP options do to them.
+//! UDP sockets through the datagram suite, and the effects of UDP options.
 
 use std::future::poll_fn;
 use std::io::IoSliceMut;
@@ -18,7 +18,7 @@ fn udp(options: &str) -> Udp {
     Udp::new().with_options(options.parse::<UdpOptions>().unwrap())
 }
 
-async fn every_rule_at(at: &str) {
+async fn run_suite_at(at: &str) {
     for options in [
         "",
         "offload=0",
@@ -32,25 +32,25 @@ async fn every_rule_at(at: &str) {
 }
 
 #[tokio::test]
-async fn every_socket_keeps_every_rule() {
-    every_rule_at("127.0.0.1:0").await;
+async fn every_socket_passes_the_datagram_suite() {
+    run_suite_at("127.0.0.1:0").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_with_several_threads() {
-    every_rule_at("127.0.0.1:0").await;
+async fn every_socket_passes_the_datagram_suite_with_two_threads() {
+    run_suite_at("127.0.0.1:0").await;
 }
 
 #[tokio::test]
-async fn over_ipv6_too() {
+async fn sockets_over_ipv6_pass_the_datagram_suite() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
         eprintln!("skipped: this machine has no IPv6");
         return;
     }
-    every_rule_at("[::1]:0").await;
+    run_suite_at("[::1]:0").await;
 }
 
-fn place(socket: &UdpHandle) -> SocketAddr {
+fn address(socket: &UdpHandle) -> SocketAddr {
     socket.info().local.unwrap()
 }
 
@@ -58,7 +58,7 @@ async fn send(socket: &UdpHandle, message: Transmit<'_>) {
     poll_fn(|cx| socket.poll_send(cx, &message)).await.unwrap();
 }
 
-/// The next message, its sender and the address it was sent to.
+/// Receives a message; returns it with its sender and its destination address.
 async fn receive(socket: &UdpHandle) -> (Vec<u8>, SocketAddr, Option<IpAddr>) {
     let (mut room, mut met) = ([0; 2048], [None]);
     let mut bufs = [IoSliceMut::new(&mut room)];
@@ -70,12 +70,12 @@ async fn receive(socket: &UdpHandle) -> (Vec<u8>, SocketAddr, Option<IpAddr>) {
 }
 
 #[tokio::test]
-async fn the_socket_is_set_as_asked() {
+async fn socket_options_are_applied() {
     let socket = udp("sndbuf=100K;rcvbuf=50K")
         .bind(&crate::loopback())
         .await
         .unwrap();
-    // The kernel doubles what it is asked for, for its own bookkeeping.
+    // The kernel doubles the requested size, for its own bookkeeping.
     let sizes = |socket: &UdpHandle| {
         let send = sockopt::socket_send_buffer_size(socket.socket()).unwrap();
         (
@@ -88,7 +88,7 @@ async fn the_socket_is_set_as_asked() {
     let at = crate::loopback().with(hints);
     let socket = udp("sndbuf=100K;rcvbuf=50K").bind(&at).await.unwrap();
     assert_eq!(sizes(&socket), (60 * 1024, 100 * 1024));
-    // Without the kernel's help every message is one, both ways.
+    // Without offload a batch is one message, in both directions.
     let (alone, far) = (
         udp("offload=no").bind(&crate::loopback()).await.unwrap(),
         Udp::default().bind(&crate::loopback()).await.unwrap(),
@@ -97,7 +97,7 @@ async fn the_socket_is_set_as_asked() {
     if far.max_batch() > 1 {
         send(
             &far,
-            Transmit::new(b"onetwo").to(place(&alone)).segmented(3),
+            Transmit::new(b"onetwo").to(address(&alone)).segmented(3),
         )
         .await;
         assert_eq!(receive(&alone).await.0, b"one");
@@ -106,17 +106,17 @@ async fn the_socket_is_set_as_asked() {
 }
 
 #[tokio::test]
-async fn ports_come_from_the_range_or_are_the_one_named() {
+async fn ports_come_from_the_range_or_the_option() {
     let range = some_ports(3);
     let udp = udp(&format!("listen_range={range};iface=127.0.0.1"));
     let mut held = Vec::new();
     for _ in 0..2 {
         held.push(udp.bind(&Target::default()).await.unwrap());
     }
-    // What is opened for one peer takes its port from there as well.
-    held.push(udp.connect(&Target::from(place(&held[0]))).await.unwrap());
+    // A connected socket takes its port from the range too.
+    held.push(udp.connect(&Target::from(address(&held[0]))).await.unwrap());
     for socket in &held {
-        assert!(range.contains(place(socket).port()) && place(socket).ip().is_loopback());
+        assert!(range.contains(address(socket).port()) && address(socket).ip().is_loopback());
     }
     let error = udp.bind(&Target::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddressInUse);
@@ -129,25 +129,25 @@ async fn ports_come_from_the_range_or_are_the_one_named() {
     let port = range.low();
     let fixed = self::udp(&format!("port={port}"));
     let socket = fixed.bind(&Target::default()).await.unwrap();
-    assert_eq!(place(&socket).port(), port);
+    assert_eq!(address(&socket).port(), port);
     drop(socket);
     let peer = SocketHints::new().peer(([127, 0, 0, 1], 9).into());
     let socket = fixed.bind(&Target::default().with(peer)).await.unwrap();
-    assert_eq!(place(&socket), SocketAddr::from(([127, 0, 0, 1], port)));
-    // The caller's range goes before the option's.
+    assert_eq!(address(&socket), SocketAddr::from(([127, 0, 0, 1], port)));
+    // The caller's range overrides the option's.
     let hinted = SocketHints::new().ports(PortRange::new(range.high(), range.high()).unwrap());
     let socket = udp.bind(&Target::default().with(hinted)).await.unwrap();
-    assert_eq!(place(&socket).port(), range.high());
+    assert_eq!(address(&socket).port(), range.high());
 }
 
 #[tokio::test]
-async fn a_socket_for_everywhere_serves_ipv4_as_such() {
+async fn a_socket_for_all_addresses_reports_ipv4_peers_as_ipv4() {
     let everywhere = Udp::default().bind(&":0".parse().unwrap()).await.unwrap();
-    let to = Target::host("127.0.0.1", place(&everywhere).port());
+    let to = Target::host("127.0.0.1", address(&everywhere).port());
     let near = Udp::default().connect(&to).await.unwrap();
     send(&near, Transmit::new(b"question")).await;
     let (bytes, from, to) = receive(&everywhere).await;
-    assert_eq!((bytes.as_slice(), from), (&b"question"[..], place(&near)));
+    assert_eq!((bytes.as_slice(), from), (&b"question"[..], address(&near)));
     assert_eq!(to, Some(IpAddr::from([127, 0, 0, 1])));
     let batch = Transmit::new(b"ananswer").to(from).from(to.unwrap());
     send(&everywhere, batch.segmented(2)).await;
@@ -158,11 +158,11 @@ async fn a_socket_for_everywhere_serves_ipv4_as_such() {
     assert_eq!(arrived, b"ananswer");
 }
 
-/// Two receivers of a group on one port hear one sender, each the same.
-async fn group_hears(group: &str, iface: &str) {
+/// Checks that two receivers of a group on one port get the same messages.
+async fn receive_from_group(group: &str, iface: &str) {
     let options = format!("multicast={group};iface={iface};reuse=1");
     let first = udp(&options).bind(&Target::default()).await.unwrap();
-    let port = place(&first).port();
+    let port = address(&first).port();
     let at: Target = format!(":{port}").parse().unwrap();
     let second = udp(&options).bind(&at).await.unwrap();
     let to = Target::host(group, port);
@@ -176,7 +176,7 @@ async fn group_hears(group: &str, iface: &str) {
             let (bytes, from, to) = receive(socket).await;
             assert_eq!(
                 (bytes, from.port()),
-                (vec![round; 5], place(&sender).port())
+                (vec![round; 5], address(&sender).port())
             );
             assert_eq!(to, Some(group.parse().unwrap()));
         }
@@ -184,11 +184,11 @@ async fn group_hears(group: &str, iface: &str) {
 }
 
 #[tokio::test]
-async fn groups_are_joined_over_ipv4() {
-    group_hears("239.255.77.1", "127.0.0.1").await;
+async fn multicast_groups_work_over_ipv4() {
+    receive_from_group("239.255.77.1", "127.0.0.1").await;
 }
 
-/// An IPv6 address of this host that is not of loopback, where no route leads to groups.
+/// Returns an IPv6 address of this host; the loopback interface has no route to groups.
 fn ipv6_of_this_host() -> Option<Ipv6Addr> {
     let table = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
     let line = table.lines().find(|line| !line.ends_with(" lo"))?;
@@ -197,16 +197,16 @@ fn ipv6_of_this_host() -> Option<Ipv6Addr> {
 }
 
 #[tokio::test]
-async fn groups_are_joined_over_ipv6() {
+async fn multicast_groups_work_over_ipv6() {
     let Some(ip) = ipv6_of_this_host() else {
-        eprintln!("skipped: this machine has no IPv6 but on loopback");
+        eprintln!("skipped: this machine has IPv6 on loopback only");
         return;
     };
-    group_hears("ff11::77", &ip.to_string()).await;
+    receive_from_group("ff11::77", &ip.to_string()).await;
 }
 
 #[tokio::test]
-async fn what_does_not_fit_together_is_explained() {
+async fn conflicting_options_are_explained() {
     let error = udp("multicast=ff11::77").bind(&crate::loopback()).await;
     let error = error.unwrap_err();
     assert!(error.to_string().contains("multicast"), "{error}");

@@ -1,4 +1,4 @@
-//! Inactivity: an operation that makes no progress ends, and one that makes some goes on.
+//! Timeouts: an operation without progress ends, one with progress continues.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn target() -> Target {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_ends_a_read_and_the_stream_goes_on() {
+async fn a_timed_out_read_leaves_the_stream_usable() {
     let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
     let mut listener = stack.listen(&target()).await.unwrap();
     let mut near = stack.connect(&target()).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_silent_peer_ends_a_read_and_the_stream_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_times_of_an_open_handle_are_set_anew() {
+async fn timeouts_of_an_open_handle_can_change() {
     let stack = crate::everything()
         .stack("mem,timeout:all=30,count")
         .unwrap();
@@ -52,7 +52,7 @@ async fn the_times_of_an_open_handle_are_set_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_peer_is_not_a_dead_one() {
+async fn a_slow_peer_does_not_time_out() {
     let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
     let mut listener = stack.listen(&target()).await.unwrap();
     let mut near = stack.connect(&target()).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_slow_peer_is_not_a_dead_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_is_begun_anew_all_the_time_ends_as_well() {
+async fn a_cancelled_and_repeated_read_times_out() {
     let stack = crate::everything().stack("mem,timeout:read=30").unwrap();
     let mut listener = stack.listen(&target()).await.unwrap();
     let mut near = stack.connect(&target()).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_read_that_is_begun_anew_all_the_time_ends_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_read_ends_a_write() {
+async fn a_write_to_a_peer_that_does_not_read_times_out() {
     let stack = crate::everything()
         .stack("mem:capacity=100,timeout:write=7")
         .unwrap();
@@ -105,7 +105,7 @@ async fn a_peer_that_does_not_read_ends_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_peer_has_its_own_time() {
+async fn accept_has_a_timeout_of_its_own() {
     let stack = crate::everything()
         .stack("mem,timeout:all=5;accept=600")
         .unwrap();
@@ -115,15 +115,15 @@ async fn waiting_for_a_peer_has_its_own_time() {
     assert_eq!(error.kind(), xio_core::ErrorKind::TimedOut);
     assert_eq!(error.to_string(), "timeout: accept: no progress in 600 s");
     assert_eq!(began.elapsed().as_secs(), 600);
-    // Nobody was lost by that.
+    // The listener still accepts.
     let near = stack.connect(&target()).await.unwrap();
     listener.accept().await.unwrap().open().await.unwrap();
     drop(near);
 }
 
 #[tokio::test]
-async fn tcp_gives_up_connecting_in_time() {
-    // Full queue: a listener with the smallest backlog that nobody accepts from.
+async fn tcp_connect_times_out() {
+    // The queue fills: a listener with the smallest backlog that does not accept.
     let stack = crate::everything()
         .stack("tcp:backlog=0;connect_timeout=0.2")
         .unwrap();
@@ -141,9 +141,9 @@ async fn tcp_gives_up_connecting_in_time() {
     assert!(error.to_string().starts_with("tcp: connect: "), "{error}");
 }
 
-/// A program that ends tells the peers of its UDT connections; they would wait for most of a minute.
+/// Without a shutdown packet the peers would wait for most of a minute.
 #[test]
-fn a_runtime_that_ends_is_not_waited_for_by_udt_peers() {
+fn a_dropped_runtime_closes_its_udt_connections() {
     let mut theirs = tokio::runtime::Builder::new_current_thread();
     let theirs = theirs.enable_all().build().unwrap();
     let ours = tokio::runtime::Builder::new_multi_thread()

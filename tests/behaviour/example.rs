@@ -1,4 +1,4 @@
-//! The example that opens anything, on each kind of contact that it names.
+//! The example `open`, on each kind of contact that it names.
 
 #[path = "../../crates/xio/examples/open.rs"]
 #[allow(dead_code, reason = "its main is not called here")]
@@ -7,7 +7,7 @@ mod program;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Incoming as _, Listener as _, Passive as _};
 
-/// What the example gives of a stack whose peer says `says`, and what the peer got of `input`.
+/// Runs the example on a stack whose peer sends `says`; returns its output, and the peer's data.
 async fn opened(text: &str, input: &[u8], says: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let text = crate::secured::fill_in(text);
     let stack = crate::everything().stack(&text).unwrap();
@@ -24,7 +24,7 @@ async fn opened(text: &str, input: &[u8], says: &[u8]) -> (Vec<u8>, Vec<u8>) {
             far.write_all(says).await.unwrap();
             far.shutdown().await.unwrap();
         }
-        // Nothing can come where that ended both ways.
+        // A shutdown may have ended both directions.
         let ended = far.read_to_end(&mut got).await;
         assert!(ended.is_ok() || !says.is_empty(), "{text}: {ended:?}");
         let _ = far.shutdown().await;
@@ -57,7 +57,7 @@ async fn a_file_is_opened() {
 }
 
 #[tokio::test]
-async fn whoever_speaks_is_heard_over_every_stack() {
+async fn data_of_either_end_arrives_over_every_stack() {
     let bytes = xio_testkit::Random::new(4).bytes(300_000);
     for stack in ["tcp", "tcp,http", "udt,http", "udt", "udt,tls:OWN"] {
         assert!(opened(stack, b"", &bytes).await.0 == bytes, "{stack}");

@@ -1,13 +1,14 @@
-//! HTTP over each kind of stream: the same exchange, whatever is below.
+//! HTTP exchanges over several kinds of streams.
 //!
-//! Over `udt` this stands in the place of the driver suite, which has both ends write and end at
-//! once: UDT ends both directions together, so an answer that ends first cuts the request off.
+//! Over `udt` they replace the driver suite, in which both ends write and end at once: UDT ends
+//! both directions together, so a response that ends first would cut the request off.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
 use xio_testkit::Random;
 
-/// Opens `below` with an exchange on it, sends `question` one way and `answer` the other.
+/// Runs an exchange over `below` with the body `question` in the request and `answer` in the
+/// response.
 async fn exchange(below: &str, method: &str, question: &[u8], answer: &[u8]) {
     let text = crate::secured::fill_in(&format!("{below},http:method={method}"));
     let stack = crate::everything().stack(&text).unwrap();
@@ -19,13 +20,13 @@ async fn exchange(below: &str, method: &str, question: &[u8], answer: &[u8]) {
         near.shutdown().await.unwrap();
         let mut got = Vec::new();
         near.read_to_end(&mut got).await.unwrap();
-        assert!(got == answer, "{below}: the answer arrived otherwise");
+        assert!(got == answer, "{below}: the response body differs");
     };
     let answering = async {
         let mut far = listener.accept().await.unwrap().open().await.unwrap();
         let mut got = Vec::new();
         far.read_to_end(&mut got).await.unwrap();
-        assert!(got == question, "{below}: the question arrived otherwise");
+        assert!(got == question, "{below}: the request body differs");
         far.write_all(answer).await.unwrap();
         far.shutdown().await.unwrap();
     };
@@ -41,9 +42,9 @@ async fn get_and_put_over_everything() {
     }
 }
 
-/// Where ending one way ends both, who has read to the end may leave and breaks nothing off.
+/// With `udt` an end closes both directions, so closing after the last byte must not be an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_read_to_the_end_may_leave() {
+async fn a_peer_that_has_read_to_the_end_may_close() {
     for stack in ["udt,http", "udt,tls:OWN", "udt,tls:OWN,http"] {
         let text = crate::secured::fill_in(stack);
         let stack = crate::everything().stack(&text).unwrap();

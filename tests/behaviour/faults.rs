@@ -1,4 +1,4 @@
-//! Faults: each kind is seen above, the same for the same seed, and by the right layer.
+//! Faults of the `fault` layer: each kind, and the same ones for the same seed.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use xio_core::{
     BoxStream, Error, Incoming as _, Listener as _, Passive as _, Target, Transport as _,
 };
 
-/// A plain end that has sent `bytes` and ended, and an end behind `fault`.
+/// Returns an end behind `fault`, and its peer, which has sent `bytes` and ended.
 async fn behind(fault: &str, bytes: &[u8]) -> (BoxStream, BoxStream) {
     let registry = crate::everything();
     let plain = registry.stack("mem:capacity=10K").unwrap();
@@ -43,14 +43,14 @@ async fn a_reset_is_seen_at_both_ends() {
 }
 
 #[tokio::test]
-async fn a_truncation_looks_like_an_end() {
+async fn a_truncation_is_read_as_an_end() {
     let (mut near, _far) = behind("truncate=100", &[7; 500]).await;
     let mut bytes = Vec::new();
     assert_eq!(near.read_to_end(&mut bytes).await.unwrap(), 100);
 }
 
 #[tokio::test]
-async fn one_bit_is_flipped_at_its_place() {
+async fn one_bit_is_flipped_at_its_offset() {
     let sent: Vec<u8> = (0..=255).collect();
     let (mut near, _far) = behind("corrupt=200;short=1;seed=9", &sent).await;
     let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ async fn one_bit_is_flipped_at_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_lasts_and_a_delay_passes() {
+async fn a_stall_lasts_and_a_delay_ends() {
     let (mut near, _far) = behind("stall=100", &[7; 500]).await;
     let mut bytes = Vec::new();
     let waited =
@@ -77,7 +77,7 @@ async fn a_stall_lasts_and_a_delay_passes() {
 }
 
 #[tokio::test]
-async fn a_seed_says_it_all() {
+async fn a_seed_determines_the_faults() {
     let mut lengths = Vec::new();
     for _ in 0..2 {
         let (mut near, _far) = behind("short=1;pending=40;seed=11", &[7; 5000]).await;

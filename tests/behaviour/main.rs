@@ -1,11 +1,11 @@
-//! Every driver string in a table, through the driver suite; and strings against the registry.
+//! Stack strings of every driver through the driver suite, and strings against the registry.
 
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that fails says where by itself"
+    reason = "a failed test names its line"
 )]
 
 mod catalogue;
@@ -25,7 +25,7 @@ mod sockets;
 use xio_core::{Registry, Target};
 use xio_testkit::driver_suite::{self, Subject};
 
-/// Every driver there is, the doubles included.
+/// Returns a registry of every driver, including the test doubles.
 fn everything() -> Registry {
     let mut registry = xio::registry();
     registry
@@ -39,24 +39,24 @@ fn loopback() -> Target {
     "127.0.0.1:0".parse().expect("an address")
 }
 
-/// What the bottom of a stack can do that layers must pass on.
+/// Capabilities of a stack that its layers must forward.
 #[derive(Clone, Copy, PartialEq)]
 enum Bottom {
-    /// Sends files and takes several slices.
+    /// Sends files, and writes vectored.
     Tcp,
-    /// Takes several slices.
+    /// Writes vectored.
     Mem,
-    /// Takes several slices, and ends both directions at once.
+    /// Writes vectored, and ends both directions at once.
     Udt,
-    /// A layer on it takes bytes one slice at a time, by intent.
+    /// Has a layer without vectored writes.
     Plain,
-    /// Such a layer, on a bottom that ends both directions at once.
+    /// Has such a layer, and ends both directions at once.
     UdtPlain,
-    /// As [`Mem`](Self::Mem), at names of this machine, and a drop looks like an end.
+    /// Writes vectored, listens at a path, and shows a dropped peer as an end.
     Unix,
 }
 
-/// The stacks that can listen. Each runs through every case of the suite.
+/// Stacks that can listen, with their chain of layers.
 const STACKS: &[(&str, &[&str], Bottom)] = &[
     ("tcp", &["tcp"], Bottom::Tcp),
     ("tcp:nodelay=0;sndbuf=16K;rcvbuf=16K", &["tcp"], Bottom::Tcp),
@@ -75,7 +75,7 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
     ),
     ("tcp,tls:OWN", &["tcp", "tls"], Bottom::Mem),
     ("tcp,http:method=POST", &["tcp", "http"], Bottom::Mem),
-    // What a layer below holds back until it is flushed must not hold a handshake or a head up.
+    // Data that waits for a flush in a lower layer must not delay a handshake or a head.
     (
         "tcp,compress,tls:OWN,compress,http:method=POST",
         &["tcp", "compress", "tls", "compress", "http"],
@@ -185,7 +185,7 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
 fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
     let stack = everything()
         .stack(&secured::fill_in(text))
-        .expect("the string names what there is");
+        .expect("the string names known drivers");
     let at = match bottom {
         Bottom::Unix => "unix://".parse().expect("any free name"),
         Bottom::Tcp | Bottom::Mem | Bottom::Plain | Bottom::Udt | Bottom::UdtPlain => loopback(),
@@ -202,7 +202,7 @@ fn subject(text: &str, chain: &[&str], bottom: Bottom) -> Subject {
 }
 
 #[tokio::test]
-async fn every_stack_keeps_every_rule() {
+async fn every_stack_passes_the_driver_suite() {
     assert!(driver_suite::case_count() >= 20);
     for (text, chain, bottom) in STACKS {
         driver_suite::run(&subject(text, chain, *bottom)).await;
@@ -210,14 +210,14 @@ async fn every_stack_keeps_every_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_with_several_threads() {
+async fn every_stack_passes_the_driver_suite_with_two_threads() {
     for (text, chain, bottom) in STACKS {
         driver_suite::run(&subject(text, chain, *bottom)).await;
     }
 }
 
 #[tokio::test]
-async fn over_ipv6_too() {
+async fn stacks_over_ipv6_pass_the_driver_suite() {
     let target: Target = "[::1]:0".parse().expect("an address");
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         eprintln!("skipped: this machine has no IPv6");
@@ -235,7 +235,7 @@ async fn over_ipv6_too() {
 }
 
 #[test]
-fn no_driver_is_left_out_of_the_table() {
+fn every_driver_is_in_a_table() {
     let everything = everything();
     for driver in everything.drivers() {
         let in_table = STACKS
@@ -243,7 +243,7 @@ fn no_driver_is_left_out_of_the_table() {
             .map(|(_, chain, _)| chain)
             .chain(catalogue::STACKS.iter().map(|(_, chain, _)| chain))
             .any(|chain| chain.contains(&driver.name()));
-        // Some have no listener; each has tests of its own.
+        // Drivers without a listener have tests of their own.
         assert!(
             in_table || ["file", "gridftp", "pipe", "popen"].contains(&driver.name()),
             "{} is not in the table",
@@ -253,7 +253,7 @@ fn no_driver_is_left_out_of_the_table() {
 }
 
 #[test]
-fn typed_and_boxed_stacks_say_the_same() {
+fn typed_and_boxed_stacks_print_alike() {
     use xio_core::Transport as _;
     let typed = xio_tcp::Tcp::default()
         .push(xio_count::Count::new())

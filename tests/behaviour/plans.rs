@@ -1,4 +1,4 @@
-//! Stack strings as such: printing and parsing are each other's inverse, and nothing else is one.
+//! Syntax of stack strings: printing and parsing round-trip, and invalid strings are errors.
 
 use proptest::prelude::{Strategy, any, prop, prop_assert_eq, proptest};
 use xio_core::{Entry, ErrorKind, OptionText, Plan};
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn and_so_is_any_other(text in any::<String>()) {
+    fn any_string_parses_without_a_panic(text in any::<String>()) {
         let _ = text.parse::<Plan>();
     }
 }
@@ -54,7 +54,7 @@ fn values_are_decoded() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn invalid_plans_are_refused() {
     for (text, kind) in [
         ("", ErrorKind::BadPlan),
         (",", ErrorKind::BadPlan),
@@ -76,7 +76,7 @@ fn what_is_no_plan_is_refused() {
 }
 
 #[test]
-fn a_string_from_a_peer_costs_little() {
+fn the_length_of_a_plan_is_bounded() {
     let deep = vec!["tcp"; 17].join(",");
     assert!(
         deep.parse::<Plan>()
@@ -94,7 +94,7 @@ fn a_string_from_a_peer_costs_little() {
 }
 
 #[test]
-fn an_error_repeats_no_control_character() {
+fn errors_contain_no_control_characters() {
     for text in [
         "a\r\nb",
         "tcp:\r\n",

@@ -1,4 +1,5 @@
-//! Who is refused by TLS learns why, whatever it sent by then: the alert arrives, and a proper end behind it.
+//! Refused TLS handshakes: the refused peer gets the alert and a clean end, even if it has sent
+//! data.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -42,7 +43,7 @@ impl Bed {
         xio::registry().stack(&text).unwrap()
     }
 
-    /// Serves with the certificate of the bed, and has whoever connects show one.
+    /// Returns a stack with the bed's certificate that requires one of clients.
     fn strict(&self, below: &str, more: &str) -> DynStack {
         let host = self.host.write(self.folder.path(), "host");
         let options = format!("cert={};client_cert=required{more}", host.display());
@@ -50,8 +51,7 @@ impl Bed {
     }
 }
 
-/// Gives a TLS peer that is no driver of ours what comes on a socket, to the end: the reason why it is
-/// refused, and how the connection ends.
+/// Feeds a rustls connection from a socket to the end; returns its error and the end of the socket.
 fn refusal<D: SideData>(
     peer: &mut impl DerefMut<Target = ConnectionCommon<D>>,
     socket: &mut TcpStream,
@@ -70,7 +70,7 @@ fn refusal<D: SideData>(
     (Some(fault), socket.read(&mut [0]))
 }
 
-/// Connects without a driver of ours, and sends `behind` its part of the handshake.
+/// Connects with rustls, sends `behind` bytes after its handshake messages, and returns the error.
 fn connects(config: ClientConfig, to: SocketAddr, behind: usize) -> Option<Fault> {
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -84,7 +84,7 @@ fn connects(config: ClientConfig, to: SocketAddr, behind: usize) -> Option<Fault
 }
 
 #[tokio::test]
-async fn a_client_that_sent_more_sees_the_alert() {
+async fn a_refused_client_that_sent_data_gets_the_alert() {
     let bed = Bed::new();
     let server = bed.strict("tcp", ";alpn=ftp;min=1.3");
     let config = |versions: &[_], alpn: &str| {
@@ -120,7 +120,7 @@ async fn a_client_that_sent_more_sees_the_alert() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_refused_sees_the_alert() {
+async fn a_refused_server_gets_the_alert() {
     let bed = Bed::new();
     let stranger = Authority::new("somebody else").issue("host", &["localhost"]);
     let chain = CertificateDer::from_pem_slice(stranger.certificate.as_bytes()).unwrap();
@@ -129,10 +129,10 @@ async fn a_server_that_is_refused_sees_the_alert() {
         .with_no_client_auth()
         .with_single_cert(vec![chain], key)
         .unwrap();
-    // It says more before it has heard from the client.
+    // The server sends data before the client's handshake messages.
     config.send_half_rtt_data = true;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let addr = listener.local_addr().unwrap();
     let serving = thread::spawn(move || {
         let mut server = ServerConnection::new(Arc::new(config)).unwrap();
         server.set_buffer_limit(None);
@@ -141,14 +141,14 @@ async fn a_server_that_is_refused_sees_the_alert() {
         refusal(&mut server, &mut socket)
     });
     let client = bed.stack("tcp", "name=localhost");
-    assert!(client.connect(&Target::from(place)).await.is_err());
+    assert!(client.connect(&Target::from(addr)).await.is_err());
     let (fault, ended) = serving.join().unwrap();
     let unknown = Fault::AlertReceived(AlertDescription::UnknownCA);
     assert_eq!(fault, Some(unknown));
     assert_eq!(ended.unwrap(), 0, "the end follows the alert");
 }
 
-/// Connects to who waits, and sends and ends as `part` does.
+/// Runs `part` on a connection of the client, and opens the server's end.
 async fn meet<T>(
     client: &DynStack,
     server: &DynStack,
@@ -166,7 +166,7 @@ async fn meet<T>(
 const WHY: &str = "it requires a certificate of us";
 
 #[tokio::test]
-async fn who_only_writes_is_told_by_the_write_that_fails() {
+async fn a_failed_write_reports_the_alert() {
     let bed = Bed::new();
     for below in ["tcp", "udt"] {
         let client = bed.stack(below, "name=localhost");
@@ -179,16 +179,16 @@ async fn who_only_writes_is_told_by_the_write_that_fails() {
             }
         })
         .await;
-        let told = failure.to_string();
-        assert!(told.contains(WHY), "{below}: {told}");
+        let text = failure.to_string();
+        assert!(text.contains(WHY), "{below}: {text}");
         assert_eq!(failure.kind(), ErrorKind::PermissionDenied);
         assert!(opened.is_err());
     }
 }
 
-/// UDT gives nothing to read once this end has ended.
+/// With UDT nothing can be read after this end has shut down.
 #[tokio::test]
-async fn ending_is_no_success_for_who_was_refused() {
+async fn shutdown_fails_after_a_refusal() {
     let bed = Bed::new();
     let client = bed.stack("udt", "name=localhost");
     for more in ["", ";resume=no"] {
@@ -200,14 +200,14 @@ async fn ending_is_no_success_for_who_was_refused() {
             })
             .await;
             assert!(opened.is_err());
-            let told = ended.unwrap_err().to_string();
-            assert!(told.contains(WHY), "{told}");
+            let text = ended.unwrap_err().to_string();
+            assert!(text.contains(WHY), "{text}");
         }
     }
 }
 
 #[tokio::test]
-async fn ending_waits_for_the_word_of_who_lets_one_in() {
+async fn shutdown_succeeds_after_an_accepted_certificate() {
     let bed = Bed::new();
     let user = bed.authority.issue("user", &[]);
     let user = user.write(bed.folder.path(), "user");
@@ -224,7 +224,7 @@ async fn ending_waits_for_the_word_of_who_lets_one_in() {
                         stream.write_all(b"little").await.unwrap();
                         return stream.shutdown().await;
                     }
-                    // Another task waits for bytes all the time.
+                    // Another task reads meanwhile.
                     let (mut reader, mut writer) = tokio::io::split(stream);
                     let reading = tokio::spawn(async move { reader.read(&mut [0]).await });
                     tokio::task::yield_now().await;
@@ -237,7 +237,7 @@ async fn ending_waits_for_the_word_of_who_lets_one_in() {
                     let mut stream = listener.accept().await.unwrap().open().await.unwrap();
                     let mut got = String::new();
                     stream.read_to_string(&mut got).await.unwrap();
-                    // There may be nobody left to end anything with.
+                    // The peer may have closed the connection.
                     let _ = stream.shutdown().await;
                     got
                 };

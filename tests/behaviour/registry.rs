@@ -1,4 +1,4 @@
-//! Strings against the registry: what is refused, and in which words.
+//! Stack strings against the registry: refusals and their messages.
 
 use xio_core::{ErrorKind, Passive as _, Target, Transport as _};
 
@@ -42,8 +42,8 @@ fn an_option_error_names_driver_option_and_what_it_accepts() {
 }
 
 #[test]
-fn every_option_of_every_driver_is_known_to_its_reader() {
-    // A value that no kind of option takes shows whether the key was found.
+fn every_listed_option_is_parsed() {
+    // No option accepts this value, so the error shows whether the key was found.
     for driver in crate::everything().drivers() {
         for option in driver.options() {
             let below = if driver.is_base() { "" } else { "mem," };
@@ -63,7 +63,7 @@ fn every_option_of_every_driver_is_known_to_its_reader() {
 }
 
 #[test]
-fn layers_must_fit() {
+fn a_layer_needs_a_fitting_driver_below() {
     let (kind, text) = refused("count");
     assert_eq!(kind, ErrorKind::BadPlan);
     assert!(
@@ -83,7 +83,7 @@ fn layers_must_fit() {
 }
 
 #[test]
-fn a_restricted_registry_knows_nothing_else() {
+fn a_restricted_registry_has_no_other_drivers() {
     let small = xio::registry().restrict(&["tcp", "count", "popen"]);
     small.stack("tcp,count").unwrap();
     let error = small.stack("file").unwrap_err();
@@ -101,8 +101,8 @@ fn a_restricted_registry_knows_nothing_else() {
     );
 }
 
-/// What a peer's string may set, of each driver that it can be allowed to name. An option that is
-/// not here names something of the machine that reads it, or is its own to decide.
+/// Options that a peer's string may set, for each driver that it may name. Other options name
+/// something of the local machine or are a local decision.
 const FOR_PEERS: &[(&str, &str)] = &[
     (
         "compress",
@@ -143,7 +143,7 @@ const FOR_PEERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_peer_sets_what_is_listed_and_nothing_of_this_machine() {
+fn a_peer_sets_only_the_listed_options() {
     let everybody = xio::registry();
     let names: Vec<_> = everybody.drivers().map(|driver| driver.name()).collect();
     let peers = everybody.restrict(&names);
@@ -165,9 +165,9 @@ fn a_peer_sets_what_is_listed_and_nothing_of_this_machine() {
     assert_eq!(told.to_string(), "udt:mss=1400,tls");
 }
 
-/// What a peer's string can make this end hold for one connection is some hundred MiB at the most.
+/// A peer's string can make this end allocate a few hundred MiB for one connection at most.
 #[test]
-fn buffers_that_a_string_asks_for_are_bounded() {
+fn buffer_sizes_in_strings_are_bounded() {
     for text in [
         "udt:rcvbuf=257M",
         "udt:sndbuf=1G",
@@ -186,7 +186,7 @@ fn buffers_that_a_string_asks_for_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_file_cannot_listen_and_says_so() {
+async fn listening_on_a_file_is_an_error() {
     let stack = xio::registry().stack("file,count").unwrap();
     assert!(!stack.can_listen());
     let error = stack.listen(&crate::loopback()).await.unwrap_err();
@@ -198,7 +198,7 @@ async fn a_file_cannot_listen_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_target_without_a_host_is_no_place_for_tcp() {
+async fn a_target_without_a_host_is_an_error_for_tcp() {
     let stack = xio::registry().stack("tcp").unwrap();
     for (target, part) in [
         ("/etc/passwd", "names no host"),

@@ -1,4 +1,4 @@
-//! A remote file under layers: what is true of a local file is true of it, byte for byte.
+//! Layers over a remote file behave as over a local one.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use xio_testkit::Random;
 
 use crate::everything;
 
-/// Layers that stand on a file of either kind.
+/// Layers over a local or a remote file.
 const LAYERS: [&str; 7] = [
     "",
     ",count",
@@ -21,10 +21,10 @@ const LAYERS: [&str; 7] = [
     ",count,compress:codec=stored,rate:rate=1G",
 ];
 
-/// Both modes of data.
+/// Options of both transfer modes.
 const MODES: [&str; 2] = ["mode=S", "mode=E;streams=3"];
 
-/// A server over a folder, in this runtime.
+/// Starts a server over a folder in this runtime, and returns the URL of a file.
 fn serve(folder: &std::path::Path) -> Target {
     let mut options = Options::default();
     options.bind = Some([127, 0, 0, 1].into());
@@ -58,7 +58,7 @@ async fn read(stack: &str, to: &Target) -> io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn layers_see_no_difference_between_here_and_there() {
+async fn layers_work_alike_on_local_and_remote_files() {
     let folder = tempfile::tempdir().unwrap();
     let there = serve(folder.path());
     let file = |name: &str| folder.path().join(name);
@@ -71,15 +71,15 @@ async fn layers_see_no_difference_between_here_and_there() {
             let label = format!("{mode}{layers}");
             write(&format!("gridftp:flags=w;{mode}{layers}"), &there, &bytes).await;
             let stored = std::fs::read(file("there")).unwrap();
-            assert!(stored == at_rest, "{label}: stored otherwise");
+            assert!(stored == at_rest, "{label}: the stored bytes differ");
             let got = read(&format!("gridftp:{mode}{layers}"), &there).await;
-            assert!(got.unwrap() == bytes, "{label}: read otherwise");
+            assert!(got.unwrap() == bytes, "{label}: the read bytes differ");
         }
     }
 }
 
 #[tokio::test]
-async fn a_layer_tells_a_cut_file_from_a_whole_one() {
+async fn a_layer_detects_a_truncated_remote_file() {
     let folder = tempfile::tempdir().unwrap();
     let there = serve(folder.path());
     let bytes = Random::new(78).bytes(500_000);
@@ -101,7 +101,7 @@ async fn a_layer_tells_a_cut_file_from_a_whole_one() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_dropped_leaves_what_was_there() {
+async fn a_dropped_write_keeps_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let there = serve(folder.path());
     for layers in LAYERS {
@@ -117,7 +117,7 @@ async fn a_write_that_is_dropped_leaves_what_was_there() {
             handle.flush().await.unwrap();
             drop(handle);
             let after = std::fs::read(folder.path().join("there")).unwrap();
-            assert!(after == before, "{stack}: something was published");
+            assert!(after == before, "{stack}: the file was replaced");
         }
     }
 }

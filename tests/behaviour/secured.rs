@@ -1,4 +1,4 @@
-//! Certificates for the stacks of the table that need some, made for this run.
+//! Certificates for TLS stacks, created for this run.
 
 use std::sync::OnceLock;
 
@@ -7,11 +7,11 @@ use xio_testkit::Authority;
 struct Files {
     ca: String,
     host: String,
-    // The files live as long as it does.
+    // Dropping the folder removes the files.
     _folder: tempfile::TempDir,
 }
 
-/// Replaces `OWN` in a stack string by options that name an authority and a certificate for loopback.
+/// Replaces `OWN` in a stack string by options with an authority and a certificate for loopback.
 pub(crate) fn fill_in(text: &str) -> String {
     static FILES: OnceLock<Files> = OnceLock::new();
     let files = FILES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What TCP options do to the socket, read back from the kernel.
+//! Effects of TCP options on the socket, read back from the kernel.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,12 +23,12 @@ async fn pair(tcp: &Tcp) -> (TcpHandle, TcpHandle) {
     (near.unwrap(), far.unwrap().open().await.unwrap())
 }
 
-/// A range of a few free ports, below those that the kernel hands out, so that nobody who asks
-/// for any port gets one of them in the meantime.
+/// Returns a range of free ports below the kernel's ephemeral ports, which are not assigned to
+/// other sockets meanwhile.
 pub(crate) fn some_ports(count: u16) -> PortRange {
     let free = |port| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     loop {
-        // Each state is drawn anew by the standard library, so no two tests begin alike.
+        // The standard library seeds each state randomly.
         let drawn = RandomState::new().hash_one(count) % 20_000;
         let low = 10_000 + u16::try_from(drawn).expect("it is below 20,000");
         let range = PortRange::new(low, low + count - 1).expect("low is above 0");
@@ -39,12 +39,12 @@ pub(crate) fn some_ports(count: u16) -> PortRange {
 }
 
 #[tokio::test]
-async fn both_ends_are_set_as_asked() {
+async fn socket_options_are_applied_at_both_ends() {
     let (near, far) = pair(&tcp("nodelay=0;keepalive=1;sndbuf=100K;rcvbuf=50K")).await;
     for end in [near.socket(), far.socket()] {
         assert!(!sockopt::tcp_nodelay(end).unwrap());
         assert!(sockopt::socket_keepalive(end).unwrap());
-        // The kernel doubles what it is asked for, for its own bookkeeping.
+        // The kernel doubles the requested size, for its own bookkeeping.
         assert_eq!(sockopt::socket_send_buffer_size(end).unwrap(), 200 * 1024);
         assert_eq!(sockopt::socket_recv_buffer_size(end).unwrap(), 100 * 1024);
     }
@@ -66,7 +66,7 @@ async fn both_ends_are_set_as_asked() {
 }
 
 #[tokio::test]
-async fn hints_of_one_open_go_before_the_options() {
+async fn hints_override_the_options() {
     let tcp = tcp("sndbuf=100K");
     let mut listener = tcp.listen(&crate::loopback()).await.unwrap();
     let hints = SocketHints::new().buffers(
@@ -87,7 +87,7 @@ async fn hints_of_one_open_go_before_the_options() {
 }
 
 #[tokio::test]
-async fn congestion_control_is_set_or_its_absence_explained() {
+async fn congestion_control_is_set_or_an_error() {
     let known =
         std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     for name in known.split_whitespace() {
@@ -109,7 +109,7 @@ async fn congestion_control_is_set_or_its_absence_explained() {
 }
 
 #[tokio::test]
-async fn pacing_holds_the_rate() {
+async fn pacing_limits_the_rate() {
     // 4 MiB at 16 MiB a second take about a quarter of a second; the kernel lets a little through.
     let (mut near, mut far) = pair(&tcp("pacing=16M;sndbuf=64K")).await;
     let began = std::time::Instant::now();
@@ -128,7 +128,7 @@ async fn pacing_holds_the_rate() {
 }
 
 #[tokio::test]
-async fn listeners_stay_in_their_range_and_say_when_it_is_full() {
+async fn listeners_stay_in_their_port_range() {
     let range = some_ports(3);
     let tcp = tcp(&format!("listen_range={range}"));
     let mut listeners = Vec::new();
@@ -149,18 +149,18 @@ async fn listeners_stay_in_their_range_and_say_when_it_is_full() {
 }
 
 #[tokio::test]
-async fn a_range_of_one_port_works_again_and_again() {
+async fn a_range_of_one_port_can_be_reused() {
     let range = some_ports(1);
     let hints = SocketHints::new().ports(range);
     for _ in 0..5 {
         let tcp = Tcp::default();
         let mut listener = tcp.listen(&crate::loopback().with(hints)).await.unwrap();
-        let place = listener.info().local.unwrap();
-        assert_eq!(place.port(), range.low());
-        let to = Target::from(place);
+        let addr = listener.info().local.unwrap();
+        assert_eq!(addr.port(), range.low());
+        let to = Target::from(addr);
         let (near, far) = tokio::join!(tcp.connect(&to), listener.accept());
         let mut far = far.unwrap().open().await.unwrap();
-        // The listening end closes first, so its port is the one that lingers.
+        // The listening end closes first, so that its port is in TIME_WAIT.
         far.shutdown().await.unwrap();
         let mut near = near.unwrap();
         near.read_to_end(&mut Vec::new()).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_range_of_one_port_works_again_and_again() {
 }
 
 #[tokio::test]
-async fn connections_leave_from_the_port_and_the_address_asked_for() {
+async fn connections_use_the_requested_port_and_address() {
     let range = some_ports(4);
     let tcp = tcp(&format!("connect_range={range};iface=127.0.0.1"));
     let mut listener = tcp.listen(&crate::loopback()).await.unwrap();
@@ -191,16 +191,16 @@ async fn connections_leave_from_the_port_and_the_address_asked_for() {
 }
 
 #[tokio::test]
-async fn a_fixed_port_that_is_taken_is_an_error() {
+async fn a_port_in_use_is_an_error() {
     let tcp = Tcp::default();
     let listener = tcp.listen(&crate::loopback()).await.unwrap();
-    let place = Target::from(listener.info().local.unwrap());
-    let error = tcp.listen(&place).await.unwrap_err();
+    let addr = Target::from(listener.info().local.unwrap());
+    let error = tcp.listen(&addr).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddressInUse);
 }
 
 #[tokio::test]
-async fn listening_everywhere_sees_ipv4_peers_as_such() {
+async fn a_listener_for_all_addresses_reports_ipv4_peers_as_ipv4() {
     let tcp = Tcp::default();
     let everywhere: Target = ":0".parse().unwrap();
     let mut listener = tcp.listen(&everywhere).await.unwrap();
@@ -212,7 +212,7 @@ async fn listening_everywhere_sees_ipv4_peers_as_such() {
 }
 
 #[tokio::test]
-async fn names_are_resolved_and_unknown_ones_named() {
+async fn host_names_are_resolved() {
     let tcp = tcp("noipv6=1");
     let mut listener = tcp.listen(&crate::loopback()).await.unwrap();
     let port = listener.info().local.unwrap().port();

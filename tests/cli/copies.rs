@@ -1,4 +1,4 @@
-//! Copies in every direction, mode and shape, digests compared every time.
+//! Copies in every direction and mode, of files, trees, parts and pipes; digests are compared.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use workspace_tests::{Host, Tree, tree_digests};
 
 use crate::{Bed, command, fails};
 
-/// Sizes around the edges: nothing, one byte, a block and one more, several blocks.
+/// Sizes around the block size: empty, one byte, a block and one more, several blocks.
 const SIZES: [u64; 6] = [0, 1, 65_536, 262_144, 262_145, 3_000_001];
 
 fn there_and_back(flags: &[&str]) -> Result<()> {
@@ -53,7 +53,7 @@ fn verified_with_every_algorithm() -> Result<()> {
 }
 
 #[test]
-fn buffers_and_options_of_our_sockets() -> Result<()> {
+fn buffer_size_and_options_of_local_sockets() -> Result<()> {
     there_and_back(&["--tcp-buffer", "64K", "--stack", "tcp:nodelay=1"])
 }
 
@@ -157,10 +157,10 @@ fn from_server_to_server() -> Result<()> {
 }
 
 #[test]
-fn a_source_that_cannot_be_listed_between_servers_is_an_end() -> Result<()> {
+fn a_third_party_source_that_cannot_be_listed_is_an_error() -> Result<()> {
     let (near, far) = (Tree::new()?, Tree::new()?);
     near.file("tree/file", 10, 1)?;
-    // Listing takes a session of its own, which this server does not give.
+    // Listing needs a session of its own, which this server refuses.
     let source = Host::ours_with(near.root(), &["--max-sessions", "1"])?;
     let other = Host::ours(far.root())?;
     let finished = crate::cp_in(
@@ -171,14 +171,14 @@ fn a_source_that_cannot_be_listed_between_servers_is_an_end() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_fails_between_servers_shifts_no_other() -> Result<()> {
+fn a_failed_third_party_file_does_not_mix_up_the_others() -> Result<()> {
     let bed = Bed::new()?;
     let far = Tree::new()?;
     let other = Host::ours(far.root())?;
     for n in 0..60 {
         bed.there.file(&format!("tree/{n:02}"), 1000 + n, n)?;
     }
-    // A directory in the way makes the store of this one fail, in the middle of the pipeline.
+    // A directory of that name makes one STOR fail in the middle of the pipeline.
     far.dir("tree/30")?;
     far.file("tree/30/keep", 1, 1)?;
     let finished = bed.cp(&["-r", &bed.url("tree"), &other.url("")])?;
@@ -187,12 +187,12 @@ fn a_file_that_fails_between_servers_shifts_no_other() -> Result<()> {
     let mut got = tree_digests(&far.path("tree"))?;
     want.retain(|name, _| !name.ends_with("30"));
     got.retain(|name, _| !name.ends_with("keep"));
-    ensure!(want == got, "some file has another's bytes");
+    ensure!(want == got, "a file has the content of another");
     Ok(())
 }
 
 #[test]
-fn a_file_that_fails_among_uploads_shifts_no_other() -> Result<()> {
+fn a_failed_upload_does_not_mix_up_the_others() -> Result<()> {
     let bed = Bed::new()?;
     for n in 0..60 {
         bed.here.file(&format!("tree/{n:02}"), 1000 + n, n)?;
@@ -204,12 +204,12 @@ fn a_file_that_fails_among_uploads_shifts_no_other() -> Result<()> {
     let mut got = tree_digests(&bed.there.path("tree"))?;
     want.retain(|name, _| !name.ends_with("30"));
     got.retain(|name, _| !name.ends_with("keep"));
-    ensure!(want == got, "some file has another's bytes");
+    ensure!(want == got, "a file has the content of another");
     Ok(())
 }
 
 #[test]
-fn parts_land_at_their_offsets() -> Result<()> {
+fn parts_are_written_at_their_offsets() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", 2_000_000, 5)?;
     bed.there.file("file", 2_000_000, 5)?;
@@ -248,12 +248,12 @@ fn through_pipes() -> Result<()> {
     let mut got = Vec::new();
     get.stdout.take().context("piped")?.read_to_end(&mut got)?;
     ensure!(get.wait()?.success());
-    ensure!(got == bytes, "{} bytes came", got.len());
+    ensure!(got == bytes, "{} bytes arrived", got.len());
     Ok(())
 }
 
 #[test]
-fn what_is_no_regular_file_is_written_directly() -> Result<()> {
+fn devices_and_pipes_are_written_directly() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 1_000_003, 2)?;
     bed.cp(&["-p", "2", &bed.url("file"), "/dev/null"])?.ok()?;
@@ -270,7 +270,7 @@ fn what_is_no_regular_file_is_written_directly() -> Result<()> {
 }
 
 #[test]
-fn times_and_modes_are_carried_over() -> Result<()> {
+fn times_and_modes_are_preserved() -> Result<()> {
     let bed = Bed::new()?;
     let file = bed.here.file("tree/file", 10, 1)?;
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890);
@@ -304,12 +304,12 @@ fn times_and_modes_are_carried_over() -> Result<()> {
 }
 
 #[test]
-fn many_files_need_few_descriptors() -> Result<()> {
+fn many_files_need_few_file_descriptors() -> Result<()> {
     let bed = Bed::new()?;
     for n in 0..600 {
         bed.here.file(&format!("many/{n}"), 1000, n)?;
     }
-    // The hard limit too, so that the program cannot raise it.
+    // `ulimit` lowers the hard limit too, so that the program cannot raise it.
     let mut few = std::process::Command::new("sh");
     few.arg("-c")
         .arg("ulimit -n 80; exec \"$@\"")

@@ -1,37 +1,36 @@
-//! Servers that break a download off, refuse to go on, or whose file changes: what must not be taken for the file.
+//! Downloads from servers that break off, refuse to restart, or change the file.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::Tree;
+use workspace_tests::{Tree, passive, serve_sessions};
 
 use crate::cp_in;
 
 const SIZE: usize = 3_000_001;
-/// Bytes of a retrieval that breaks off.
+/// Bytes sent before a retrieval breaks off.
 const SENT: usize = 1_000_003;
 
-/// What a server does when it is asked for the file.
+/// The server's reaction to one `RETR`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
-    /// Sends it, from where it was told.
+    /// Sends the file from the restart offset.
     Send,
-    /// Sends `SENT` bytes, and says that it broke.
+    /// Sends `SENT` bytes and replies 426.
     Break,
-    /// Says that it is busy.
+    /// Replies 450.
     Busy,
-    /// Listens no more on the port that it named.
+    /// Closes its data port and the session.
     Away,
-    /// Sends half of it, and the rest of what the file is then.
+    /// Sends half of the file, and the rest from the next version.
     Rewrite,
 }
 
-/// How a server tells of its file.
+/// The commands by which the server describes its file.
 #[derive(Clone, Copy, PartialEq)]
-enum Tells {
+enum Describes {
     Mlst,
     SizeAndTime,
     Size,
@@ -39,29 +38,28 @@ enum Tells {
 
 /// A server of one file, in MODE S.
 struct Server {
-    tells: Tells,
+    describes: Describes,
     state: Mutex<State>,
 }
 
 struct State {
-    /// What is still to happen; after the last, it sends.
+    /// Reactions to come; after the last, the server sends the file.
     turns: Vec<Turn>,
     /// Versions of the file, the current one first.
     versions: Vec<Vec<u8>>,
-    /// How often the file was replaced.
+    /// Number of replacements of the file.
     age: u32,
+    /// Number of `RETR` commands.
     retrieved: u32,
 }
 
 impl Server {
-    /// Starts one; the second version takes the place of the first as soon as a retrieval broke.
+    /// Starts a server; after a retrieval broke off, the next version replaces the file.
     fn start(
-        tells: Tells,
+        describes: Describes,
         turns: &[Turn],
         versions: Vec<Vec<u8>>,
     ) -> Result<(SocketAddr, Arc<Self>)> {
-        let door = TcpListener::bind("127.0.0.1:0")?;
-        let addr = door.local_addr()?;
         let state = State {
             turns: turns.to_vec(),
             versions,
@@ -69,19 +67,11 @@ impl Server {
             retrieved: 0,
         };
         let server = Arc::new(Self {
-            tells,
+            describes,
             state: Mutex::new(state),
         });
         let shared = Arc::clone(&server);
-        thread::spawn(move || {
-            for stream in door.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    // The client may hang up at any time.
-                    let _ended = shared.session(stream);
-                });
-            }
-        });
+        let addr = serve_sessions(move |control| shared.session(control))?;
         Ok((addr, server))
     }
 
@@ -89,14 +79,14 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file as it is now, and its time.
+    /// Returns the current version of the file, and its time.
     fn file(&self) -> (Vec<u8>, String) {
         let state = self.state();
         let file = state.versions.first().cloned().unwrap_or_default();
         (file, format!("202601010000{:02}", state.age))
     }
 
-    /// Replaces the file by its next version, if there is one.
+    /// Replaces the file by its next version, if any.
     fn replace(&self) {
         let mut state = self.state();
         if state.versions.len() > 1 {
@@ -116,7 +106,7 @@ impl Server {
 
     fn session(&self, mut control: TcpStream) -> Result<()> {
         control.write_all(b"220 ready\r\n")?;
-        let mut passive: Option<TcpListener> = None;
+        let mut data: Option<TcpListener> = None;
         let mut begin = 0;
         for line in BufReader::new(control.try_clone()?).lines() {
             let line = line?;
@@ -125,24 +115,23 @@ impl Server {
             let reply = match verb {
                 "USER" => "331 password".to_owned(),
                 "PASS" => "230 in".to_owned(),
-                "FEAT" if self.tells == Tells::Mlst => {
+                "FEAT" if self.describes == Describes::Mlst => {
                     "211-features\r\n MLST Size*;Modify*;\r\n211 end".to_owned()
                 }
                 "FEAT" => "211-features\r\n SIZE\r\n211 end".to_owned(),
                 "TYPE" => "200 ok".to_owned(),
                 "SIZE" => format!("213 {}", file.len()),
-                "MDTM" if self.tells != Tells::Size => format!("213 {time}"),
-                "MLST" if self.tells == Tells::Mlst => {
+                "MDTM" if self.describes != Describes::Size => format!("213 {time}"),
+                "MLST" if self.describes == Describes::Mlst => {
                     let size = file.len();
                     format!("250-facts\r\n type=file;size={size};modify={time}; {rest}\r\n250 end")
                 }
                 "PASV" => {
-                    let door = TcpListener::bind("127.0.0.1:0")?;
-                    let port = door.local_addr()?.port();
-                    // Whoever connects to a port that nobody listens on is refused.
+                    let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
                     let away = self.state().turns.first() == Some(&Turn::Away);
-                    passive = Some(door).filter(|_| !away);
-                    format!("227 passive (127,0,0,1,{},{})", port >> 8, port & 255)
+                    // A closed port refuses connections.
+                    data = Some(listener).filter(|_| !away);
+                    reply
                 }
                 "REST" => {
                     begin = rest.parse()?;
@@ -157,7 +146,7 @@ impl Server {
                         Turn::Away => return Ok(()),
                         _ => {
                             control.write_all(b"150 coming\r\n")?;
-                            let (to, _) = passive.take().context("no PASV")?.accept()?;
+                            let (to, _) = data.take().context("no PASV")?.accept()?;
                             self.send(turn, to, &file, from)?.to_owned()
                         }
                     }
@@ -198,24 +187,24 @@ impl Server {
     }
 }
 
-/// Bytes that tell their place, different for each `version`.
+/// Returns bytes that depend on their offset and on `version`.
 fn bytes(version: u8) -> Vec<u8> {
     let place = |at: usize| u8::try_from((at / 251 + at) % 251).unwrap_or(0);
     (0..SIZE).map(|at| place(at) ^ version).collect()
 }
 
-/// Downloads from such a server, and checks that the last version came whole; gives how often it was
-/// asked for.
-fn download(tells: Tells, turns: &[Turn], versions: u8) -> Result<u32> {
+/// Downloads from such a server, checks that the copy is the last version, and returns the number
+/// of `RETR` commands.
+fn download(describes: Describes, turns: &[Turn], versions: u8) -> Result<u32> {
     let here = Tree::new()?;
     let versions: Vec<_> = (0..versions).map(bytes).collect();
     let last = versions.last().cloned().unwrap_or_default();
-    let (addr, server) = Server::start(tells, turns, versions)?;
+    let (addr, server) = Server::start(describes, turns, versions)?;
     let url = format!("ftp://{addr}/file");
     let said = cp_in(&here, &["--mode", "stream", "--debug", &url, "file"])?.ok()?;
     ensure!(
         std::fs::read(here.path("file"))? == last,
-        "the copy is another than the file: {}",
+        "the copy differs from the file: {}",
         said.report()
     );
     ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
@@ -224,26 +213,26 @@ fn download(tells: Tells, turns: &[Turn], versions: u8) -> Result<u32> {
 }
 
 #[test]
-fn what_came_stays_in_its_place_when_going_on_is_refused() -> Result<()> {
+fn received_data_survives_a_refused_restart() -> Result<()> {
     for refused in [Turn::Busy, Turn::Away] {
         let turns = [Turn::Break, refused];
-        download(Tells::Mlst, &turns, 1).with_context(|| format!("{refused:?}"))?;
+        download(Describes::Mlst, &turns, 1).with_context(|| format!("{refused:?}"))?;
     }
     Ok(())
 }
 
 #[test]
-fn a_download_goes_on_only_while_the_file_is_the_same() -> Result<()> {
-    for tells in [Tells::Mlst, Tells::SizeAndTime, Tells::Size] {
-        download(tells, &[Turn::Break], 2)?;
+fn a_download_restarts_only_if_the_file_is_unchanged() -> Result<()> {
+    for describes in [Describes::Mlst, Describes::SizeAndTime, Describes::Size] {
+        download(describes, &[Turn::Break], 2)?;
     }
     Ok(())
 }
 
 #[test]
-fn a_file_that_is_rewritten_while_it_is_read_is_read_again() -> Result<()> {
-    for tells in [Tells::Mlst, Tells::SizeAndTime] {
-        let retrieved = download(tells, &[Turn::Rewrite], 2)?;
+fn a_file_rewritten_during_a_download_is_read_again() -> Result<()> {
+    for describes in [Describes::Mlst, Describes::SizeAndTime] {
+        let retrieved = download(describes, &[Turn::Rewrite], 2)?;
         ensure!(retrieved == 2, "read {retrieved} times");
     }
     Ok(())

@@ -1,14 +1,13 @@
-//! Servers that lie in MODE E: wrong end-of-data counts, gaps, overlaps, resets, and those that cannot reach us.
+//! Servers with faults in MODE E: end-of-data counts, gaps, overlaps, resets, unreachable clients.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::set_socket_linger;
-use workspace_tests::{Finished, Host, Tree};
+use workspace_tests::{Finished, Host, Tree, host_port, passive, serve_sessions};
 
 use crate::{cp_in, fails};
 
@@ -33,42 +32,32 @@ fn end(eods: u64) -> Vec<u8> {
     block(EOF | EOD | CLOSE, 0, eods, b"")
 }
 
-/// What the server does with the connections it makes for a file.
+/// Behaviour of the server's data connections for one file.
 #[derive(Clone, Default)]
-struct Lies {
-    /// What each data connection carries.
+struct Faults {
+    /// Bytes on each data connection.
     conns: Vec<Vec<u8>>,
-    /// Whether the connections are reset after that, in the place of being closed.
+    /// Resets the connections after their bytes instead of closing them.
     reset: bool,
-    /// Whether they stay open after that, and no final reply comes.
+    /// Keeps the connections open after their bytes, and sends no final reply.
     hang: bool,
-    /// The reply to every `RETR` and listing of the root in MODE E that makes no connection; an empty one is none at all.
+    /// Reply to every `RETR` and listing of the root in MODE E, without a connection; empty for
+    /// none.
     unreachable: Option<&'static str>,
 }
 
-/// What one session is asked to do with a file, by its name.
-type Files = dyn Fn(&str) -> Lies + Send + Sync;
+/// Returns the faults for a file name.
+type Files = dyn Fn(&str) -> Faults + Send + Sync;
 
-/// Serves `abcdef` in MODE S, and what `files` says in MODE E, until the test's process ends.
+/// Serves `abcdef` in MODE S, and the bytes of `files` in MODE E.
 fn serve(listing: Vec<u8>, files: Arc<Files>) -> Result<SocketAddr> {
-    let door = TcpListener::bind("127.0.0.1:0")?;
-    let addr = door.local_addr()?;
-    thread::spawn(move || {
-        for stream in door.incoming().flatten() {
-            let (files, listing) = (Arc::clone(&files), listing.clone());
-            thread::spawn(move || {
-                // The client may hang up at any time.
-                let _ended = session(stream, &listing, &*files);
-            });
-        }
-    });
-    Ok(addr)
+    serve_sessions(move |control| session(control, &listing, &*files))
 }
 
 fn session(mut control: TcpStream, listing: &[u8], files: &Files) -> Result<()> {
     control.write_all(b"220 ready\r\n")?;
     let lines = BufReader::new(control.try_clone()?).lines();
-    let mut door: Option<TcpListener> = None;
+    let mut listener: Option<TcpListener> = None;
     let mut port = None;
     let mut extended = false;
     let mut open = Vec::new();
@@ -85,19 +74,13 @@ fn session(mut control: TcpStream, listing: &[u8], files: &Files) -> Result<()> 
             }
             "TYPE" | "OPTS" | "REST" => "200 ok".to_owned(),
             "PORT" => {
-                let n: Vec<u8> = rest.split(',').filter_map(|n| n.parse().ok()).collect();
-                let [a, b, c, d, high, low] = n[..] else {
-                    anyhow::bail!("PORT {rest}")
-                };
-                let at = (Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
-                port = Some(SocketAddr::from(at));
+                port = host_port(rest);
                 "200 ok".to_owned()
             }
             "PASV" => {
-                let at = TcpListener::bind("127.0.0.1:0")?;
-                let port = at.local_addr()?.port();
-                door = Some(at);
-                format!("227 passive (127,0,0,1,{},{})", port >> 8, port & 255)
+                let (bound, reply) = passive(Ipv4Addr::LOCALHOST)?;
+                listener = Some(bound);
+                reply
             }
             "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
             "MLST" => format!("250-facts\r\n type=file;size=6; {rest}\r\n250 end"),
@@ -108,26 +91,26 @@ fn session(mut control: TcpStream, listing: &[u8], files: &Files) -> Result<()> 
                 }
             }
             "MLSD" if extended => {
-                let lies = Lies {
+                let faults = Faults {
                     conns: vec![[data(0, listing), end(1)].concat()],
-                    ..Lies::default()
+                    ..Faults::default()
                 };
-                connect(&mut control, port, &lies)?;
+                connect(&mut control, port, &faults)?;
                 "226 done".to_owned()
             }
             "RETR" if extended => {
-                let lies = files(rest);
-                match lies.unreachable {
+                let faults = files(rest);
+                match faults.unreachable {
                     Some("") => continue,
                     Some(reply) => reply.to_owned(),
                     None if port.is_none() => "425 no PORT".to_owned(),
                     None => {
-                        let conns = connect(&mut control, port, &lies)?;
-                        if lies.hang {
+                        let conns = connect(&mut control, port, &faults)?;
+                        if faults.hang {
                             open.extend(conns);
                             continue;
                         }
-                        if lies.reset {
+                        if faults.reset {
                             port = None;
                             "426 Connection reset by peer".to_owned()
                         } else {
@@ -137,7 +120,7 @@ fn session(mut control: TcpStream, listing: &[u8], files: &Files) -> Result<()> 
                 }
             }
             "RETR" => {
-                let (mut to, _) = door.take().context("no PASV")?.accept()?;
+                let (mut to, _) = listener.take().context("no PASV")?.accept()?;
                 control.write_all(b"150 coming\r\n")?;
                 to.write_all(b"abcdef")?;
                 "226 done".to_owned()
@@ -153,79 +136,79 @@ fn session(mut control: TcpStream, listing: &[u8], files: &Files) -> Result<()> 
 fn connect(
     control: &mut TcpStream,
     port: Option<SocketAddr>,
-    lies: &Lies,
+    faults: &Faults,
 ) -> Result<Vec<TcpStream>> {
     let port = port.context("no PORT")?;
     let mut conns = Vec::new();
-    for _ in &lies.conns {
+    for _ in &faults.conns {
         conns.push(TcpStream::connect(port)?);
     }
     control.write_all(b"150 coming\r\n")?;
-    for (conn, bytes) in conns.iter_mut().zip(&lies.conns) {
-        // A receiver that has seen enough may be gone.
+    for (conn, bytes) in conns.iter_mut().zip(&faults.conns) {
+        // The receiver may have closed the connection already.
         let _gone = conn.write_all(bytes);
-        if lies.reset {
+        if faults.reset {
             set_socket_linger(&*conn, Some(std::time::Duration::ZERO))?;
         }
     }
     Ok(conns)
 }
 
-/// Fetches one file of six bytes, `abcdef`, from such a server.
-fn fetch(lies: Lies, flags: &[&str]) -> Result<(Tree, Finished)> {
+/// Fetches one file of six bytes from such a server.
+fn fetch(faults: Faults, flags: &[&str]) -> Result<(Tree, Finished)> {
     let tree = Tree::new()?;
-    let addr = serve(Vec::new(), Arc::new(move |_: &str| lies.clone()))?;
+    let addr = serve(Vec::new(), Arc::new(move |_: &str| faults.clone()))?;
     let url = format!("ftp://{addr}/file");
     let flags = [&["--retries", "0", "--timeout", "8"], flags, &[&url, "out"]].concat();
     let finished = cp_in(&tree, &flags)?;
     Ok((tree, finished))
 }
 
-/// Checks that such a server makes the copy fail, and that nothing is left of it.
+/// Checks that such a server makes the copy fail, and that it leaves no file.
 fn refused(conns: Vec<Vec<u8>>, reset: bool, hang: bool) -> Result<String> {
-    let lies = Lies {
+    let faults = Faults {
         conns,
         reset,
         hang,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, &[])?;
+    let (tree, finished) = fetch(faults, &[])?;
     fails(&finished, 1, &["/file"])?;
     ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
     Ok(finished.stderr)
 }
 
 fn taken(conns: Vec<Vec<u8>>) -> Result<()> {
-    let lies = Lies {
+    let faults = Faults {
         conns,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, &[])?;
+    let (tree, finished) = fetch(faults, &[])?;
     finished.ok()?;
     ensure!(std::fs::read(tree.path("out"))? == b"abcdef");
     Ok(())
 }
 
 #[test]
-fn blocks_may_come_in_any_order_on_any_connection() -> Result<()> {
+fn blocks_may_arrive_in_any_order_on_any_connection() -> Result<()> {
     taken(vec![
         [data(4, b"ef"), block(EOD, 2, 0, b"ab")].concat(),
         [data(2, b"cd"), end(2)].concat(),
     ])?;
-    // The same bytes twice do no harm.
+    // Bytes may repeat.
     taken(vec![[data(0, b"abcd"), data(2, b"cdef"), end(1)].concat()])
 }
 
 #[test]
-fn wrong_counts_of_ends_are_not_whole() -> Result<()> {
+fn wrong_end_of_data_counts_are_an_error() -> Result<()> {
     let first = [data(0, b"abc"), block(EOD | CLOSE, 0, 0, b"")].concat();
-    // Too few announced: what would be lost is missed.
+    // One too few announced.
     refused(
         vec![[data(0, b"abc"), end(1)].concat(), Vec::new()],
         false,
         false,
     )?;
-    // Too many announced, and then silence or the end.
+    // One too many announced, followed by the end or by silence.
     for hang in [false, true] {
         refused(
             vec![first.clone(), [data(3, b"def"), end(3)].concat()],
@@ -242,7 +225,7 @@ fn wrong_counts_of_ends_are_not_whole() -> Result<()> {
 }
 
 #[test]
-fn gaps_and_surplus_are_not_whole() -> Result<()> {
+fn gaps_and_surplus_bytes_are_an_error() -> Result<()> {
     refused(
         vec![[data(0, b"ab"), data(3, b"def"), end(1)].concat()],
         false,
@@ -259,7 +242,7 @@ fn gaps_and_surplus_are_not_whole() -> Result<()> {
 }
 
 #[test]
-fn blocks_of_impossible_length_are_refused_at_once() -> Result<()> {
+fn blocks_of_impossible_length_are_refused() -> Result<()> {
     for (count, offset) in [(1 << 63, 0), (u64::MAX, 0), (6, u64::MAX - 2)] {
         refused(
             vec![[block(0, count, offset, b"abcdef"), end(1)].concat()],
@@ -271,7 +254,7 @@ fn blocks_of_impossible_length_are_refused_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_connection_that_ends_within_a_block_is_not_the_end() -> Result<()> {
+fn a_connection_that_ends_within_a_block_is_an_error() -> Result<()> {
     for reset in [false, true] {
         let said = refused(vec![block(0, 6, 0, b"abc")], reset, false)?;
         ensure!(!said.contains("firewall"), "{said}");
@@ -281,19 +264,19 @@ fn a_connection_that_ends_within_a_block_is_not_the_end() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_does_not_reach_us_is_used_in_mode_s() -> Result<()> {
+fn a_server_that_cannot_connect_to_the_client_is_used_in_mode_s() -> Result<()> {
     for reply in ["425 cannot connect", "500 Unable to connect to it", ""] {
-        let lies = Lies {
+        let faults = Faults {
             unreachable: Some(reply),
-            ..Lies::default()
+            ..Faults::default()
         };
-        let (tree, finished) = fetch(lies.clone(), &["-v"])?;
+        let (tree, finished) = fetch(faults.clone(), &["-v"])?;
         let said = finished.ok()?.stderr;
         ensure!(said.contains("using MODE S"), "{said}");
         ensure!(std::fs::read(tree.path("out"))? == b"abcdef");
         let silent = reply.is_empty();
         ensure!(said.contains("has not connected to us") == silent, "{said}");
-        let (tree, finished) = fetch(lies, &["--mode", "extended"])?;
+        let (tree, finished) = fetch(faults, &["--mode", "extended"])?;
         fails(&finished, 2, &["--mode stream"])?;
         ensure!(silent || finished.stderr.contains("a firewall may stand between"));
         ensure!(tree.names("")?.is_empty());
@@ -301,16 +284,17 @@ fn a_server_that_does_not_reach_us_is_used_in_mode_s() -> Result<()> {
     Ok(())
 }
 
-/// A file that comes from a tape keeps its server silent, and a port may be free a moment later; a listing tells.
+/// A server may be silent while it fetches a file from tape, and lack a free port only for a
+/// moment. A listing in MODE E shows that it can connect.
 #[test]
 fn a_server_that_is_slow_or_busy_stays_in_mode_e() -> Result<()> {
     for reply in ["", "425 no port is free"] {
         let times = AtomicUsize::new(0);
-        let files = move |name: &str| Lies {
+        let files = move |name: &str| Faults {
             conns: vec![[data(0, b"in <E>"), end(1)].concat()],
             unreachable: (name != "/" && times.fetch_add(1, Ordering::Relaxed) == 0)
                 .then_some(reply),
-            ..Lies::default()
+            ..Faults::default()
         };
         let tree = Tree::new()?;
         let url = format!("ftp://{}/file", serve(Vec::new(), Arc::new(files))?);
@@ -323,7 +307,7 @@ fn a_server_that_is_slow_or_busy_stays_in_mode_e() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_fails_among_downloads_shifts_no_other() -> Result<()> {
+fn a_failed_download_does_not_mix_up_the_others() -> Result<()> {
     let names: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
     let mut listing = b"type=cdir; .\r\n".to_vec();
     for name in &names {
@@ -334,20 +318,20 @@ fn a_file_that_fails_among_downloads_shifts_no_other() -> Result<()> {
         let times = AtomicUsize::new(0);
         let files = move |name: &str| {
             let whole = content(name);
-            let mut lies = Lies {
+            let mut faults = Faults {
                 conns: vec![[data(0, &whole), end(1)].concat()],
-                ..Lies::default()
+                ..Faults::default()
             };
             if name.ends_with("20") && !breaks {
-                lies.unreachable = Some("550 not this one");
+                faults.unreachable = Some("550 not this one");
             } else if name.ends_with("20") && times.fetch_add(1, Ordering::Relaxed) == 0 {
-                lies = Lies {
+                faults = Faults {
                     conns: vec![block(0, 6, 0, b"zzz")],
                     reset: true,
-                    ..Lies::default()
+                    ..Faults::default()
                 };
             }
-            lies
+            faults
         };
         let tree = Tree::new()?;
         let url = format!("ftp://{}/dir", serve(listing.clone(), Arc::new(files))?);
@@ -367,9 +351,9 @@ fn a_file_that_fails_among_downloads_shifts_no_other() -> Result<()> {
     Ok(())
 }
 
-/// The destination takes for a file that the source announces and does not send the data of the next.
+/// The source announces a file and does not send it, so the destination waits for its data.
 #[test]
-fn a_file_that_does_not_come_between_servers_shifts_no_other() -> Result<()> {
+fn a_failed_third_party_copy_does_not_mix_up_the_others() -> Result<()> {
     let names: Vec<String> = (0..10).map(|n| format!("{n:02}")).collect();
     let mut listing = b"type=cdir; .\r\n".to_vec();
     for name in &names {
@@ -380,14 +364,14 @@ fn a_file_that_does_not_come_between_servers_shifts_no_other() -> Result<()> {
     let files = move |name: &str| {
         let whole = content(name);
         let first = name.ends_with("03") && times.fetch_add(1, Ordering::Relaxed) == 0;
-        Lies {
+        Faults {
             conns: vec![[data(0, &whole), end(1)].concat()],
             unreachable: first.then_some("150 coming\r\n425 no way to it"),
-            ..Lies::default()
+            ..Faults::default()
         }
     };
     let (here, there) = (Tree::new()?, Tree::new()?);
-    // The last one waits in vain.
+    // The destination waits this long for data that does not come.
     let server = Host::ours_with(there.root(), &["--connect-timeout", "3"])?;
     let from = format!("ftp://{}/dir", serve(listing, Arc::new(files))?);
     let flags = ["-r", "-j", "1", "--debug", &from, &server.url("")];

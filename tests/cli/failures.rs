@@ -1,4 +1,4 @@
-//! What a copy that fails leaves behind, and what it must not take for done.
+//! Failed copies: the destination keeps its old state.
 
 use anyhow::{Result, ensure};
 use workspace_tests::{Break, Relay};
@@ -8,7 +8,7 @@ use crate::{Bed, breaks, fails};
 const SIZE: u64 = 8_000_001;
 
 #[test]
-fn a_part_that_fails_leaves_no_new_file() -> Result<()> {
+fn a_failed_partial_download_leaves_no_file() -> Result<()> {
     for mode in ["stream", "extended"] {
         let bed = Bed::new()?;
         bed.there.file("file", SIZE, 3)?;
@@ -28,7 +28,7 @@ fn a_part_that_fails_leaves_no_new_file() -> Result<()> {
 }
 
 #[test]
-fn a_directory_is_not_made_where_a_file_is() -> Result<()> {
+fn creating_a_directory_over_a_file_is_an_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("tree/empty")?;
     bed.there.file("tree/empty", 3, 3)?;
@@ -41,9 +41,9 @@ fn a_directory_is_not_made_where_a_file_is() -> Result<()> {
     fails(&third, 1, &["tree/empty"])
 }
 
-/// A copy that has come to differ on the way is thrown away by the server, not shown.
+/// The server discards the changed upload.
 #[test]
-fn an_upload_that_differs_is_not_published() -> Result<()> {
+fn an_upload_that_was_changed_in_transit_is_not_published() -> Result<()> {
     for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
         for retries in ["0", "2"] {
             let bed = Bed::new()?;
@@ -53,7 +53,7 @@ fn an_upload_that_differs_is_not_published() -> Result<()> {
             let url = bed.server.url_at(relay.addr(), "file");
             let finished =
                 bed.cp(&[flags, &["--verify", "--retries", retries, "file", &url]].concat())?;
-            ensure!(relay.broke(), "nothing was changed");
+            ensure!(relay.broke(), "no bit was flipped");
             if retries == "0" {
                 fails(&finished, 5, &["verify", "do not use"])?;
                 let size = std::fs::metadata(bed.there.path("file"))?.len();

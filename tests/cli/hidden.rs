@@ -1,13 +1,13 @@
-//! Uploads to servers of others: a name holds the whole file or what it held before, whatever fails.
+//! Uploads under a hidden name: the final name holds the whole new file or the old one.
 
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Act, Finished, Played, Tree, binary, run};
+use workspace_tests::{Finished, Reaction, ScriptedServer, Tree, binary, run};
 
 use crate::{LIMIT, cp_in, fails};
 
-/// Where the bytes of an upload come from.
+/// The source of an upload.
 #[derive(Clone, Copy, Debug)]
 enum From {
     File,
@@ -17,24 +17,23 @@ enum From {
 
 const ALL: [From; 3] = [From::File, From::Pipe, From::Server];
 
-/// Uploads 300,000 bytes to `file` of a server that answers commands which begin so by `act`, the others
-/// as usual.
+/// Uploads 300,000 bytes to `file`; `script` holds the beginnings of commands and their replies.
 fn upload(
     from: From,
     flags: &[&str],
     script: &'static [(&'static str, &'static str)],
-) -> Result<(Played, Finished)> {
-    let to = Played::start(|line| {
+) -> Result<(ScriptedServer, Finished)> {
+    let to = ScriptedServer::start(|line| {
         let act = script.iter().find(|(start, _)| line.starts_with(start));
-        act.map_or(Act::Usual, |(_, say)| Act::say(say))
+        act.map_or(Reaction::Usual, |(_, say)| Reaction::say(say))
     })?;
     to.file("/file", "old");
     let tree = Tree::new()?;
     tree.file("up", 300_000, 5)?;
-    let other = Played::start(|line| match line.split(' ').next() {
-        Some("FEAT") => Act::say(FEATURES),
-        Some("CKSM") => Act::say("213 00112233445566778899aabbccddeeff"),
-        _ => Act::Usual,
+    let other = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("FEAT") => Reaction::say(FEATURES),
+        Some("CKSM") => Reaction::say("213 00112233445566778899aabbccddeeff"),
+        _ => Reaction::Usual,
     })?;
     other.file("/up", std::fs::read(tree.path("up"))?);
     let source = match from {
@@ -57,38 +56,38 @@ fn upload(
 
 const FEATURES: &str = "211-\r\n SIZE\r\n CKSM MD5:10;\r\n211 end";
 
-/// The old file is there, and nothing else.
-fn is_old(server: &Played) -> Result<()> {
+/// Checks that the server holds the old file and no other.
+fn is_old(server: &ScriptedServer) -> Result<()> {
     ensure!(server.files() == ["/file"], "{:?}", server.files());
     ensure!(server.bytes("/file") == Some(b"old".to_vec()));
-    ensure!(server.count("DELE") == 1, "{:?}", server.heard());
+    ensure!(server.count("DELE") == 1, "{:?}", server.commands());
     Ok(())
 }
 
 #[test]
-fn an_upload_has_its_name_when_it_is_whole() -> Result<()> {
+fn an_upload_is_renamed_when_it_is_complete() -> Result<()> {
     for from in ALL {
         let (to, finished) = upload(from, &[], &[])?;
         finished.ok()?;
         ensure!(to.files() == ["/file"], "{from:?}: {:?}", to.files());
-        let heard = to.heard();
-        let hidden = heard
+        let commands = to.commands();
+        let hidden = commands
             .iter()
             .find(|line| line.starts_with("STOR /.file.gridftp-"));
-        ensure!(heard.contains(&"RNTO /file".to_owned()), "{heard:?}");
-        // Another run writes elsewhere, so that neither publishes what the other writes.
+        ensure!(commands.contains(&"RNTO /file".to_owned()), "{commands:?}");
+        // Another run uses another hidden name, so that neither publishes data of the other.
         let (to, finished) = upload(from, &[], &[])?;
         finished.ok()?;
         ensure!(
-            hidden.is_some_and(|name| !to.heard().contains(name)),
-            "{heard:?}"
+            hidden.is_some_and(|name| !to.commands().contains(name)),
+            "{commands:?}"
         );
     }
     Ok(())
 }
 
 #[test]
-fn an_upload_that_fails_is_removed_and_leaves_the_old_file() -> Result<()> {
+fn a_failed_upload_is_removed_and_keeps_the_old_file() -> Result<()> {
     for from in ALL {
         let (to, finished) = upload(from, &[], &[("END STOR", "552 the disk is full")])?;
         fails(&finished, 1, &["552 the disk is full"])?;
@@ -98,7 +97,7 @@ fn an_upload_that_fails_is_removed_and_leaves_the_old_file() -> Result<()> {
 }
 
 #[test]
-fn an_upload_whose_digest_differs_never_has_the_name() -> Result<()> {
+fn an_upload_with_a_wrong_digest_is_not_renamed() -> Result<()> {
     for from in ALL {
         let script = &[
             ("FEAT", FEATURES),
@@ -112,34 +111,34 @@ fn an_upload_whose_digest_differs_never_has_the_name() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_takes_no_hidden_names_gets_the_file_under_its_own() -> Result<()> {
+fn where_hidden_names_are_refused_the_final_name_is_written() -> Result<()> {
     for from in ALL {
         let (to, finished) = upload(from, &[], &[("STOR /.", "553 no such name here")])?;
         finished.ok()?;
         ensure!(to.files() == ["/file"], "{from:?}: {:?}", to.files());
-        ensure!(to.count("STOR") == 2, "{:?}", to.heard());
+        ensure!(to.count("STOR") == 2, "{:?}", to.commands());
     }
     Ok(())
 }
 
 #[test]
-fn a_server_that_does_not_rename_gets_the_file_under_its_own_name() -> Result<()> {
+fn where_renames_are_refused_the_final_name_is_written() -> Result<()> {
     for from in ALL {
         let (to, finished) = upload(from, &[], &[("RNFR", "502 not here")])?;
         finished.ok()?;
         ensure!(to.files() == ["/file"], "{from:?}: {:?}", to.files());
-        ensure!(to.count("STOR") == 1, "{:?}", to.heard());
+        ensure!(to.count("STOR") == 1, "{:?}", to.commands());
     }
     Ok(())
 }
 
 #[test]
-fn an_upload_whose_session_ends_is_removed_over_another() -> Result<()> {
+fn a_hidden_file_of_a_lost_session_is_removed_by_another() -> Result<()> {
     let midway = |about: &str| match about.starts_with("MIDWAY STOR") {
-        true => Act::Leave(String::new()),
-        false => Act::Usual,
+        true => Reaction::HangUp(String::new()),
+        false => Reaction::Usual,
     };
-    let (to, other) = (Played::start(midway)?, Played::usual()?);
+    let (to, other) = (ScriptedServer::start(midway)?, ScriptedServer::usual()?);
     to.file("/file", "old");
     let tree = Tree::new()?;
     tree.file("up", 300_000, 5)?;
@@ -153,9 +152,9 @@ fn an_upload_whose_session_ends_is_removed_over_another() -> Result<()> {
     Ok(())
 }
 
-/// What was piped in cannot be had again: it stays, and the message says where.
+/// Piped data cannot be read again, so it stays under the hidden name in the error message.
 #[test]
-fn a_refused_rename_of_what_was_piped_in_loses_nothing() -> Result<()> {
+fn a_refused_rename_keeps_data_from_a_pipe() -> Result<()> {
     let (to, finished) = upload(From::Pipe, &[], &[("RNTO /file", "550 no")])?;
     fails(&finished, 2, &["/.file.gridftp-"])?;
     let files = to.files();

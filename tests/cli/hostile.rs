@@ -1,73 +1,60 @@
-//! Servers that lie: names that lead out of the target, wrong sizes and addresses, floods, silence.
+//! Servers with faults: names outside the target, wrong sizes and addresses, floods, silence.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use workspace_tests::{Finished, Tree};
+use workspace_tests::{Finished, Tree, host_port, passive, serve_sessions};
 
 use crate::{Bed, cp_in, fails};
 
-/// What the server says and sends; everything else is ordinary.
+/// Deviations of the server from ordinary behaviour.
 #[derive(Clone, Default)]
-struct Lies {
-    /// Sent in the place of the ordinary greeting.
+struct Faults {
+    /// Greeting in place of the ordinary one.
     greeting: Option<Vec<u8>>,
     /// Lines of every directory listing.
     listing: Vec<u8>,
     /// Data of every file.
     data: Vec<u8>,
-    /// Size that `MLST` gives.
+    /// Size in the reply to `MLST`.
     size: u64,
-    /// What else `MLST` says of a file.
+    /// Further facts in the reply to `MLST`.
     facts: &'static str,
-    /// Address in the reply to `PASV`, in the place of the server's.
+    /// Address in the reply to `PASV`, in place of the server's.
     address: Option<Ipv4Addr>,
-    /// Final reply of a transfer, in the place of 226.
+    /// Final reply of a transfer, in place of 226.
     end: Option<&'static str>,
-    /// Whether nobody listens at its data ports.
+    /// Refuses connections to its data ports.
     shut: bool,
-    /// Digest that `CKSM` gives.
+    /// Digest in the reply to `CKSM`.
     digest: &'static str,
-    /// Whether it knows neither `MLST` nor `MLSD`.
+    /// Supports neither `MLST` nor `MLSD`.
     plain: bool,
-    /// Whether its next listing breaks off within the last line.
+    /// Cuts the next listing within its last line.
     torn: Arc<AtomicBool>,
-    /// Whether it hangs up when the next directory is to be made.
+    /// Closes the session at the next `MKD`.
     hangs_up: Arc<AtomicBool>,
-    /// Whether it says late, when another session may have parted, that no directory can be made.
-    late: Option<Parting>,
+    /// Refuses `MKD` late: when another session has ended, or after [`GRACE`].
+    late: Option<SessionEnd>,
 }
 
-/// Whether a session has parted.
-type Parting = Arc<(Mutex<bool>, Condvar)>;
+/// Whether a session has sent `QUIT`.
+type SessionEnd = Arc<(Mutex<bool>, Condvar)>;
 
-/// Longest time for a session to part that must not.
-const LATE: Duration = Duration::from_millis(500);
+/// Time in which a session that ends too early would send `QUIT`.
+const GRACE: Duration = Duration::from_millis(500);
 
-/// Serves in MODE S only, a thread each session, until the test's process ends.
-fn serve(lies: Lies) -> Result<SocketAddr> {
-    let door = TcpListener::bind("127.0.0.1:0")?;
-    let addr = door.local_addr()?;
-    let lies = Arc::new(lies);
-    thread::spawn(move || {
-        for stream in door.incoming().flatten() {
-            let lies = Arc::clone(&lies);
-            thread::spawn(move || {
-                // The client may hang up at any time.
-                let _ended = session(stream, &lies);
-            });
-        }
-    });
-    Ok(addr)
+/// Starts the server, which supports MODE S only.
+fn serve(faults: Faults) -> Result<SocketAddr> {
+    serve_sessions(move |control| session(control, &faults))
 }
 
-fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
-    let greeting = lies
+fn session(mut control: TcpStream, faults: &Faults) -> Result<()> {
+    let greeting = faults
         .greeting
         .clone()
         .unwrap_or_else(|| b"220 ready\r\n".to_vec());
@@ -84,38 +71,34 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
             "FEAT" => "211-features\r\n MLST type*;size*;\r\n SIZE\r\n211 end".to_owned(),
             "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
             "MODE" if rest == "S" => "200 ok".to_owned(),
-            "MLST" | "MLSD" if lies.plain => "500 command not understood".to_owned(),
-            "MKD" if lies.hangs_up.swap(false, Ordering::Relaxed) => return Ok(()),
+            "MLST" | "MLSD" if faults.plain => "500 command not understood".to_owned(),
+            "MKD" if faults.hangs_up.swap(false, Ordering::Relaxed) => return Ok(()),
             "MKD" | "MLST" if rest.ends_with("void") => "550 cannot".to_owned(),
-            "SIZE" if !rest.ends_with("dir") => format!("213 {}", lies.size),
+            "SIZE" if !rest.ends_with("dir") => format!("213 {}", faults.size),
             "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
             "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
             "MLST" => format!(
                 "250-facts\r\n type=file;size={};{} {rest}\r\n250 end",
-                lies.size, lies.facts
+                faults.size, faults.facts
             ),
-            "CKSM" => format!("213 {}", lies.digest),
+            "CKSM" => format!("213 {}", faults.digest),
             "PORT" => {
-                let [high, low] = [4, 5].map(|at| rest.split(',').nth(at).unwrap_or_default());
-                let [high, low] = [high.parse::<u16>()?, low.parse()?];
-                port = Some((Ipv4Addr::LOCALHOST, high << 8 | low).into());
+                port = host_port(rest);
                 "200 ok".to_owned()
             }
             "PASV" => {
-                let door = TcpListener::bind("127.0.0.1:0")?;
-                let port = door.local_addr()?.port();
-                data = (!lies.shut).then_some(door);
-                let [a, b, c, d] = lies.address.unwrap_or(Ipv4Addr::LOCALHOST).octets();
-                format!("227 passive ({a},{b},{c},{d},{},{})", port >> 8, port & 255)
+                let (listener, reply) = passive(faults.address.unwrap_or(Ipv4Addr::LOCALHOST))?;
+                data = (!faults.shut).then_some(listener);
+                reply
             }
-            "MLSD" if lies.torn.swap(false, Ordering::Relaxed) => {
+            "MLSD" if faults.torn.swap(false, Ordering::Relaxed) => {
                 let (mut to, _) = data.take().context("no PASV")?.accept()?;
                 control.write_all(b"150 coming\r\n")?;
-                let (most, _) = lies.listing.split_at(lies.listing.len() - 5);
+                let (most, _) = faults.listing.split_at(faults.listing.len() - 5);
                 to.write_all(most)?;
                 "426 broken off".to_owned()
             }
-            "RETR" if lies.shut => lies.end.unwrap_or("425 no connection").to_owned(),
+            "RETR" if faults.shut => faults.end.unwrap_or("425 no connection").to_owned(),
             "RETR" | "MLSD" => {
                 let mut to = match port.take() {
                     Some(at) => TcpStream::connect(at)?,
@@ -123,22 +106,22 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
                 };
                 control.write_all(b"150 coming\r\n")?;
                 to.write_all(if verb == "MLSD" {
-                    &lies.listing
+                    &faults.listing
                 } else {
-                    &lies.data
+                    &faults.data
                 })?;
                 drop(to);
-                lies.end.unwrap_or("226 done").to_owned()
+                faults.end.unwrap_or("226 done").to_owned()
             }
-            "MKD" if let Some(parting) = &lies.late => {
-                let (parted, told) = &**parting;
-                let parted = parted.lock().map_err(|_| anyhow!("a session failed"))?;
-                drop(told.wait_timeout_while(parted, LATE, |parted| !*parted));
+            "MKD" if let Some(end) = &faults.late => {
+                let (ended, told) = &**end;
+                let ended = ended.lock().map_err(|_| anyhow!("a session failed"))?;
+                drop(told.wait_timeout_while(ended, GRACE, |ended| !*ended));
                 "553 a file is there".to_owned()
             }
             "QUIT" => {
-                if let Some((parted, told)) = lies.late.as_deref() {
-                    *parted.lock().map_err(|_| anyhow!("a session failed"))? = true;
+                if let Some((ended, told)) = faults.late.as_deref() {
+                    *ended.lock().map_err(|_| anyhow!("a session failed"))? = true;
                     told.notify_all();
                 }
                 "221 bye".to_owned()
@@ -150,11 +133,11 @@ fn session(mut control: TcpStream, lies: &Lies) -> Result<()> {
     Ok(())
 }
 
-/// Copies `path` from such a server into a directory within a tree, and returns both.
-fn fetch(lies: Lies, path: &str, flags: &[&str]) -> Result<(Tree, Finished)> {
+/// Copies `path` from a server with `faults` into the directory `in` of a new tree.
+fn fetch(faults: Faults, path: &str, flags: &[&str]) -> Result<(Tree, Finished)> {
     let tree = Tree::new()?;
     tree.dir("in")?;
-    let url = format!("ftp://{}/{path}", serve(lies)?);
+    let url = format!("ftp://{}/{path}", serve(faults)?);
     let finished = cp_in(
         &tree,
         &[
@@ -168,7 +151,7 @@ fn fetch(lies: Lies, path: &str, flags: &[&str]) -> Result<(Tree, Finished)> {
 }
 
 #[test]
-fn names_that_lead_out_of_the_target_are_refused() -> Result<()> {
+fn names_outside_the_target_are_refused() -> Result<()> {
     let mut listing = b"type=cdir; .\r\ntype=pdir; ..\r\n".to_vec();
     for name in [
         "../out",
@@ -182,13 +165,13 @@ fn names_that_lead_out_of_the_target_are_refused() -> Result<()> {
         listing.extend_from_slice(format!("type=file;size=3; {name}\r\n").as_bytes());
     }
     listing.extend_from_slice(b"type=dir; ../outdir\r\ntype=file;size=3; good\r\n");
-    let lies = Lies {
+    let faults = Faults {
         listing,
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, "dir", &["-r"])?;
+    let (tree, finished) = fetch(faults, "dir", &["-r"])?;
     fails(&finished, 1, &["../out", "slash"])?;
     ensure!(tree.names("")? == ["in/dir/good"], "{:?}", tree.names("")?);
     Ok(())
@@ -197,37 +180,37 @@ fn names_that_lead_out_of_the_target_are_refused() -> Result<()> {
 #[test]
 fn escape_codes_in_names_never_reach_the_terminal() -> Result<()> {
     let listing = b"type=file;size=3; a\x1b[2Jb\r\ntype=file;size=3; c\x1b]0;d/e\x07\r\n".to_vec();
-    let lies = Lies {
+    let faults = Faults {
         listing,
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies.clone(), "dir", &["-r", "-v"])?;
+    let (tree, finished) = fetch(faults.clone(), "dir", &["-r", "-v"])?;
     ensure!(
         !finished.report().contains('\u{1b}'),
         "{}",
         finished.report().escape_debug()
     );
     ensure!(tree.names("")?.len() == 1);
-    let url = format!("ftp://{}/dir", serve(lies)?);
+    let url = format!("ftp://{}/dir", serve(faults)?);
     let finished = cp_in(&tree, &["--list", &url])?.ok()?;
     ensure!(!finished.stdout.contains('\u{1b}') && finished.stdout.contains("\\u{1b}"));
     Ok(())
 }
 
-/// As of a server that prints bytes of names as `?`.
+/// Some servers print bytes of names as `?`, so that two names look alike.
 #[test]
-fn two_objects_of_one_name_are_told() -> Result<()> {
+fn two_objects_with_one_name_are_reported() -> Result<()> {
     let listing = b"type=file;size=3;unique=1-1; a?b\r\ntype=file;size=3;unique=1-2; a?b\r\n\
         type=file;size=3;unique=1-3; c \r\n";
-    let lies = Lies {
+    let faults = Faults {
         listing: listing.to_vec(),
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, "dir", &["-r"])?;
+    let (tree, finished) = fetch(faults, "dir", &["-r"])?;
     fails(&finished, 1, &["a%3Fb", "two objects", "rename"])?;
     ensure!(
         tree.names("")? == ["in/dir/a?b", "in/dir/c "],
@@ -238,19 +221,19 @@ fn two_objects_of_one_name_are_told() -> Result<()> {
 }
 
 #[test]
-fn a_directory_that_contains_itself_ends() -> Result<()> {
-    // Without the fact Unique only the depth can tell.
-    let lies = Lies {
+fn a_directory_that_contains_itself_is_an_error() -> Result<()> {
+    // Without the fact Unique only the depth reveals it.
+    let faults = Faults {
         listing: b"type=cdir; .\r\ntype=dir; dir\r\n".to_vec(),
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (_, finished) = fetch(lies, "dir", &["-r", "--dry-run"])?;
+    let (_, finished) = fetch(faults, "dir", &["-r", "--dry-run"])?;
     fails(&finished, 1, &["leads back"])?;
     let listing = b"type=cdir;unique=1-1; .\r\ntype=dir;unique=1-1; dir\r\n".to_vec();
     let (_, finished) = fetch(
-        Lies {
+        Faults {
             listing,
-            ..Lies::default()
+            ..Faults::default()
         },
         "dir",
         &["-r"],
@@ -259,14 +242,14 @@ fn a_directory_that_contains_itself_ends() -> Result<()> {
 }
 
 #[test]
-fn too_little_and_too_much_are_not_whole() -> Result<()> {
+fn a_download_of_the_wrong_size_fails() -> Result<()> {
     for size in [2, 4] {
-        let lies = Lies {
+        let faults = Faults {
             data: b"abc".to_vec(),
             size,
-            ..Lies::default()
+            ..Faults::default()
         };
-        let (tree, finished) = fetch(lies, "file", &[])?;
+        let (tree, finished) = fetch(faults, "file", &[])?;
         fails(&finished, 1, &["3 bytes came", "copy again"])?;
         ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
     }
@@ -274,29 +257,29 @@ fn too_little_and_too_much_are_not_whole() -> Result<()> {
 }
 
 #[test]
-fn all_bytes_without_a_226_are_not_whole() -> Result<()> {
-    let lies = Lies {
+fn a_download_without_a_226_reply_fails() -> Result<()> {
+    let faults = Faults {
         data: b"abc".to_vec(),
         size: 3,
         end: Some("451 read error"),
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, "file", &[])?;
+    let (tree, finished) = fetch(faults, "file", &[])?;
     fails(&finished, 1, &["451 read error"])?;
     ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
     Ok(())
 }
 
 #[test]
-fn a_file_that_is_refused_is_not_asked_for_again_although_its_data_port_is_shut() -> Result<()> {
-    let lies = Lies {
+fn a_refused_file_behind_a_closed_data_port_is_not_retried() -> Result<()> {
+    let faults = Faults {
         size: 3,
         end: Some("550 not for you"),
         shut: true,
-        ..Lies::default()
+        ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/file", serve(lies)?);
+    let url = format!("ftp://{}/file", serve(faults)?);
     let finished = cp_in(&tree, &["--retries", "1", &url, "file"])?;
     fails(&finished, 1, &["550 not for you"])?;
     ensure!(!finished.stderr.contains("retry"), "{}", finished.report());
@@ -304,33 +287,33 @@ fn a_file_that_is_refused_is_not_asked_for_again_although_its_data_port_is_shut(
 }
 
 #[test]
-fn a_digest_that_differs_keeps_the_file_from_its_name() -> Result<()> {
-    let lies = Lies {
+fn a_download_with_a_wrong_digest_is_not_published() -> Result<()> {
+    let faults = Faults {
         data: b"abc".to_vec(),
         size: 3,
         digest: "0123456789abcdef0123456789abcdef",
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies.clone(), "file", &["--verify=md5"])?;
+    let (tree, finished) = fetch(faults.clone(), "file", &["--verify=md5"])?;
     fails(&finished, 5, &["MD5", "0123456789abcdef", "do not use"])?;
     ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
-    let lies = Lies {
+    let faults = Faults {
         digest: "900150983cd24fb0d6963f7d28e17f72",
-        ..lies
+        ..faults
     };
-    fetch(lies, "file", &["--verify=md5"])?.1.ok().map(drop)
+    fetch(faults, "file", &["--verify=md5"])?.1.ok().map(drop)
 }
 
 #[test]
-fn another_address_in_the_reply_to_pasv_is_not_followed() -> Result<()> {
+fn a_foreign_address_in_a_pasv_reply_is_ignored() -> Result<()> {
     for address in [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::UNSPECIFIED] {
-        let lies = Lies {
+        let faults = Faults {
             data: b"abc".to_vec(),
             size: 3,
             address: Some(address),
-            ..Lies::default()
+            ..Faults::default()
         };
-        let (tree, finished) = fetch(lies, "file", &["-v"])?;
+        let (tree, finished) = fetch(faults, "file", &["-v"])?;
         finished.ok()?;
         ensure!(tree.names("")? == ["in/file"]);
     }
@@ -338,7 +321,7 @@ fn another_address_in_the_reply_to_pasv_is_not_followed() -> Result<()> {
 }
 
 #[test]
-fn what_is_no_ftp_server_is_said_so() -> Result<()> {
+fn a_greeting_of_another_protocol_is_an_error() -> Result<()> {
     let flood = vec![b'x'; 8 << 20];
     let endless = [b"220-more\r\n".repeat(1 << 20), b"220 end\r\n".to_vec()].concat();
     for greeting in [
@@ -347,58 +330,58 @@ fn what_is_no_ftp_server_is_said_so() -> Result<()> {
         &flood,
         &endless,
     ] {
-        let lies = Lies {
+        let faults = Faults {
             greeting: Some(greeting.to_vec()),
-            ..Lies::default()
+            ..Faults::default()
         };
-        let (_, finished) = fetch(lies, "file", &[])?;
+        let (_, finished) = fetch(faults, "file", &[])?;
         fails(&finished, 3, &["connect"])?;
     }
-    let lies = Lies {
+    let faults = Faults {
         greeting: Some(b"421 too many users\r\n".to_vec()),
-        ..Lies::default()
+        ..Faults::default()
     };
-    fails(&fetch(lies, "file", &[])?.1, 3, &["421 too many users"])
+    fails(&fetch(faults, "file", &[])?.1, 3, &["421 too many users"])
 }
 
 #[test]
-fn a_silent_server_is_given_up() -> Result<()> {
-    let lies = Lies {
+fn a_silent_server_times_out() -> Result<()> {
+    let faults = Faults {
         greeting: Some(Vec::new()),
-        ..Lies::default()
+        ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/file", serve(lies)?);
+    let url = format!("ftp://{}/file", serve(faults)?);
     let finished = cp_in(&tree, &["--retries", "0", "--timeout", "1", &url, "x"])?;
     fails(&finished, 3, &["connect", "in time"])
 }
 
 #[test]
 fn a_listing_without_facts_is_an_error() -> Result<()> {
-    let lies = Lies {
+    let faults = Faults {
         listing: b"-rw-r--r-- 1 a a 3 Jan 1 00:00 file\r\n".to_vec(),
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (_, finished) = fetch(lies, "dir", &["-r"])?;
+    let (_, finished) = fetch(faults, "dir", &["-r"])?;
     fails(&finished, 1, &["list"])
 }
 
 #[test]
-fn a_server_without_machine_listings_is_told_so() -> Result<()> {
-    let lies = Lies {
+fn without_listings_only_single_files_are_copied() -> Result<()> {
+    let faults = Faults {
         plain: true,
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (_, finished) = fetch(lies.clone(), "dir", &["-r"])?;
+    let (_, finished) = fetch(faults.clone(), "dir", &["-r"])?;
     fails(&finished, 1, &["LIST", "name each file"])?;
-    let (tree, finished) = fetch(lies.clone(), "file", &[])?;
+    let (tree, finished) = fetch(faults.clone(), "file", &[])?;
     finished.ok()?;
     ensure!(tree.names("")? == ["in/file"]);
-    // What is there is not overwritten, although MLST does not tell of it.
+    // An existing file is not overwritten, although MLST does not reveal it.
     tree.file("up", 3, 1)?;
-    let url = format!("ftp://{}/file", serve(lies)?);
+    let url = format!("ftp://{}/file", serve(faults)?);
     let finished = cp_in(&tree, &["-n", "-v", "up", &url])?.ok()?;
     ensure!(
         finished.stdout.contains("it exists"),
@@ -409,15 +392,15 @@ fn a_server_without_machine_listings_is_told_so() -> Result<()> {
 }
 
 #[test]
-fn modes_from_a_server_never_give_rights() -> Result<()> {
+fn set_id_bits_from_a_server_are_dropped() -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    let lies = Lies {
+    let faults = Faults {
         listing: b"type=file;size=3;UNIX.mode=06755; tool\r\n".to_vec(),
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, "dir", &["-r", "--preserve"])?;
+    let (tree, finished) = fetch(faults, "dir", &["-r", "--preserve"])?;
     finished.ok()?;
     let mode = std::fs::metadata(tree.path("in/dir/tool"))?
         .permissions()
@@ -427,17 +410,17 @@ fn modes_from_a_server_never_give_rights() -> Result<()> {
 }
 
 #[test]
-fn what_is_carried_over_is_what_was_read_and_not_what_was_listed() -> Result<()> {
+fn preserved_metadata_comes_from_the_file_and_not_from_the_listing() -> Result<()> {
     use std::os::unix::fs::MetadataExt as _;
-    let lies = Lies {
+    let faults = Faults {
         listing: b"type=file;size=2;modify=20010101000000;UNIX.mode=0600; file\r\n".to_vec(),
         data: b"abc".to_vec(),
         size: 3,
         facts: "modify=20200202020202;UNIX.mode=0640;",
-        ..Lies::default()
+        ..Faults::default()
     };
     let bed = Bed::new()?;
-    let from = format!("ftp://{}/dir/", serve(lies)?);
+    let from = format!("ftp://{}/dir/", serve(faults)?);
     for (to, file) in [
         ("down/".to_owned(), bed.here.path("down/file")),
         (bed.url("over/"), bed.there.path("over/file")),
@@ -451,14 +434,14 @@ fn what_is_carried_over_is_what_was_read_and_not_what_was_listed() -> Result<()>
     Ok(())
 }
 
-/// Its server has none of the commands that set times and modes.
+/// The server has no command that sets times or modes.
 #[test]
-fn directories_that_keep_their_new_times_are_told() -> Result<()> {
+fn directory_times_that_cannot_be_set_are_reported() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("up/dir")?;
     bed.there.dir("up/dir")?;
     for from in ["up/", &bed.url("up/")] {
-        let url = format!("ftp://{}/dir", serve(Lies::default())?);
+        let url = format!("ftp://{}/dir", serve(Faults::default())?);
         bed.cp(&["-r", from, &url])?.ok()?;
         let finished = bed.cp(&["-r", "--preserve", from, &url])?;
         fails(&finished, 1, &["up/dir: failed:", "500 no"])?;
@@ -467,46 +450,46 @@ fn directories_that_keep_their_new_times_are_told() -> Result<()> {
 }
 
 #[test]
-fn a_reply_as_large_as_a_book_is_cut_in_errors() -> Result<()> {
+fn huge_replies_are_cut_in_errors() -> Result<()> {
     let flood = [b"220-more\r\n".repeat(1000), b"220 end\r\n".to_vec()].concat();
     let refusal = [b"421-no ".repeat(100_000), b"\r\n421 end\r\n".to_vec()].concat();
     for greeting in [flood, refusal] {
-        let lies = Lies {
+        let faults = Faults {
             greeting: Some(greeting),
             data: b"abc".to_vec(),
             size: 4,
-            ..Lies::default()
+            ..Faults::default()
         };
-        let (_, finished) = fetch(lies, "file", &[])?;
+        let (_, finished) = fetch(faults, "file", &[])?;
         ensure!(finished.stderr.len() < 3000, "{}", finished.stderr.len());
     }
     Ok(())
 }
 
 #[test]
-fn a_mode_that_was_asked_for_is_not_replaced_in_silence() -> Result<()> {
-    let lies = Lies {
+fn a_requested_mode_is_not_replaced_silently() -> Result<()> {
+    let faults = Faults {
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies, "file", &["--mode", "extended"])?;
+    let (tree, finished) = fetch(faults, "file", &["--mode", "extended"])?;
     fails(&finished, 3, &["MODE E", "--mode stream"])?;
     ensure!(tree.names("")?.is_empty());
     Ok(())
 }
 
 #[test]
-fn names_that_a_server_would_maim_are_refused() -> Result<()> {
+fn names_that_the_server_cannot_carry_are_refused() -> Result<()> {
     let greeting = "220 vm GridFTP Server 13.24 (gcc64, 1) [Grid Community Toolkit 6.2] ready.\r\n";
-    let lies = Lies {
+    let faults = Faults {
         greeting: Some(greeting.into()),
         listing: "type=file;size=3; ü\r\ntype=file;size=3; u\r\ntype=dir; é\r\n".into(),
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
-    let (tree, finished) = fetch(lies.clone(), "dir", &["-r"])?;
+    let (tree, finished) = fetch(faults.clone(), "dir", &["-r"])?;
     fails(&finished, 1, &["ü", "é", "no command to this server"])?;
     ensure!(tree.names("")? == ["in/dir/u"], "{:?}", tree.names("")?);
     tree.file("up/ä", 3, 1)?;
@@ -514,7 +497,7 @@ fn names_that_a_server_would_maim_are_refused() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.dir("empty/ö")?;
     for name in ["up", "empty", &bed.url("empty")] {
-        let url = format!("ftp://{}/dir", serve(lies.clone())?);
+        let url = format!("ftp://{}/dir", serve(faults.clone())?);
         let finished = cp_in(&tree, &["-r", name, &url])?;
         fails(&finished, 1, &["no command to this server"])?;
     }
@@ -522,16 +505,16 @@ fn names_that_a_server_would_maim_are_refused() -> Result<()> {
 }
 
 #[test]
-fn half_a_line_of_a_listing_names_no_file() -> Result<()> {
-    let lies = Lies {
+fn a_truncated_listing_line_names_no_file() -> Result<()> {
+    let faults = Faults {
         listing: b"type=file;size=3; good\r\ntype=file;size=3; better\r\n".to_vec(),
         torn: Arc::new(AtomicBool::new(true)),
         data: b"abc".to_vec(),
         size: 3,
-        ..Lies::default()
+        ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/dir", serve(lies.clone())?);
+    let url = format!("ftp://{}/dir", serve(faults.clone())?);
     let finished = cp_in(&tree, &["-r", &url, "in/"])?.ok()?;
     let names = tree.names("")?;
     ensure!(
@@ -539,7 +522,7 @@ fn half_a_line_of_a_listing_names_no_file() -> Result<()> {
         "{names:?} of {}",
         finished.report()
     );
-    lies.torn.store(true, Ordering::Relaxed);
+    faults.torn.store(true, Ordering::Relaxed);
     let finished = cp_in(&tree, &["--list", &url])?;
     fails(&finished, 1, &["426 broken off"])?;
     ensure!(!finished.stdout.contains("bet"), "{}", finished.report());
@@ -547,54 +530,58 @@ fn half_a_line_of_a_listing_names_no_file() -> Result<()> {
 }
 
 #[test]
-fn a_directory_that_is_not_there_although_no_cause_is_named_is_told() -> Result<()> {
+fn a_directory_that_is_neither_created_nor_found_is_reported() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("up/void")?;
     bed.there.dir("up/void")?;
     for from in ["up/", &bed.url("up/")] {
-        let url = format!("ftp://{}/dir", serve(Lies::default())?);
+        let url = format!("ftp://{}/dir", serve(Faults::default())?);
         let finished = bed.cp(&["-r", from, &url])?;
         fails(&finished, 1, &["void", "550 cannot"])?;
     }
     Ok(())
 }
 
-/// Nothing but directories is left to do.
+/// The copies create directories only.
 #[test]
-fn a_session_that_ends_over_a_directory_is_replaced() -> Result<()> {
+fn a_session_that_ends_at_mkd_is_replaced() -> Result<()> {
     let bed = Bed::new()?;
     for tree in [&bed.here, &bed.there] {
         tree.dir("up/adir")?;
         tree.dir("up/bdir")?;
     }
     for from in ["up/", &bed.url("up/")] {
-        let lies = Lies {
+        let faults = Faults {
             hangs_up: Arc::new(AtomicBool::new(true)),
-            ..Lies::default()
+            ..Faults::default()
         };
-        let url = format!("ftp://{}/dir", serve(lies.clone())?);
+        let url = format!("ftp://{}/dir", serve(faults.clone())?);
         bed.cp(&["-r", from, &url])?.ok()?;
-        ensure!(!lies.hangs_up.load(Ordering::Relaxed));
+        ensure!(!faults.hangs_up.load(Ordering::Relaxed));
     }
     Ok(())
 }
 
-/// Nothing else is left to do when the server's word on the directory comes.
+/// The reply about the directory comes after all other work.
 #[test]
-fn a_directory_that_is_refused_last_of_all_is_told() -> Result<()> {
+fn a_directory_that_is_refused_last_is_reported_once() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.dir("from/empty")?;
-    let lies = Lies {
-        late: Some(Parting::default()),
-        ..Lies::default()
+    let faults = Faults {
+        late: Some(SessionEnd::default()),
+        ..Faults::default()
     };
-    let url = format!("ftp://{}/dir", serve(lies)?);
+    let url = format!("ftp://{}/dir", serve(faults)?);
     let finished = bed.cp(&["-r", "--preserve", &bed.url("from/"), &url])?;
     fails(&finished, 1, &["empty", "a file is there"])?;
     let told = finished
         .stderr
         .lines()
         .filter(|line| line.contains("empty"));
-    ensure!(told.count() == 1, "not once: {}", finished.report());
+    ensure!(
+        told.count() == 1,
+        "not reported once: {}",
+        finished.report()
+    );
     Ok(())
 }

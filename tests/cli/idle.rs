@@ -1,4 +1,4 @@
-//! Control connections that are idle while a transfer runs: the kernel probes them, from both ends.
+//! TCP keep-alive on control connections that are idle during a transfer, at both ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,10 +11,10 @@ use workspace_tests::Tree;
 
 use crate::{Bed, LIMIT, command};
 
-/// Most that may pass before an idle peer is probed: what is on the way forgets it after minutes.
+/// Longest idle time before the first probe: firewalls forget idle connections after minutes.
 const PROBED: Duration = Duration::from_secs(60);
 
-/// Checks that the kernel will probe the peer of the connection from `near` to `far`.
+/// Checks that the kernel's keep-alive timer runs for the connection from `near` to `far`.
 fn is_probed(near: SocketAddr, far: SocketAddr) -> Result<()> {
     let ends = format!(":{:04X} 0100007F:{:04X} 01 ", near.port(), far.port());
     let begun = Instant::now();
@@ -22,7 +22,7 @@ fn is_probed(near: SocketAddr, far: SocketAddr) -> Result<()> {
         let table = fs::read_to_string("/proc/net/tcp")?;
         let line = table.lines().find(|line| line.contains(&ends));
         let line = line.with_context(|| format!("no connection {ends} in\n{table}"))?;
-        // Kind and end of the timer, in hundredths of a second; 2 is the one that probes.
+        // Kind of the timer and time left in hundredths of a second; kind 2 is keep-alive.
         let timer = line.split_whitespace().nth(5).context("no timer")?;
         let (kind, left) = timer.split_once(':').context("no timer")?;
         if kind == "02" {
@@ -30,7 +30,7 @@ fn is_probed(near: SocketAddr, far: SocketAddr) -> Result<()> {
             ensure!(left <= PROBED, "the first probe comes after {left:?}");
             return Ok(());
         }
-        // What was just sent may wait to be acknowledged.
+        // The retransmission timer may still run for unacknowledged data.
         ensure!(begun.elapsed() < LIMIT, "it is never probed: {line}");
         thread::yield_now();
     }
@@ -48,10 +48,10 @@ fn the_server_probes_an_idle_client() -> Result<()> {
 #[test]
 fn the_client_probes_an_idle_server() -> Result<()> {
     let here = Tree::new()?;
-    let door = TcpListener::bind("127.0.0.1:0")?;
-    let url = format!("ftp://{}/file", door.local_addr()?);
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("ftp://{}/file", listener.local_addr()?);
     let mut client = command(&here, &[&url, "file"])?.spawn()?;
-    let (mut control, peer) = door.accept()?;
+    let (mut control, peer) = listener.accept()?;
     control.write_all(b"220 ready\r\n")?;
     let mut line = String::new();
     BufReader::new(&control).read_line(&mut line)?;

@@ -1,4 +1,4 @@
-//! `gridftp-cp` as a process: what it copies, what it refuses, what it says and how it ends.
+//! `gridftp-cp` as a process: copies, refusals, output and exit statuses.
 #![forbid(unsafe_code)]
 
 mod copies;
@@ -10,6 +10,7 @@ mod hostile;
 mod idle;
 mod itself;
 mod memory;
+mod messages;
 mod names;
 mod output;
 mod plain;
@@ -19,7 +20,6 @@ mod small;
 mod stacks;
 mod tagged;
 mod third;
-mod told;
 mod uploads;
 
 use std::process::Command;
@@ -31,7 +31,7 @@ use workspace_tests::{Finished, Host, Tree, binary, run};
 /// Longest time any one run may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A server of ours over a tree, and a tree for the local side.
+/// Our server over one tree, and a second tree for the local side.
 struct Bed {
     here: Tree,
     there: Tree,
@@ -86,7 +86,7 @@ fn cp_in(tree: &Tree, args: &[&str]) -> Result<Finished> {
     run(&mut command(tree, args)?, LIMIT)
 }
 
-/// Checks how a run ended and that its standard error says all of `needles`.
+/// Checks the exit status of a run, and that its standard error contains all of `needles`.
 fn fails(finished: &Finished, status: i32, needles: &[&str]) -> Result<()> {
     anyhow::ensure!(
         finished.status.code() == Some(status),
@@ -103,7 +103,8 @@ fn fails(finished: &Finished, status: i32, needles: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// As [`fails`], where all connections broke: the one whose end is seen first tells the status.
+/// Like [`fails`], after all connections broke: the status, 1 or 3, depends on which error comes
+/// first.
 fn breaks(finished: &Finished, needles: &[&str]) -> Result<()> {
     let status = finished.status.code().filter(|code| *code == 3);
     fails(finished, status.unwrap_or(1), needles)

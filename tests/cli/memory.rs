@@ -1,21 +1,20 @@
-//! What a copy costs in memory, as the system counts it.
+//! Peak resident memory of a copy.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Played, Tree};
+use workspace_tests::{ScriptedServer, Tree};
 
 use crate::command;
 
-/// Names of the two directories, both more than may wait in memory.
+/// Numbers of names in the two directories, both above the limit of names in memory.
 const FEW: usize = 50_000;
 const MANY: usize = 250_000;
-/// Growth of the peak for each further name that the noise of two runs stays below, in bytes; the shortest
-/// name that is kept takes more.
+/// Bound on the difference of two runs, in bytes for each further name; a kept name takes more.
 const NOISE: usize = 40;
 
-/// The most resident memory of a process so far, in KiB.
+/// Returns the peak resident memory of a process so far, in KiB.
 fn peak(child: &Child) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -23,9 +22,9 @@ fn peak(child: &Child) -> Result<u64> {
     Ok(number.context("no VmHWM")?.parse()?)
 }
 
-/// Finds so many files in one directory, and gives the most memory that took, in KiB.
-fn found(files: usize) -> Result<u64> {
-    let server = Played::usual()?;
+/// Finds `files` in one directory, and returns the peak memory in KiB.
+fn peak_of(files: usize) -> Result<u64> {
+    let server = ScriptedServer::usual()?;
     for n in 0..files {
         server.file(&format!("/dir/a name of some length {n}"), "");
     }
@@ -36,7 +35,7 @@ fn found(files: usize) -> Result<u64> {
     let (mut told, mut most) = (0, 0);
     for line in lines {
         told += usize::from(line?.contains("a name of some length"));
-        // It ends soon after the last.
+        // The process may exit after the last file.
         if told % 1000 == 0 && told < files {
             most = peak(&child)?;
         }
@@ -48,7 +47,7 @@ fn found(files: usize) -> Result<u64> {
 
 #[test]
 fn memory_does_not_grow_with_the_names_of_a_directory() -> Result<()> {
-    let (few, many) = (found(FEW)?, found(MANY)?);
+    let (few, many) = (peak_of(FEW)?, peak_of(MANY)?);
     let growth = many.saturating_sub(few) << 10;
     ensure!(
         growth < u64::try_from((MANY - FEW) * NOISE)?,

@@ -1,4 +1,4 @@
-//! Names of any bytes: each file has its own contents, and what cannot be named is told.
+//! Names of any bytes: each file keeps its content, and names that no command carries are reported.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use workspace_tests::{Finished, Host, OddTree, Tree, UNNAMEABLE};
 
 use crate::{Bed, cp_in};
 
-/// Both modes, with one connection and with several, for one file and for all.
+/// Both modes, with one and several connections and sessions.
 const WAYS: [&[&str]; 6] = [
     &["--mode", "stream", "-j", "1"],
     &["--mode", "stream", "-j", "4"],
@@ -21,7 +21,7 @@ fn unnameable() -> OddTree {
     OddTree::of(UNNAMEABLE.iter().map(|name| name.to_vec()))
 }
 
-/// Copies a tree of all names in every way, then with those that no command can carry.
+/// Copies a tree of all names in every way, without and with names that no command can carry.
 fn round(from: &Tree, url: &str, to: &Tree, to_url: impl Fn(&str) -> String) -> Result<()> {
     let all = OddTree::all();
     all.write(&from.path("tree"))?;
@@ -33,27 +33,27 @@ fn round(from: &Tree, url: &str, to: &Tree, to_url: impl Fn(&str) -> String) -> 
             let target = to_url(&name);
             let args = [&["-r", "-v"], way, &[&source, &target]].concat();
             let finished = cp_in(from, &args)?;
-            let what = || format!("{way:?} {tree}: {}", finished.report());
+            let run = || format!("{way:?} {tree}: {}", finished.report());
             let differences = OddTree::all().differences(&OddTree::read(&to.path(&name))?);
-            ensure!(differences.is_empty(), "{differences:#?}\n{}", what());
+            ensure!(differences.is_empty(), "{differences:#?}\n{}", run());
             let told = finished.stderr.lines().filter(|line| {
                 line.contains(": failed: ") || line.contains("gridftp-cp: failed: ")
             });
             let told = told.count();
             ensure!(
                 told == missing,
-                "{told} instead of {missing} told: {}",
-                what()
+                "{told} instead of {missing} names reported: {}",
+                run()
             );
             let status = finished.status.code().context("a signal")?;
-            ensure!(status == i32::from(missing > 0), "{}", what());
+            ensure!(status == i32::from(missing > 0), "{}", run());
             harmless(&finished)?;
         }
     }
     Ok(())
 }
 
-/// Checks that nothing that was said drives a terminal or turns the direction of writing.
+/// Checks that the output has no control characters and no changes of the writing direction.
 fn harmless(finished: &Finished) -> Result<()> {
     for text in [&finished.stdout, &finished.stderr] {
         let bad = text.chars().find(|c| {
@@ -90,9 +90,9 @@ fn copies_between_servers_keep_names_of_any_bytes() -> Result<()> {
     round(&bed.there, &bed.url(""), &far, |name| other.url(name))
 }
 
-/// Names alone, not in a tree, as a person gives them: local ones need not be text.
+/// Local names on the command line need not be UTF-8.
 #[test]
-fn any_name_can_be_given_alone() -> Result<()> {
+fn any_local_name_can_be_a_source() -> Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     let bed = Bed::new()?;
     let all = OddTree::of([b"\xff\xfe".to_vec(), b" a ".to_vec(), b"\x1b[1m".to_vec()]);
@@ -108,9 +108,9 @@ fn any_name_can_be_given_alone() -> Result<()> {
     Ok(())
 }
 
-/// A URL that the program prints names the same file when it is given back.
+/// A printed URL names the same file when it is used as a source.
 #[test]
-fn printed_urls_can_be_given_back() -> Result<()> {
+fn printed_urls_can_be_used_as_sources() -> Result<()> {
     let bed = Bed::new()?;
     let all = OddTree::all();
     all.write(bed.there.root())?;
@@ -141,9 +141,9 @@ fn printed_urls_can_be_given_back() -> Result<()> {
     Ok(())
 }
 
-/// hostile.md row 23: no name of a stranger's drives a terminal, a log or what reads JSON.
+/// File names must not inject control characters into a terminal, a log or JSON.
 #[test]
-fn what_is_said_of_names_is_harmless() -> Result<()> {
+fn names_are_escaped_in_all_output() -> Result<()> {
     let bed = Bed::new()?;
     let all = OddTree::all().with(&unnameable());
     all.write(bed.there.root())?;
@@ -168,7 +168,7 @@ fn what_is_said_of_names_is_harmless() -> Result<()> {
             }
         }
     }
-    let log = bed.server.said();
+    let log = bed.server.output();
     let bad = log.chars().find(|c| c.is_control() && *c != '\n');
     ensure!(bad.is_none(), "{bad:?} in the log: {}", log.escape_debug());
     Ok(())

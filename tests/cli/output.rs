@@ -1,4 +1,4 @@
-//! What the program says: help, completions, man page, JSON, errors, and nothing of passwords.
+//! Output of the program: help, completions, manual page, JSON, errors, and hidden passwords.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -8,7 +8,7 @@ use workspace_tests::{Tree, binary, run};
 
 use crate::{Bed, LIMIT, cp_in, fails};
 
-/// The flags that shells complete are all there are.
+/// The flags are taken from the shell completions.
 #[test]
 fn help_explains_every_option() -> Result<()> {
     let tree = Tree::new()?;
@@ -42,7 +42,7 @@ fn help_explains_every_option() -> Result<()> {
 }
 
 #[test]
-fn help_holds_the_exit_statuses_and_how_to_name_things() -> Result<()> {
+fn help_lists_exit_statuses_and_url_forms() -> Result<()> {
     let tree = Tree::new()?;
     for flag in ["-h", "--help"] {
         let help = cp_in(&tree, &[flag])?.ok()?.stdout;
@@ -72,7 +72,7 @@ fn completions_and_man_page_come_from_the_same_definitions() -> Result<()> {
 }
 
 #[test]
-fn usage_errors_say_what_to_write() -> Result<()> {
+fn usage_errors_name_the_remedy() -> Result<()> {
     let tree = Tree::new()?;
     for (args, needle) in [
         (&["--bogus"][..], "--bogus"),
@@ -96,7 +96,7 @@ fn usage_errors_say_what_to_write() -> Result<()> {
 }
 
 #[test]
-fn servers_that_cannot_be_used_have_their_own_statuses() -> Result<()> {
+fn connection_and_login_failures_have_exit_statuses_of_their_own() -> Result<()> {
     let bed = Bed::new()?;
     let port = std::net::TcpListener::bind("127.0.0.1:0")?
         .local_addr()?
@@ -119,7 +119,7 @@ fn servers_that_cannot_be_used_have_their_own_statuses() -> Result<()> {
 }
 
 #[test]
-fn the_conversation_is_shown_without_passwords() -> Result<()> {
+fn debug_output_hides_passwords() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     let said = bed.cp(&["--debug", &bed.url("file"), "file"])?.ok()?.stderr;
@@ -136,7 +136,7 @@ fn the_conversation_is_shown_without_passwords() -> Result<()> {
 }
 
 #[test]
-fn a_piece_of_a_password_is_not_repeated() -> Result<()> {
+fn errors_do_not_repeat_parts_of_a_password() -> Result<()> {
     let bed = Bed::new()?;
     let said = bed.cp(&["ftp://bob:hun/ter2@host/x", "y"])?.failed()?;
     ensure!(!said.stderr.contains("hun"), "{}", said.stderr);
@@ -144,7 +144,7 @@ fn a_piece_of_a_password_is_not_repeated() -> Result<()> {
 }
 
 #[test]
-fn accounts_come_from_a_netrc() -> Result<()> {
+fn accounts_are_read_from_a_netrc_file() -> Result<()> {
     let bed = Bed::new()?;
     let netrc = bed.here.path(".netrc");
     std::fs::write(&netrc, "machine 127.0.0.1 login carol password s3cret\n")?;
@@ -192,7 +192,7 @@ fn every_line_of_json_is_an_object() -> Result<()> {
 }
 
 #[test]
-fn a_failure_in_json_comes_in_its_parts() -> Result<()> {
+fn a_failure_in_json_has_fields() -> Result<()> {
     let bed = Bed::new()?;
     let url = bed.url("missing");
     for (args, event) in [
@@ -220,7 +220,7 @@ fn a_failure_in_json_comes_in_its_parts() -> Result<()> {
 }
 
 #[test]
-fn quiet_says_nothing_but_errors() -> Result<()> {
+fn quiet_prints_only_errors() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", 10, 1)?;
     let said = bed.cp(&["-q", "file", &bed.url("file")])?.ok()?;
@@ -258,7 +258,7 @@ fn lists_directories_and_files() -> Result<()> {
 }
 
 #[test]
-fn output_that_a_full_disk_does_not_take_is_a_failure() -> Result<()> {
+fn output_to_a_full_disk_is_a_failure() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     let url = bed.url("file");

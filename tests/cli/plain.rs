@@ -1,21 +1,21 @@
-//! Plain FTP servers, in the order in which they need things: logins, uploads, refusals, listings.
+//! Plain FTP servers: order of commands and data, logins, refusals, outages, listings.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Act, Break, Finished, Played, Relay, Tree};
+use workspace_tests::{Break, Finished, Reaction, Relay, ScriptedServer, Tree};
 
 use crate::{Bed, cp_in, fails};
 
-/// Answers commands that begin with `start` by `act`, the others as usual.
-fn at(start: &'static str, act: Act) -> Result<Played> {
-    Played::start(move |line| match line.starts_with(start) {
-        true => act.clone(),
-        false => Act::Usual,
+/// Starts a server with `reaction` to commands that begin with `start`.
+fn at(start: &'static str, reaction: Reaction) -> Result<ScriptedServer> {
+    ScriptedServer::start(move |line| match line.starts_with(start) {
+        true => reaction.clone(),
+        false => Reaction::Usual,
     })
 }
 
-/// Bytes that moved, as `--json` tells at the end.
+/// Returns the number of copied bytes in the `end` event of `--json`.
 fn moved(finished: &Finished) -> Result<u64> {
     for line in finished.stdout.lines() {
         let event: serde_json::Value = serde_json::from_str(line)?;
@@ -28,36 +28,36 @@ fn moved(finished: &Finished) -> Result<u64> {
 }
 
 #[test]
-fn no_password_goes_to_a_server_that_wants_tls_first() -> Result<()> {
-    let server = at("USER", Act::say("530 AUTH TLS first"))?;
+fn no_password_is_sent_to_a_server_that_requires_tls() -> Result<()> {
+    let server = at("USER", Reaction::say("530 AUTH TLS first"))?;
     let tree = Tree::new()?;
     let url = server.url("file").replace("ftp://", "ftp://ann:secret@");
     fails(&cp_in(&tree, &[&url, "file"])?, 4, &["AUTH TLS first"])?;
-    ensure!(server.count("PASS") == 0, "{:?}", server.heard());
+    ensure!(server.count("PASS") == 0, "{:?}", server.commands());
     Ok(())
 }
 
 #[test]
-fn a_server_that_wants_no_password_gets_none() -> Result<()> {
-    let server = at("USER", Act::say("230 come in"))?;
+fn no_password_is_sent_to_a_server_that_requires_none() -> Result<()> {
+    let server = at("USER", Reaction::say("230 come in"))?;
     server.file("/file", "abc");
     let tree = Tree::new()?;
     cp_in(&tree, &[&server.url("file"), "file"])?.ok()?;
-    ensure!(server.count("PASS") == 0, "{:?}", server.heard());
+    ensure!(server.count("PASS") == 0, "{:?}", server.commands());
     Ok(())
 }
 
 #[test]
-fn a_bad_login_is_told_although_the_server_hangs_up() -> Result<()> {
-    let server = at("PASS", Act::Leave("530 Login incorrect.".to_owned()))?;
+fn a_refused_login_is_reported_although_the_server_hangs_up() -> Result<()> {
+    let server = at("PASS", Reaction::HangUp("530 Login incorrect.".to_owned()))?;
     let tree = Tree::new()?;
     let finished = cp_in(&tree, &[&server.url("file"), "file"])?;
     fails(&finished, 4, &["530 Login incorrect", "--user"])
 }
 
 #[test]
-fn no_data_goes_out_before_its_store_is_accepted() -> Result<()> {
-    let server = Played::usual()?;
+fn no_data_is_sent_before_the_150_reply() -> Result<()> {
+    let server = ScriptedServer::usual()?;
     let tree = Tree::new()?;
     for n in 0..20 {
         tree.file(&format!("up/{n}"), 1000 + n, n)?;
@@ -75,8 +75,8 @@ fn no_data_goes_out_before_its_store_is_accepted() -> Result<()> {
 }
 
 #[test]
-fn a_store_that_is_never_answered_is_given_up() -> Result<()> {
-    let server = at("STOR", Act::Silence)?;
+fn a_stor_without_a_reply_times_out() -> Result<()> {
+    let server = at("STOR", Reaction::Silence)?;
     let tree = Tree::new()?;
     tree.file("file", 1000, 1)?;
     let flags = ["--timeout", "1", "--retries", "0"];
@@ -88,18 +88,22 @@ fn a_store_that_is_never_answered_is_given_up() -> Result<()> {
 }
 
 #[test]
-fn a_refused_store_gets_no_data() -> Result<()> {
-    let server = at("STOR", Act::say("552 no room for you"))?;
+fn a_refused_stor_gets_no_data() -> Result<()> {
+    let server = at("STOR", Reaction::say("552 no room for you"))?;
     let tree = Tree::new()?;
     tree.file("file", 3_000_000, 1)?;
     let finished = cp_in(&tree, &["file", &server.url("file")])?;
     fails(&finished, 1, &["552 no room for you"])?;
-    ensure!(server.received() == 0, "{} bytes went", server.received());
+    ensure!(
+        server.received() == 0,
+        "{} bytes were sent",
+        server.received()
+    );
     Ok(())
 }
 
 #[test]
-fn a_refused_store_of_a_huge_file_ends_at_once_in_every_mode() -> Result<()> {
+fn a_refused_stor_of_a_huge_file_ends_early() -> Result<()> {
     const HUGE: u64 = 64 << 30;
     let bed = Bed::new()?;
     bed.here.sparse("huge", HUGE, 1)?;
@@ -109,14 +113,18 @@ fn a_refused_store_of_a_huge_file_ends_at_once_in_every_mode() -> Result<()> {
         let finished = bed.cp(&[flags, &["--json", "huge", &url]].concat())?;
         fails(&finished, 1, &[])?;
         ensure!(finished.stdout.contains("550"), "{}", finished.report());
-        let went = moved(&finished)?;
-        ensure!(went < HUGE / 2, "{went} bytes went: {}", finished.report());
+        let sent = moved(&finished)?;
+        ensure!(
+            sent < HUGE / 2,
+            "{sent} bytes were sent: {}",
+            finished.report()
+        );
     }
     Ok(())
 }
 
 #[test]
-fn what_cannot_be_stored_here_is_not_asked_for() -> Result<()> {
+fn a_file_that_cannot_be_created_locally_is_not_requested() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("from/file", 8_000_000, 1)?;
     bed.here.file("file", 3, 1)?;
@@ -125,14 +133,14 @@ fn what_cannot_be_stored_here_is_not_asked_for() -> Result<()> {
         let url = bed.server.url_at(relay.addr(), "from/file");
         let finished = bed.cp(&[flags, &[&url, "file/sub"]].concat())?;
         fails(&finished, 1, &["local: make directory file"])?;
-        ensure!(relay.passed() == 0, "{} bytes came", relay.passed());
+        ensure!(relay.passed() == 0, "{} bytes passed", relay.passed());
     }
     Ok(())
 }
 
 #[test]
-fn a_file_without_room_for_it_is_not_asked_for() -> Result<()> {
-    let server = at("SIZE", Act::say("213 1152921504606846976"))?;
+fn a_file_larger_than_the_local_disk_is_not_requested() -> Result<()> {
+    let server = at("SIZE", Reaction::say("213 1152921504606846976"))?;
     server.file("/file", "abc");
     let tree = Tree::new()?;
     let finished = cp_in(&tree, &[&server.url("file"), "file"])?;
@@ -141,10 +149,10 @@ fn a_file_without_room_for_it_is_not_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Once a download is midway, so many connections of the server are lost.
-fn outage(lost: u32) -> Result<Played> {
+/// Starts a server that closes a download midway, and then the next `lost` control connections.
+fn outage(lost: u32) -> Result<ScriptedServer> {
     let left = AtomicU32::new(u32::MAX);
-    let server = Played::start(move |about| {
+    let server = ScriptedServer::start(move |about| {
         let ends = match about.split(' ').next() {
             Some("MIDWAY") if left.load(Ordering::SeqCst) == u32::MAX => {
                 left.store(lost, Ordering::SeqCst);
@@ -158,8 +166,8 @@ fn outage(lost: u32) -> Result<Played> {
             _ => false,
         };
         match ends {
-            true => Act::Leave(String::new()),
-            false => Act::Usual,
+            true => Reaction::HangUp(String::new()),
+            false => Reaction::Usual,
         }
     })?;
     server.file("/file", vec![7; 4_000_000]);
@@ -167,7 +175,7 @@ fn outage(lost: u32) -> Result<Played> {
 }
 
 #[test]
-fn a_server_that_comes_back_sends_the_rest() -> Result<()> {
+fn a_download_continues_after_an_outage() -> Result<()> {
     let server = outage(3)?;
     let tree = Tree::new()?;
     let finished = cp_in(&tree, &["--retries", "1", &server.url("file"), "file"])?.ok()?;
@@ -180,7 +188,7 @@ fn a_server_that_comes_back_sends_the_rest() -> Result<()> {
     );
     ensure!(std::fs::read(tree.path("file"))? == vec![7; 4_000_000]);
     let rest = |line: &String| line.strip_prefix("REST ")?.parse::<u64>().ok();
-    let rests: Vec<_> = server.heard().iter().filter_map(rest).collect();
+    let rests: Vec<_> = server.commands().iter().filter_map(rest).collect();
     ensure!(
         matches!(rests[..], [at] if at > 0),
         "the bytes were not kept: {rests:?}"
@@ -189,7 +197,7 @@ fn a_server_that_comes_back_sends_the_rest() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_stays_away_is_given_up_after_the_time_for_that() -> Result<()> {
+fn a_lasting_outage_ends_the_copy_after_retry_for() -> Result<()> {
     for flags in [
         ["--retries", "1", "--retry-for", "0"],
         ["--retries", "0", "--retry-for", "600"],
@@ -197,17 +205,17 @@ fn a_server_that_stays_away_is_given_up_after_the_time_for_that() -> Result<()> 
         let tree = Tree::new()?;
         let url = outage(1000)?.url("file");
         let finished = cp_in(&tree, &[&flags[..], &[&url, "file"]].concat())?.failed()?;
-        let said = &finished.stderr;
-        ensure!(said.contains("closed by the server"), "{said}");
-        ensure!(!said.contains("--retry-for"), "{said}");
+        let output = &finished.stderr;
+        ensure!(output.contains("closed by the server"), "{output}");
+        ensure!(!output.contains("--retry-for"), "{output}");
         ensure!(tree.names("")?.is_empty(), "{:?}", tree.names("")?);
     }
     Ok(())
 }
 
 #[test]
-fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> {
-    let server = Played::usual()?;
+fn impossible_verification_is_reported_before_the_transfer() -> Result<()> {
+    let server = ScriptedServer::usual()?;
     server.file("/file", "abc");
     let tree = Tree::new()?;
     tree.file("up", 3, 1)?;
@@ -221,14 +229,14 @@ fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> 
 }
 
 #[test]
-fn of_digests_that_cost_the_same_the_strongest_is_taken() -> Result<()> {
-    let server = Played::start(|line| match line.split(' ').next() {
-        Some("FEAT") => Act::say("211-\r\n CKSM ADLER32:10;MD5:10;SHA256:10;\r\n211 end"),
-        // That of "abc".
+fn the_strongest_digest_of_equal_cost_is_chosen() -> Result<()> {
+    let server = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("FEAT") => Reaction::say("211-\r\n CKSM ADLER32:10;MD5:10;SHA256:10;\r\n211 end"),
+        // SHA-256 of "abc".
         Some("CKSM") => {
-            Act::say("213 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+            Reaction::say("213 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
         }
-        _ => Act::Usual,
+        _ => Reaction::Usual,
     })?;
     server.file("/file", "abc");
     let tree = Tree::new()?;
@@ -247,14 +255,14 @@ fn of_digests_that_cost_the_same_the_strongest_is_taken() -> Result<()> {
 }
 
 #[test]
-fn a_tree_comes_from_a_server_without_machine_listings() -> Result<()> {
-    // The last says that it has them.
+fn a_tree_is_copied_from_a_server_without_mlsd() -> Result<()> {
+    // The last server advertises MLST and does not have it.
     let servers = [
-        Played::usual()?,
-        at("LIST -a", Act::say("501 no options"))?,
+        ScriptedServer::usual()?,
+        at("LIST -a", Reaction::say("501 no options"))?,
         at(
             "FEAT",
-            Act::say("211-\r\n MLST type*;size*;\r\n SIZE\r\n211 end"),
+            Reaction::say("211-\r\n MLST type*;size*;\r\n SIZE\r\n211 end"),
         )?,
     ];
     for (server, hidden) in servers.into_iter().zip([true, false, true]) {
@@ -277,8 +285,8 @@ fn a_tree_comes_from_a_server_without_machine_listings() -> Result<()> {
 }
 
 #[test]
-fn a_wildcard_over_an_empty_directory_is_told_to_match_nothing() -> Result<()> {
-    let server = Played::usual()?;
+fn a_wildcard_without_a_match_is_an_error() -> Result<()> {
+    let server = ScriptedServer::usual()?;
     server.dir("/empty");
     server.file("/dir/file", "abc");
     let tree = Tree::new()?;
@@ -291,8 +299,8 @@ fn a_wildcard_over_an_empty_directory_is_told_to_match_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_directory_that_no_command_lists_is_told_once() -> Result<()> {
-    let server = at("LIST", Act::say("500 no"))?;
+fn a_refused_list_is_reported_once() -> Result<()> {
+    let server = at("LIST", Reaction::say("500 no"))?;
     server.file("/dir/file", "abc");
     let tree = Tree::new()?;
     let finished = cp_in(&tree, &["-r", &server.url("dir/"), "in/"])?;
@@ -302,8 +310,8 @@ fn a_directory_that_no_command_lists_is_told_once() -> Result<()> {
 }
 
 #[test]
-fn what_a_broken_upload_left_is_not_taken_for_done() -> Result<()> {
-    let server = Played::usual()?;
+fn a_partial_file_is_not_skipped_by_no_clobber() -> Result<()> {
+    let server = ScriptedServer::usual()?;
     let tree = Tree::new()?;
     tree.file("file", 3, 1)?;
     server.file("/file", "ab");

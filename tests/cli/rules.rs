@@ -1,10 +1,10 @@
-//! Where things land: the rule of the trailing slash, and what is left alone.
+//! Destination names: the rule of the trailing slash, `--no-clobber`, wildcards, name conflicts.
 
 use anyhow::{Result, ensure};
 
 use crate::{Bed, fails};
 
-/// Copies up with the destination given, then says what is there.
+/// Uploads to `to`, and returns the names on the server.
 fn up(args: &[&str], to: &str) -> Result<Vec<String>> {
     let bed = Bed::new()?;
     bed.here.file("dir/sub/file", 3, 1)?;
@@ -15,7 +15,7 @@ fn up(args: &[&str], to: &str) -> Result<Vec<String>> {
     bed.there.names("")
 }
 
-/// Copies down with the destination given, then says what is there.
+/// Downloads into `to`, and returns the local names.
 fn down(from: &[&str], to: &str) -> Result<Vec<String>> {
     let bed = Bed::new()?;
     bed.there.file("dir/sub/file", 3, 1)?;
@@ -42,7 +42,7 @@ fn has(names: Result<Vec<String>>, want: &str) -> Result<()> {
 }
 
 #[test]
-fn a_directory_with_a_slash_means_its_contents() -> Result<()> {
+fn a_trailing_slash_copies_the_contents_of_a_directory() -> Result<()> {
     has(up(&["-r", "dir/"], "new"), "new/sub/file")?;
     has(up(&["-r", "dir/"], "new/deep/"), "new/deep/sub/file")?;
     has(up(&["-r", "dir/"], "old"), "old/sub/file")?;
@@ -52,7 +52,7 @@ fn a_directory_with_a_slash_means_its_contents() -> Result<()> {
 }
 
 #[test]
-fn a_directory_without_one_is_copied_itself() -> Result<()> {
+fn without_a_slash_the_directory_itself_is_copied() -> Result<()> {
     has(up(&["-r", "dir"], "new"), "new/dir/sub/file")?;
     has(up(&["-r", "dir"], "old/"), "old/dir/sub/file")?;
     has(up(&["-r", "dir"], ""), "dir/sub/file")?;
@@ -61,7 +61,7 @@ fn a_directory_without_one_is_copied_itself() -> Result<()> {
 }
 
 #[test]
-fn a_file_takes_the_name_or_lands_in_the_directory() -> Result<()> {
+fn a_file_is_copied_to_a_name_or_into_a_directory() -> Result<()> {
     has(up(&["one"], "name"), "name")?;
     has(up(&["one"], "deep/down/name"), "deep/down/name")?;
     has(up(&["one"], "old"), "old/one")?;
@@ -73,7 +73,7 @@ fn a_file_takes_the_name_or_lands_in_the_directory() -> Result<()> {
 }
 
 #[test]
-fn several_sources_need_a_directory() -> Result<()> {
+fn several_sources_require_a_directory() -> Result<()> {
     has(up(&["one", "two"], "new"), "new/two")?;
     has(down(&["one", "two"], "new"), "new/two")?;
     let bed = Bed::new()?;
@@ -84,7 +84,7 @@ fn several_sources_need_a_directory() -> Result<()> {
 }
 
 #[test]
-fn a_directory_needs_the_flag() -> Result<()> {
+fn a_directory_requires_recursive() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("dir")?;
     bed.there.dir("dir")?;
@@ -101,7 +101,7 @@ fn a_directory_needs_the_flag() -> Result<()> {
 }
 
 #[test]
-fn existing_files_are_left_alone_when_asked() -> Result<()> {
+fn no_clobber_keeps_existing_files() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("tree/a", 10, 1)?;
     bed.here.file("tree/b", 10, 2)?;
@@ -137,7 +137,7 @@ fn a_dry_run_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn one_file_that_fails_stops_no_other() -> Result<()> {
+fn a_failed_file_stops_no_other() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("a", 10, 1)?;
     bed.here.file("b", 10, 2)?;
@@ -151,7 +151,7 @@ fn one_file_that_fails_stops_no_other() -> Result<()> {
 }
 
 #[test]
-fn what_is_in_the_way_of_some_files_stops_no_others() -> Result<()> {
+fn directories_in_place_of_some_files_stop_no_others() -> Result<()> {
     for mode in ["stream", "extended"] {
         let bed = Bed::new()?;
         for n in 0..20 {
@@ -171,7 +171,7 @@ fn what_is_in_the_way_of_some_files_stops_no_others() -> Result<()> {
 }
 
 #[test]
-fn wildcards_name_what_is_there() -> Result<()> {
+fn wildcards_match_names_on_the_server() -> Result<()> {
     let bed = Bed::new()?;
     for (seed, name) in (1..).zip(["a1.dat", "a2.dat", "b1.dat", "a*.dat", ".a.dat"]) {
         bed.there.file(&format!("dir/{name}"), seed * 10, seed)?;
@@ -206,7 +206,7 @@ fn wildcards_name_what_is_there() -> Result<()> {
 }
 
 #[test]
-fn two_sources_for_one_name_are_told() -> Result<()> {
+fn two_sources_for_one_name_are_an_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("a/x", 10, 1)?;
     bed.here.file("b/x", 10, 2)?;
@@ -215,9 +215,9 @@ fn two_sources_for_one_name_are_told() -> Result<()> {
     bed.same("a/x", "to/x")
 }
 
-/// Trees that have a name in common are copied into one, but no file over another's.
+/// The trees are merged, but no file overwrites a file of the other.
 #[test]
-fn two_trees_with_a_file_in_common_are_told() -> Result<()> {
+fn two_trees_with_a_common_file_are_an_error() -> Result<()> {
     let bed = Bed::new()?;
     for tree in [&bed.here, &bed.there] {
         for (dir, seed) in [("a", 1), ("b", 2)] {
@@ -256,7 +256,7 @@ fn two_trees_with_a_file_in_common_are_told() -> Result<()> {
 }
 
 #[test]
-fn standard_input_is_kept_off_existing_files_when_asked() -> Result<()> {
+fn no_clobber_keeps_existing_files_from_standard_input() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("a", 5, 3)?;
     bed.here.file("empty", 0, 0)?;
@@ -269,7 +269,7 @@ fn standard_input_is_kept_off_existing_files_when_asked() -> Result<()> {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_told() -> Result<()> {
+fn a_directory_that_cannot_be_created_is_an_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.dir("tree/empty")?;
     bed.there.file("tree", 3, 1)?;

@@ -1,4 +1,4 @@
-//! Broken connections, killed programs and full disks: nothing half-done keeps a final name.
+//! Broken connections, killed programs and full disks: no partial file has a final name.
 
 use std::os::unix::fs::FileExt as _;
 use std::process::{Output, Stdio};
@@ -13,7 +13,7 @@ use crate::{Bed, breaks, command, fails};
 
 const SIZE: u64 = 8_000_001;
 
-/// Copies through a relay that breaks after so many bytes.
+/// Copies through a relay that breaks once, and checks that the retry completes the copy.
 fn broken(plan: Break, flags: &[&str], up: bool) -> Result<()> {
     let bed = Bed::new()?;
     let tree = if up { &bed.here } else { &bed.there };
@@ -21,9 +21,9 @@ fn broken(plan: Break, flags: &[&str], up: bool) -> Result<()> {
     let relay = Relay::start(bed.server.addr(), plan)?;
     let url = bed.server.url_at(relay.addr(), "file");
     let ends = if up { ["file", &url] } else { [&url, "file"] };
-    let said = bed.cp(&[flags, &["--debug"], &ends].concat())?.ok()?;
+    let output = bed.cp(&[flags, &["--debug"], &ends].concat())?.ok()?;
     ensure!(relay.broke(), "nothing broke");
-    bed.same("file", "file").with_context(|| said.report())?;
+    bed.same("file", "file").with_context(|| output.report())?;
     ensure!(bed.here.names("")? == ["file"], "{:?}", bed.here.names("")?);
     ensure!(
         bed.there.names("")? == ["file"],
@@ -34,7 +34,7 @@ fn broken(plan: Break, flags: &[&str], up: bool) -> Result<()> {
 }
 
 #[test]
-fn a_broken_download_goes_on() -> Result<()> {
+fn a_broken_download_is_retried() -> Result<()> {
     for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
         broken(Break::Data { after: SIZE / 2 }, flags, false)?;
         broken(Break::Everything { after: SIZE / 2 }, flags, false)?;
@@ -43,7 +43,7 @@ fn a_broken_download_goes_on() -> Result<()> {
 }
 
 #[test]
-fn a_broken_upload_goes_on() -> Result<()> {
+fn a_broken_upload_is_retried() -> Result<()> {
     for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
         broken(Break::Data { after: SIZE / 2 }, flags, true)?;
         broken(Break::Everything { after: SIZE / 2 }, flags, true)?;
@@ -52,7 +52,7 @@ fn a_broken_upload_goes_on() -> Result<()> {
 }
 
 #[test]
-fn a_download_restarts_from_what_arrived() -> Result<()> {
+fn a_download_restarts_behind_the_received_bytes() -> Result<()> {
     for flags in [&["--mode", "stream"][..], &["-p", "2"]] {
         let bed = Bed::new()?;
         bed.there.file("file", SIZE, 3)?;
@@ -64,7 +64,7 @@ fn a_download_restarts_from_what_arrived() -> Result<()> {
             4_000_000,
         )?;
         let url = bed.server.url_at(relay.addr(), "file");
-        let said = bed
+        let output = bed
             .cp(&[flags, &["--debug", &url, "file"]].concat())?
             .ok()?;
         bed.same("file", "file")?;
@@ -72,14 +72,14 @@ fn a_download_restarts_from_what_arrived() -> Result<()> {
             relay.passed() < SIZE * 3 / 2,
             "{} bytes passed of {SIZE}; {}",
             relay.passed(),
-            said.report()
+            output.report()
         );
     }
     Ok(())
 }
 
 #[test]
-fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
+fn a_failed_download_leaves_no_file() -> Result<()> {
     for flags in [
         &["--mode", "stream", "--retries", "0"][..],
         &["-p", "2", "--retries", "0"],
@@ -90,7 +90,7 @@ fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
         let url = bed.server.url_at(relay.addr(), "file");
         breaks(&bed.cp(&[flags, &[&url, "file"]].concat())?, &["file"])?;
         ensure!(bed.here.names("")?.is_empty(), "{:?}", bed.here.names("")?);
-        // What was there before stays whole.
+        // An existing file stays as it was.
         bed.here.file("file", 7, 7)?;
         let relay = Relay::start(bed.server.addr(), Break::Everything { after: SIZE / 2 })?;
         let url = bed.server.url_at(relay.addr(), "file");
@@ -100,8 +100,8 @@ fn a_download_that_fails_for_good_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Runs the client through a link that stalls in the middle, stops it there by `signal`, and returns how it
-/// ended.
+/// Runs the client over a link that stalls midway, stops it there by `signal`, and returns its
+/// output.
 fn stopped(bed: &Bed, args: impl FnOnce(String) -> Vec<String>, signal: Signal) -> Result<Output> {
     const MIDDLE: u64 = 1_000_000;
     let relay = Relay::start(bed.server.addr(), Break::Stall { after: MIDDLE })?;
@@ -111,17 +111,13 @@ fn stopped(bed: &Bed, args: impl FnOnce(String) -> Vec<String>, signal: Signal) 
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    let begun = Instant::now();
-    while relay.passed() < MIDDLE {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing moved");
-        std::thread::yield_now();
-    }
+    relay.wait_until_passed(MIDDLE)?;
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a number")?;
     kill_process(pid, signal)?;
     Ok(child.wait_with_output()?)
 }
 
-/// Does so with a download into `to`.
+/// Stops a download into `to` midway by `signal`.
 fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
     bed.there.file("file", SIZE * 4, 3)?;
     let args = |url: String| {
@@ -131,7 +127,7 @@ fn stopped_download(bed: &Bed, to: &[&str], signal: Signal) -> Result<Output> {
     stopped(bed, args, signal)
 }
 
-/// Whether this process ignores SIGHUP, which the programs it starts then do as well.
+/// Returns whether this process ignores SIGHUP, so that its children do too.
 fn ignores_hangup() -> Result<bool> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -140,10 +136,10 @@ fn ignores_hangup() -> Result<bool> {
 }
 
 #[test]
-fn a_signal_leaves_nothing_half_done() -> Result<()> {
+fn a_signal_removes_the_partial_file() -> Result<()> {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         if signal == Signal::HUP && ignores_hangup()? {
-            eprintln!("SKIPPED: SIGHUP is ignored here, as below nohup, and by the client with it");
+            eprintln!("SKIPPED: SIGHUP is ignored, as below nohup, and so by the client");
             continue;
         }
         let bed = Bed::new()?;
@@ -155,7 +151,7 @@ fn a_signal_leaves_nothing_half_done() -> Result<()> {
 }
 
 #[test]
-fn what_a_signal_leaves_behind_is_told() -> Result<()> {
+fn the_state_after_a_signal_is_reported() -> Result<()> {
     let part = ["file", "--offset", "0"];
     for (to, says) in [
         (&["new"][..], "not at their destination names"),
@@ -167,31 +163,32 @@ fn what_a_signal_leaves_behind_is_told() -> Result<()> {
         bed.here.file("file", SIZE * 4, 9)?;
         let before = std::fs::read(bed.here.path("file"))?;
         let done = stopped_download(&bed, to, Signal::TERM)?;
-        let said = String::from_utf8_lossy(&done.stderr);
+        let output = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.code() == Some(130), "{:?}", done.status);
-        ensure!(said.contains(says), "{to:?}: {said}");
+        ensure!(output.contains(says), "{to:?}: {output}");
         ensure!(!bed.here.path("new").exists());
         ensure!(to == part || std::fs::read(bed.here.path("file"))? == before);
     }
     Ok(())
 }
 
-/// The Globus server writes under the final name, and keeps what came.
+/// The Globus server, for example, keeps received bytes under the final name.
 #[test]
-fn a_stopped_upload_promises_nothing_of_the_server() -> Result<()> {
+fn the_server_decides_about_the_partial_file_of_a_stopped_upload() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", SIZE * 4, 3)?;
     let upload = |url| vec!["-q".to_owned(), "file".to_owned(), url];
     let done = stopped(&bed, upload, Signal::INT)?;
-    let said = String::from_utf8_lossy(&done.stderr);
+    let output = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.code() == Some(130), "{:?}", done.status);
-    ensure!(said.contains("the server keeps or drops"), "{said}");
+    ensure!(output.contains("the server keeps or drops"), "{output}");
     ensure!(!bed.there.path("file").exists());
     Ok(())
 }
 
-/// Kills the client when so many bytes have passed, waits until nobody writes any more, and says whether that was in
-/// the midst of the copy. What has the final name then is the whole file, or what was there before.
+/// Kills the client when `after` bytes have passed, waits until the file is no longer written, and
+/// checks that the final name has the whole new file or the old one. Returns whether the kill was
+/// midway.
 fn killed(flags: &[&str], up: bool, old: bool, after: u64) -> Result<bool> {
     let bed = Bed::new()?;
     let (from, to) = match up {
@@ -217,18 +214,18 @@ fn killed(flags: &[&str], up: bool, old: bool, after: u64) -> Result<bool> {
     child.wait()?;
     drop(relay);
     let part = to.path(".file.gridftp-part");
-    // The server ends the upload in its own time: whoever writes has a lock.
+    // The server ends the upload on its own; it holds a lock while it writes.
     while let Ok(file) = std::fs::File::open(&part)
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
     {
-        ensure!(begun.elapsed() < crate::LIMIT, "somebody still writes");
+        ensure!(begun.elapsed() < crate::LIMIT, "the server still writes");
         std::thread::yield_now();
     }
     let now = std::fs::read(to.path("file")).ok();
     let whole = now == std::fs::read(from.path("file")).ok();
     ensure!(
         whole || now == before,
-        "{flags:?}, up: {up}, killed after {after} bytes: half a file has the name"
+        "{flags:?}, up: {up}, killed after {after} bytes: a partial file has the final name"
     );
     let midway = !whole && part.exists();
     let url = bed.url("file");
@@ -239,7 +236,7 @@ fn killed(flags: &[&str], up: bool, old: bool, after: u64) -> Result<bool> {
 }
 
 #[test]
-fn a_killed_client_leaves_no_final_name() -> Result<()> {
+fn a_killed_client_leaves_no_partial_file_under_the_final_name() -> Result<()> {
     for up in [false, true] {
         let mut midway = 0;
         for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
@@ -258,7 +255,7 @@ fn a_killed_client_leaves_no_final_name() -> Result<()> {
 }
 
 #[test]
-fn a_killed_server_is_an_error_in_time() -> Result<()> {
+fn a_killed_server_is_an_error_within_a_minute() -> Result<()> {
     let mut bed = Bed::new()?;
     bed.there.file("file", SIZE * 4, 3)?;
     let relay = Relay::paced(bed.server.addr(), Break::Never, 2_000_000)?;
@@ -270,10 +267,7 @@ fn a_killed_server_is_an_error_in_time() -> Result<()> {
     .stderr(Stdio::piped())
     .spawn()?;
     let begun = Instant::now();
-    while relay.passed() < 1_000_000 {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing came");
-        std::thread::yield_now();
-    }
+    relay.wait_until_passed(1_000_000)?;
     bed.server.daemon().signal(Signal::KILL)?;
     let done = child.wait_with_output()?;
     ensure!(!done.status.success());
@@ -287,7 +281,7 @@ fn a_killed_server_is_an_error_in_time() -> Result<()> {
 }
 
 #[test]
-fn a_full_disk_is_named() -> Result<()> {
+fn a_full_disk_is_reported() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", SIZE, 3)?;
     fails(
@@ -298,11 +292,11 @@ fn a_full_disk_is_named() -> Result<()> {
 }
 
 #[test]
-fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
+fn an_upload_of_a_changed_source_starts_over() -> Result<()> {
     let bed = Bed::new()?;
     let file = bed.here.file("file", SIZE, 3)?;
     let other = bed.here.file("other", SIZE, 4)?;
-    // Slow enough for the server to tell what it holds.
+    // Slow enough for the server to send restart markers.
     let relay = Relay::paced(
         bed.server.addr(),
         Break::Data {
@@ -313,11 +307,7 @@ fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
     relay.hold();
     let url = bed.server.url_at(relay.addr(), "file");
     let mut child = command(&bed.here, &["-q", "file", &url])?.spawn()?;
-    let begun = Instant::now();
-    while !relay.broke() {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
-        std::thread::yield_now();
-    }
+    relay.wait_until_broken()?;
     std::fs::copy(&other, &file)?;
     relay.release();
     ensure!(child.wait()?.success());
@@ -325,7 +315,7 @@ fn an_upload_of_what_changed_meanwhile_begins_anew() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_noticed() -> Result<()> {
+fn a_file_that_changes_during_its_upload_is_an_error() -> Result<()> {
     let bed = Bed::new()?;
     let file = bed.here.file("file", SIZE * 2, 3)?;
     let relay = Relay::paced(bed.server.addr(), Break::Never, 4_000_000)?;
@@ -333,30 +323,29 @@ fn a_file_that_changes_while_it_is_sent_is_noticed() -> Result<()> {
     let child = command(&bed.here, &["--retries", "0", "file", &url])?
         .stderr(Stdio::piped())
         .spawn()?;
-    let begun = Instant::now();
-    while relay.passed() < 1_000_000 {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing went");
-        std::thread::yield_now();
-    }
+    relay.wait_until_passed(1_000_000)?;
     std::fs::OpenOptions::new()
         .append(true)
         .open(&file)?
         .set_len(SIZE * 2 + 5)?;
     let done = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(!done.status.success() && said.contains("changed"), "{said}");
+    let output = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        !done.status.success() && output.contains("changed"),
+        "{output}"
+    );
     Ok(())
 }
 
-/// What the server has by then is of the same length, and of another file.
+/// Another file of the same length replaces the stored bytes before the retry.
 #[test]
-fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
+fn an_upload_does_not_continue_behind_another_file() -> Result<()> {
     for third in [false, true] {
         let (bed, from) = (Bed::new()?, Bed::new()?);
         let source = if third { &from.there } else { &bed.here };
         source.file("file", SIZE, 3)?;
         let other = bed.here.file("other", SIZE, 4)?;
-        // Slow enough for the server to tell what it holds.
+        // Slow enough for the server to send restart markers.
         let plan = Break::Data {
             after: SIZE * 7 / 8,
         };
@@ -366,11 +355,7 @@ fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
         let url = from.url("file");
         let name = if third { &url } else { "file" };
         let mut child = command(&bed.here, &["-q", "-p", "1", name, &to])?.spawn()?;
-        let begun = Instant::now();
-        while !relay.broke() {
-            ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
-            std::thread::yield_now();
-        }
+        relay.wait_until_broken()?;
         std::fs::copy(&other, bed.there.path("file"))?;
         for left in [".file.gridftp-part", ".file.gridftp-held"] {
             std::fs::remove_file(bed.there.path(left))?;
@@ -380,18 +365,18 @@ fn an_upload_does_not_go_on_with_what_another_put_there() -> Result<()> {
         let copy = workspace_tests::sha256(&bed.there.path("file"))?;
         ensure!(
             copy == workspace_tests::sha256(&source.path("file"))?,
-            "third: {third}: the copy is of two files"
+            "third: {third}: the copy mixes two files"
         );
     }
     Ok(())
 }
 
-/// Flips a bit of `part`, a file that is held of a copy which broke, and checks that the whole copy is right.
+/// Flips a bit in `part`, the partial file of a broken copy, and checks that the retry notices it.
 fn flipped(bed: &Bed, part: &std::path::Path, flags: &[&str], up: bool) -> Result<()> {
     let plan = Break::Data {
         after: SIZE * 7 / 8,
     };
-    // Slow enough for the server to tell what it holds.
+    // Slow enough for the server to send restart markers.
     let relay = Relay::paced(bed.server.addr(), plan, 1_100_000)?;
     relay.hold();
     let url = bed.server.url_at(relay.addr(), "file");
@@ -399,25 +384,22 @@ fn flipped(bed: &Bed, part: &std::path::Path, flags: &[&str], up: bool) -> Resul
     let child = command(&bed.here, &[flags, &["--debug"], &ends].concat())?
         .stderr(Stdio::piped())
         .spawn()?;
-    let begun = Instant::now();
-    while !relay.broke() {
-        ensure!(begun.elapsed() < crate::LIMIT, "nothing broke");
-        std::thread::yield_now();
-    }
+    relay.wait_until_broken()?;
     let held = std::fs::File::options().read(true).write(true).open(part)?;
     let mut byte = [0];
     held.read_exact_at(&mut byte, 1000)?;
     held.write_all_at(&[byte[0] ^ 1], 1000)?;
     relay.release();
     let done = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{said}");
-    ensure!(said.contains("> REST "), "it did not go on: {said}");
-    bed.same("file", "file").with_context(|| said.into_owned())
+    let output = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{output}");
+    ensure!(output.contains("> REST "), "it did not restart: {output}");
+    bed.same("file", "file")
+        .with_context(|| output.into_owned())
 }
 
 #[test]
-fn a_bit_that_flips_in_what_the_server_holds_is_found_unasked() -> Result<()> {
+fn a_flipped_bit_in_the_servers_partial_file_is_found_without_verify() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", SIZE, 3)?;
     let part = bed.there.path(".file.gridftp-part");
@@ -425,7 +407,7 @@ fn a_bit_that_flips_in_what_the_server_holds_is_found_unasked() -> Result<()> {
 }
 
 #[test]
-fn a_bit_that_flips_in_what_came_is_found_by_verification() -> Result<()> {
+fn a_flipped_bit_in_the_local_partial_file_is_found_by_verify() -> Result<()> {
     for flags in [
         &["--verify", "-p", "1"][..],
         &["--verify", "--mode", "stream"],

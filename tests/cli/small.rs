@@ -1,14 +1,14 @@
-//! Many small files in MODE S: no round trip is waited for that need not be, and replies stay in order.
+//! Many small files in MODE S: commands are pipelined, and replies stay in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Act, Played, Tree};
+use workspace_tests::{Reaction, ScriptedServer, Tree};
 
 use crate::cp_in;
 
-/// Uploads three files over one connection; gives what the server heard after the login.
-fn upload(server: &Played) -> Result<Vec<String>> {
+/// Uploads three files over one connection, and returns the commands of the server's sessions.
+fn upload(server: &ScriptedServer) -> Result<Vec<String>> {
     let tree = Tree::new()?;
     for n in 0..3 {
         tree.file(&format!("up/{n}"), 1000 + n, n)?;
@@ -31,23 +31,23 @@ fn upload(server: &Played) -> Result<Vec<String>> {
         wanted.push(name);
     }
     ensure!(server.files() == wanted, "{:?}", server.files());
-    Ok(server.heard())
+    Ok(server.commands())
 }
 
-/// The server keeps its reply to every command that another is to follow unasked: the size of a stored
-/// file until the next is set up, its name until the next is stored.
+/// The server delays each reply that the client must not wait for: the size of a stored file until
+/// the next file is set up, and its rename until the next file is stored.
 #[test]
-fn a_stored_file_is_proven_and_named_while_the_next_is_set_up() -> Result<()> {
+fn sizes_and_renames_are_pipelined_with_the_next_file() -> Result<()> {
     let (sizes, names) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let server = Played::start(move |line| {
+    let server = ScriptedServer::start(move |line| {
         let seen = match line {
             _ if line.starts_with("SIZE /to/.") => &sizes,
             _ if line.starts_with("RNTO /to/") && !line.contains("/.") => &names,
-            _ => return Act::Usual,
+            _ => return Reaction::Usual,
         };
         match seen.fetch_add(1, Ordering::SeqCst) {
-            0 | 1 => Act::Later,
-            _ => Act::Usual,
+            0 | 1 => Reaction::Later,
+            _ => Reaction::Usual,
         }
     })?;
     upload(&server)?;
@@ -55,12 +55,12 @@ fn a_stored_file_is_proven_and_named_while_the_next_is_set_up() -> Result<()> {
     Ok(())
 }
 
-/// What the server refuses is asked for in another way only when no data moves any more.
+/// The client must not send `RNFR` before the transfer of the next file has ended.
 #[test]
-fn a_refused_name_waits_for_the_next_file_to_end() -> Result<()> {
+fn a_refused_rename_is_retried_after_the_next_transfer() -> Result<()> {
     let refused = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
-    let server = Played::start(move |line| {
+    let server = ScriptedServer::start(move |line| {
         if line.starts_with("END STOR") {
             ended.fetch_add(1, Ordering::SeqCst);
         }
@@ -68,48 +68,48 @@ fn a_refused_name_waits_for_the_next_file_to_end() -> Result<()> {
         let replaces = line.starts_with("RNFR /to/") && !line.contains("/.");
         let early = replaces && ended.load(Ordering::SeqCst) < 2;
         match name && refused.fetch_add(1, Ordering::SeqCst) == 0 {
-            true => Act::say("553 File already exists"),
-            false if early => Act::Leave("421 not now".to_owned()),
-            false => Act::Usual,
+            true => Reaction::say("553 File already exists"),
+            false if early => Reaction::HangUp("421 not now".to_owned()),
+            false => Reaction::Usual,
         }
     })?;
     server.dir("/to");
     for n in 0..3 {
         server.file(&format!("/to/{n}"), "old");
     }
-    let heard = upload(&server)?;
-    ensure!(server.count("STOR") == 3, "{heard:?}");
-    ensure!(server.count("DELE") == 1, "{heard:?}");
+    let commands = upload(&server)?;
+    ensure!(server.count("STOR") == 3, "{commands:?}");
+    ensure!(server.count("DELE") == 1, "{commands:?}");
     Ok(())
 }
 
-/// Nothing is to be asked about a name in a directory that this copy has made.
+/// A directory that the copy created itself is empty.
 #[test]
-fn names_in_a_new_directory_are_not_asked_about() -> Result<()> {
-    let asked = |heard: &[String]| {
+fn names_in_a_created_directory_are_not_queried() -> Result<()> {
+    let asked = |commands: &[String]| {
         let about =
             |line: &&String| line.starts_with("STAT /to/") || line.starts_with("MLST /to/0");
-        heard.iter().filter(about).count()
+        commands.iter().filter(about).count()
     };
-    let new = Played::usual()?;
-    let heard = upload(&new)?;
-    ensure!(asked(&heard) == 0, "{heard:?}");
-    let old = Played::usual()?;
+    let new = ScriptedServer::usual()?;
+    let commands = upload(&new)?;
+    ensure!(asked(&commands) == 0, "{commands:?}");
+    let old = ScriptedServer::usual()?;
     old.dir("/to");
-    let heard = upload(&old)?;
-    ensure!(asked(&heard) == 3, "{heard:?}");
+    let commands = upload(&old)?;
+    ensure!(asked(&commands) == 3, "{commands:?}");
     Ok(())
 }
 
-/// More connections are tried than the server takes.
+/// The client opens more connections than the server accepts.
 #[test]
-fn a_server_that_takes_few_sessions_gives_all_files_over_those() -> Result<()> {
+fn a_session_limit_of_the_server_fails_no_file() -> Result<()> {
     let sessions = AtomicUsize::new(0);
-    let server = Played::start(move |line| {
+    let server = ScriptedServer::start(move |line| {
         let more = line == "CONNECT" && sessions.fetch_add(1, Ordering::SeqCst) > 1;
         match more {
-            true => Act::Leave("421 too many of you".to_owned()),
-            false => Act::Usual,
+            true => Reaction::HangUp("421 too many of you".to_owned()),
+            false => Reaction::Usual,
         }
     })?;
     for n in 0..40 {

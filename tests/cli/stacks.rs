@@ -1,4 +1,4 @@
-//! Copies over stacks that both ends are told of, and through layers over the server's files.
+//! Copies over stacks of data connections, and through layers over the server's files.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::{Bed, fails};
 const NET: &[&str] = &["--net-stacks", "tcp,udt,count,compress,rate"];
 const DISK: &[&str] = &["--disk-stacks", "file,count,compress"];
 
-/// Stacks of data connections that every way to copy must work over.
+/// Stacks of data connections.
 const STACKS: &[&str] = &[
     "tcp,count",
     "tcp:nodelay=1;sndbuf=256K,compress:codec=zlib;level=1,count",
@@ -51,7 +51,7 @@ fn a_file_of_the_server_is_an_end_of_xio_perf() -> Result<()> {
 }
 
 #[test]
-fn files_and_trees_cross_over_every_stack() -> Result<()> {
+fn files_and_trees_are_copied_over_every_stack() -> Result<()> {
     let bed = bed(NET)?;
     bed.here.file("one", 3_000_001, 7)?;
     for n in 0..40 {
@@ -83,7 +83,7 @@ fn files_and_trees_cross_over_every_stack() -> Result<()> {
 }
 
 #[test]
-fn servers_talk_to_each_other_over_the_stack() -> Result<()> {
+fn third_party_copies_use_the_stack() -> Result<()> {
     let (one, other) = (bed(NET)?, bed(NET)?);
     one.there.file("f", 2_000_003, 5)?;
     for mode in ["stream", "extended"] {
@@ -96,9 +96,9 @@ fn servers_talk_to_each_other_over_the_stack() -> Result<()> {
     Ok(())
 }
 
-/// Both ends of a handshake have to take part, and the one that listens may still wait to be asked for data.
+/// The listening end must take part in the handshake before its transfer command arrives.
 #[test]
-fn connections_with_a_handshake_are_made_whoever_listens() -> Result<()> {
+fn handshakes_complete_with_either_end_listening() -> Result<()> {
     let keys = Tree::new()?;
     let authority = Authority::new("authority of the test");
     let ca = authority.write(keys.root());
@@ -126,7 +126,7 @@ fn connections_with_a_handshake_are_made_whoever_listens() -> Result<()> {
 }
 
 #[test]
-fn what_a_server_does_not_allow_is_said_and_nothing_falls_back() -> Result<()> {
+fn stacks_that_the_server_does_not_allow_are_an_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("f", 1000, 1)?;
     let from = bed.url("f");
@@ -139,20 +139,20 @@ fn what_a_server_does_not_allow_is_said_and_nothing_falls_back() -> Result<()> {
     anyhow::ensure!(!bed.here.path("copy").exists());
     let finished = bed.cp(&["--disk-stack", "file,count", &from, "copy"])?;
     anyhow::ensure!(!finished.status.success() && finished.stderr.contains("disk-stacks"));
-    // What is wrong with the string, no permission mends.
+    // An invalid string is no matter of permission.
     let finished = bed.cp(&["--disk-stack", "file:flags=w", &from, "copy"])?;
     fails(&finished, 1, &["stack file:flags=w", "no option `flags`"])?;
     anyhow::ensure!(!finished.stderr.contains("allow"), "{}", finished.report());
     let finished = bed.cp(&["--stack", "tcp,nonsense", &from, "copy"])?;
     fails(&finished, 2, &["nonsense"])?;
-    // What is our end's business is not told, so this needs no permission.
+    // Options of the local end are not sent, so they need no permission.
     bed.cp(&["-q", "--stack", "tcp:nodelay=1;sndbuf=1M", &from, "copy"])?
         .ok()?;
     bed.same("copy", "f")
 }
 
 #[test]
-fn layers_over_the_servers_files_are_undone_on_the_way_back() -> Result<()> {
+fn layers_over_the_servers_files_round_trip() -> Result<()> {
     let bed = bed(DISK)?;
     let text: Vec<u8> = b"the same words again and again, ".repeat(60_000);
     fs::create_dir(bed.here.path("tree"))?;
@@ -167,11 +167,11 @@ fn layers_over_the_servers_files_are_undone_on_the_way_back() -> Result<()> {
         anyhow::ensure!(packed > 0 && packed < 100_000, "{packed} bytes, {mode:?}");
         cp(&["-r", &bed.url("packed/"), "back/"])?.ok()?;
         for name in ["text", "empty", "noise"] {
-            let (sent, came) = (format!("tree/{name}"), format!("back/{name}"));
-            let same = fs::read(bed.here.path(&sent))? == fs::read(bed.here.path(&came))?;
+            let (sent, got) = (format!("tree/{name}"), format!("back/{name}"));
+            let same = fs::read(bed.here.path(&sent))? == fs::read(bed.here.path(&got))?;
             anyhow::ensure!(same, "{name} {mode:?}");
         }
-        // Without the layers the file is what it is.
+        // Without the layers the stored bytes are copied.
         bed.cp(&["-q", &bed.url("packed/text"), "raw"])?.ok()?;
         bed.same("raw", "packed/text")?;
         fs::remove_dir_all(bed.there.path("packed"))?;
@@ -181,7 +181,7 @@ fn layers_over_the_servers_files_are_undone_on_the_way_back() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_is_not_of_the_layers_making_is_an_error() -> Result<()> {
+fn a_file_without_the_layers_format_is_an_error() -> Result<()> {
     let bed = bed(DISK)?;
     bed.there.file("plain", 100_000, 3)?;
     let layers = ["--disk-stack", "file,compress:codec=zlib", "--retries", "0"];
@@ -198,7 +198,7 @@ fn a_file_that_is_not_of_the_layers_making_is_an_error() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_the_layers_did_not_write_fails_soon_and_for_what_it_is() -> Result<()> {
+fn a_file_without_the_layers_format_is_not_retried() -> Result<()> {
     let bed = bed(DISK)?;
     bed.there.file("plain", 100_000, 3)?;
     for mode in ["stream", "extended"] {
@@ -219,7 +219,7 @@ fn a_file_that_the_layers_did_not_write_fails_soon_and_for_what_it_is() -> Resul
     Ok(())
 }
 
-/// A byte that changes on the way fails the checksum of its block; what came before it is kept.
+/// A changed byte fails the checksum of its block; earlier blocks are kept.
 #[test]
 fn a_damaged_compressed_block_is_found_and_sent_again() -> Result<()> {
     const SIZE: u64 = 24_000_001;
@@ -237,7 +237,7 @@ fn a_damaged_compressed_block_is_found_and_sent_again() -> Result<()> {
                 true => (url("there"), "there".to_owned()),
             };
             let copied = bed.cp(&[&stack[..], mode, &[&from, &to]].concat())?.ok()?;
-            anyhow::ensure!(relay.broke(), "nothing was changed");
+            anyhow::ensure!(relay.broke(), "no bit was flipped");
             let name = if down { "there" } else { "file" };
             bed.same(name, name)?;
             anyhow::ensure!(

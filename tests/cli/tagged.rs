@@ -1,4 +1,4 @@
-//! Uploads of many files ahead of the server's word: one that fails costs the others nothing.
+//! Pipelined uploads of many files: a failed file affects no other.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,7 +9,7 @@ use workspace_tests::{Break, Relay, tree_digests};
 use crate::{Bed, fails};
 
 #[test]
-fn a_name_that_is_refused_shifts_no_other() -> Result<()> {
+fn a_refused_name_does_not_mix_up_the_others() -> Result<()> {
     for flags in [&["-r"][..], &["-r", "-p", "3"], &["-r", "--mode", "stream"]] {
         let bed = Bed::new()?;
         let dir = bed.here.dir("tree")?;
@@ -26,7 +26,7 @@ fn a_name_that_is_refused_shifts_no_other() -> Result<()> {
         for (name, digest) in got {
             ensure!(
                 want.get(&name) == Some(&digest),
-                "{name:?} has another's bytes"
+                "{name:?} has the content of another file"
             );
         }
     }
@@ -34,7 +34,7 @@ fn a_name_that_is_refused_shifts_no_other() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_fails_midway_costs_the_others_no_try() -> Result<()> {
+fn a_file_that_fails_midway_fails_no_other() -> Result<()> {
     let bed = Bed::new()?;
     for n in 0..200 {
         bed.here.file(&format!("tree/{n:03}"), 1000, n)?;
@@ -43,7 +43,7 @@ fn a_file_that_fails_midway_costs_the_others_no_try() -> Result<()> {
     let relay = Relay::start(bed.server.addr(), Break::Flip { after: 2_000_000 })?;
     let url = bed.server.url_at(relay.addr(), "");
     let finished = bed.cp(&["-r", "-j", "1", "--verify", "--retries", "0", "tree", &url])?;
-    ensure!(relay.broke(), "nothing was changed");
+    ensure!(relay.broke(), "no bit was flipped");
     fails(&finished, 5, &["tree/large"])?;
     let (mut want, got) = (
         tree_digests(&bed.here.path("tree"))?,
@@ -55,14 +55,14 @@ fn a_file_that_fails_midway_costs_the_others_no_try() -> Result<()> {
 }
 
 #[test]
-fn a_bit_that_flips_on_the_way_of_a_small_file_is_found_unasked() -> Result<()> {
+fn a_flipped_bit_in_a_small_upload_is_found_without_verify() -> Result<()> {
     for retries in ["0", "1"] {
         let bed = Bed::new()?;
         bed.here.file("file", 100_000, 3)?;
         let relay = Relay::start(bed.server.addr(), Break::Flip { after: 50_000 })?;
         let url = bed.server.url_at(relay.addr(), "file");
         let finished = bed.cp(&["--retries", retries, "file", &url])?;
-        ensure!(relay.broke(), "nothing was changed");
+        ensure!(relay.broke(), "no bit was flipped");
         if retries == "0" {
             fails(&finished, 5, &["verify", "CRC32C", "do not use"])?;
         } else {

@@ -1,12 +1,13 @@
-//! Copies from server to server between plain FTP servers: order, refusals, and the word of both.
+//! Third-party copies between plain FTP servers: order of commands, refusals, errors of both
+//! servers.
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Act, Finished, Played, Tree};
+use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
 
 use crate::{cp_in, fails};
 
 /// Copies ten files over one connection.
-fn copy(source: &Played, destination: &Played, flags: &[&str]) -> Result<Finished> {
+fn copy(source: &ScriptedServer, destination: &ScriptedServer, flags: &[&str]) -> Result<Finished> {
     for n in 0..10 {
         source.file(&format!("/from/{n}"), vec![n; 1000 + usize::from(n)]);
     }
@@ -19,12 +20,14 @@ fn copy(source: &Played, destination: &Played, flags: &[&str]) -> Result<Finishe
 }
 
 #[test]
-fn the_store_is_there_before_its_data() -> Result<()> {
-    let destination = Played::usual()?;
-    let waits = destination.clone();
-    let source = Played::start(move |line| match line.strip_prefix("RETR /from/") {
-        Some(name) if !waits.hears(&format!("STOR /to/.{name}.")) => Act::say("425 no store there"),
-        _ => Act::Usual,
+fn stor_is_sent_before_retr() -> Result<()> {
+    let destination = ScriptedServer::usual()?;
+    let other = destination.clone();
+    let source = ScriptedServer::start(move |line| match line.strip_prefix("RETR /from/") {
+        Some(name) if !other.waits_for(&format!("STOR /to/.{name}.")) => {
+            Reaction::say("425 no store there")
+        }
+        _ => Reaction::Usual,
     })?;
     copy(&source, &destination, &[])?.ok()?;
     for n in 0..10 {
@@ -35,17 +38,17 @@ fn the_store_is_there_before_its_data() -> Result<()> {
 }
 
 #[test]
-fn one_refused_file_costs_one_file() -> Result<()> {
+fn a_refused_file_fails_no_other_file() -> Result<()> {
     let refusals = [
         &["STOR /to/.4.gridftp-", "STOR /to/4"][..],
         &["RETR /from/4"],
     ];
     for (at, refused) in refusals.into_iter().enumerate() {
         let servers = [0, 1].map(|n| {
-            Played::start(move |line| {
+            ScriptedServer::start(move |line| {
                 match n == at && refused.iter().any(|start| line.starts_with(start)) {
-                    true => Act::say("550 not for you"),
-                    false => Act::Usual,
+                    true => Reaction::say("550 not for you"),
+                    false => Reaction::Usual,
                 }
             })
         });
@@ -60,20 +63,20 @@ fn one_refused_file_costs_one_file() -> Result<()> {
         for server in [&source, &destination] {
             let moves = server.count("RETR") + server.count("STOR");
             let most = 9 + refused.len();
-            ensure!(moves == most, "{moves} transfers: {:?}", server.heard());
-            ensure!(server.count("USER") == 1, "{:?}", server.heard());
+            ensure!(moves == most, "{moves} transfers: {:?}", server.commands());
+            ensure!(server.count("USER") == 1, "{:?}", server.commands());
         }
     }
     Ok(())
 }
 
 #[test]
-fn the_word_of_both_servers_is_told() -> Result<()> {
+fn errors_of_both_servers_are_reported() -> Result<()> {
     let end = |verb: &'static str, text: &'static str| {
-        Played::start(
+        ScriptedServer::start(
             move |about| match about.starts_with(&format!("END {verb}")) {
-                true => Act::say(text),
-                false => Act::Usual,
+                true => Reaction::say(text),
+                false => Reaction::Usual,
             },
         )
     };
@@ -88,13 +91,13 @@ fn the_word_of_both_servers_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_dies_is_named() -> Result<()> {
+fn a_lost_server_is_named() -> Result<()> {
     for dead in ["STOR", "RETR"] {
         let mortal = |verb| {
-            Played::start(
+            ScriptedServer::start(
                 move |about| match about.starts_with("END") && verb == dead {
-                    true => Act::Leave(String::new()),
-                    false => Act::Usual,
+                    true => Reaction::HangUp(String::new()),
+                    false => Reaction::Usual,
                 },
             )
         };
@@ -107,17 +110,20 @@ fn a_server_that_dies_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A server that is at work in silence has ten minutes, unless the other one says that there is nothing to wait for.
+/// A silent server has ten minutes to finish, unless the other server reports an error.
 #[test]
-fn a_server_slower_than_the_timeout_does_not_keep_back_the_word_of_the_other() -> Result<()> {
+fn an_error_of_one_server_ends_the_wait_for_the_other() -> Result<()> {
     const WORD: &str = "551 the tape is torn";
     for silent in ["END STOR", "END RETR"] {
         let script = move |about: &str| match about {
-            _ if about.starts_with(silent) => Act::Silence,
-            _ if about.starts_with("END") => Act::say(WORD),
-            _ => Act::Usual,
+            _ if about.starts_with(silent) => Reaction::Silence,
+            _ if about.starts_with("END") => Reaction::say(WORD),
+            _ => Reaction::Usual,
         };
-        let (source, destination) = (Played::start(script)?, Played::start(script)?);
+        let (source, destination) = (
+            ScriptedServer::start(script)?,
+            ScriptedServer::start(script)?,
+        );
         source.file("/from", "abc");
         let flags = ["--timeout", "1", "--retries", "0"];
         let ends = [source.url("from"), destination.url("to")];

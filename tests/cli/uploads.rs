@@ -1,34 +1,35 @@
-//! Servers that break an upload off, and what they then say of it, true or not.
+//! Uploads that break off, to servers with true and false replies about the stored bytes.
 
 use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, Relay, Tree, run, sha256, sha256_range};
+use workspace_tests::{
+    Break, Relay, Tree, host_port, passive, run, serve_sessions, sha256, sha256_range,
+};
 
 use crate::{Bed, LIMIT, command, cp_in, fails};
 
 const SIZE: u64 = 3_000_001;
-/// Bytes of the first upload that the server takes.
+/// Stored bytes of the first upload.
 const TAKEN: u64 = 1_000_003;
 
-/// How a server differs from one that goes on with what it has.
+/// Behaviour of a server after an upload broke off.
 #[derive(Clone, Copy)]
 struct Habits {
-    /// Its word on the upload that broke off; it hangs up after a good one.
+    /// Final reply of the broken upload; the session ends after a 2xx reply.
     first: &'static str,
-    /// Its reply to `REST`.
+    /// Reply to `REST`.
     rest: &'static str,
-    /// Its reply to a `STOR` behind a `REST`, when it is no good one.
+    /// Error reply to a `STOR` after `REST`, if any.
     behind: Option<&'static str>,
-    /// Whether a piece of what it took is a hole.
+    /// Replaces a piece of the stored bytes by a hole.
     hole: bool,
-    /// Whether that piece becomes one later, when more is stored behind it.
+    /// Replaces that piece only after the second upload.
     later: bool,
 }
 
@@ -51,14 +52,12 @@ struct Seen {
     file: PathBuf,
     uploads: AtomicU32,
     bytes: AtomicU64,
-    /// The commands that store, and `REST`.
+    /// `REST` and the transfer commands.
     commands: Mutex<Vec<String>>,
 }
 
 impl Server {
     fn start(file: PathBuf, habits: Habits) -> Result<Self> {
-        let door = TcpListener::bind("127.0.0.1:0")?;
-        let addr = door.local_addr()?;
         let seen = Arc::new(Seen {
             habits,
             file,
@@ -67,15 +66,7 @@ impl Server {
             commands: Mutex::default(),
         });
         let shared = Arc::clone(&seen);
-        thread::spawn(move || {
-            for stream in door.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    // The client may hang up at any time.
-                    let _ended = shared.session(stream);
-                });
-            }
-        });
+        let addr = serve_sessions(move |control| shared.session(control))?;
         Ok(Self { addr, seen })
     }
 
@@ -97,14 +88,14 @@ impl Seen {
 
     fn session(&self, mut control: TcpStream) -> Result<()> {
         control.write_all(b"220 ready\r\n")?;
-        let mut passive: Option<TcpListener> = None;
+        let mut data: Option<TcpListener> = None;
         let mut active: Option<SocketAddr> = None;
         let mut begin = None;
         for line in BufReader::new(control.try_clone()?).lines() {
             let line = line?;
             let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
-            // RFC 959 §4.1.3: "This command shall be immediately followed by the appropriate FTP service
-            // command".
+            // RFC 959 §4.1.3: "This command shall be immediately followed by the appropriate FTP
+            // service command".
             if !matches!(verb, "STOR" | "APPE" | "RETR") {
                 begin = None;
             }
@@ -127,10 +118,9 @@ impl Seen {
                     format!("213 {}", sha256_range(&self.file, offset, length)?)
                 }
                 "PASV" => {
-                    let door = TcpListener::bind("127.0.0.1:0")?;
-                    let port = door.local_addr()?.port();
-                    passive = Some(door);
-                    format!("227 passive (127,0,0,1,{},{})", port >> 8, port & 255)
+                    let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
+                    data = Some(listener);
+                    reply
                 }
                 "REST" => {
                     self.note(verb.to_owned());
@@ -148,7 +138,7 @@ impl Seen {
                         None => {
                             let at = if verb == "APPE" { self.size() } else { begin };
                             control.write_all(b"150 come\r\n")?;
-                            let (from, _) = passive.take().context("no PASV")?.accept()?;
+                            let (from, _) = data.take().context("no PASV")?.accept()?;
                             if self.store(from, at)? {
                                 "226 done".to_owned()
                             } else {
@@ -163,13 +153,7 @@ impl Seen {
                     }
                 }
                 "PORT" => {
-                    let numbers: Vec<u16> = rest
-                        .split(',')
-                        .filter_map(|word| word.parse().ok())
-                        .collect();
-                    let (high, low) =
-                        (numbers.get(4).context("p1")?, numbers.get(5).context("p2")?);
-                    active = Some(SocketAddr::from(([127, 0, 0, 1], high << 8 | low)));
+                    active = host_port(rest);
                     "200 ok".to_owned()
                 }
                 "RETR" => {
@@ -191,7 +175,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Stores what comes, behind `at` or as a new file; false for the first, which breaks off.
+    /// Stores received bytes from `at` or as a new file; returns false for the first upload, which
+    /// breaks off.
     fn store(&self, from: TcpStream, at: Option<u64>) -> Result<bool> {
         let mut file = std::fs::File::options()
             .create(true)
@@ -211,13 +196,13 @@ impl Seen {
     }
 }
 
-/// Copies a file to such a server, and gives the number of bytes it took and what it was asked.
+/// Copies a file to such a server, and returns the number of stored bytes and the commands.
 fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(u64, Vec<String>)> {
     let there = Tree::new()?;
     let server = Server::start(there.path("file"), habits)?;
-    // A directory that may have to be made.
+    // The directory may have to be created.
     let to = format!("ftp://{}/dir/file", server.addr);
-    // What the first try left is not what `--no-clobber` spares.
+    // `--no-clobber` does not apply to the rest of the first attempt.
     let flags = ["--mode", "stream", "--no-clobber", "--debug", from, &to];
     let finished = cp_in(here, &flags)?.ok()?;
     ensure!(
@@ -228,7 +213,7 @@ fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(u64
     Ok((server.seen.bytes.load(Ordering::SeqCst), server.commands()))
 }
 
-/// As `upload`, once from here and once from a server.
+/// Runs `upload` from a local file and from a server.
 fn both(habits: Habits, bytes: u64, commands: &[&str]) -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", SIZE, 3)?;
@@ -246,12 +231,12 @@ fn both(habits: Habits, bytes: u64, commands: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_server_that_has_the_beginning_is_sent_the_rest() -> Result<()> {
+fn an_upload_continues_behind_the_stored_bytes() -> Result<()> {
     both(PLAIN, SIZE, &["STOR", "REST", "STOR"])
 }
 
 #[test]
-fn where_rest_is_refused_the_rest_is_added() -> Result<()> {
+fn where_rest_is_refused_the_upload_continues_with_appe() -> Result<()> {
     let habits = Habits {
         rest: "502 no REST here",
         ..PLAIN
@@ -260,7 +245,7 @@ fn where_rest_is_refused_the_rest_is_added() -> Result<()> {
 }
 
 #[test]
-fn a_size_with_a_hole_in_it_proves_nothing() -> Result<()> {
+fn stored_bytes_with_a_hole_are_sent_again() -> Result<()> {
     let habits = Habits {
         hole: true,
         ..PLAIN
@@ -269,7 +254,7 @@ fn a_size_with_a_hole_in_it_proves_nothing() -> Result<()> {
 }
 
 #[test]
-fn what_changes_before_the_rest_comes_is_noticed() -> Result<()> {
+fn a_change_of_the_stored_bytes_is_noticed() -> Result<()> {
     let habits = Habits {
         later: true,
         ..PLAIN
@@ -278,7 +263,7 @@ fn what_changes_before_the_rest_comes_is_noticed() -> Result<()> {
 }
 
 #[test]
-fn a_refused_restart_is_not_tried_again() -> Result<()> {
+fn a_refused_restart_is_not_repeated() -> Result<()> {
     let habits = Habits {
         behind: Some("451 not behind a REST"),
         ..PLAIN
@@ -286,9 +271,9 @@ fn a_refused_restart_is_not_tried_again() -> Result<()> {
     both(habits, SIZE + TAKEN, &["STOR", "REST", "STOR", "STOR"])
 }
 
-/// The source sends all of it then, and the destination must not put that behind what it has.
+/// The destination must not append the whole file to the stored bytes.
 #[test]
-fn a_source_without_rest_sends_all_of_it_again() -> Result<()> {
+fn a_source_without_rest_sends_the_whole_file_again() -> Result<()> {
     for (rest, asked) in [
         ("350 go on", ["RETR", "REST", "RETR"]),
         ("502 no REST here", ["RETR", "REST", "RETR"]),
@@ -296,7 +281,7 @@ fn a_source_without_rest_sends_all_of_it_again() -> Result<()> {
         let bed = Bed::new()?;
         let file = bed.here.file("file", SIZE, 3)?;
         let source = Server::start(file, Habits { rest, ..PLAIN })?;
-        // Paced, so that the destination has what passed.
+        // Paced, so that the destination has received the forwarded bytes.
         let plan = Break::Everything { after: TAKEN };
         let relay = Relay::paced(bed.server.addr(), plan, 4_000_000)?;
         let from = format!("ftp://{}/file", source.addr);
@@ -319,9 +304,9 @@ fn a_source_without_rest_sends_all_of_it_again() -> Result<()> {
     Ok(())
 }
 
-/// It says that it takes the offset, and begins at the start all the same.
+/// The server accepts the offset, and stores from the start.
 #[test]
-fn a_rest_that_means_nothing_does_no_harm() -> Result<()> {
+fn an_ignored_rest_is_noticed() -> Result<()> {
     let habits = Habits {
         rest: "200 never heard of it",
         ..PLAIN
@@ -329,9 +314,9 @@ fn a_rest_that_means_nothing_does_no_harm() -> Result<()> {
     both(habits, SIZE + SIZE, &["STOR", "REST", "STOR", "STOR"])
 }
 
-/// What was taken for the end of the file is not believed only because nobody says otherwise.
+/// A 226 reply without a size check does not prove that the whole file was stored.
 #[test]
-fn a_server_that_hangs_up_before_it_tells_the_size_is_asked_again() -> Result<()> {
+fn a_session_lost_before_the_size_check_is_replaced() -> Result<()> {
     let habits = Habits {
         first: "226 done",
         ..PLAIN
@@ -339,9 +324,9 @@ fn a_server_that_hangs_up_before_it_tells_the_size_is_asked_again() -> Result<()
     both(habits, SIZE, &["STOR", "REST", "STOR"])
 }
 
-/// The same from standard input, which cannot be read again.
+/// Standard input cannot be read again.
 #[test]
-fn a_server_that_hangs_up_on_a_pipe_is_not_believed() -> Result<()> {
+fn an_upload_from_a_pipe_fails_when_its_size_check_is_lost() -> Result<()> {
     let habits = Habits {
         first: "226 done",
         ..PLAIN

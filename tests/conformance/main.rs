@@ -1,13 +1,14 @@
-//! Asks the server, over real sockets, for what the specifications demand of it, section by section.
+//! The server against its specifications, section by section, over real sockets.
 //!
-//! Each test cites what it asks for. Where the server answers otherwise the test says so and why; where the paper and the
-//! servers of the Grid Community Toolkit differ, what these send is right, for their clients are whom we serve.
+//! Each test cites its requirement. Where the server deviates, the test gives the reason. Where the
+//! specification and the servers of the Grid Community Toolkit differ, the toolkit is right, since
+//! its clients must work.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     clippy::print_stderr,
-    reason = "a test's helpers fail like the test itself, and a skipped test says so"
+    reason = "a failed helper names its line, and a skipped test is reported"
 )]
 
 mod gfd20;
@@ -26,9 +27,9 @@ use std::net::{SocketAddr, TcpListener};
 
 use support::{Data, Ftp, Reply, TestServer};
 
-/// Sends what a table says and compares the codes of the answers; tells of all that differ.
+/// Sends the commands of a table, compares the reply codes, and reports all differences.
 ///
-/// A row is a code and then lines that are to be answered with it, each behind two blanks. `#` begins a remark.
+/// A row is a code and the commands that must get it, separated by two blanks. `#` starts a remark.
 #[track_caller]
 fn table(ftp: &mut Ftp, rows: &str) {
     let mut wrong = Vec::new();
@@ -49,14 +50,14 @@ fn table(ftp: &mut Ftp, rows: &str) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A session that said nothing but its name.
+/// Opens a session and logs in, without any further command.
 fn fresh(server: &TestServer) -> Ftp {
     let mut ftp = server.connect();
     ftp.login("anonymous", "test@");
     ftp
 }
 
-/// Runs RETR in MODE S over a data port that was told already.
+/// Runs RETR in MODE S over the server's data port.
 #[track_caller]
 fn retrieve_from(ftp: &mut Ftp, at: SocketAddr, path: &str) -> Vec<u8> {
     let data = Data::connect(at);
@@ -66,7 +67,7 @@ fn retrieve_from(ftp: &mut Ftp, at: SocketAddr, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// Runs RETR in MODE S towards a listener that the server was told of; gives where the data came from as well.
+/// Runs RETR in MODE S with a listener set by PORT; returns the data and its source address.
 #[track_caller]
 fn retrieve_to(ftp: &mut Ftp, listener: &TcpListener, path: &str) -> (Vec<u8>, SocketAddr) {
     ftp.send(&format!("RETR {path}"));
@@ -77,7 +78,7 @@ fn retrieve_to(ftp: &mut Ftp, listener: &TcpListener, path: &str) -> (Vec<u8>, S
     (bytes, from)
 }
 
-/// What stands between the first and the last line, each line's one blank taken off.
+/// Returns the lines between the first and the last, each without its leading blank.
 #[track_caller]
 fn inner(reply: &Reply) -> Vec<String> {
     let lines = &reply.lines[1..reply.lines.len() - 1];
@@ -88,7 +89,7 @@ fn inner(reply: &Reply) -> Vec<String> {
     lines.iter().map(unindented).collect()
 }
 
-/// Lines of a listing, each of which must end in CRLF.
+/// Returns the sorted lines of a listing, each of which must end in CRLF.
 #[track_caller]
 fn lines(bytes: Vec<u8>) -> Vec<String> {
     let text = String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! One copy: servers over fresh trees, files to copy, the client's command line, and the comparison afterwards.
+//! One copy: servers over fresh trees, files, the client's command line, and the comparison.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use workspace_tests::{
     Finished, Host, Peer, Tree, binary, file_url, run, sha256, sha256_range, tree_digests,
 };
 
-use crate::rows::{Load, Row};
+use crate::cases::{Case, Load};
 
-/// Which client copies; it decides which server it is tested against.
+/// The client of a copy, which determines the server it is tested against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     /// `globus-url-copy`, against our server.
@@ -22,7 +22,7 @@ pub(crate) enum Client {
     Cp,
 }
 
-/// From where to where.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// From the server.
@@ -38,17 +38,17 @@ pub(crate) enum Way {
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(240);
 
-/// Over 4 GiB, and not a multiple of anything.
+/// Over 4 GiB, and no multiple of a block size.
 const HUGE: u64 = (4 << 30) + 3_000_017;
 
-/// One end of a copy: a directory on disk and how the client names it.
-pub(crate) struct Place {
+/// One end of a copy: a local directory, or a server over one.
+pub(crate) struct End {
     pub(crate) tree: Tree,
     pub(crate) host: Option<Host>,
 }
 
-impl Place {
-    /// Returns a directory of this machine.
+impl End {
+    /// Returns a local directory.
     pub(crate) fn local() -> Result<Self> {
         Self::local_in(Tree::new()?)
     }
@@ -77,21 +77,21 @@ impl Place {
         Ok(host.is_some().then_some(Self { tree, host }))
     }
 
-    /// Returns how clients name a file here.
+    /// Returns the URL of a file.
     pub(crate) fn url(&self, name: &str) -> String {
         self.host
             .as_ref()
             .map_or_else(|| file_url(&self.path(name)), |host| host.url(name))
     }
 
-    /// Returns where a file lies on disk.
+    /// Returns the local path of a file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.tree.path(name)
     }
 
-    /// Returns what the server wrote, for messages.
-    pub(crate) fn said(&self) -> String {
-        self.host.as_ref().map(Host::said).unwrap_or_default()
+    /// Returns the output of the server, for messages.
+    pub(crate) fn output(&self) -> String {
+        self.host.as_ref().map(Host::output).unwrap_or_default()
     }
 }
 
@@ -104,14 +104,14 @@ impl Client {
         })
     }
 
-    fn flags(self, row: &Row) -> &'static [&'static str] {
+    fn flags(self, case: &Case) -> &'static [&'static str] {
         match self {
-            Self::Guc => row.guc,
-            Self::Cp => row.cp,
+            Self::Guc => case.guc,
+            Self::Cp => case.cp,
         }
     }
 
-    /// Returns the flags that copy a directory with all that is below it.
+    /// Returns the flags of a recursive copy.
     pub(crate) fn recursive(self) -> &'static [&'static str] {
         match self {
             Self::Guc => &["-r", "-cd"],
@@ -119,48 +119,40 @@ impl Client {
         }
     }
 
-    /// Returns source and destination for a way, or nothing where a server is missing.
-    pub(crate) fn places(self, way: Way) -> Result<Option<(Place, Place)>> {
-        self.places_in(way, Tree::new)
+    /// Returns source and destination, or nothing where a server is missing.
+    pub(crate) fn ends(self, way: Way) -> Result<Option<(End, End)>> {
+        self.ends_in(way, Tree::new)
     }
 
-    fn places_in(
-        self,
-        way: Way,
-        tree: impl Fn() -> Result<Tree>,
-    ) -> Result<Option<(Place, Place)>> {
+    fn ends_in(self, way: Way, tree: impl Fn() -> Result<Tree>) -> Result<Option<(End, End)>> {
         let server = || match self {
-            Self::Guc => Place::ours_in(tree()?).map(Some),
-            Self::Cp => Place::globus_in(tree()?),
+            Self::Guc => End::ours_in(tree()?).map(Some),
+            Self::Cp => End::globus_in(tree()?),
         };
-        let places = match way {
-            Way::Get => server()?.map(|from| Ok((from, Place::local_in(tree()?)?))),
-            Way::Put => server()?.map(|to| Ok((Place::local_in(tree()?)?, to))),
-            Way::FromOurs => {
-                Place::globus_in(tree()?)?.map(|to| Ok((Place::ours_in(tree()?)?, to)))
-            }
-            Way::ToOurs => {
-                Place::globus_in(tree()?)?.map(|from| Ok((from, Place::ours_in(tree()?)?)))
-            }
+        let ends = match way {
+            Way::Get => server()?.map(|from| Ok((from, End::local_in(tree()?)?))),
+            Way::Put => server()?.map(|to| Ok((End::local_in(tree()?)?, to))),
+            Way::FromOurs => End::globus_in(tree()?)?.map(|to| Ok((End::ours_in(tree()?)?, to))),
+            Way::ToOurs => End::globus_in(tree()?)?.map(|from| Ok((from, End::ours_in(tree()?)?))),
         };
-        places.transpose()
+        ends.transpose()
     }
 }
 
-/// Copies one row's load and compares.
-pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
+/// Copies the files of one case and compares them.
+pub(crate) fn copy(client: Client, way: Way, case: &Case) -> Result<()> {
     let Some(mut command) = client.command()? else {
         return Ok(());
     };
-    let huge = matches!(row.load, Load::Sparse);
-    // Before any tree is made, so that trees see what others use.
+    let huge = matches!(case.load, Load::Sparse);
+    // Before any tree is created, so that a tree sees the memory that other tests use.
     let _turn = huge.then(heavy);
     let tree = || if huge { Tree::roomy(HUGE) } else { Tree::new() };
-    let Some((from, to)) = client.places_in(way, tree)? else {
+    let Some((from, to)) = client.ends_in(way, tree)? else {
         return Ok(());
     };
-    let names = lay(&from.tree, row.load)?;
-    command.args(client.flags(row));
+    let names = create(&from.tree, case.load)?;
+    command.args(client.flags(case));
     match names.as_slice() {
         [name] => {
             to.tree.dir(&folder_of(name))?;
@@ -172,11 +164,11 @@ pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
         }
     }
     finish(&mut command, &from, &to)?;
-    if let Load::Part { offset, length } = row.load {
+    if let Load::Part { offset, length } = case.load {
         return same_part(&from, &to, offset, length);
     }
     for name in &names {
-        let want = if matches!(row.load, Load::Sparse) {
+        let want = if matches!(case.load, Load::Sparse) {
             sparse_digest(&from)?
         } else {
             sha256(&from.path(name))?
@@ -192,12 +184,12 @@ pub(crate) fn copy(client: Client, way: Way, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Copies a tree of all kinds of files and compares.
-pub(crate) fn copy_tree(client: Client, way: Way, row: &Row) -> Result<()> {
+/// Copies a tree of files of various sizes and compares it.
+pub(crate) fn copy_tree(client: Client, way: Way, case: &Case) -> Result<()> {
     let Some(mut command) = client.command()? else {
         return Ok(());
     };
-    let Some((from, to)) = client.places(way)? else {
+    let Some((from, to)) = client.ends(way)? else {
         return Ok(());
     };
     for n in 0..25 {
@@ -207,7 +199,7 @@ pub(crate) fn copy_tree(client: Client, way: Way, row: &Row) -> Result<()> {
     from.tree.file("tree/a/b/empty", 0, 2)?;
     from.tree.file("tree/one byte", 1, 3)?;
     from.tree.file("tree/large", 3_000_001, 4)?;
-    command.args(client.recursive()).args(client.flags(row));
+    command.args(client.recursive()).args(client.flags(case));
     command.args([from.url("tree/"), to.url("copy/of tree/")]);
     finish(&mut command, &from, &to)?;
     let (want, got) = (
@@ -223,19 +215,19 @@ pub(crate) fn copy_tree(client: Client, way: Way, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Runs a client to success; an error carries what all programs said.
-pub(crate) fn finish(command: &mut Command, from: &Place, to: &Place) -> Result<Finished> {
+/// Runs a client, and returns an error with the output of all programs unless it succeeds.
+pub(crate) fn finish(command: &mut Command, from: &End, to: &End) -> Result<Finished> {
     run(command, LONG).and_then(Finished::ok).with_context(|| {
         format!(
-            "the source said:\n{}the destination said:\n{}",
-            from.said(),
-            to.said()
+            "output of the source:\n{}output of the destination:\n{}",
+            from.output(),
+            to.output()
         )
     })
 }
 
-/// Makes the files of a load and returns their names.
-fn lay(tree: &Tree, load: Load) -> Result<Vec<String>> {
+/// Creates the files of a load and returns their names.
+fn create(tree: &Tree, load: Load) -> Result<Vec<String>> {
     let names = match load {
         Load::Many(count) => {
             for n in 0..count {
@@ -270,12 +262,12 @@ fn folder_of(name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Names many files on the command line, or in a list for the client that cannot.
+/// Names many files on the command line, or in a list file for `globus-url-copy`.
 fn several(
     client: Client,
     command: &mut Command,
-    from: &Place,
-    to: &Place,
+    from: &End,
+    to: &End,
     names: &[String],
 ) -> Result<()> {
     match client {
@@ -296,8 +288,8 @@ fn several(
     Ok(())
 }
 
-/// Compares a part, which lies in the copy where it lay in the source.
-fn same_part(from: &Place, to: &Place, offset: u64, length: u64) -> Result<()> {
+/// Compares a part, whose offset in the copy is that in the source.
+fn same_part(from: &End, to: &End, offset: u64, length: u64) -> Result<()> {
     let want = sha256_range(&from.path("file"), offset, length)?;
     ensure!(
         sha256_range(&to.path("file"), offset, u64::MAX)? == want,
@@ -308,8 +300,8 @@ fn same_part(from: &Place, to: &Place, offset: u64, length: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the digest of the sparse file, which is the same in every test and takes long.
-fn sparse_digest(from: &Place) -> Result<String> {
+/// Returns the digest of the sparse file, which is slow and the same in every test.
+fn sparse_digest(from: &End) -> Result<String> {
     static DIGEST: OnceLock<String> = OnceLock::new();
     if let Some(digest) = DIGEST.get() {
         return Ok(digest.clone());
@@ -318,7 +310,7 @@ fn sparse_digest(from: &Place) -> Result<String> {
     Ok(DIGEST.get_or_init(|| digest).clone())
 }
 
-/// Lets one test at a time fill the disk.
+/// Waits until no other test fills the disk.
 fn heavy() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

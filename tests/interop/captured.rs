@@ -1,4 +1,4 @@
-//! What `globus-url-copy` is known to say to a server beyond the matrix, each with a look at the conversation.
+//! Flags of `globus-url-copy` beyond the matrix, with checks of the exchanged lines.
 
 use std::fs;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Finished, Host, binary, run, sha256, sha256_range, tree_digests};
 
-use crate::bed::{Client, LIMIT, Place, Way};
+use crate::bed::{Client, End, LIMIT, Way};
 
-/// Runs `globus-url-copy -dbg` between two places and returns what it said.
+/// Runs `globus-url-copy -dbg` between two ends.
 fn converse(
     flags: &[&str],
     env: &[(&str, &str)],
-    from: (&Place, &str),
-    to: (&Place, &str),
+    from: (&End, &str),
+    to: (&End, &str),
 ) -> Result<Option<Finished>> {
     let Some(mut command) = Client::Guc.command()? else {
         return Ok(None);
@@ -23,37 +23,37 @@ fn converse(
         .args(flags)
         .envs(env.iter().copied())
         .args([from.0.url(from.1), to.0.url(to.1)]);
-    let said = || {
+    let output = || {
         format!(
-            "the source said:\n{}the destination said:\n{}",
-            from.0.said(),
-            to.0.said()
+            "output of the source:\n{}output of the destination:\n{}",
+            from.0.output(),
+            to.0.output()
         )
     };
-    run(&mut command, LIMIT).with_context(said).map(Some)
+    run(&mut command, LIMIT).with_context(output).map(Some)
 }
 
-/// Fails unless lines that begin so were sent or received.
-fn heard(finished: &Finished, beginnings: &[&str]) -> Result<()> {
+/// Checks that lines with these beginnings were sent or received.
+fn exchanged(finished: &Finished, beginnings: &[&str]) -> Result<()> {
     for beginning in beginnings {
         let mut lines = finished.stderr.lines().chain(finished.stdout.lines());
         ensure!(
             lines.any(|line| line.starts_with(beginning)),
-            "nobody said {beginning:?}: {}",
+            "no line {beginning:?}: {}",
             finished.report()
         );
     }
     Ok(())
 }
 
-/// Copies one file by these flags, checks the conversation and the copy.
+/// Copies one file with `flags`, and checks the exchanged lines and the copy.
 fn says(way: Way, flags: &[&str], env: &[(&str, &str)], lines: &[&str]) -> Result<()> {
-    let Some((from, to)) = Client::Guc.places(way)? else {
+    let Some((from, to)) = Client::Guc.ends(way)? else {
         return Ok(());
     };
     from.tree.file("file", 1_000_003, 11)?;
     if let Some(finished) = converse(flags, env, (&from, "file"), (&to, "file"))? {
-        heard(&finished.ok()?, lines)?;
+        exchanged(&finished.ok()?, lines)?;
         ensure!(
             sha256(&from.path("file"))? == sha256(&to.path("file"))?,
             "the copy differs"
@@ -77,8 +77,8 @@ conversations! {
     put_announces_its_size: Put [], [], ["PASV", "ALLO 1000003", "STOR /file", "150 ", "226 "];
     put_in_mode_e_gets_markers: Put ["-p", "4"], [], ["MODE E", "112-Perf Marker", "111 Range Marker 0-1000003"];
     get_in_mode_e_is_active: Get ["-p", "4"], [], ["OPTS RETR Parallelism=4,4,4;", "PORT ", "RETR /file"];
-    third_party_asks_the_size: ToOurs ["-p", "4"], [], ["SIZE ", "ALLO 1000003", "111 Range Marker"];
-    third_party_from_ours_asks_the_size: FromOurs ["-p", "4"], [], ["SIZE /file", "213 1000003"];
+    third_party_queries_the_size: ToOurs ["-p", "4"], [], ["SIZE ", "ALLO 1000003", "111 Range Marker"];
+    third_party_from_ours_queries_the_size: FromOurs ["-p", "4"], [], ["SIZE /file", "213 1000003"];
     stripes_put: Put ["-stripe", "-p", "2"], [], ["SPAS", "229"];
     stripes_get: Get ["-stripe", "-p", "2"], [], ["RETR /file"];
     stripes_of_a_size: Get ["-stripe", "-sbs", "65536", "-p", "2"], [], ["OPTS RETR StripeLayout=Blocked;BlockSize=65536;"];
@@ -99,19 +99,19 @@ conversations! {
     checksum_adler32_third: FromOurs ["-verify-checksum", "-checksum-alg", "ADLER32"], [], ["CKSM ADLER32 0 -1 /file"];
 }
 
-/// From an offset to the end, the rest of the file is asked for by REST.
+/// The client requests the rest of a file by REST.
 #[test]
 fn get_from_an_offset() -> Result<()> {
     for (flags, line) in [
         (&["-off", "300000"][..], "REST 300000"),
         (&["-p", "2", "-off", "300000"], "REST 0-300000"),
     ] {
-        let (from, to) = (Place::ours()?, Place::local()?);
+        let (from, to) = (End::ours()?, End::local()?);
         from.tree.file("file", 1_000_003, 12)?;
         let Some(finished) = converse(flags, &[], (&from, "file"), (&to, "file"))? else {
             return Ok(());
         };
-        heard(&finished.ok()?, &[line])?;
+        exchanged(&finished.ok()?, &[line])?;
         let (want, got) = (from.path("file"), to.path("file"));
         ensure!(
             sha256_range(&want, 300_000, u64::MAX)? == sha256_range(&got, 300_000, u64::MAX)?,
@@ -121,7 +121,7 @@ fn get_from_an_offset() -> Result<()> {
     Ok(())
 }
 
-/// Parts arrive by ERET and ESTO.
+/// Parts are transferred by ERET and ESTO.
 #[test]
 fn parts_use_their_verbs() -> Result<()> {
     for (way, line) in [
@@ -130,7 +130,7 @@ fn parts_use_their_verbs() -> Result<()> {
         (Way::FromOurs, "ERET P 1000 5000 /file"),
         (Way::ToOurs, "ESTO A 1000 /file"),
     ] {
-        let Some((from, to)) = Client::Guc.places(way)? else {
+        let Some((from, to)) = Client::Guc.ends(way)? else {
             return Ok(());
         };
         from.tree.file("file", 1_000_003, 13)?;
@@ -138,7 +138,7 @@ fn parts_use_their_verbs() -> Result<()> {
         let Some(finished) = converse(&flags, &[], (&from, "file"), (&to, "file"))? else {
             return Ok(());
         };
-        heard(&finished.ok()?, &[line])?;
+        exchanged(&finished.ok()?, &[line])?;
         let (want, got) = (from.path("file"), to.path("file"));
         ensure!(
             sha256_range(&want, 1000, 5000)? == sha256_range(&got, 1000, u64::MAX)?,
@@ -148,11 +148,11 @@ fn parts_use_their_verbs() -> Result<()> {
     Ok(())
 }
 
-/// A STOR that fails in a third-party copy leaves both servers in order.
+/// After a failed STOR both servers accept another copy.
 #[test]
-fn third_party_to_nowhere_fails_clean() -> Result<()> {
+fn third_party_succeeds_after_a_failed_stor() -> Result<()> {
     for way in [Way::ToOurs, Way::FromOurs] {
-        let Some((from, to)) = Client::Guc.places(way)? else {
+        let Some((from, to)) = Client::Guc.ends(way)? else {
             return Ok(());
         };
         from.tree.file("file", 1_000_003, 14)?;
@@ -181,7 +181,7 @@ fn extended_verbs_over_ipv6() -> Result<()> {
         (true, &["-ipv6", "-p", "2"], &["EPRT |2|::1|", "200 "]),
         (false, &["-ipv6", "-p", "2"], &["EPSV", "229 "]),
     ] {
-        let (near, mut far) = (Place::local()?, Place::local()?);
+        let (near, mut far) = (End::local()?, End::local()?);
         let mut server = Command::new(binary("gridftp-server")?);
         server
             .args([
@@ -200,7 +200,7 @@ fn extended_verbs_over_ipv6() -> Result<()> {
         let Some(finished) = converse(flags, &[], (from, "file"), (to, "file"))? else {
             return Ok(());
         };
-        heard(&finished.ok()?, lines)?;
+        exchanged(&finished.ok()?, lines)?;
         ensure!(
             sha256(&from.path("file"))? == sha256(&to.path("file"))?,
             "{flags:?}: the copy differs"
@@ -209,11 +209,11 @@ fn extended_verbs_over_ipv6() -> Result<()> {
     Ok(())
 }
 
-/// With `-fast` one data connection serves every file: 125 after the first.
+/// With `-fast` one data connection serves every file, so later files are announced by 125.
 #[test]
 fn fast_reuses_the_data_connection() -> Result<()> {
     for way in [Way::Get, Way::Put] {
-        let Some((from, to)) = Client::Guc.places(way)? else {
+        let Some((from, to)) = Client::Guc.ends(way)? else {
             return Ok(());
         };
         for n in 0..5 {
@@ -223,7 +223,7 @@ fn fast_reuses_the_data_connection() -> Result<()> {
         let Some(finished) = converse(&flags, &[], (&from, "tree/"), (&to, "copy/"))? else {
             return Ok(());
         };
-        heard(&finished.ok()?, &["125 "])?;
+        exchanged(&finished.ok()?, &["125 "])?;
         ensure!(
             tree_digests(&from.path("tree"))? == tree_digests(&to.path("copy"))?,
             "{way:?}: trees differ"
@@ -235,7 +235,7 @@ fn fast_reuses_the_data_connection() -> Result<()> {
 /// Listings and wildcards are answered by MLSD.
 #[test]
 fn listing_and_wildcards() -> Result<()> {
-    let (server, local) = (Place::ours()?, Place::local()?);
+    let (server, local) = (End::ours()?, End::local()?);
     for name in ["folder/one.dat", "folder/two.dat", "folder/three.txt"] {
         server.tree.file(name, 100, 15)?;
     }
@@ -243,7 +243,7 @@ fn listing_and_wildcards() -> Result<()> {
         return Ok(());
     };
     let listed = run(command.args(["-list", &server.url("folder/")]), LIMIT)?.ok()?;
-    heard(&listed, &["    one.dat", "    two.dat", "    three.txt"])?;
+    exchanged(&listed, &["    one.dat", "    two.dat", "    three.txt"])?;
     local.tree.dir("to")?;
     let pattern = server.url("folder/") + "*.dat";
     let Some(mut command) = Client::Guc.command()? else {
@@ -258,11 +258,11 @@ fn listing_and_wildcards() -> Result<()> {
     Ok(())
 }
 
-/// Every level of `-sync` copies what changed and nothing else.
+/// Every level of `-sync` copies changed files only.
 #[test]
 fn sync_copies_what_changed() -> Result<()> {
     for level in ["0", "1", "2", "3"] {
-        let (from, to) = (Place::local()?, Place::ours()?);
+        let (from, to) = (End::local()?, End::ours()?);
         from.tree.file("tree/a", 100, 16)?;
         from.tree.file("tree/b", 200, 17)?;
         let sync = |expected: &[&str]| -> Result<()> {
@@ -310,10 +310,10 @@ fn sync_copies_what_changed() -> Result<()> {
     Ok(())
 }
 
-/// A module that no server has is refused, and nothing else suffers.
+/// The client names a module by ESTO.
 #[test]
 fn an_unknown_module_is_refused() -> Result<()> {
-    let (from, to) = (Place::local()?, Place::ours()?);
+    let (from, to) = (End::local()?, End::ours()?);
     from.tree.file("file", 1000, 19)?;
     let Some(finished) = converse(
         &["-mn", "foo", "-mp", "bar"],
@@ -324,24 +324,23 @@ fn an_unknown_module_is_refused() -> Result<()> {
     else {
         return Ok(());
     };
-    heard(&finished.failed()?, &["ESTO foo=\"bar\" /file"])?;
+    exchanged(&finished.failed()?, &["ESTO foo=\"bar\" /file"])?;
     ensure!(
         !to.path("file").exists(),
-        "a file came of a refused command"
+        "a refused command created a file"
     );
     Ok(())
 }
 
-/// The client may relay between two servers, and copy what lies beneath a directory with a blank.
+/// The client forwards the data between two servers.
 #[test]
 fn without_third_party() -> Result<()> {
     says(Way::ToOurs, &["-notpt"], &[], &["RETR ", "STOR /file"])
 }
 
-/// Ten clients at once.
 #[test]
 fn ten_clients_at_once() -> Result<()> {
-    let (server, local) = (Place::ours()?, Place::local()?);
+    let (server, local) = (End::ours()?, End::local()?);
     server.tree.file("file", 2_000_003, 20)?;
     let Some(_) = Client::Guc.command()? else {
         return Ok(());

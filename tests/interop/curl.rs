@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, Tree, run, sha256};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
 /// Runs curl, or returns nothing where it is missing.
 fn curl(args: &[&str]) -> Result<Option<Finished>> {
@@ -25,9 +25,9 @@ fn path(tree: &Tree, name: &str) -> String {
     tree.path(name).display().to_string()
 }
 
-/// Gets a file by these flags; curl's own trace must show `line`.
+/// Downloads a file with `flags`; the trace of curl must contain `line`.
 fn get(flags: &[&str], line: &str) -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("a dir/the file", 1_000_003, 21)?;
     let (url, target) = (server.url("a dir/the file"), path(&local, "file"));
     if let Some(finished) = curl(&[flags, &["--output", &target, &url]].concat())? {
@@ -72,7 +72,7 @@ fn get_without_changing_directory() -> Result<()> {
 
 #[test]
 fn get_a_range() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let original = server.tree.file("file", 100_003, 22)?;
     let target = path(&local, "file");
     if let Some(finished) = curl(&[
@@ -91,7 +91,7 @@ fn get_a_range() -> Result<()> {
 
 #[test]
 fn get_is_resumed() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let original = server.tree.file("file", 1_000_003, 23)?;
     fs::write(
         local.path("file"),
@@ -121,7 +121,7 @@ fn get_is_resumed() -> Result<()> {
 
 #[test]
 fn put_makes_directories() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let original = local.file("file", 1_000_003, 24)?;
     let url = server.url("new dir/below/file");
     if let Some(finished) = curl(&[
@@ -141,7 +141,7 @@ fn put_makes_directories() -> Result<()> {
 
 #[test]
 fn put_is_resumed() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let original = local.file("file", 1_000_003, 25)?;
     fs::write(
         server.path("file"),
@@ -167,7 +167,7 @@ fn put_is_resumed() -> Result<()> {
 
 #[test]
 fn put_is_appended() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     fs::write(server.path("file"), "first ")?;
     fs::write(local.path("more"), "second")?;
     if let Some(finished) = curl(&[
@@ -187,7 +187,7 @@ fn put_is_appended() -> Result<()> {
 
 #[test]
 fn listings() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     server.tree.file("dir/one", 1, 1)?;
     server.tree.file("dir/two words", 2, 2)?;
     for flags in [
@@ -210,7 +210,7 @@ fn listings() -> Result<()> {
 
 #[test]
 fn quoted_commands() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     server.tree.file("old", 10, 1)?;
     let quotes = [
         "--quote",
@@ -237,7 +237,7 @@ fn quoted_commands() -> Result<()> {
 
 #[test]
 fn names_in_utf_8() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let original = server.tree.file("Größe €", 1003, 26)?;
     if let Some(finished) = curl(&["--output", &path(&local, "file"), &server.url("Größe €")])?
     {
@@ -251,13 +251,13 @@ fn names_in_utf_8() -> Result<()> {
 }
 
 #[test]
-fn a_missing_file_is_said_to_be_missing() -> Result<()> {
-    let server = Place::ours()?;
+fn a_missing_file_has_its_own_exit_status() -> Result<()> {
+    let server = End::ours()?;
     if let Some(finished) = curl(&[&server.url("nothing")])? {
         let finished = finished.failed()?;
         ensure!(
             finished.status.code() == Some(78),
-            "not taken for a missing file: {}",
+            "not reported as a missing file: {}",
             finished.report()
         );
     }

@@ -1,4 +1,5 @@
-//! The `http` driver against curl, lftp and Python's server: GET, PUT, both versions, chunks, TLS, connections that go on.
+//! The `http` driver against curl, lftp and Python's server: GET, PUT, both versions, chunks, TLS,
+//! persistent connections.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,7 @@ fn data() -> Vec<u8> {
 
 type Stored = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// Serves on a stack in a thread of its own, until it is dropped.
+/// A server on a thread of its own; dropping the value ends it.
 struct Site {
     addr: SocketAddr,
     stored: Stored,
@@ -78,7 +79,7 @@ impl Site {
     }
 }
 
-/// Answers one request: `/data` is there, what is put is kept, anything else is not found.
+/// Answers one request: serves `/data`, stores the body of a PUT, and replies 404 to other paths.
 async fn serve(mut stream: BoxStream, store: &Stored) -> Result<()> {
     let exchange = stream
         .info()
@@ -138,7 +139,7 @@ fn curl_gets() -> Result<()> {
 }
 
 #[test]
-fn curl_asks_for_the_head() -> Result<()> {
+fn curl_requests_the_head() -> Result<()> {
     let site = Site::start("tcp,http")?;
     if let Some(finished) = curl(&["--head", &site.url("data")])? {
         let finished = finished.ok()?;
@@ -176,7 +177,7 @@ fn curl_puts_by_length_and_in_chunks() -> Result<()> {
 }
 
 #[test]
-fn curl_is_told_what_is_not_there() -> Result<()> {
+fn curl_gets_a_404_for_a_missing_file() -> Result<()> {
     let site = Site::start("tcp,http")?;
     if let Some(finished) = curl(&["--fail", &site.url("nothing")])? {
         let finished = finished.failed()?;
@@ -214,7 +215,10 @@ fn curl_gets_and_puts_over_tls() -> Result<()> {
     )?;
     if let Some(finished) = put {
         finished.ok()?;
-        ensure!(site.stored("/put") == Some(data()), "what was put differs");
+        ensure!(
+            site.stored("/put") == Some(data()),
+            "the stored body differs"
+        );
     }
     Ok(())
 }
@@ -250,7 +254,7 @@ fn curl_keeps_the_connection() -> Result<()> {
                 .await?;
             stream.shutdown().await?;
         }
-        ensure!(!stream.accept().await?, "curl asks for more");
+        ensure!(!stream.accept().await?, "curl sends another request");
         let finished = client.await??.context("curl is there")?.ok()?;
         ensure!(
             finished.stdout == "answer 0;answer 1;answer 2;",
@@ -277,7 +281,7 @@ fn lftp_gets() -> Result<()> {
     Ok(())
 }
 
-/// Python's own server of a folder, or one that keeps what is put there.
+/// Starts Python's file server over a folder, or the server of `script`.
 fn python(folder: &Tree, script: &str) -> Result<Option<Daemon>> {
     let Some(mut command) = Peer::Python.require("interop: http with Python") else {
         return Ok(None);
@@ -306,7 +310,7 @@ fn at(addr: SocketAddr, path: &str) -> Result<Target> {
 }
 
 #[test]
-fn we_get_from_python() -> Result<()> {
+fn get_from_python() -> Result<()> {
     let tree = Tree::new()?;
     fs::create_dir(tree.path("a dir"))?;
     fs::write(tree.path("a dir/the file"), data())?;
@@ -342,7 +346,7 @@ fn we_get_from_python() -> Result<()> {
     Ok(())
 }
 
-/// A server that keeps what is put, by length or in chunks, and answers with how much that was.
+/// A server that stores the body of a PUT, by length or in chunks, and answers with its size.
 const KEEPER: &str = r#"
 import http.server
 class Keeper(http.server.BaseHTTPRequestHandler):
@@ -370,7 +374,7 @@ server.serve_forever()
 "#;
 
 #[test]
-fn we_put_to_python() -> Result<()> {
+fn put_to_python() -> Result<()> {
     let tree = Tree::new()?;
     let Some(server) = python(&tree, KEEPER)? else {
         return Ok(());
@@ -392,7 +396,7 @@ fn we_put_to_python() -> Result<()> {
             ensure!(answer == SIZE.to_string(), "{path}: {answer}");
             ensure!(
                 fs::read(tree.path(path))? == data(),
-                "{path}: what was put differs"
+                "{path}: the stored body differs"
             );
             Ok(())
         })?;

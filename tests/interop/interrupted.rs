@@ -1,4 +1,4 @@
-//! System calls on files that a signal interrupts (`EINTR`): both programs repeat them, and files stay right.
+//! System calls on files that a signal interrupts (`EINTR`): both programs repeat them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use workspace_tests::{Host, Peer, Tree, binary, file_url, run, sha256};
 
 use crate::bed::LIMIT;
 
-/// Calls that move or store the content of a file; every second one of a thread fails.
+/// Calls that transfer or store the content of a file; every second one of a thread fails.
 const CALLS: &str = "preadv2,pwrite64,pwritev,pwritev2,copy_file_range,fsync,fdatasync,ftruncate,\
                      sendfile,splice";
 
@@ -23,7 +23,7 @@ fn interrupted(program: &str, log: &Path) -> Result<Option<Command>> {
         .arg(log);
     strace.args(["-e", &format!("trace={CALLS},pread64")]);
     strace.args(["-e", &format!("inject={CALLS}:error=EINTR:when=1+2")]);
-    // The loader reads the libraries of a program with its first calls, and gives up on EINTR.
+    // The dynamic loader uses the first calls, and fails on EINTR.
     strace.args(["-e", "inject=pread64:error=EINTR:when=9+2"]);
     strace.arg(binary(program)?);
     Ok(Some(strace))
@@ -60,13 +60,16 @@ fn an_interrupted_system_call_is_repeated() -> Result<()> {
             let Some(mut client) = interrupted("gridftp-cp", &log)? else {
                 return Ok(());
             };
-            // Another try could hide a failed call.
+            // A retry could hide a failed call.
             run(
                 client.args(["--mode", mode, "--retries", "0"]).args(urls),
                 LIMIT,
             )?
             .ok()?;
-            ensure!(sha256(&written)? == whole, "{mode}, {way}: another content");
+            ensure!(
+                sha256(&written)? == whole,
+                "{mode}, {way}: the content differs"
+            );
             let calls = fs::read_to_string(&log)?;
             ensure!(
                 calls.contains("INJECTED"),

@@ -6,16 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, Tree, run, sha256, tree_digests};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
-/// Runs a script of lftp in `local` against a server, or returns nothing where lftp is missing.
-fn lftp(server: &Place, local: &Tree, script: &str) -> Result<Option<Finished>> {
+/// Runs an lftp script in `local` against a server, or returns nothing where lftp is missing.
+fn lftp(server: &End, local: &Tree, script: &str) -> Result<Option<Finished>> {
     let Some(mut command) = Peer::Lftp.require("interop: lftp") else {
         return Ok(None);
     };
     let settings = "set net:max-retries 1; set net:timeout 20; set ftp:ssl-allow false; set cmd:fail-exit true";
     let script = format!("{settings}; open {}; {script}", server.url(""));
-    // No settings of the person who runs the test.
+    // Without the settings of the user who runs the test.
     command
         .env("HOME", local.root())
         .env("LFTP_HOME", local.root())
@@ -25,7 +25,7 @@ fn lftp(server: &Place, local: &Tree, script: &str) -> Result<Option<Finished>> 
 
 #[test]
 fn get_and_put() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("a dir/there", 1_000_003, 31)?;
     local.file("here", 1_000_003, 32)?;
     let script = "get 'a dir/there' -o got; put here -o 'a dir/put'";
@@ -45,7 +45,7 @@ fn get_and_put() -> Result<()> {
 
 #[test]
 fn get_in_segments() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("file", 5_000_003, 33)?;
     if let Some(finished) = lftp(&server, &local, "pget -n 4 file -o got")? {
         finished.ok()?;
@@ -59,7 +59,7 @@ fn get_in_segments() -> Result<()> {
 
 #[test]
 fn get_and_put_are_resumed() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let there = server.tree.file("there", 1_000_003, 34)?;
     let here = local.file("here", 1_000_003, 35)?;
     fs::write(
@@ -84,7 +84,7 @@ fn get_and_put_are_resumed() -> Result<()> {
     Ok(())
 }
 
-fn lay(tree: &Tree) -> Result<()> {
+fn create(tree: &Tree) -> Result<()> {
     for n in 0..20 {
         tree.file(&format!("tree/dir {}/file {n}", n % 3), n * 501, n)?;
     }
@@ -95,8 +95,8 @@ fn lay(tree: &Tree) -> Result<()> {
 #[test]
 fn mirror_down() -> Result<()> {
     for passive in ["true", "false"] {
-        let (server, local) = (Place::ours()?, Tree::new()?);
-        lay(&server.tree)?;
+        let (server, local) = (End::ours()?, Tree::new()?);
+        create(&server.tree)?;
         let script = format!("set ftp:passive-mode {passive}; mirror --parallel=3 tree copy");
         if let Some(finished) = lftp(&server, &local, &script)? {
             finished.ok()?;
@@ -111,8 +111,8 @@ fn mirror_down() -> Result<()> {
 
 #[test]
 fn mirror_up_and_again() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
-    lay(&local)?;
+    let (server, local) = (End::ours()?, Tree::new()?);
+    create(&local)?;
     if let Some(finished) = lftp(
         &server,
         &local,
@@ -125,7 +125,7 @@ fn mirror_up_and_again() -> Result<()> {
         );
         ensure!(
             !finished.stdout.contains("Transferring"),
-            "the second time it copied again: {}",
+            "the second mirror copied files: {}",
             finished.report()
         );
     }
@@ -141,7 +141,7 @@ fn listings_by_each_verb() -> Result<()> {
         ("false", "cls -l"),
         ("true", "nlist"),
     ] {
-        let (server, local) = (Place::ours()?, Tree::new()?);
+        let (server, local) = (End::ours()?, Tree::new()?);
         server.tree.file("one", 1, 1)?;
         server.tree.file("two words", 2, 2)?;
         if let Some(finished) = lftp(&server, &local, &format!("set ftp:use-mlsd {mlsd}; {list}"))?
@@ -155,8 +155,8 @@ fn listings_by_each_verb() -> Result<()> {
 }
 
 #[test]
-fn names_are_changed() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+fn directories_modes_and_names_are_changed() -> Result<()> {
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("old", 1, 1)?;
     server.tree.file("gone/inside", 1, 1)?;
     let script =

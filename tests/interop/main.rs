@@ -1,12 +1,14 @@
-//! Our programs against the Globus programs, curl and lftp, digests compared every time.
+//! Our programs against the Globus programs, curl, lftp and others; digests are compared.
 //!
-//! [`matrix`] crosses every operation with every way to run it, once with `globus-url-copy` against our server and once
-//! with `gridftp-cp` against the Globus server; third-party copies run between the two servers in both directions.
-//! [`captured`] holds what the matrix has no column for. A missing peer is said on standard error, never passed over.
+//! [`matrix`] crosses operations with flags, with `globus-url-copy` against our server and with
+//! `gridftp-cp` against the Globus server; third-party copies run between the two servers in both
+//! directions. [`captured`] tests further flags of `globus-url-copy`. A missing peer is reported on
+//! standard error.
 #![forbid(unsafe_code)]
 
 mod bed;
 mod captured;
+mod cases;
 mod curl;
 mod foreign;
 mod http;
@@ -15,11 +17,10 @@ mod lftp;
 mod matrix;
 mod names;
 #[path = "../udt/peer.rs"]
-#[expect(clippy::unwrap_used, reason = "a test that fails says where by itself")]
+#[expect(clippy::unwrap_used, reason = "a failed test names its line")]
 mod peer;
 mod remote;
 mod restart;
 mod resume;
-mod rows;
 mod tls;
 mod udt;

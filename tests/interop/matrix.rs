@@ -1,14 +1,14 @@
-//! Every client, every way, every row: one test each.
+//! One test for each client, direction and case.
 
 use crate::bed::{Client, Way, copy, copy_tree};
-use crate::rows;
+use crate::cases;
 
 macro_rules! cases {
-    ($run:ident, $client:expr, $way:expr; $($row:ident)*) => {
+    ($run:ident, $client:expr, $way:expr; $($case:ident)*) => {
         $(
             #[test]
-            fn $row() -> anyhow::Result<()> {
-                $run($client, $way, rows::named(stringify!($row)))
+            fn $case() -> anyhow::Result<()> {
+                $run($client, $way, cases::named(stringify!($case)))
             }
         )*
     };

@@ -1,4 +1,5 @@
-//! Names of any bytes, and sources that are their own destination, with the Globus programs at one end.
+//! Names of any bytes, and sources that are their own destination, with the Globus programs at one
+//! end.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +7,7 @@ use std::os::unix::fs::symlink;
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Finished, OddTree, run, sha256};
 
-use crate::bed::{Client, LIMIT, Place, Way};
+use crate::bed::{Client, End, LIMIT, Way};
 
 /// Modes and numbers of connections of each client.
 const WAYS: [(&[&str], &[&str]); 3] = [
@@ -23,21 +24,21 @@ const WAYS: [(&[&str], &[&str]); 3] = [
 
 const DIRECTIONS: [Way; 4] = [Way::Put, Way::Get, Way::FromOurs, Way::ToOurs];
 
-/// Says whether the Globus server takes a name as it is: it drops all bytes that are neither
-/// printable ASCII nor white space.
-fn globus_takes(name: &[u8]) -> bool {
+/// Returns whether the Globus server keeps a name: it drops all bytes that are neither printable
+/// ASCII nor white space.
+fn globus_keeps(name: &[u8]) -> bool {
     name.iter()
         .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | 0x0b | 0x0c))
 }
 
-/// Copies a tree, and gives what came; nothing where a program is missing.
+/// Copies a tree and returns the copy, or nothing where a program is missing.
 fn copied(
     client: Client,
     way: Way,
     flags: &[&str],
     tree: &OddTree,
 ) -> Result<Option<(OddTree, Finished)>> {
-    let (Some(mut command), Some((from, to))) = (client.command()?, client.places(way)?) else {
+    let (Some(mut command), Some((from, to))) = (client.command()?, client.ends(way)?) else {
         return Ok(None);
     };
     tree.write(&from.path("tree"))?;
@@ -49,9 +50,9 @@ fn copied(
 }
 
 #[test]
-fn names_that_the_globus_server_takes_keep_their_contents() -> Result<()> {
+fn gridftp_cp_copies_every_name_that_the_globus_server_keeps() -> Result<()> {
     let all = OddTree::all();
-    let taken = all.only(globus_takes);
+    let taken = all.only(globus_keeps);
     let missing = all.files().len() - taken.files().len();
     for way in DIRECTIONS {
         for (flags, _) in WAYS {
@@ -83,7 +84,7 @@ fn names_that_the_globus_server_takes_keep_their_contents() -> Result<()> {
     Ok(())
 }
 
-/// A URL, all bytes of the name percent-encoded.
+/// Returns a URL with all bytes of the name percent-encoded.
 fn encoded(dir: &str, name: &[u8]) -> String {
     let name = name.iter().map(|byte| match byte {
         b'/' => "/".to_owned(),
@@ -92,15 +93,15 @@ fn encoded(dir: &str, name: &[u8]) -> String {
     format!("{dir}{}", name.collect::<String>())
 }
 
-/// `globus-url-copy` names each file by itself, since its walk through a tree ends at the first name
-/// that it cannot put into a URL.
+/// Each file is named in a list, since a recursive `globus-url-copy` ends at the first name that it
+/// cannot put into a URL.
 #[test]
-fn names_of_globus_url_copy_keep_their_contents() -> Result<()> {
-    // It does not double the byte 255, which begins a command of Telnet (RFC 854).
+fn globus_url_copy_copies_names_of_any_bytes() -> Result<()> {
+    // It does not double the byte 255, which starts a Telnet command (RFC 854).
     let all = OddTree::all().only(|name| !name.contains(&b'/') && !name.contains(&0xff));
-    let taken = all.only(globus_takes);
+    let taken = all.only(globus_keeps);
     for way in DIRECTIONS {
-        // Our server takes all; between servers the other one is that of Globus.
+        // Our server keeps all names; third-party copies involve the Globus server.
         let tree = if matches!(way, Way::Put | Way::Get) {
             &all
         } else {
@@ -108,7 +109,7 @@ fn names_of_globus_url_copy_keep_their_contents() -> Result<()> {
         };
         for (_, flags) in WAYS {
             let (Some(mut command), Some((from, to))) =
-                (Client::Guc.command()?, Client::Guc.places(way)?)
+                (Client::Guc.command()?, Client::Guc.ends(way)?)
             else {
                 return Ok(());
             };
@@ -139,16 +140,16 @@ fn names_of_globus_url_copy_keep_their_contents() -> Result<()> {
 
 #[test]
 fn a_copy_onto_itself_is_refused() -> Result<()> {
-    let Some(place) = Place::globus()? else {
+    let Some(end) = End::globus()? else {
         return Ok(());
     };
-    let file = place.tree.file("file", 5_000_000, 1)?;
-    place.tree.file("tree/sub/file", 100_000, 2)?;
-    symlink("file", place.path("link"))?;
-    symlink("tree", place.path("alias"))?;
-    fs::hard_link(&file, place.path("twin"))?;
-    let (digest, before) = (sha256(&file)?, place.tree.names("")?);
-    let (url, local) = (place.url("file"), file.display().to_string());
+    let file = end.tree.file("file", 5_000_000, 1)?;
+    end.tree.file("tree/sub/file", 100_000, 2)?;
+    symlink("file", end.path("link"))?;
+    symlink("tree", end.path("alias"))?;
+    fs::hard_link(&file, end.path("twin"))?;
+    let (digest, before) = (sha256(&file)?, end.tree.names("")?);
+    let (url, local) = (end.url("file"), file.display().to_string());
     let dotted = url.replace("/file", "/.//./file");
     let host = url.replace("127.0.0.1", "localhost");
     let same = "is the destination itself";
@@ -157,19 +158,19 @@ fn a_copy_onto_itself_is_refused() -> Result<()> {
         (&[&url, &url][..], same),
         (&[&url, &dotted], same),
         (&[&url, &host], same),
-        (&[&url, &place.url("link")], same),
-        (&[&place.url("link"), &url], same),
-        (&[&place.url("twin"), &url], same),
-        (&[&url, &place.url("")], same),
+        (&[&url, &end.url("link")], same),
+        (&[&end.url("link"), &url], same),
+        (&[&end.url("twin"), &url], same),
+        (&[&url, &end.url("")], same),
         (&[&local, &url], same),
         (&[&url, &local], same),
-        (&[&place.url("tree"), &place.url("tree")], within),
-        (&[&place.url("tree/"), &place.url("tree/sub/new/")], within),
-        (&[&place.url("alias/"), &place.url("tree/sub")], within),
+        (&[&end.url("tree"), &end.url("tree")], within),
+        (&[&end.url("tree/"), &end.url("tree/sub/new/")], within),
+        (&[&end.url("alias/"), &end.url("tree/sub")], within),
         (
             &[
-                &place.path("tree").display().to_string(),
-                &place.url("tree/new"),
+                &end.path("tree").display().to_string(),
+                &end.url("tree/new"),
             ],
             within,
         ),
@@ -185,10 +186,10 @@ fn a_copy_onto_itself_is_refused() -> Result<()> {
             );
             ensure!(
                 sha256(&file)? == digest,
-                "it was written: {}",
+                "the file was written: {}",
                 finished.report()
             );
-            let after = place.tree.names("")?;
+            let after = end.tree.names("")?;
             ensure!(after == before, "{after:?}: {}", finished.report());
         }
     }

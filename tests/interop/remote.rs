@@ -1,4 +1,4 @@
-//! The `gridftp` driver against the Globus server: a remote file as a stream, in both modes, digests compared.
+//! The `gridftp` driver against the Globus server: a remote file as a stream, in both modes.
 
 use std::fs;
 use std::io::SeekFrom;
@@ -9,7 +9,7 @@ use workspace_tests::{Host, Tree, sha256, sha256_range};
 use xio_core::{Target, Transport as _};
 use xio_gridftp::{Gridftp, GridftpHandle};
 
-/// Both modes of data.
+/// Options of both transfer modes.
 const MODES: [&str; 2] = ["mode=S", "mode=E;streams=4"];
 
 const SIZE: u64 = 5_000_017;
@@ -37,7 +37,7 @@ async fn write(host: &Host, options: &str, name: &str, bytes: &[u8]) -> Result<(
     Ok(handle.shutdown().await?)
 }
 
-/// Runs `part` in each mode, with a server and a file `there` in its tree.
+/// Runs `part` in each mode with a server over a tree that holds the file `there`.
 fn with_globus(part: impl AsyncFn(&Host, &Tree, &str) -> Result<()>) -> Result<()> {
     for mode in MODES {
         let tree = Tree::new()?;
@@ -46,7 +46,7 @@ fn with_globus(part: impl AsyncFn(&Host, &Tree, &str) -> Result<()>) -> Result<(
             return Ok(());
         };
         block_on(part(&host, &tree, mode))
-            .with_context(|| format!("{mode}; the server said: {}", host.said()))?;
+            .with_context(|| format!("{mode}; output of the server: {}", host.output()))?;
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ fn a_file_is_written_and_read_whole() -> Result<()> {
 }
 
 #[test]
-fn parts_are_read_and_written_where_they_belong() -> Result<()> {
+fn parts_are_read_and_written_at_their_offsets() -> Result<()> {
     with_globus(async |host, tree, mode| {
         let before = fs::read(tree.path("there"))?;
         let mut handle = open(host, &format!("flags=r+;{mode}"), "there").await?;
@@ -100,12 +100,12 @@ fn parts_are_read_and_written_where_they_belong() -> Result<()> {
 }
 
 #[test]
-fn refusals_are_told() -> Result<()> {
+fn refusals_are_reported() -> Result<()> {
     with_globus(async |host, _, mode| {
         let error = open(host, mode, "nothing").await.map(drop).unwrap_err();
         ensure!(format!("{error:#}").contains("check the path"), "{error:#}");
         let mut handle = open(host, &format!("flags=w;{mode}"), "no/such/folder").await?;
-        // The refusal may come while it is written.
+        // The refusal may come during the write or at its end.
         let written = async {
             handle.write_all(b"x").await?;
             handle.shutdown().await

@@ -1,40 +1,40 @@
-//! Connections that break in the middle of a transfer, and what the two clients and servers make of it.
+//! Connections that break in the middle of a transfer, with each client and server.
 
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Break, Finished, Relay, Tree, run, sha256};
 
-use crate::bed::{Client, LIMIT, Place, Way};
+use crate::bed::{Client, End, LIMIT, Way};
 
 const SIZE: u64 = 12_000_001;
 const AFTER: u64 = 5_000_000;
 
-/// Which end of a third-party copy stands behind the relay.
+/// The end of a copy that is behind the relay.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Source,
     Destination,
 }
 
-/// Copies one file through a relay that breaks once, and returns how the client ended.
+/// Copies one file through a relay that breaks once, and returns the client's result.
 fn broken(
     client: Client,
     way: Way,
     behind: Behind,
     flags: &[&str],
     plan: Break,
-) -> Result<Option<(Finished, Place, Place)>> {
+) -> Result<Option<(Finished, End, End)>> {
     let Some(mut command) = client.command()? else {
         return Ok(None);
     };
-    let Some((from, to)) = client.places(way)? else {
+    let Some((from, to)) = client.ends(way)? else {
         return Ok(None);
     };
     from.tree.file("file", SIZE, 9)?;
-    let place = if behind == Behind::Source { &from } else { &to };
-    let host = place
+    let relayed_end = if behind == Behind::Source { &from } else { &to };
+    let host = relayed_end
         .host
         .as_ref()
-        .context("a relay stands before a server")?;
+        .context("a relay needs a server")?;
     let relay = Relay::start(host.addr(), plan)?;
     let relayed = host.url_at(relay.addr(), "file");
     let (source, target) = match behind {
@@ -51,19 +51,19 @@ fn broken(
     Ok(Some((finished, from, to)))
 }
 
-/// The copy ends whole in spite of the break.
+/// Checks that the copy is complete in spite of the break.
 fn survives(client: Client, way: Way, behind: Behind, flags: &[&str], plan: Break) -> Result<()> {
     if let Some((finished, from, to)) = broken(client, way, behind, flags, plan)? {
         finished
             .ok()
-            .with_context(|| format!("source:\n{}destination:\n{}", from.said(), to.said()))?;
+            .with_context(|| format!("source:\n{}destination:\n{}", from.output(), to.output()))?;
         ensure!(
             sha256(&from.path("file"))? == sha256(&to.path("file"))?,
             "the copy differs"
         );
         ensure!(
             to.tree.names("")? == ["file"],
-            "more than the copy is left: {:?}",
+            "other files are left: {:?}",
             to.tree.names("")?
         );
     }
@@ -103,26 +103,30 @@ survivals! {
     globus_url_copy_third_party_from_ours_mode_s: Guc FromOurs Destination GUC_S ALL;
 }
 
-/// The client cannot restart this (it says so and fails), but the server must neither show half a file nor suffer.
+/// The client cannot restart an upload, but the server must not publish a partial file, and must
+/// accept the next upload.
 #[test]
-fn globus_url_copy_put_fails_clean_and_works_again() -> Result<()> {
+fn globus_url_copy_put_succeeds_after_a_failed_one() -> Result<()> {
     for flags in [&["-p", "4"][..], &[]] {
         let Some((finished, from, to)) =
             broken(Client::Guc, Way::Put, Behind::Destination, flags, DATA)?
         else {
             return Ok(());
         };
-        // It may also end by an assertion of its own, which is no matter of ours.
+        // The client may also abort by a failed assertion of its own.
         ensure!(!finished.status.success(), "{}", finished.report());
-        ensure!(!to.path("file").exists(), "half a file has the final name");
+        ensure!(
+            !to.path("file").exists(),
+            "a partial file has the final name"
+        );
         again(&from, &to, flags)?;
     }
     Ok(())
 }
 
-/// As above; the same server then serves the whole file.
+/// The same server then serves the whole file.
 #[test]
-fn globus_url_copy_get_fails_clean_and_works_again() -> Result<()> {
+fn globus_url_copy_get_succeeds_after_a_failed_one() -> Result<()> {
     for flags in [&["-p", "4"][..], &[]] {
         let Some((finished, from, to)) =
             broken(Client::Guc, Way::Get, Behind::Source, flags, DATA)?
@@ -135,7 +139,7 @@ fn globus_url_copy_get_fails_clean_and_works_again() -> Result<()> {
     Ok(())
 }
 
-fn again(from: &Place, to: &Place, flags: &[&str]) -> Result<()> {
+fn again(from: &End, to: &End, flags: &[&str]) -> Result<()> {
     let Some(mut command) = Client::Guc.command()? else {
         return Ok(());
     };
@@ -151,9 +155,9 @@ fn again(from: &Place, to: &Place, flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A copy that fails for good leaves nothing, under whatever name, and says which side failed.
+/// A failed copy leaves no file under any name, and its error names the file.
 #[test]
-fn gridftp_cp_leaves_no_half_file() -> Result<()> {
+fn gridftp_cp_leaves_no_partial_file() -> Result<()> {
     let (stream, extended) = (["--mode", "stream"], ["-p", "4"]);
     let ways = [Way::Get, Way::Put, Way::FromOurs];
     for (way, mode) in ways
@@ -184,19 +188,20 @@ fn gridftp_cp_leaves_no_half_file() -> Result<()> {
     Ok(())
 }
 
-/// Copies into a server through a slow relay that breaks after the server has sent a marker, and expects the client to
-/// continue from there.
+/// Copies into a server through a slow relay that breaks after the server has sent a restart
+/// marker, and checks that the client continues behind it.
 fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> {
     const SLOW_SIZE: u64 = 40_000_003;
     let Some(mut command) = client.command()? else {
         return Ok(());
     };
-    let Some((from, to)) = client.places(way)? else {
+    let Some((from, to)) = client.ends(way)? else {
         return Ok(());
     };
     from.tree.file("file", SLOW_SIZE, 11)?;
     let host = to.host.as_ref().context("a server receives")?;
-    // Four connections move about 4.5 MB/s together: the break comes well after the marker of the fifth second.
+    // Four connections carry about 4.5 MB/s together, so the break comes well after the marker of
+    // the fifth second.
     let relay = Relay::paced(
         host.addr(),
         Break::Everything {
@@ -207,7 +212,9 @@ fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> 
     command
         .args(flags)
         .args([from.url("file"), host.url_at(relay.addr(), "file")]);
-    let finished = run(&mut command, LIMIT)?.ok().with_context(|| to.said())?;
+    let finished = run(&mut command, LIMIT)?
+        .ok()
+        .with_context(|| to.output())?;
     ensure!(
         sha256(&from.path("file"))? == sha256(&to.path("file"))?,
         "the copy differs"
@@ -217,11 +224,11 @@ fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> 
     let claimed = claimed.with_context(|| format!("no REST: {:?}", relay.commands()))?;
     ensure!(
         claimed > 10_000_000,
-        "the client goes on from {claimed} bytes: {}",
+        "the client restarts at {claimed} bytes: {}",
         finished.report()
     );
-    // What a server told of may be lost with its session all the same: then the copy is seen to differ,
-    // and all of it comes again.
+    // A server may lose acknowledged bytes with its session. Then verification notices it, and the
+    // whole file is sent again.
     let noticed = finished.stderr.contains("retry 2: verify:");
     let most = SLOW_SIZE * 7 / 4 - 10_000_000;
     ensure!(
@@ -233,7 +240,7 @@ fn continues_by_markers(client: Client, way: Way, flags: &[&str]) -> Result<()> 
     Ok(())
 }
 
-/// How many bytes a client says are there, by `REST 0-5,7-9`.
+/// Returns the number of bytes in the ranges of `REST 0-5,7-9`.
 fn restart(line: &str) -> Option<u64> {
     let ranges = line.strip_prefix("REST ")?;
     ranges.split(',').try_fold(0, |sum, range| {
@@ -252,16 +259,16 @@ fn gridftp_cp_continues_by_globus_markers() -> Result<()> {
     continues_by_markers(Client::Cp, Way::Put, CP_E)
 }
 
-/// A restart moves only what is missing: the relay sees less than twice the file.
+/// A restart transfers only the missing bytes: less than twice the file passes the relay.
 #[test]
 fn gridftp_cp_get_continues_where_it_broke() -> Result<()> {
     for flags in [CP_S, CP_E] {
-        let Some(server) = Place::globus()? else {
+        let Some(server) = End::globus()? else {
             return Ok(());
         };
         server.tree.file("file", SIZE, 10)?;
         let host = server.host.as_ref().context("a server")?;
-        // Paced, so that the client keeps up: a reset throws away what waits in its socket.
+        // Paced, so that the client keeps up: a reset discards unread bytes in its socket.
         let relay = Relay::paced(
             host.addr(),
             Break::Data {

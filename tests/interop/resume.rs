@@ -1,52 +1,52 @@
-//! MODE S transfers that break in the middle: the next try moves what is missing, and no more.
+//! MODE S transfers that break in the middle: the retry transfers only the missing bytes.
 
 use anyhow::{Context, Result, ensure};
 use workspace_tests::{Break, Finished, Relay, run, sha256};
 
-use crate::bed::{Client, LIMIT, Place};
+use crate::bed::{Client, End, LIMIT};
 
 const SIZE: u64 = 12_000_001;
 const AFTER: u64 = 9_000_000;
 
-/// What may be lost of the bytes that passed before the break: what was on its way.
+/// Upper limit of forwarded bytes that the receiver did not get before the break.
 const LOST: u64 = 1_000_000;
 
 /// One end of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Side {
     Here,
     Ours,
     Globus,
 }
 
-impl End {
-    fn place(self) -> Result<Option<Place>> {
+impl Side {
+    fn end(self) -> Result<Option<End>> {
         match self {
-            Self::Here => Place::local().map(Some),
-            Self::Ours => Place::ours().map(Some),
-            Self::Globus => Place::globus(),
+            Self::Here => End::local().map(Some),
+            Self::Ours => End::ours().map(Some),
+            Self::Globus => End::globus(),
         }
     }
 }
 
-/// A copy through a relay before one of its servers.
+/// A copy through a relay in front of one of its servers.
 struct Cut {
-    from: Place,
-    to: Place,
+    from: End,
+    to: End,
     relay: Relay,
     finished: Finished,
 }
 
-/// Copies one file through a paced relay, so that the receiver keeps up: a reset throws away what
-/// waits in its socket. `before` may lay things where the copy goes.
+/// Copies one file through a relay, paced so that the receiver keeps up: a reset discards unread
+/// bytes in its socket. `before` may put files at the destination.
 fn cut(
-    from: End,
-    to: End,
+    from: Side,
+    to: Side,
     plan: Break,
     flags: &[&str],
-    before: impl FnOnce(&Place) -> Result<()>,
+    before: impl FnOnce(&End) -> Result<()>,
 ) -> Result<Option<Cut>> {
-    let (Some(from), Some(to)) = (from.place()?, to.place()?) else {
+    let (Some(from), Some(to)) = (from.end()?, to.end()?) else {
         return Ok(None);
     };
     from.tree.file("file", SIZE, 21)?;
@@ -71,10 +71,10 @@ fn cut(
 }
 
 impl Cut {
-    /// The copy is whole, and so many payload bytes passed, or few more.
+    /// Checks that the copy is complete, and that `bytes` of payload or few more were forwarded.
     fn moved(self, bytes: u64) -> Result<()> {
         ensure!(self.relay.broke(), "nothing broke");
-        let finished = self.finished.ok().with_context(|| self.to.said())?;
+        let finished = self.finished.ok().with_context(|| self.to.output())?;
         ensure!(
             sha256(&self.from.path("file"))? == sha256(&self.to.path("file"))?,
             "the copy differs: {}",
@@ -82,7 +82,7 @@ impl Cut {
         );
         ensure!(
             self.to.tree.names("")? == ["file"],
-            "more than the copy is left: {:?}",
+            "other files are left: {:?}",
             self.to.tree.names("")?
         );
         let passed = self.relay.passed();
@@ -95,7 +95,7 @@ impl Cut {
     }
 }
 
-fn continues(from: End, to: End, plan: Break) -> Result<()> {
+fn continues(from: Side, to: Side, plan: Break) -> Result<()> {
     match cut(from, to, plan, &[], |_| Ok(()))? {
         Some(cut) => cut.moved(SIZE),
         None => Ok(()),
@@ -110,7 +110,7 @@ macro_rules! continuations {
         $(
             #[test]
             fn $name() -> Result<()> {
-                continues(End::$from, End::$to, $plan)
+                continues(Side::$from, Side::$to, $plan)
             }
         )*
     };

@@ -1,4 +1,5 @@
-//! OpenSSL's `s_server` and `s_client` against the `tls` driver: both versions, both directions, certificates, resumption.
+//! OpenSSL's `s_server` and `s_client` against the `tls` driver: versions, directions,
+//! certificates, resumption.
 
 use std::fs;
 use std::io::Write;
@@ -18,12 +19,12 @@ use xio_tls::TlsInfo;
 use crate::bed::LIMIT;
 
 const SUITE: &str = "interop: tls with openssl";
-/// Many records, and not a multiple of one.
+/// Many records, and no multiple of a record.
 const BULK: usize = 3_000_017;
-/// What fits into a pipe, so that nobody has to wait on both ends.
+/// Fits into a pipe, so that neither end blocks.
 const LITTLE: usize = 50_000;
 
-/// Certificates of one authority, and a folder for what is sent and received.
+/// Certificates of one authority, and a folder for sent and received data.
 struct Bed {
     folder: tempfile::TempDir,
     ca: String,
@@ -56,7 +57,7 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// Writes a file of bytes that follow from the seed.
+    /// Writes a file whose bytes follow from `seed`.
     fn file(&self, name: &str, size: usize, seed: u64) -> Result<(PathBuf, Vec<u8>)> {
         let bytes = Random::new(seed).bytes(size);
         fs::write(self.path(name), &bytes)?;
@@ -68,7 +69,7 @@ impl Bed {
     }
 }
 
-/// Runs the part that is ours, within a limit.
+/// Runs our end, within a limit.
 fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -95,7 +96,7 @@ fn is_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// We connect, both ends send, and both ends see the other's end mark.
+/// Our end connects, both ends send, and both get the other's `close_notify`.
 fn connects(openssl: &[&str], ours: &str, version: &str) -> Result<()> {
     let bed = Bed::new()?;
     let args = [&["-cert", &bed.host, "-CAfile", &bed.ca][..], openssl].concat();
@@ -105,7 +106,7 @@ fn connects(openssl: &[&str], ours: &str, version: &str) -> Result<()> {
     };
     let sent = Random::new(1).bytes(BULK);
     let back = Random::new(2).bytes(LITTLE);
-    // It waits in the pipe until somebody is there to send it to.
+    // The data waits in the pipe until a client connects.
     let mut stdin = server.stdin().context("a pipe")?;
     stdin.write_all(&back)?;
     let stack = bed.stack(&format!("name=localhost{ours}"))?;
@@ -117,7 +118,7 @@ fn connects(openssl: &[&str], ours: &str, version: &str) -> Result<()> {
         stream.flush().await?;
         let mut got = vec![0; back.len()];
         stream.read_exact(&mut got).await?;
-        ensure!(got == back, "what came back differs");
+        ensure!(got == back, "the received data differs");
         stream.shutdown().await?;
         let mut rest = Vec::new();
         stream
@@ -132,17 +133,17 @@ fn connects(openssl: &[&str], ours: &str, version: &str) -> Result<()> {
 }
 
 #[test]
-fn we_connect_by_1_3() -> Result<()> {
+fn connect_with_1_3() -> Result<()> {
     connects(&["-tls1_3"], "", "TLS 1.3")
 }
 
 #[test]
-fn we_connect_by_1_2() -> Result<()> {
+fn connect_with_1_2() -> Result<()> {
     connects(&["-tls1_2"], "", "TLS 1.2")
 }
 
 #[test]
-fn we_connect_by_1_2_with_an_old_style_session() -> Result<()> {
+fn connect_with_1_2_and_a_session_id() -> Result<()> {
     connects(
         &[
             "-tls1_2",
@@ -156,9 +157,8 @@ fn we_connect_by_1_2_with_an_old_style_session() -> Result<()> {
 }
 
 #[test]
-fn we_connect_with_a_certificate() -> Result<()> {
+fn connect_with_a_client_certificate() -> Result<()> {
     let bed = Bed::new()?;
-    // Another authority than the host's, so that one file of the bed serves both.
     for version in ["-tls1_2", "-tls1_3"] {
         let args = [
             "-cert",
@@ -185,7 +185,7 @@ fn we_connect_with_a_certificate() -> Result<()> {
                 Err(error) => error.to_string(),
                 Ok(mut stream) => match stream.read_to_end(&mut Vec::new()).await {
                     Err(error) => error.to_string(),
-                    Ok(_) => "it was served".to_owned(),
+                    Ok(_) => "no refusal".to_owned(),
                 },
             };
             ensure!(refused.contains("certificate"), "{version}: {refused}");
@@ -198,7 +198,7 @@ fn we_connect_with_a_certificate() -> Result<()> {
 }
 
 #[test]
-fn we_resume() -> Result<()> {
+fn a_client_session_is_resumed() -> Result<()> {
     for (version, name) in [("-tls1_2", "TLS 1.2"), ("-tls1_3", "TLS 1.3")] {
         let bed = Bed::new()?;
         let args = ["-cert", &bed.host, version];
@@ -225,7 +225,7 @@ fn we_resume() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_is_killed_is_no_clean_end() -> Result<()> {
+fn a_killed_server_is_an_error() -> Result<()> {
     let bed = Bed::new()?;
     let Some(server) = Openssl::serve(SUITE, 1, &["-cert", &bed.host], &bed.path("received"))?
     else {
@@ -239,13 +239,13 @@ fn a_server_that_is_killed_is_no_clean_end() -> Result<()> {
         let error = stream
             .read_to_end(&mut Vec::new())
             .await
-            .expect_err("nobody said the end");
+            .expect_err("there was no close_notify");
         ensure!(Error::layer_of(&error).is_some(), "{error}");
         Ok(())
     })
 }
 
-/// `s_client` connects, both ends send, and it sees our end mark.
+/// `s_client` connects, both ends send, and it gets our `close_notify`.
 fn listens(openssl: &[&str], ours: &str, version: &str) -> Result<Option<TlsInfo>> {
     let bed = Bed::new()?;
     let (sent_from, sent) = bed.file("sent", BULK, 3)?;
@@ -280,7 +280,7 @@ fn listens(openssl: &[&str], ours: &str, version: &str) -> Result<Option<TlsInfo
         ensure!(seen.version == version, "{seen:?}");
         let mut got = vec![0; sent.len()];
         stream.read_exact(&mut got).await?;
-        ensure!(got == sent, "what arrived differs");
+        ensure!(got == sent, "the received data differs");
         stream.write_all(&back).await?;
         stream.shutdown().await?;
         stream
@@ -297,17 +297,17 @@ fn listens(openssl: &[&str], ours: &str, version: &str) -> Result<Option<TlsInfo
 }
 
 #[test]
-fn they_connect_by_1_3() -> Result<()> {
+fn listen_with_1_3() -> Result<()> {
     listens(&["-tls1_3"], "", "TLS 1.3").map(|_| ())
 }
 
 #[test]
-fn they_connect_by_1_2() -> Result<()> {
+fn listen_with_1_2() -> Result<()> {
     listens(&["-tls1_2"], "", "TLS 1.2").map(|_| ())
 }
 
 #[test]
-fn they_connect_with_a_certificate() -> Result<()> {
+fn listen_with_a_required_client_certificate() -> Result<()> {
     for (flag, version) in [("-tls1_2", "TLS 1.2"), ("-tls1_3", "TLS 1.3")] {
         if let Some(seen) = listens(&[flag], ";client_cert=required", version)? {
             ensure!(
@@ -320,14 +320,14 @@ fn they_connect_with_a_certificate() -> Result<()> {
 }
 
 #[test]
-fn they_agree_on_a_protocol() -> Result<()> {
+fn listen_with_alpn() -> Result<()> {
     let seen = listens(&["-alpn", "h2,ftp"], ";alpn=ftp", "TLS 1.3")?;
     ensure!(seen.is_none_or(|seen| seen.alpn.as_deref() == Some("ftp")));
     Ok(())
 }
 
 #[test]
-fn they_resume() -> Result<()> {
+fn a_server_session_is_resumed() -> Result<()> {
     for flag in ["-tls1_2", "-tls1_3"] {
         let bed = Bed::new()?;
         let (sent_from, _) = bed.file("sent", 10, 5)?;
@@ -337,8 +337,8 @@ fn they_resume() -> Result<()> {
             let mut listener = stack.listen(&"127.0.0.1:0".parse()?).await?;
             let addr = listener.info().local.context("an address")?;
             let mut seen = Vec::new();
-            for what in ["-sess_out", "-sess_in"] {
-                let args = ["-CAfile", &bed.ca, flag, what, &session];
+            for option in ["-sess_out", "-sess_in"] {
+                let args = ["-CAfile", &bed.ca, flag, option, &session];
                 let received = bed.path("received");
                 let client = Openssl::connect(SUITE, addr, &args, &sent_from, &received)?;
                 let Some(mut client) = client else {
@@ -359,9 +359,9 @@ fn they_resume() -> Result<()> {
     Ok(())
 }
 
-/// A peer that leaves the end mark out is an error, and none to who was told of it.
+/// An end without `close_notify` is an error, unless the option allows it.
 #[test]
-fn an_end_without_the_mark() -> Result<()> {
+fn an_end_without_close_notify() -> Result<()> {
     let bed = Bed::new()?;
     let (sent_from, _) = bed.file("sent", 10, 6)?;
     for (option, clean) in [("", false), (";close_notify=optional", true)] {
@@ -378,7 +378,7 @@ fn an_end_without_the_mark() -> Result<()> {
                 return Ok(());
             };
             let arrived = Notify::new();
-            // The relay ends the way to us properly below TLS, as a middlebox would.
+            // The relay closes the TCP connection without an end of TLS, as a middlebox would.
             let (mut theirs, _) = relay.accept().await?;
             let mut ours = TcpStream::connect(addr).await?;
             let relaying = async {

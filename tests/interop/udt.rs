@@ -1,4 +1,5 @@
-//! Data channels over UDT: the Globus server with our client, and our server with peers of libudt alone.
+//! Data channels over UDT: the Globus server with our client, and our server with peers of libudt
+//! alone.
 //!
 //! The Globus server takes `SITE SETNETSTACK udt` from sessions without security too, where
 //! `-dc-whitelist` allows it; only `globus-url-copy` refuses to ask for it there.
@@ -9,14 +10,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use workspace_tests::{Host, Peer, Tree, binary, run, sha256};
+use workspace_tests::{Host, Peer, Tree, binary, host_port, run, sha256};
 
 use crate::bed::LIMIT;
 use crate::peer;
 
 const SIZE: u64 = 3_000_017;
 
-/// Copies there and back with `gridftp-cp` over UDT, in the mode that `flags` say.
+/// Copies there and back with `gridftp-cp` over UDT, with additional flags of client and server.
 fn there_and_back(flags: &[&str], server: &[&str]) -> Result<()> {
     let suite = "interop: UDT with the Globus server";
     let (Some(mut command), Some(_)) = (
@@ -34,7 +35,7 @@ fn there_and_back(flags: &[&str], server: &[&str]) -> Result<()> {
             let mut command = Command::new(binary("gridftp-cp")?);
             command.args(["-v", "--stack", "udt"]).args(flags);
             let done = run(command.args([from, to]), LIMIT)?.ok();
-            done.with_context(|| format!("the server said: {}", host.said()))?;
+            done.with_context(|| format!("output of the server: {}", host.output()))?;
             Ok(())
         };
         let path = |path: &std::path::Path| path.display().to_string();
@@ -68,7 +69,7 @@ fn our_client_and_the_globus_server_in_mode_e_with_four_streams() -> Result<()> 
     there_and_back(&["-p", "4"], &["-threads", "2"])
 }
 
-/// A control connection that is driven by hand.
+/// A control connection driven by the test.
 struct Control(BufReader<TcpStream>);
 
 impl Control {
@@ -85,7 +86,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Sends a line and expects this code as its reply, which it gives.
+    /// Sends a line, checks the code of its reply, and returns the reply.
     fn say(&mut self, line: &str, code: u16) -> Result<String> {
         self.0
             .get_mut()
@@ -93,7 +94,7 @@ impl Control {
         self.reply(code).with_context(|| line.to_owned())
     }
 
-    /// Reads a reply to its last line.
+    /// Reads a reply, checks its code, and returns its last line.
     fn reply(&mut self, code: u16) -> Result<String> {
         loop {
             let mut line = String::new();
@@ -107,21 +108,14 @@ impl Control {
         }
     }
 
-    /// Has the server listen, and gives where.
+    /// Sends `PASV` and returns the address of its reply.
     fn passive(&mut self) -> Result<String> {
         let reply = self.say("PASV", 227)?;
-        let numbers = reply.split(['(', ')']).nth(1).context("no address")?;
-        let numbers: Vec<u16> = numbers
-            .split(',')
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        let [a, b, c, d, high, low] = numbers[..] else {
-            bail!("{reply}");
-        };
-        Ok(format!("{a}.{b}.{c}.{d}:{}", high * 256 + low))
+        let addr = reply.split(['(', ')']).nth(1).and_then(host_port);
+        Ok(addr.context(reply)?.to_string())
     }
 
-    /// Has the server connect to this address.
+    /// Sends `PORT` with this address.
     fn active(&mut self, to: SocketAddr) -> Result<()> {
         let ip = to.ip().to_string().replace('.', ",");
         let line = format!("PORT {ip},{},{}", to.port() >> 8, to.port() & 255);
@@ -129,7 +123,7 @@ impl Control {
     }
 }
 
-/// Our server with a program of libudt as the other end of the data connection.
+/// Transfers a file between our server and a libudt program at the data connection's other end.
 fn with_libudt(passive: bool, up: bool) -> Result<()> {
     let Some(program) = peer::program("interop: UDT data channels with libudt") else {
         return Ok(());
@@ -155,8 +149,8 @@ fn with_libudt(passive: bool, up: bool) -> Result<()> {
     };
     control.say(command, 150)?;
     control.reply(226)?;
-    let said = peer::finish(far);
-    ensure!(sha256(&to)? == sha256(&from)?, "{said}");
+    let output = peer::finish(far);
+    ensure!(sha256(&to)? == sha256(&from)?, "{output}");
     control.say("QUIT", 221)?;
     Ok(())
 }

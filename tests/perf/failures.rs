@@ -1,4 +1,4 @@
-//! Peers that are not there, refuse, or vanish: a message and an exit status, and no end of waiting.
+//! Peers that are missing, refuse, or fail: an error message and an exit status, without a hang.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use xio_testkit::Authority;
 
 use crate::{LIMIT, connect, last_object, ran, serve};
 
-/// What an end that must fail said: it has exit status 1 and one line on standard error.
+/// Runs a command that must fail with exit status 1 and one line on standard error.
 fn fails(command: &mut Command) -> Finished {
     let ended = run(command, LIMIT).unwrap().failed().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.report());
@@ -24,39 +24,39 @@ fn fails(command: &mut Command) -> Finished {
 }
 
 #[test]
-fn nobody_listens() {
-    // Bound and never listening, so that nobody else gets the port meanwhile.
+fn connection_refused() {
+    // Bound and not listening, so that no other socket gets the port meanwhile.
     let holder = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&holder, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let place = SocketAddr::try_from(getsockname(&holder).unwrap()).unwrap();
+    let addr = SocketAddr::try_from(getsockname(&holder).unwrap()).unwrap();
     for stack in ["tcp", "udt"] {
-        let ended = fails(&mut connect(stack, place, &["--bytes", "10"]));
-        let said = ended.stderr.to_lowercase();
+        let ended = fails(&mut connect(stack, addr, &["--bytes", "10"]));
+        let output = ended.stderr.to_lowercase();
         let fact = ["refused", "nobody is there"];
-        assert!(fact.iter().any(|fact| said.contains(fact)), "{said}");
-        let once = said.matches(&format!("{stack}: connect")).count();
-        assert_eq!(once, 1, "{said}");
+        assert!(fact.iter().any(|fact| output.contains(fact)), "{output}");
+        let once = output.matches(&format!("{stack}: connect")).count();
+        assert_eq!(once, 1, "{output}");
     }
 }
 
 #[test]
-fn no_way_leads_there() {
-    // No TCP connection goes to everybody.
+fn destination_unreachable() {
+    // TCP cannot connect to a broadcast address.
     let ended = fails(&mut connect("tcp", "255.255.255.255:9", &["--bytes", "10"]));
-    let said = ended.stderr.to_lowercase();
+    let output = ended.stderr.to_lowercase();
     assert!(
-        said.contains("unreachable") && said.contains("255.255.255.255"),
-        "{said}"
+        output.contains("unreachable") && output.contains("255.255.255.255"),
+        "{output}"
     );
 }
 
 #[test]
-fn the_serving_end_is_killed_in_the_middle() {
+fn a_killed_server_is_an_error() {
     for stack in ["tcp", "udt"] {
         let server = serve(stack, &["--interval", "0.01"]);
         let mut command = connect(stack, server.addr(), &["--time", "3000"]);
         let running = std::thread::spawn(move || fails(&mut command));
-        server.hear("\"at\"").unwrap();
+        server.wait_for("\"at\"").unwrap();
         server.signal(Signal::KILL).unwrap();
         let ended = running.join().unwrap();
         let result = last_object(&ended.stdout);
@@ -72,7 +72,7 @@ fn the_serving_end_is_killed_in_the_middle() {
 }
 
 #[test]
-fn the_connecting_end_resets_in_the_middle() {
+fn a_reset_by_the_client_is_an_error() {
     let mut server = serve("tcp", &[]);
     let mut socket = TcpStream::connect(server.addr()).unwrap();
     socket.write_all(&[0; 100_000]).unwrap();
@@ -80,33 +80,33 @@ fn the_connecting_end_resets_in_the_middle() {
     set_socket_linger(&socket, linger).unwrap();
     drop(socket);
     assert!(!server.wait(LIMIT).unwrap());
-    let said = server.last_words().unwrap();
-    let result = last_object(&said);
+    let output = server.all_output().unwrap();
+    let result = last_object(&output);
     assert!(
         result["error"].as_str().unwrap().contains("reset"),
-        "{said}"
+        "{output}"
     );
 }
 
 #[test]
-fn a_peer_that_leaves_before_all_is_sent_is_told() {
+fn a_peer_that_closes_early_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let addr = listener.local_addr().unwrap();
     let leaving = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         socket.read_exact(&mut [0; 1000]).unwrap();
     });
-    let ended = fails(&mut connect("tcp", place, &["--bytes", "100M"]));
+    let ended = fails(&mut connect("tcp", addr, &["--bytes", "100M"]));
     leaving.join().unwrap();
     let result = last_object(&ended.stdout);
     assert!(result["sent"].as_u64() < Some(100 << 20), "{result}");
     assert!(result["error"].is_string(), "{result}");
 }
 
-/// Plays a server of HTTP that reads a request to its end and answers this.
+/// Starts an HTTP server that reads a request to its end and sends `answer`.
 fn answering(answer: &'static [u8]) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let addr = listener.local_addr().unwrap();
     let playing = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut request = Vec::new();
@@ -117,11 +117,11 @@ fn answering(answer: &'static [u8]) -> (SocketAddr, JoinHandle<()>) {
         }
         socket.write_all(answer).unwrap();
     });
-    (place, playing)
+    (addr, playing)
 }
 
 #[test]
-fn what_the_peer_did_not_take_has_not_arrived() {
+fn a_put_that_is_not_accepted_is_an_error() {
     for (answer, says) in [
         (
             &b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n"[..],
@@ -130,21 +130,21 @@ fn what_the_peer_did_not_take_has_not_arrived() {
         (b"220 ready\r\n", "http"),
         (b"", "http"),
     ] {
-        let (place, playing) = answering(answer);
+        let (addr, playing) = answering(answer);
         let stack = "tcp,http:method=PUT";
-        let ended = fails(&mut connect(stack, place, &["--bytes", "10"]));
+        let ended = fails(&mut connect(stack, addr, &["--bytes", "10"]));
         playing.join().unwrap();
         assert!(ended.stderr.contains(says), "{}", ended.report());
     }
 }
 
 #[test]
-fn what_the_peer_tells_of_having_taken_all_is_no_failure() {
+fn a_response_body_after_a_put_is_no_error() {
     let long = [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"[..],
         &[b'.'; (1 << 20) + 1],
     ];
-    // More than anybody reads; it is let go with the rest still owed.
+    // More than the client reads, and less than announced.
     let long: &'static [u8] = long.concat().leak();
     for (answer, says) in [
         (
@@ -161,9 +161,9 @@ fn what_the_peer_tells_of_having_taken_all_is_no_failure() {
             Some("403"),
         ),
     ] {
-        let (place, playing) = answering(answer);
+        let (addr, playing) = answering(answer);
         let stack = "tcp,http:method=PUT";
-        let mut command = connect(stack, place, &["--bytes", "10"]);
+        let mut command = connect(stack, addr, &["--bytes", "10"]);
         match says {
             None => assert_eq!(ran(&mut command)["sent"], 10),
             Some(says) => {
@@ -175,9 +175,9 @@ fn what_the_peer_tells_of_having_taken_all_is_no_failure() {
     }
 }
 
-/// In TLS 1.3 the client learns of it after its handshake.
+/// In TLS 1.3 the client gets the alert after its handshake.
 #[test]
-fn a_peer_that_is_not_let_in_is_told() {
+fn a_missing_client_certificate_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("authority of the test");
     let ca = authority.write(folder.path()).display().to_string();
@@ -194,12 +194,12 @@ fn a_peer_that_is_not_let_in_is_told() {
 }
 
 #[test]
-fn less_than_was_asked_for_is_told() {
+fn fewer_bytes_than_requested_are_an_error() {
     let give = |mut socket: TcpStream| socket.write_all(&[0; 10]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let addr = listener.local_addr().unwrap();
     let giving = std::thread::spawn(move || give(listener.accept().unwrap().0));
-    let ended = fails(&mut connect("tcp", place, &["--reverse", "--bytes", "11"]));
+    let ended = fails(&mut connect("tcp", addr, &["--reverse", "--bytes", "11"]));
     giving.join().unwrap();
     assert!(
         ended.stderr.contains("10 of 11 bytes"),
@@ -210,22 +210,22 @@ fn less_than_was_asked_for_is_told() {
     let mut server = serve("tcp", &["--bytes", "11"]);
     give(TcpStream::connect(server.addr()).unwrap());
     assert!(!server.wait(LIMIT).unwrap());
-    let said = server.last_words().unwrap();
-    assert_eq!(last_object(&said)["received"], 10, "{said}");
+    let output = server.all_output().unwrap();
+    assert_eq!(last_object(&output)["received"], 10, "{output}");
 }
 
 #[test]
-fn a_peer_that_answers_otherwise_is_no_echo() {
+fn a_wrong_echo_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
+    let addr = listener.local_addr().unwrap();
     let answering = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         socket.write_all(&[9; 64]).unwrap();
-        // Until the other end has had enough of it.
+        // Until the other end closes.
         let _ = socket.read_to_end(&mut Vec::new());
     });
     let flags = ["--ping", "--bytes", "64", "--block-size", "64"];
-    let ended = fails(&mut connect("tcp", place, &flags));
+    let ended = fails(&mut connect("tcp", addr, &flags));
     answering.join().unwrap();
     assert!(ended.stderr.contains("--ping"), "{}", ended.report());
 }

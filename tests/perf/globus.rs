@@ -1,10 +1,10 @@
-//! `globus-xioperf` at the other end: over TCP and UDT, whoever connects, whoever sends.
+//! `xio-perf` against `globus-xioperf` over TCP and UDT, in both roles and directions.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use workspace_tests::{Daemon, globus_xioperf, globus_xioperf_place, run, sha256};
+use workspace_tests::{Daemon, globus_xioperf, globus_xioperf_addr, run, sha256};
 use xio_testkit::Random;
 
 use crate::{LIMIT, check, connect, name, ran, serve, served};
@@ -12,7 +12,7 @@ use crate::{LIMIT, check, connect, name, ran, serve, served};
 const BYTES: usize = 5_000_003;
 const SUITE: &str = "perf: xio-perf against globus-xioperf";
 
-/// A file of one end, and the name of what the other makes of it.
+/// A file to send, and the path of its copy.
 struct Files {
     source: PathBuf,
     sink: PathBuf,
@@ -36,7 +36,7 @@ impl Files {
     }
 }
 
-/// They wait, we connect.
+/// Connects to a serving `globus-xioperf`.
 fn they_serve(stack: &str, we_send: bool) {
     let files = Files::new(u64::from(we_send));
     let Some(mut command) = globus_xioperf(SUITE, stack) else {
@@ -49,14 +49,14 @@ fn they_serve(stack: &str, we_send: bool) {
     };
     let file = if we_send { &files.sink } else { &files.source };
     command.args(["-s", theirs, "-F"]).arg(file);
-    let mut server = Daemon::start(&mut command, globus_xioperf_place).unwrap();
+    let mut server = Daemon::start(&mut command, globus_xioperf_addr).unwrap();
     let flags = [part, &["--file", name(ours)]].concat();
     let result = ran(&mut connect(stack, server.addr(), &flags));
-    assert!(server.wait(LIMIT).unwrap(), "{}", server.said());
-    judge(&result, stack, we_send, &files);
+    assert!(server.wait(LIMIT).unwrap(), "{}", server.output());
+    check_result(&result, stack, we_send, &files);
 }
 
-/// We wait, they connect.
+/// Serves a connecting `globus-xioperf`.
 fn they_connect(stack: &str, we_send: bool) {
     let files = Files::new(2 + u64::from(we_send));
     let Some(mut command) = globus_xioperf(SUITE, stack) else {
@@ -71,15 +71,15 @@ fn they_connect(stack: &str, we_send: bool) {
     let server = serve(stack, &[part, &["--file", name(ours)]].concat());
     command.args(["-c", &server.addr().to_string(), theirs, "-F"]);
     run(command.arg(file), LIMIT).unwrap().ok().unwrap();
-    judge(&served(server), stack, we_send, &files);
+    check_result(&served(server), stack, we_send, &files);
 }
 
-fn judge(result: &Value, stack: &str, we_send: bool, files: &Files) {
+fn check_result(result: &Value, stack: &str, we_send: bool, files: &Files) {
     check(result, stack, BYTES);
     let way = if we_send { "sent" } else { "received" };
     assert_eq!(result[way], BYTES, "{result}");
     if we_send {
-        // A packet of either carries at most 64 KiB.
+        // A packet of TCP or UDT carries at most 64 KiB.
         let least = BYTES as u64 / (64 << 10);
         assert!(result["packets_sent"].as_u64() > Some(least), "{result}");
         assert!(result["packets_retransmitted"].is_u64(), "{result}");

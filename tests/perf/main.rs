@@ -1,9 +1,9 @@
-//! `xio-perf` against `globus-xioperf`, against plain sockets, and against peers that are not there.
+//! `xio-perf` against itself, `globus-xioperf`, plain sockets and failing peers.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test that fails says where by itself"
+    reason = "a failed test names its line"
 )]
 
 mod failures;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use serde_json::Value;
 use workspace_tests::{Daemon, binary, run};
 
-/// How long one session may take.
+/// Longest duration of one session.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Our end that waits, on a port of its own.
+/// Starts `xio-perf serve` on a free port.
 fn serve(stack: &str, flags: &[&str]) -> Daemon {
     let mut command = Command::new(binary("xio-perf").unwrap());
     command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
@@ -30,15 +30,15 @@ fn serve(stack: &str, flags: &[&str]) -> Daemon {
     Daemon::start(&mut command, ready).unwrap()
 }
 
-/// What a server that ended well said of its session.
+/// Waits for a server that must succeed, and returns its result.
 fn served(mut server: Daemon) -> Value {
-    let well = server.wait(LIMIT).unwrap();
-    let said = server.last_words().unwrap();
-    assert!(well, "{said}");
-    last_object(&said)
+    let success = server.wait(LIMIT).unwrap();
+    let output = server.all_output().unwrap();
+    assert!(success, "{output}");
+    last_object(&output)
 }
 
-/// Our end that connects.
+/// Returns the command of an `xio-perf run`.
 fn connect(stack: &str, to: impl ToString, flags: &[&str]) -> Command {
     let mut command = Command::new(binary("xio-perf").unwrap());
     command.args(["run", "--json", "--stack", stack, "--connect"]);
@@ -46,7 +46,7 @@ fn connect(stack: &str, to: impl ToString, flags: &[&str]) -> Command {
     command
 }
 
-/// What our end that connects said of a session that went well.
+/// Runs a command that must succeed, and returns its result.
 fn ran(command: &mut Command) -> Value {
     let ended = run(command, LIMIT).unwrap().ok().unwrap();
     last_object(&ended.stdout)
@@ -57,7 +57,7 @@ fn last_object(text: &str) -> Value {
     serde_json::from_str(line.unwrap_or_else(|| panic!("no result in: {text}"))).unwrap()
 }
 
-/// Checks what every result holds.
+/// Checks the members of every result.
 fn check(result: &Value, stack: &str, bytes: usize) {
     assert_eq!(result["stack"], stack, "{result}");
     assert_eq!(result["bytes"], bytes, "{result}");

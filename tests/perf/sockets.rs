@@ -1,4 +1,4 @@
-//! Plain sockets at the other end: on the wire there is nothing but the payload.
+//! `xio-perf` against plain sockets: only the payload is on the wire.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,14 +12,14 @@ use crate::{check, connect, name, ran, serve, served};
 
 const BYTES: usize = 1_000_003;
 
-/// Does `part` on the one connection that comes, in a thread.
+/// Runs `part` on one accepted connection, in a thread.
 fn peer<T: Send + 'static>(
     part: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (String, JoinHandle<T>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap().to_string();
+    let addr = listener.local_addr().unwrap().to_string();
     (
-        place,
+        addr,
         thread::spawn(move || part(listener.accept().unwrap().0)),
     )
 }
@@ -31,12 +31,12 @@ fn all(mut socket: TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn a_socket_reads_just_what_was_to_be_sent() {
-    let (place, reading) = peer(all);
+fn a_socket_reads_exactly_the_payload() {
+    let (addr, reading) = peer(all);
     let bytes = BYTES.to_string();
     let result = ran(&mut connect(
         "tcp",
-        place,
+        addr,
         &["--bytes", &bytes, "--data", "zero"],
     ));
     check(&result, "tcp", BYTES);
@@ -46,7 +46,7 @@ fn a_socket_reads_just_what_was_to_be_sent() {
 }
 
 #[test]
-fn a_socket_writes_and_the_file_holds_it() {
+fn data_of_a_socket_is_written_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let sink = folder.path().join("sink");
     let bytes = Random::new(5).bytes(BYTES);
@@ -59,14 +59,14 @@ fn a_socket_writes_and_the_file_holds_it() {
 }
 
 #[test]
-fn turned_round_a_socket_gives_and_takes_as_well() {
+fn reverse_transfers_work_with_sockets() {
     let bytes = Random::new(6).bytes(BYTES);
     let given = bytes.clone();
-    let (place, writing) = peer(move |mut socket| socket.write_all(&given).unwrap());
+    let (addr, writing) = peer(move |mut socket| socket.write_all(&given).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let sink = folder.path().join("sink");
     let flags = ["--reverse", "--file", name(&sink)];
-    check(&ran(&mut connect("tcp", place, &flags)), "tcp", BYTES);
+    check(&ran(&mut connect("tcp", addr, &flags)), "tcp", BYTES);
     writing.join().unwrap();
     assert!(std::fs::read(&sink).unwrap() == bytes);
 
@@ -77,43 +77,39 @@ fn turned_round_a_socket_gives_and_takes_as_well() {
 }
 
 #[test]
-fn a_socket_that_stays_open_takes_no_time() {
-    let (place, writing) = peer(|mut socket| {
+fn an_idle_socket_after_the_data_is_not_timed() {
+    let (addr, writing) = peer(|mut socket| {
         socket.write_all(&[1; BYTES]).unwrap();
-        // Until the other end has had enough of it.
+        // Until the other end closes.
         let _ = socket.read(&mut [0]);
     });
     let bytes = BYTES.to_string();
-    let result = ran(&mut connect(
-        "tcp",
-        place,
-        &["--reverse", "--bytes", &bytes],
-    ));
+    let result = ran(&mut connect("tcp", addr, &["--reverse", "--bytes", &bytes]));
     writing.join().unwrap();
     check(&result, "tcp", BYTES);
     assert!(result["seconds"].as_f64() < Some(1.0), "{result}");
 }
 
 #[test]
-fn the_place_that_was_taken_is_told() {
+fn the_listening_address_is_printed() {
     let mut command = Command::new(binary("xio-perf").unwrap());
     command.args(["serve", "--stack", "unix", "--listen", "unix://"]);
     let ready = |line: &str| (line != "listening on unix://").then_some(([0; 4], 0).into());
     let server = Daemon::start(&mut command, ready).unwrap();
-    server.hear("listening on ").unwrap();
-    let said = server.said();
-    let place = said
+    server.wait_for("listening on ").unwrap();
+    let said = server.output();
+    let addr = said
         .lines()
         .next()
         .unwrap()
         .trim()
         .strip_prefix("listening on ")
         .unwrap();
-    ran(&mut connect("unix", place, &["--bytes", "10"]));
+    ran(&mut connect("unix", addr, &["--bytes", "10"]));
 }
 
 #[test]
-fn a_socket_reads_while_it_writes() {
+fn transfers_in_both_directions_work_with_sockets() {
     let server = serve("tcp", &["--both", "--bytes", "70000"]);
     let socket = TcpStream::connect(server.addr()).unwrap();
     let mut writer = socket.try_clone().unwrap();
@@ -129,8 +125,8 @@ fn a_socket_reads_while_it_writes() {
 }
 
 #[test]
-fn turns_with_a_socket_that_echoes_are_timed() {
-    let (place, echoing) = peer(|mut socket| {
+fn round_trips_with_an_echoing_socket_are_timed() {
+    let (addr, echoing) = peer(|mut socket| {
         let mut turn = [0; 100];
         let mut turns = 0;
         while socket.read_exact(&mut turn).is_ok() {
@@ -148,7 +144,7 @@ fn turns_with_a_socket_that_echoes_are_timed() {
         "--data",
         "random",
     ];
-    let result = ran(&mut connect("tcp", place, &flags));
+    let result = ran(&mut connect("tcp", addr, &flags));
     assert_eq!(echoing.join().unwrap(), 200);
     let latency = &result["latency_seconds"];
     assert_eq!(latency["turns"], 200);

@@ -1,4 +1,4 @@
-//! Any stack between our two ends, secured ones included: every part is played, and the receiver counts.
+//! `xio-perf` at both ends over several stacks, in every kind of session.
 
 use xio_testkit::Authority;
 
@@ -6,7 +6,7 @@ use crate::{check, connect, ran, serve, served};
 
 const BYTES: usize = 300_001;
 
-/// Stacks of the end that waits and of the end that connects, and certificates as long as they are needed.
+/// Returns the folder of certificates, and stacks of the serving and the connecting end.
 fn stacks() -> (tempfile::TempDir, Vec<[String; 2]>) {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("authority of the test");
@@ -31,7 +31,7 @@ fn stacks() -> (tempfile::TempDir, Vec<[String; 2]>) {
     (folder, stacks)
 }
 
-/// One session with the same part at both ends, and the results of the serving and the running end.
+/// Runs a session with the flags `part` at both ends, and returns the results of server and client.
 fn session([far, near]: &[String; 2], part: &[&str], ask: &[&str]) -> [serde_json::Value; 2] {
     let server = serve(far, part);
     let near = ran(&mut connect(near, server.addr(), &[part, ask].concat()));
@@ -51,7 +51,7 @@ fn bytes_are_counted_where_they_arrive() {
             (&BYTES.into(), &BYTES.into())
         );
 
-        // What the end that waits sends has no end of its own.
+        // In reverse the client ends the session.
         let [_, near] = session(stack, &["--reverse"], &ask);
         check(&near, &stack[1], BYTES);
         assert_eq!(near["received"], BYTES, "{near}");
@@ -59,7 +59,7 @@ fn bytes_are_counted_where_they_arrive() {
 }
 
 #[test]
-fn what_cannot_be_read_is_written() {
+fn write_only_targets_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f");
     for stack in ["file:flags=w", "file:flags=w,verify"] {
@@ -71,14 +71,14 @@ fn what_cannot_be_read_is_written() {
 }
 
 #[test]
-fn whoever_has_enough_says_so() {
+fn a_finished_receiver_notifies_its_peer() {
     let stack = ["udt".to_owned(), "udt".to_owned()];
-    // Many at a time, so that some programs end while others have the processors.
+    // Many at a time, so that some processes exit while others have the processors.
     std::thread::scope(|scope| {
         for _ in 0..12 {
             scope.spawn(|| {
                 let [far, _] = session(&stack, &["--reverse"], &["--bytes", "300001"]);
-                // A peer that was not told takes three quarters of a minute to notice.
+                // Without a shutdown packet the peer waits for three quarters of a minute.
                 assert!(far["seconds"].as_f64().unwrap() < 30.0, "{far}");
             });
         }
@@ -86,7 +86,7 @@ fn whoever_has_enough_says_so() {
 }
 
 #[test]
-fn both_ways_at_once() {
+fn both_directions_at_once() {
     let (_folder, stacks) = stacks();
     for stack in &stacks {
         let [far, near] = session(
@@ -104,7 +104,7 @@ fn both_ways_at_once() {
 }
 
 #[test]
-fn connections_side_by_side() {
+fn parallel_connections() {
     let (_folder, stacks) = stacks();
     for stack in &stacks {
         let bytes = BYTES.to_string();
@@ -117,7 +117,7 @@ fn connections_side_by_side() {
 }
 
 #[test]
-fn turns_take_time() {
+fn round_trips_are_timed() {
     let (_folder, stacks) = stacks();
     for stack in &stacks {
         let ask = ["--bytes", "5000", "--block-size", "50"];
@@ -129,7 +129,7 @@ fn turns_take_time() {
 }
 
 #[test]
-fn time_ends_a_session() {
+fn a_time_limit_ends_a_session() {
     let (_folder, stacks) = stacks();
     for stack in &stacks {
         let [far, near] = session(stack, &[], &["--time", "0.2"]);

@@ -1,11 +1,11 @@
-//! What the API promises to the compiler: who is `Send` and `Sync`, what is object-safe, what nests.
+//! Compile-time properties of the API: `Send` and `Sync`, object safety, nesting of stacks.
 
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that fails says where by itself"
+    reason = "a failed test names its line"
 )]
 
 use std::fmt::Debug;
@@ -42,7 +42,7 @@ fn is_options<O: Options + Send + Sync + 'static>() {
 fn is_plain<T: Clone + Debug + Send + Sync + 'static>() {}
 
 #[test]
-fn values_travel_between_threads() {
+fn types_are_send_and_sync() {
     is_plain::<DynStack>();
     is_plain::<DynLayer>();
     is_plain::<DynBind>();
@@ -83,7 +83,7 @@ fn values_travel_between_threads() {
 }
 
 #[test]
-fn a_boxed_stream_is_a_stream_and_a_stack_a_transport() {
+fn boxed_streams_are_streams_and_stacks_are_transports() {
     is_stream::<dyn Stream>();
     is_stream::<BoxStream>();
     is_stream::<Box<BoxStream>>();
@@ -102,23 +102,23 @@ fn a_boxed_stream_is_a_stream_and_a_stack_a_transport() {
 }
 
 #[test]
-fn futures_travel_too() {
-    fn travels<F: Future + Send>(_: F) {}
+fn futures_are_send() {
+    fn send<F: Future + Send>(_: F) {}
     let stack = Timeout::over(Tcp::new().push(Count::new())).all(Duration::from_secs(1));
     let target = Target::host("127.0.0.1", 1);
-    travels(stack.connect(&target));
-    travels(stack.listen(&target));
+    send(stack.connect(&target));
+    send(stack.listen(&target));
     let named = xio::registry().stack("tcp,count").unwrap();
-    travels(named.connect(&target));
-    travels(async {
+    send(named.connect(&target));
+    send(async {
         let stack = Tcp::default().push(Http::default());
         let mut stream = stack.connect(&target).await.unwrap();
         stream.ask(Request::default()).await.unwrap();
         stream.accept().await.unwrap();
     });
     let pool = Pool::new(1, 1);
-    travels(pool.get());
-    travels(async {
+    send(pool.get());
+    send(async {
         let mut stream = named.connect(&target).await.unwrap();
         let mut other = named.connect(&target).await.unwrap();
         xio_core::copy(&mut stream, &mut other, &pool)
@@ -128,17 +128,17 @@ fn futures_travel_too() {
 }
 
 #[test]
-fn a_typed_layer_costs_no_memory() {
+fn typed_layers_and_handles_are_small() {
     assert_eq!(size_of::<Count>(), 0);
     assert!(
         size_of::<Error>() <= size_of::<usize>(),
-        "an error travels in a register"
+        "an error fits into a register"
     );
     assert!(size_of::<BoxStream>() == 2 * size_of::<usize>());
 }
 
 #[test]
-fn every_driver_stacks_in_types_as_in_strings() {
+fn every_driver_stacks_in_types() {
     is_passive::<unix::Unix>();
     is_passive::<udt::Udt<udp::Udp>>();
     is_passive::<mode_e::ModeE<Tcp>>();
@@ -156,7 +156,7 @@ fn every_driver_stacks_in_types_as_in_strings() {
 }
 
 #[test]
-fn handles_are_streams_and_travel() {
+fn handles_are_send_streams() {
     is_stream::<Tap<BoxStream, rate::Pace>>();
     is_stream::<mode_e::ModeEHandle<BoxStream>>();
     is_stream::<multicast::MulticastHandle<BoxStream>>();
@@ -182,7 +182,7 @@ fn handles_are_streams_and_travel() {
     is_error::<verify::BadBlock>();
 }
 
-/// What says that a build lacks the codec names a feature to build with.
+/// The error of a build without the codec names the feature `lzo`.
 #[test]
 fn every_program_can_be_built_with_lzo() {
     for manifest in [
@@ -198,7 +198,7 @@ fn every_program_can_be_built_with_lzo() {
 }
 
 #[test]
-fn options_are_values_with_a_string_form() {
+fn options_have_a_string_form() {
     is_options::<HttpOptions>();
     is_options::<mode_e::ModeEOptions>();
     is_options::<multicast::MulticastOptions>();

@@ -1,4 +1,4 @@
-//! Runs the shell lines of the README, one after the other, as a reader would.
+//! Runs the shell lines of the README in order.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, ensure};
 use workspace_tests::{Daemon, Tree, binary, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Readers use the well-known port; a test takes any.
+/// The port in the README, which the test replaces by a free one.
 const PORT: &str = "2811";
 
-/// Returns the lines of the first fenced block of that kind.
+/// Returns the lines of the first fenced block of a language.
 fn block(readme: &str, kind: &str) -> Result<Vec<String>> {
     let (_, rest) = readme
         .split_once(&format!("```{kind}\n"))
@@ -24,7 +24,7 @@ fn block(readme: &str, kind: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn the_ten_lines_work() -> Result<()> {
+fn the_shell_lines_succeed() -> Result<()> {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"))?;
     let programs = binary("gridftp-server")?
         .parent()
@@ -48,7 +48,7 @@ fn the_ten_lines_work() -> Result<()> {
     let mut server: Option<Daemon> = None;
     let lines = block(&readme, "sh")?;
     ensure!(lines.len() <= 10, "{} lines are more than ten", lines.len());
-    // The first line builds what the test has built.
+    // The first line builds the programs, which is done already.
     for line in lines.iter().skip(1) {
         if let Some(background) = line.strip_suffix(" &") {
             let line = format!("exec {}", background.replace(PORT, "0"));
@@ -57,13 +57,13 @@ fn the_ten_lines_work() -> Result<()> {
             continue;
         }
         let port = server.as_ref().map_or(0, |server| server.addr().port());
-        let said = || server.as_ref().map(Daemon::said).unwrap_or_default();
+        let output = || server.as_ref().map(Daemon::output).unwrap_or_default();
         run(
             &mut shell(&line.replace(PORT, &port.to_string()), &tree),
             LIMIT,
         )?
         .ok()
-        .with_context(said)?;
+        .with_context(output)?;
     }
     ensure!(
         tree.path("shared/skel").is_dir(),

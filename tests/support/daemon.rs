@@ -1,4 +1,4 @@
-//! `Daemon`: a server process that says when it is ready and ends, children included, when dropped.
+//! `Daemon`: a server process that reports its address when ready, and is killed when dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -21,51 +21,50 @@ const READY: Duration = Duration::from_secs(30);
 pub struct Daemon {
     child: Child,
     addr: SocketAddr,
-    said: Arc<Said>,
+    output: Arc<Output>,
 }
 
-/// What a process wrote so far, and whether more may come.
+/// The output of a process so far, shared with the threads that read its pipes.
 #[derive(Debug, Default)]
-struct Said {
-    so_far: Mutex<SoFar>,
+struct Output {
+    written: Mutex<Written>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct SoFar {
+struct Written {
     text: String,
-    /// Pipes that were read to their end.
+    /// Number of pipes read to their end.
     ended: usize,
 }
 
-impl Said {
-    /// A thread that panicked leaves text all the same.
-    fn lock(&self) -> MutexGuard<'_, SoFar> {
-        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
+impl Output {
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut SoFar)) {
+    fn change(&self, change: impl FnOnce(&mut Written)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
-    /// Waits until it is `enough`, and returns the text.
-    fn wait(&self, limit: Duration, enough: impl Fn(&SoFar) -> bool) -> Result<String> {
-        let (so_far, late) = self
+    /// Waits until `enough` holds, and returns the text.
+    fn wait(&self, limit: Duration, enough: impl Fn(&Written) -> bool) -> Result<String> {
+        let (written, late) = self
             .changed
-            .wait_timeout_while(self.lock(), limit, |so_far| !enough(so_far))
+            .wait_timeout_while(self.lock(), limit, |written| !enough(written))
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(
             !late.timed_out(),
-            "not all was said within {limit:?}, but:\n{}",
-            so_far.text
+            "the expected output did not come within {limit:?}; it was:\n{}",
+            written.text
         );
-        Ok(so_far.text.clone())
+        Ok(written.text.clone())
     }
 }
 
 impl Daemon {
-    /// Starts `command` and waits until a line of its output is one from which `ready` reads the address.
+    /// Starts `command` and waits for the line of its output from which `ready` reads the address.
     pub fn start(command: &mut Command, ready: fn(&str) -> Option<SocketAddr>) -> Result<Self> {
         let what = describe(command);
         let mut child = command
@@ -75,54 +74,58 @@ impl Daemon {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {what}"))?;
-        let said = Arc::<Said>::default();
+        let output = Arc::<Output>::default();
         let (sender, address) = mpsc::channel();
         let stdout = child.stdout.take().context("no pipe")?;
-        listen(stdout, said.clone(), move |line| {
+        collect_lines(stdout, output.clone(), move |line| {
             if let Some(addr) = ready(line) {
                 let _ = sender.send(addr);
             }
         });
-        listen(
+        collect_lines(
             child.stderr.take().context("no pipe")?,
-            said.clone(),
+            output.clone(),
             |_| (),
         );
         match address.recv_timeout(READY) {
-            Ok(addr) => Ok(Self { child, addr, said }),
+            Ok(addr) => Ok(Self {
+                child,
+                addr,
+                output,
+            }),
             Err(_) => {
                 let _ = kill_process_group(group_of(&child), Signal::KILL);
                 let status = child.wait()?;
-                let said = said.lock().text.clone();
-                bail!("{what} was not ready within {READY:?} ({status}); it said:\n{said}");
+                let output = output.lock().text.clone();
+                bail!("{what} was not ready within {READY:?} ({status}); its output:\n{output}");
             }
         }
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address on which the server listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Returns its process number.
+    /// Returns the process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns all that it wrote so far, both streams together.
-    pub fn said(&self) -> String {
-        self.said.lock().text.clone()
+    /// Returns the output so far, both streams together.
+    pub fn output(&self) -> String {
+        self.output.lock().text.clone()
     }
 
-    /// Waits until it has written `word`.
-    pub fn hear(&self, word: &str) -> Result<()> {
-        let heard = self.said.wait(READY, |said| said.text.contains(word));
-        heard.map(drop)
+    /// Waits until the output contains `word`.
+    pub fn wait_for(&self, word: &str) -> Result<()> {
+        let found = self.output.wait(READY, |output| output.text.contains(word));
+        found.map(drop)
     }
 
-    /// Returns all that a process which has ended ever wrote.
-    pub fn last_words(&self) -> Result<String> {
-        self.said.wait(READY, |said| said.ended == 2)
+    /// Waits until both pipes are closed, and returns the whole output.
+    pub fn all_output(&self) -> Result<String> {
+        self.output.wait(READY, |output| output.ended == 2)
     }
 
     /// Sends a signal to the server process alone.
@@ -130,12 +133,12 @@ impl Daemon {
         Ok(kill_process(group_of(&self.child), signal)?)
     }
 
-    /// Waits until the process ended by itself and returns whether it reported success.
+    /// Waits until the process exits by itself, and returns whether it reported success.
     pub fn wait(&mut self, limit: Duration) -> Result<bool> {
         let ended = pidfd_open(group_of(&self.child), PidfdFlags::empty())?;
         let limit_spec = limit
             .try_into()
-            .context("a limit too long for the kernel")?;
+            .context("the limit exceeds the kernel's range")?;
         if poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit_spec))? == 0 {
             bail!("process {} still runs after {limit:?}", self.pid());
         }
@@ -150,9 +153,9 @@ impl Drop for Daemon {
     }
 }
 
-fn listen(
+fn collect_lines(
     pipe: impl std::io::Read + Send + 'static,
-    said: Arc<Said>,
+    output: Arc<Output>,
     mut line_seen: impl FnMut(&str) + Send + 'static,
 ) {
     thread::spawn(move || {
@@ -161,9 +164,9 @@ fn listen(
         while matches!(reader.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
             let line = String::from_utf8_lossy(&bytes).into_owned();
             line_seen(line.trim_end());
-            said.change(|so_far| so_far.text.push_str(&line));
+            output.change(|written| written.text.push_str(&line));
             bytes.clear();
         }
-        said.change(|so_far| so_far.ended += 1);
+        output.change(|written| written.ended += 1);
     });
 }

@@ -40,7 +40,7 @@ pub fn sha256_range(path: &Path, offset: u64, length: u64) -> Result<String> {
         }))
 }
 
-/// Returns the digests of all files below `root`, but for what our server notes for itself.
+/// Returns the digests of all files below `root`, without our server's index of partial files.
 pub fn tree_digests(root: &Path) -> Result<Digests> {
     let mut digests = Digests::new();
     let mut folders = vec![root.to_path_buf()];

@@ -1,4 +1,4 @@
-//! `FtpServer`: the plain FTP servers in use, each over a tree of its own.
+//! `FtpServer`: widely used plain FTP servers, each over its own tree.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::{Daemon, Inetd, Peer, Tree, is_root};
 use anyhow::{Context as _, Result, ensure};
 
-/// Which program.
+/// The server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FtpServerKind {
@@ -25,7 +25,7 @@ pub enum FtpServerKind {
 }
 
 impl FtpServerKind {
-    /// All of them.
+    /// All programs.
     pub const ALL: [Self; 4] = [Self::Vsftpd, Self::Proftpd, Self::PureFtpd, Self::Pyftpdlib];
 }
 
@@ -34,19 +34,19 @@ impl FtpServerKind {
 pub struct FtpServer {
     tree: Tree,
     addr: SocketAddr,
-    /// Name and password before the address in URLs, where the server needs them.
+    /// User information of URLs, or empty where anonymous access works.
     account: &'static str,
     _running: Running,
 }
 
-/// What ends the server when it is dropped.
+/// The owner of the server's processes; dropping it ends them.
 #[derive(Debug)]
 enum Running {
     Inetd { _inetd: Inetd },
     Daemon { _daemon: Daemon },
 }
 
-/// The account at servers without anonymous access.
+/// User information of URLs for servers without anonymous access.
 const ACCOUNT: &str = "joe:secret@";
 /// SHA-512 crypt of `secret`.
 const HASH: &str =
@@ -65,7 +65,7 @@ impl FtpServer {
             return Ok(None);
         };
         if kind != FtpServerKind::Pyftpdlib && !is_root() {
-            // They change to another user, and refuse to start where they cannot.
+            // They change to another user, and refuse to start without that right.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED FTP servers: {kind:?} needs root"
@@ -92,12 +92,12 @@ impl FtpServer {
         }))
     }
 
-    /// Returns its control address.
+    /// Returns the control address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Returns the URL of a file, at `addr`, which may be that of a relay.
+    /// Returns the URL of a file at another address, such as that of a relay.
     pub fn url_at(&self, addr: SocketAddr, name: &str) -> String {
         format!("ftp://{}{addr}/pub/{name}", self.account)
     }
@@ -107,12 +107,12 @@ impl FtpServer {
         self.url_at(self.addr, name)
     }
 
-    /// Returns the URL of the tree's root with a password that is wrong, or nothing where there is no password.
+    /// Returns the URL of the root with a wrong password, or nothing where no password is needed.
     pub fn url_with_a_wrong_password(&self) -> Option<String> {
         (!self.account.is_empty()).then(|| format!("ftp://joe:wrong@{}/pub/", self.addr))
     }
 
-    /// Returns where a file lies on disk.
+    /// Returns the local path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.tree.path("root/pub").join(name)
     }
@@ -137,7 +137,7 @@ fn vsftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'stati
         tree.dir("empty")?,
         tree.path("vsftpd.conf"),
     );
-    // The home directory of its user must exist, and `daemon` has one everywhere.
+    // The home directory of `ftp_username` must exist; that of `daemon` exists everywhere.
     let text = format!(
         "listen=NO\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nno_anon_password=YES\n\
          anon_root={}\nftp_username=daemon\nwrite_enable=YES\nanon_upload_enable=YES\n\
@@ -218,7 +218,7 @@ fn pure_ftpd(program: PathBuf, tree: &Tree) -> Result<(Running, SocketAddr, &'st
 fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
     let python = python();
     let mut command = Command::new("sh");
-    // It says where it listens on standard error.
+    // It reports its address on standard error.
     command
         .args(["-c", "exec \"$@\" 2>&1", "sh"])
         .arg(python.get_program())
@@ -243,10 +243,10 @@ fn pyftpdlib(tree: &Tree) -> Result<(Running, SocketAddr, &'static str)> {
     Ok((Running::Daemon { _daemon: daemon }, addr, ""))
 }
 
-/// Returns a command for the system's own Python, which sees the libraries of its packages.
+/// Returns a command for the system's Python, which finds the libraries of Debian packages.
 pub fn python() -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    // Warnings of old libraries about their future are not what is tested.
+    // Old libraries print deprecation warnings.
     command.args(["-W", "ignore"]);
     command
 }

@@ -9,11 +9,12 @@ use rustix::process::Signal;
 
 use crate::{Daemon, Peer, binary, is_root};
 
-/// A running server, the directory it serves, and how URLs name files in it.
+/// A running server and the directory it serves.
 #[derive(Debug)]
 pub struct Host {
     daemon: Daemon,
     root: PathBuf,
+    /// Path of the root in URLs: empty for our server, which exports the root as `/`.
     prefix: String,
 }
 
@@ -23,12 +24,12 @@ impl Host {
         Self::ours_with(root, &[])
     }
 
-    /// Starts our server with more flags.
+    /// Starts our server with additional flags.
     pub fn ours_with(root: &Path, flags: &[&str]) -> Result<Self> {
         Self::from_binary(&binary("gridftp-server")?, root, flags)
     }
 
-    /// Starts our server from the program given.
+    /// Starts the given build of our server.
     pub fn from_binary(program: &Path, root: &Path, flags: &[&str]) -> Result<Self> {
         let mut command = Command::new(program);
         command
@@ -37,7 +38,7 @@ impl Host {
         Self::ours_from(command.arg("--root").arg(root), root)
     }
 
-    /// Starts our server by a command line made elsewhere.
+    /// Starts our server by a complete command line.
     pub fn ours_from(command: &mut Command, root: &Path) -> Result<Self> {
         let daemon = Daemon::start(command, |line| {
             line.strip_prefix("listening on ")?.parse().ok()
@@ -49,7 +50,7 @@ impl Host {
         })
     }
 
-    /// Starts the Globus server, or returns nothing after saying loudly that `suite` is skipped.
+    /// Starts the Globus server, or returns nothing after reporting that `suite` is skipped.
     pub fn globus(root: &Path, suite: &str) -> Result<Option<Self>> {
         let Some(mut command) = Peer::GlobusServer.require(suite) else {
             return Ok(None);
@@ -57,7 +58,7 @@ impl Host {
         Self::globus_from(&mut command, root, &[]).map(Some)
     }
 
-    /// Starts the Globus server by `command`, which ends in its program name.
+    /// Starts the Globus server by `command`, whose last word is the program.
     pub fn globus_from(command: &mut Command, root: &Path, flags: &[&str]) -> Result<Self> {
         if !flags.contains(&"-control-interface") {
             command.args([
@@ -72,7 +73,7 @@ impl Host {
             .arg(root)
             .args(flags);
         if is_root() {
-            // As root it insists on a local user for anonymous sessions.
+            // Run as root, it requires a local user for anonymous sessions.
             command.args(["-anonymous-user", "root", "-allow-root"]);
         }
         let daemon = Daemon::start(command, |line| {
@@ -105,7 +106,7 @@ impl Host {
         &mut self.daemon
     }
 
-    /// Returns the process number of the server.
+    /// Returns the process number.
     pub fn pid(&self) -> u32 {
         self.daemon.pid()
     }
@@ -115,33 +116,33 @@ impl Host {
         self.daemon.signal(signal)
     }
 
-    /// Returns all that the server has written, for messages of failed tests.
-    pub fn said(&self) -> String {
-        self.daemon.said()
+    /// Returns the output of the server so far, for messages of failed tests.
+    pub fn output(&self) -> String {
+        self.daemon.output()
     }
 
-    /// Returns the directory on disk.
+    /// Returns the served directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns where `name` lies on disk.
+    /// Returns the local path of `name`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Returns the URL of `name`, blanks and the like percent-encoded.
+    /// Returns the URL of `name`, percent-encoded.
     pub fn url(&self, name: &str) -> String {
         self.url_at(self.addr(), name)
     }
 
-    /// Returns the URL of `name` at another address, such as that of a relay before the server.
+    /// Returns the URL of `name` at another address, such as that of a relay.
     pub fn url_at(&self, addr: SocketAddr, name: &str) -> String {
         format!("ftp://{addr}{}/{}", escape(&self.prefix), escape(name))
     }
 }
 
-/// Returns the `file:` URL of a local path, a trailing slash kept.
+/// Returns the `file:` URL of a local path; a trailing slash stays.
 pub fn file_url(path: &Path) -> String {
     format!("file://{}", escape(&path.display().to_string()))
 }
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_escape_what_is_not_plain() {
+    fn urls_escape_reserved_and_non_ascii_bytes() {
         assert_eq!(
             file_url(Path::new("/a b/ü#%")),
             "file:///a%20b/%C3%BC%23%25"

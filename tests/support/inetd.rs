@@ -1,4 +1,5 @@
-//! `Inetd`: a listener that starts a server program for each connection, on its standard input and output.
+//! `Inetd`: a listener that starts a server program for each connection, on standard input and
+//! output.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,10 +17,10 @@ use rustix::process::{Signal, kill_process_group};
 
 use crate::run::group_of;
 
-/// A port on which each connection gets a server process of its own, as inetd does it.
+/// A port on which each connection gets a server process, as under inetd.
 ///
-/// Servers that cannot be told to choose a free port themselves are run so. When the value is dropped, the
-/// processes that still run are killed.
+/// It runs servers that cannot choose a free port themselves. Dropping it kills the running
+/// processes.
 #[derive(Debug)]
 pub struct Inetd {
     addr: SocketAddr,
@@ -35,7 +36,8 @@ struct State {
 }
 
 impl Inetd {
-    /// Listens on a free port of the loopback interface; `command` makes the program for one connection.
+    /// Listens on a free port of the loopback interface; `command` makes the program for one
+    /// connection.
     pub fn start(command: impl Fn() -> Command + Send + 'static) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -46,7 +48,7 @@ impl Inetd {
                 if shared.stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                // A program that cannot be started shows as a connection that is closed at once.
+                // If the program does not start, the client sees its connection closed.
                 let _ = stream.and_then(|stream| shared.serve(&mut command(), stream));
             }
         });
@@ -57,7 +59,7 @@ impl Inetd {
         })
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address of the listener.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -73,7 +75,7 @@ impl State {
             .process_group(0)
             .spawn()?;
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended are collected here, so that none stays a zombie for long.
+        // Reaps the children that have exited.
         children.retain(|_, child| matches!(child.try_wait(), Ok(None)));
         children.insert(child.id(), child);
         Ok(())
@@ -111,15 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_connection_has_a_program() -> Result<()> {
+    fn each_connection_gets_its_own_process() -> Result<()> {
         let inetd = Inetd::start(|| Command::new("cat"))?;
         for word in ["one", "two"] {
             let mut stream = TcpStream::connect(inetd.addr())?;
             stream.write_all(word.as_bytes())?;
             stream.shutdown(Shutdown::Write)?;
-            let mut said = String::new();
-            stream.read_to_string(&mut said)?;
-            assert_eq!(said, word);
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            assert_eq!(reply, word);
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! Real programs in temporary trees: what suites, benches and the demo share.
+//! Real programs in temporary trees, shared by the suites, the benches and the demo.
 //!
-//! Everything here drives processes from the outside: a [`Tree`] holds files whose content follows from a seed,
-//! a [`Host`] is one server (ours or the Globus one) on a port of its own that ends when the value is dropped,
-//! [`run()`] runs a client under a deadline, and a [`Relay`] sits between the two and breaks connections on demand.
+//! Everything here drives processes from the outside. A [`Tree`] holds files whose content follows
+//! from a seed. A [`Host`] is one server, ours or the Globus one, on a free port; dropping it ends
+//! the server. [`run()`] runs a client under a deadline. A [`Relay`] sits between the two and
+//! breaks connections on demand.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_errors_doc,
-    reason = "every error here ends the test or the chore that met it, and its message says why"
+    reason = "every error ends the test or chore that meets it, and its message gives the cause"
 )]
 
 mod daemon;
@@ -19,10 +20,11 @@ mod odd;
 mod openssl;
 mod ours;
 mod peers;
-mod played;
 mod relay;
 mod rewrite;
 mod run;
+mod scripted;
+mod sessions;
 mod tree;
 mod xioperf;
 
@@ -36,8 +38,10 @@ pub use odd::{OddTree, UNNAMEABLE};
 pub use openssl::Openssl;
 pub use ours::{Profile, binaries, binary, peers_folder, programs_folder};
 pub use peers::{Peer, is_root};
-pub use played::{Act, Played};
 pub use relay::{Break, Relay};
+pub use rewrite::host_port;
 pub use run::{Finished, run};
+pub use scripted::{Reaction, ScriptedServer};
+pub use sessions::{passive, serve_sessions};
 pub use tree::Tree;
-pub use xioperf::{globus_xioperf, globus_xioperf_place};
+pub use xioperf::{globus_xioperf, globus_xioperf_addr};

@@ -1,16 +1,16 @@
-//! `Noise`: numbers that follow from a seed, for contents of files and for choices of tests.
+//! `Noise`: numbers that follow from a seed, for file contents and random choices in tests.
 
 /// The splitmix64 sequence: small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// Starts the sequence of a seed.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns the next number of 64 bits.
+    /// Returns the next 64-bit number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Noise {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, or 0 where that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
@@ -28,7 +28,7 @@ impl Noise {
     ///
     /// # Panics
     ///
-    /// Panics when there are none.
+    /// Panics if `choices` is empty.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let at = self.below(choices.len() as u64);
         usize::try_from(at)

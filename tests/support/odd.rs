@@ -1,4 +1,4 @@
-//! `OddTree`: files of equal size and distinct contents under every name that a path can hold.
+//! `OddTree`: files of equal size and distinct contents under unusual names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Bytes of every file, so that only the contents tell one from another.
+/// Size of every file in bytes: equal, so that only the contents differ.
 const SIZE: usize = 48;
 
-/// Names beside those of one byte each: blanks at both ends, wildcards, what shells, URLs, FTP and
-/// terminals take for something else, directions of writing, two forms of one letter, and no UTF-8.
+/// Names with blanks at both ends, wildcards, characters special to shells, URLs, FTP and
+/// terminals, changes of the writing direction, two forms of one letter, and bytes that are not
+/// UTF-8.
 const NAMES: &[&[u8]] = &[
     b" ",
     b"  ",
@@ -87,15 +88,15 @@ const NAMES: &[&[u8]] = &[
     "\u{202e}d/\u{202e}f".as_bytes(),
 ];
 
-/// Names that no command can carry: CR and LF end it.
+/// Names that no command can carry, since CR and LF end a command.
 pub const UNNAMEABLE: &[&[u8]] = &[b"a\nb", b"a\rb", b"\n", b"x\r"];
 
-/// A directory by the bytes of its names.
+/// The contents of a directory tree, by file names as bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OddTree(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl OddTree {
-    /// Returns a file for every name, and one for every byte that a name may hold and a command carry.
+    /// Returns a file for each unusual name, and one for each byte that a command can carry.
     pub fn all() -> Self {
         let bytes = (1..=255_u8).filter(|byte| !matches!(byte, b'/' | b'\n' | b'\r'));
         let bytes = bytes.map(|byte| vec![b'x', byte, b'y']);
@@ -117,25 +118,25 @@ impl OddTree {
         )
     }
 
-    /// Returns the name of each file and what it holds.
+    /// Returns the name and the content of each file.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&Vec<u8>, &Vec<u8>)> {
         self.0.iter()
     }
 
-    /// Returns the files whose names `keeps` says to keep.
+    /// Returns the files for whose names `keeps` is true.
     #[must_use]
     pub fn only(&self, keeps: impl Fn(&[u8]) -> bool) -> Self {
         Self::of(self.0.keys().filter(|name| keeps(name)).cloned())
     }
 
-    /// Adds what is in another.
+    /// Adds the files of `other`.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         self.0.extend(other.0.clone());
         self
     }
 
-    /// Writes all of it below `root`.
+    /// Writes all files below `root`.
     pub fn write(&self, root: &Path) -> Result<()> {
         for (name, content) in &self.0 {
             let path = at(root, name);
@@ -147,7 +148,7 @@ impl OddTree {
         Ok(())
     }
 
-    /// Reads what is below `root`.
+    /// Reads the tree below `root`; the content of a symbolic link is its target.
     pub fn read(root: &Path) -> Result<Self> {
         let mut found = BTreeMap::new();
         let mut dirs = vec![PathBuf::new()];
@@ -175,7 +176,7 @@ impl OddTree {
         Ok(Self(found))
     }
 
-    /// Returns how `got` differs, for people; nothing when it does not.
+    /// Returns a line for each file in which `got` differs.
     pub fn differences(&self, got: &Self) -> Vec<String> {
         let mut names: Vec<_> = self.0.keys().chain(got.0.keys()).collect();
         names.sort();
@@ -183,19 +184,19 @@ impl OddTree {
         names
             .into_iter()
             .filter_map(|name| {
-                let what = match (self.0.get(name), got.0.get(name)) {
+                let difference = match (self.0.get(name), got.0.get(name)) {
                     (Some(want), Some(got)) if want == got => return None,
-                    (Some(_), Some(_)) => "holds another's bytes",
+                    (Some(_), Some(_)) => "has different content",
                     (Some(_), None) => "is missing",
-                    _ => "is one too many",
+                    _ => "is unexpected",
                 };
-                Some(format!("\"{}\" {what}", name.escape_ascii()))
+                Some(format!("\"{}\" {difference}", name.escape_ascii()))
             })
             .collect()
     }
 }
 
-/// Returns where a name of bytes lies below `root`.
+/// Returns the path of `name` below `root`.
 fn at(root: &Path, name: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(name))
 }

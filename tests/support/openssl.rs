@@ -1,4 +1,4 @@
-//! `Openssl`: its `s_server` on a port of its own, and its `s_client`, with files as what they send and receive.
+//! `Openssl`: `s_server` on a free port and `s_client`, which send and receive files.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,14 +18,14 @@ const READY: Duration = Duration::from_secs(30);
 pub struct Openssl {
     child: Child,
     addr: SocketAddr,
-    // While it is open, the program waits for more to send.
+    // The program keeps its connection open while this is open.
     stdin: Option<ChildStdin>,
 }
 
 impl Openssl {
-    /// Starts `s_server`, which ends after so many connections; what it receives goes to `received`.
+    /// Starts `s_server`, which exits after `connections`; received data goes to `received`.
     ///
-    /// Gives nothing where OpenSSL is missing, after saying so.
+    /// Returns nothing where OpenSSL is missing, after reporting it.
     pub fn serve(
         suite: &str,
         connections: u32,
@@ -49,16 +49,17 @@ impl Openssl {
             Ok(addr) => addr,
             Err(error) => {
                 let _ = child.kill();
-                let said = fs::read_to_string(received.with_extension("err"))?;
-                bail!("{error:#}; it said:\n{said}");
+                let output = fs::read_to_string(received.with_extension("err"))?;
+                bail!("{error:#}; its output:\n{output}");
             }
         };
         Ok(Some(Self { child, addr, stdin }))
     }
 
-    /// Starts `s_client` towards `addr`; it sends the file `sent`, then reads to the end.
+    /// Starts `s_client` with `addr` as its server; it sends the file `sent`, then reads to the
+    /// end.
     ///
-    /// Gives nothing where OpenSSL is missing, after saying so.
+    /// Returns nothing where OpenSSL is missing, after reporting it.
     pub fn connect(
         suite: &str,
         addr: SocketAddr,
@@ -84,17 +85,17 @@ impl Openssl {
         }))
     }
 
-    /// Returns the address that `s_server` listens at, or that `s_client` connects to.
+    /// Returns the address of `s_server`, or the server's address of `s_client`.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Hands over what the server sends to its peer; it goes there line by line.
+    /// Takes the standard input of `s_server`, which it sends to its peer line by line.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.stdin.take()
     }
 
-    /// Waits until the program ended by itself, and returns whether it reported success.
+    /// Waits until the program exits by itself, and returns whether it reported success.
     pub fn wait(&mut self, limit: Duration) -> Result<bool> {
         let end = Instant::now() + limit;
         while Instant::now() < end {
@@ -114,7 +115,7 @@ impl Drop for Openssl {
     }
 }
 
-/// Finds the port that a process listens at, since `s_server` keeps quiet about it.
+/// Finds the listening port of a process; `s_server -quiet` does not print it.
 fn listens_at(child: &mut Child) -> Result<SocketAddr> {
     let end = Instant::now() + READY;
     let folder = format!("/proc/{}", child.id());
@@ -131,7 +132,8 @@ fn listens_at(child: &mut Child) -> Result<SocketAddr> {
                 Some(name.strip_suffix(']')?.to_owned())
             })
             .collect();
-        // Columns: number, local address, remote address, state, …, inode as the tenth. State 0A listens.
+        // Columns: number, local address, remote address, state, …, inode as the tenth.
+        // State 0A is LISTEN.
         let port = table.lines().find_map(|line| {
             let columns: Vec<&str> = line.split_whitespace().collect();
             let (local, state, inode) = (columns.get(1)?, columns.get(3)?, columns.get(9)?);

@@ -1,4 +1,4 @@
-//! Finds our own programs beside the running executable, built first.
+//! Builds this project's programs, and finds them beside the running executable.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How our programs are built.
+/// The cargo profile of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Profile {
-    /// As the tests are.
+    /// The profile of the tests.
     Dev,
-    /// As people run them.
+    /// The profile of releases.
     Release,
 }
 
 impl Profile {
-    /// Returns the name that cargo's `--profile` takes.
+    /// Returns the argument of cargo's `--profile`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -26,7 +26,7 @@ impl Profile {
         }
     }
 
-    /// Returns the folder of the target directory that holds what is built so.
+    /// Returns the profile's folder in the target directory.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Dev => "debug",
@@ -37,7 +37,7 @@ impl Profile {
 
 /// Builds the programs where needed and returns the folder that holds them.
 ///
-/// A chore that has built them already names the folder in `GRIDFTP_BIN_DIR`.
+/// Where `GRIDFTP_BIN_DIR` is set, it names that folder and nothing is built.
 pub fn binaries(profile: Profile) -> Result<PathBuf> {
     if let Some(folder) = env::var_os("GRIDFTP_BIN_DIR") {
         return Ok(folder.into());
@@ -47,7 +47,7 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
         .args(["build", "--bins", "--profile", profile.name()])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     match profile {
-        // With the features that the whole workspace asks for, as the tests are built.
+        // The tests are built with the features of the whole workspace too.
         Profile::Dev => build.arg("--workspace"),
         Profile::Release => {
             let packages = ["gridftp-server", "gridftp-client", "xio-perf"];
@@ -59,13 +59,13 @@ pub fn binaries(profile: Profile) -> Result<PathBuf> {
     programs_folder(profile)
 }
 
-/// Returns the folder beside the running executable that holds programs of that profile, built or not.
+/// Returns the folder for programs of that profile, which need not be built.
 pub fn programs_folder(profile: Profile) -> Result<PathBuf> {
     Ok(target_folder()?.join(profile.folder()))
 }
 
-/// Returns the folder into which packages of peers are unpacked that cannot be installed, or nothing when
-/// this program does not lie in a target directory.
+/// Returns the folder for peers that are unpacked instead of installed, or nothing when this
+/// program does not lie in a target directory.
 pub fn peers_folder() -> Option<PathBuf> {
     Some(target_folder().ok()?.join("peers"))
 }
@@ -81,7 +81,7 @@ fn target_folder() -> Result<PathBuf> {
     Ok(target.to_path_buf())
 }
 
-/// Returns the path of one of our programs, built as the running test is.
+/// Returns the path of one of our programs, built with the profile of the running test.
 pub fn binary(name: &str) -> Result<PathBuf> {
     static FOLDER: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let profile = if cfg!(debug_assertions) {

@@ -1,4 +1,5 @@
-//! `Peer`: programs of others that suites talk to, and what happens when one is missing.
+//! `Peer`: programs of other projects that the suites test against, and the report of a missing
+//! one.
 
 use std::env;
 use std::ffi::OsStr;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use crate::ours::peers_folder;
 
-/// Where Debian's libraries are.
+/// Folders of shared libraries.
 const LIBRARIES: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -16,7 +17,7 @@ const LIBRARIES: [&str; 4] = [
     "/usr/lib",
 ];
 
-/// A program of others, or a library.
+/// A program or library of another project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Peer {
@@ -60,14 +61,14 @@ pub enum Peer {
     Proftpd,
     /// The `pure-ftpd` server.
     PureFtpd,
-    /// The program that makes the accounts of `pure-ftpd`.
+    /// The program that creates accounts of `pure-ftpd`.
     PurePw,
     /// The `strace` program, which makes system calls fail.
     Strace,
 }
 
 impl Peer {
-    /// All of them.
+    /// All peers.
     pub const ALL: [Self; 22] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
@@ -149,7 +150,7 @@ impl Peer {
         }
     }
 
-    /// Returns what is not tested or measured without it.
+    /// Returns the tests and measurements that need it.
     pub fn serves(self) -> &'static str {
         match self {
             Self::GlobusServer => {
@@ -173,13 +174,13 @@ impl Peer {
             Self::PyFilesystem => "interop: PyFilesystem2 against gridftp-server",
             Self::CommonsNet | Self::Java => "interop: Apache Commons Net against gridftp-server",
             Self::Pyftpdlib | Self::Vsftpd | Self::Proftpd | Self::PureFtpd | Self::PurePw => {
-                "interop: gridftp-cp against the FTP servers that are in use"
+                "interop: gridftp-cp against widely used FTP servers"
             }
         }
     }
 
-    /// Returns whether the package is unpacked into a folder instead of being installed: Debian's FTP
-    /// servers refuse to be installed beside each other, and one that is installed runs from then on.
+    /// Returns whether the package is unpacked into a folder instead of installed: Debian's FTP
+    /// server packages conflict with each other, and installing one starts it.
     pub fn is_unpacked(self) -> bool {
         matches!(
             self,
@@ -187,7 +188,7 @@ impl Peer {
         )
     }
 
-    /// Returns where the program is, or nothing when it is not installed.
+    /// Returns the path of the program, or nothing when it is not installed.
     pub fn find(self) -> Option<PathBuf> {
         match self {
             Self::LibUdt => return self.find_in(&["/usr/include", "/usr/local/include"]),
@@ -217,7 +218,7 @@ impl Peer {
         files.into_iter().find(|file| file.is_file())
     }
 
-    /// Returns a command for the program, or nothing after saying loudly that `suite` is skipped.
+    /// Returns a command for the program, or nothing after reporting that `suite` is skipped.
     ///
     /// # Panics
     ///
@@ -233,7 +234,7 @@ impl Peer {
             self.package()
         );
         assert!(!needed, "{suite}: {install}, and REQUIRE_PEERS=1 is set");
-        // Written to the stream itself: the test runner hides what the print macros write when a test passes.
+        // Not with `eprintln!`, whose output the test runner hides when a test passes.
         let _ = writeln!(std::io::stderr(), "SKIPPED {suite}: {install}");
         None
     }

@@ -1,44 +1,47 @@
-//! `Relay`: passes one server's control and data connections on, and breaks them after so many bytes.
+//! `Relay`: forwards one server's control and data connections, and breaks them after some bytes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::rewrite;
 
-/// What breaks once the byte budget is used up; after that the relay passes everything.
+/// The fault that a relay injects once; afterwards it forwards everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Break {
-    /// All data connections are reset after so many payload bytes in sum.
+    /// Resets all data connections.
     Data {
-        /// Bytes passed before the break.
+        /// Payload bytes of all connections before the fault.
         after: u64,
     },
-    /// All data connections and all control connections are reset.
+    /// Resets all data and control connections.
     Everything {
-        /// Bytes passed before the break.
+        /// Payload bytes of all connections before the fault.
         after: u64,
     },
-    /// One byte of the data is changed, and everything goes on.
+    /// Flips one bit of the data.
     Flip {
-        /// Bytes passed before it.
+        /// Payload bytes of all connections before the fault.
         after: u64,
     },
-    /// No more data passes, and every connection stays.
+    /// Forwards no more data, and keeps every connection open.
     Stall {
-        /// Bytes passed before it.
+        /// Payload bytes of all connections before the fault.
         after: u64,
     },
-    /// Nothing breaks.
+    /// Injects no fault.
     Never,
 }
+
+/// Longest wait of a test for the fault or for payload bytes.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A relay in front of one server. Connect to [`Relay::addr`] instead of the server.
 #[derive(Debug)]
@@ -48,15 +51,16 @@ pub struct Relay(Arc<Shared>);
 struct Shared {
     addr: SocketAddr,
     plan: Break,
+    /// Bytes per second of a data connection before the fault; 0 is unlimited.
     rate: u64,
-    /// Payload bytes passed so far.
+    /// Payload bytes forwarded so far.
     passed: AtomicU64,
     broken: AtomicBool,
     stopped: AtomicBool,
-    /// Whether commands wait once the break has happened.
+    /// Whether commands wait after the fault.
     holds: Mutex<bool>,
     released: Condvar,
-    /// Lines of the client, as they were passed on.
+    /// Forwarded lines of the client.
     commands: Mutex<Vec<String>>,
     control: Mutex<Vec<TcpStream>>,
     data: Mutex<Vec<TcpStream>>,
@@ -64,12 +68,12 @@ struct Shared {
 }
 
 impl Relay {
-    /// Starts a relay before `server`.
+    /// Starts a relay in front of `server`.
     pub fn start(server: SocketAddr, plan: Break) -> Result<Self> {
         Self::paced(server, plan, 0)
     }
 
-    /// Starts a relay whose data connections pass so many bytes per second each until the break; 0 is without limit.
+    /// Starts a relay that limits each data connection to `rate` bytes per second until the fault.
     pub fn paced(server: SocketAddr, plan: Break, rate: u64) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -91,34 +95,54 @@ impl Relay {
         Ok(Self(shared))
     }
 
-    /// Returns the address that stands for the server's control port.
+    /// Returns the relay's control address.
     pub fn addr(&self) -> SocketAddr {
         self.0.addr
     }
 
-    /// Has commands wait from the break on until [`release`](Self::release), so that what is done
-    /// between the two is done before the client tries again.
+    /// Makes commands after the fault wait for [`release`](Self::release), so that a test can act
+    /// before the client retries.
     pub fn hold(&self) {
         *lock(&self.0.holds) = true;
     }
 
-    /// Lets commands pass again.
+    /// Forwards commands again.
     pub fn release(&self) {
         *lock(&self.0.holds) = false;
         self.0.released.notify_all();
     }
 
-    /// Returns whether the break has happened.
+    /// Returns whether the fault was injected.
     pub fn broke(&self) -> bool {
         self.0.broken.load(Ordering::SeqCst)
     }
 
-    /// Returns the commands of the client so far, without their line ends.
+    /// Waits until the fault was injected.
+    pub fn wait_until_broken(&self) -> Result<()> {
+        self.wait(Self::broke)
+    }
+
+    /// Waits until `bytes` of payload were forwarded.
+    pub fn wait_until_passed(&self, bytes: u64) -> Result<()> {
+        self.wait(|relay| relay.passed() >= bytes)
+    }
+
+    fn wait(&self, done: impl Fn(&Self) -> bool) -> Result<()> {
+        let begun = Instant::now();
+        while !done(self) {
+            let passed = self.passed();
+            ensure!(begun.elapsed() < LIMIT, "only {passed} bytes passed");
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Returns the commands of the client so far, without line ends.
     pub fn commands(&self) -> Vec<String> {
         lock(&self.0.commands).clone()
     }
 
-    /// Returns how many payload bytes have passed in both directions.
+    /// Returns the number of payload bytes forwarded in both directions.
     pub fn passed(&self) -> u64 {
         self.0.passed.load(Ordering::SeqCst)
     }
@@ -200,7 +224,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens a port that stands for the data address `to`.
+    /// Opens a listener whose connections are forwarded to the data address `to`.
     fn data_port(self: Arc<Self>, to: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -249,7 +273,7 @@ impl Shared {
             if let Break::Flip { after } = self.plan
                 && self.passed.load(Ordering::SeqCst) >= after
                 && !self.broken.swap(true, Ordering::SeqCst)
-                // Behind any header: those of MODE E are 17 bytes long.
+                // The last byte lies behind any header; headers of MODE E take 17 bytes.
                 && let Some(byte) = block.get_mut(n - 1)
             {
                 *byte ^= 1;
@@ -287,7 +311,7 @@ fn reset_all(list: &Mutex<Vec<TcpStream>>) {
     }
 }
 
-/// Ends a connection so that the peer sees a reset and no orderly end.
+/// Closes a connection by a reset.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
     let _ = stream.shutdown(Shutdown::Both);

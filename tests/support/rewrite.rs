@@ -1,11 +1,11 @@
-//! Finds data addresses in control lines and puts others in their place.
+//! Replaces data addresses in lines of the control connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Replaces every data address in a line that carries one by what `swap` makes of it.
+/// Replaces every data address in `line` by the result of `swap`.
 ///
-/// Six comma numbers count in the replies 227 and 127, in the indented lines of a 229 to SPAS, and in PORT and SPOR;
-/// `|||port|` counts in a reply 229, with `host` as its address.
+/// Six comma-separated numbers are an address in the replies 227 and 127, in the indented lines of
+/// a 229 to SPAS, and in PORT and SPOR. In a reply 229, `|||port|` is a port of `host`.
 pub(crate) fn addresses(
     line: &str,
     host: Ipv4Addr,
@@ -33,7 +33,7 @@ pub(crate) fn addresses(
         let (numbers, after) = from.split_at(end);
         out.push_str(before);
         out.push_str(
-            &host_port(numbers).map_or_else(|| numbers.to_owned(), |addr| six(swap(addr))),
+            &host_port(numbers).map_or_else(|| numbers.to_owned(), |addr| six_numbers(swap(addr))),
         );
         rest = after;
     }
@@ -45,7 +45,8 @@ fn starts(line: &str, head: &str) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(head))
 }
 
-fn host_port(text: &str) -> Option<SocketAddr> {
+/// Parses the argument of `PORT`: six numbers separated by commas.
+pub fn host_port(text: &str) -> Option<SocketAddr> {
     let numbers: Vec<u8> = text
         .split(',')
         .map(str::parse)
@@ -55,7 +56,8 @@ fn host_port(text: &str) -> Option<SocketAddr> {
     Some((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
 }
 
-fn six(addr: SocketAddr) -> String {
+/// Writes an IPv4 address and port as six numbers separated by commas.
+pub(crate) fn six_numbers(addr: SocketAddr) -> String {
     let [high, low] = addr.port().to_be_bytes();
     format!("{},{high},{low}", addr.ip().to_string().replace('.', ","))
 }
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_replaced_and_nothing_else() {
+    fn only_data_addresses_are_replaced() {
         for (line, want) in [
             (
                 "227 Entering Passive Mode (127,0,0,1,4,1)\r\n",

@@ -1,4 +1,4 @@
-//! Runs a program to its end, or to its deadline, and keeps what it said.
+//! Runs a program under a deadline, and keeps its output.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,23 +10,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// What a program left behind when it ended.
+/// The result of a program that has exited.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Finished {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// All that it wrote to its standard output.
+    /// Standard output.
     pub stdout: String,
-    /// All that it wrote to its standard error.
+    /// Standard error.
     pub stderr: String,
-    /// How long it took.
+    /// Time from start to exit.
     pub took: Duration,
-    what: String,
+    /// The command line.
+    command: String,
 }
 
 impl Finished {
-    /// Returns itself when the program reported success, else an error that carries all its output.
+    /// Returns itself when the program reported success, else an error with all its output.
     pub fn ok(self) -> Result<Self> {
         if !self.status.success() {
             bail!("{}", self.report());
@@ -34,7 +35,7 @@ impl Finished {
         Ok(self)
     }
 
-    /// Returns itself when the program reported failure by an exit status of its own, else an error.
+    /// Returns itself when the program reported failure by an exit status, else an error.
     pub fn failed(self) -> Result<Self> {
         if self.status.success() || self.status.signal().is_some() {
             bail!("expected a failure with an exit status: {}", self.report());
@@ -42,11 +43,11 @@ impl Finished {
         Ok(self)
     }
 
-    /// Returns the command line, its end and its output, for people.
+    /// Returns the command line, the exit status and the output, for messages.
     pub fn report(&self) -> String {
         format!(
             "{} ended with {} after {:.1} s\n--- stdout\n{}--- stderr\n{}",
-            self.what,
+            self.command,
             self.status,
             self.took.as_secs_f64(),
             self.stdout,
@@ -55,7 +56,8 @@ impl Finished {
     }
 }
 
-/// Runs `command` for at most `limit`; at the limit the program and its children are killed and an error says so.
+/// Runs `command` for at most `limit`; then kills the program and its children, and returns an
+/// error.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
     let what = describe(command);
     let started = Instant::now();
@@ -90,16 +92,16 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
         took: started.elapsed(),
         stdout: text(stdout),
         stderr: text(stderr),
-        what,
+        command: what,
     })
 }
 
-/// Returns the process group that a child started with `process_group(0)` leads.
+/// Returns the process group of a child that was started with `process_group(0)`.
 pub(crate) fn group_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Returns a command line as one would type it.
+/// Returns the command line, for messages.
 pub(crate) fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_and_status_are_kept() -> Result<()> {
+    fn output_and_status_are_returned() -> Result<()> {
         let done = run(
             Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]),
             Duration::from_secs(20),
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_with_its_children() {
+    fn a_hanging_program_is_killed_with_its_children() {
         let hang = run(
             Command::new("sh").args(["-c", "echo before; sleep 600 & wait"]),
             Duration::from_millis(300),

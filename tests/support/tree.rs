@@ -16,12 +16,13 @@ use crate::Noise;
 pub struct Tree(tempfile::TempDir);
 
 impl Tree {
-    /// Makes an empty tree that any local user may write, since peers may run as another one.
+    /// Creates an empty tree that every local user may write, since peers may run as another user.
     pub fn new() -> Result<Self> {
         Self::new_in(&env::temp_dir())
     }
 
-    /// Makes an empty tree for so many bytes, in memory where that leaves as much again, since disks are slow.
+    /// Creates an empty tree for `bytes`, in memory if that leaves as much free again, else on
+    /// disk.
     pub fn roomy(bytes: u64) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let free = statvfs(memory)
@@ -34,7 +35,7 @@ impl Tree {
         }
     }
 
-    /// Makes an empty tree below `parent`.
+    /// Creates an empty tree below `parent`.
     pub fn new_in(parent: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("xio-")
@@ -54,14 +55,14 @@ impl Tree {
         self.0.path().join(name)
     }
 
-    /// Makes a directory and its parents.
+    /// Creates a directory and its parents.
     pub fn dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.path(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
     }
 
-    /// Writes a file of `size` bytes that depend on `seed` alone; parents are made as needed.
+    /// Writes a file of `size` bytes that follow from `seed`, and creates its parents.
     pub fn file(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
         let path = self.parented(name)?;
         let mut out = BufWriter::with_capacity(1 << 18, File::create(&path)?);
@@ -80,7 +81,8 @@ impl Tree {
         Ok(path)
     }
 
-    /// Writes a sparse file of `size` bytes: a mebibyte of data at the start, about 4 GiB, and at the end.
+    /// Writes a sparse file of `size` bytes with 1 MiB of data at the start, at 4 GiB and at the
+    /// end.
     pub fn sparse(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
         const ISLAND: u64 = 1 << 20;
         let path = self.parented(name)?;
@@ -98,7 +100,7 @@ impl Tree {
         Ok(path)
     }
 
-    /// Returns what lies below `name`, one relative path each, sorted.
+    /// Returns the sorted relative paths of the files below `name`.
     pub fn names(&self, name: &str) -> Result<Vec<String>> {
         Ok(crate::tree_digests(&self.path(name))?.into_keys().collect())
     }
@@ -112,7 +114,7 @@ impl Tree {
     }
 }
 
-/// Returns how much memory the kernel could give away, in bytes; 0 where it does not say.
+/// Returns the available memory in bytes; 0 where the kernel does not report it.
 fn available_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test that fails says where by itself"
+    reason = "a failed test names its line"
 )]
 
 mod matrix;
@@ -16,7 +16,7 @@ mod xioperf;
 
 use std::future::Future;
 
-/// Runs one end's part on a thread of its own.
+/// Runs a future on a runtime of the calling thread.
 fn block_on<F: Future>(part: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! We listen, we connect, we meet; we send, they send; loss, start of numbers and packet size.
+//! Roles, directions, loss, initial sequence numbers and packet sizes against libudt.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,30 +13,30 @@ use xio_udt::{Udt, UdtHandle, UdtOptions};
 use crate::peer::{finish, program, start};
 use crate::relay::Relay;
 
-/// How we come together.
+/// The role of our end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Listen,
     Connect,
-    Meet,
+    Rendezvous,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
     role: Role,
     we_send: bool,
-    /// Datagrams of a thousand that are lost.
+    /// Lost datagrams of a thousand.
     loss: u64,
-    /// The first sequence number of whoever has one to say: who connects, or both that meet.
+    /// Initial sequence number: the connecting end's, or both ends' in a rendezvous.
     initial: Option<u32>,
     mss: u16,
     seed: u64,
 }
 
-/// Cases under way at the same time; most of one is waiting for the other end's timers.
+/// Number of concurrent cases; most of their time is spent waiting for timers.
 const AT_ONCE: usize = 6;
 const BYTES: usize = 2_000_003;
-/// Numbers begin anew in the middle of the transfer.
+/// An initial sequence number that wraps around during the transfer.
 const NEAR_THE_END: u32 = 0x7FFF_FFFF - 700;
 
 fn cases(role: Role) -> Vec<Case> {
@@ -77,7 +77,7 @@ fn run_all(role: Role) {
     });
 }
 
-/// Says which case it was when one fails.
+/// Prints the case of a failed test.
 struct Named(Case);
 
 impl Drop for Named {
@@ -102,37 +102,37 @@ fn run_one(program: &Path, case: Case) {
     let peer = |head: &[&str]| start(program, &[head, &tail[..]].concat());
 
     let mut options: UdtOptions = format!("mss={mss}").parse().unwrap();
-    options.rendezvous = case.role == Role::Meet;
+    options.rendezvous = case.role == Role::Rendezvous;
     let udt = Udt::over(Udp::default())
         .with_options(options)
         .first_sequence(case.initial);
     let relay = Relay::start(case.loss, case.seed);
     let far = relay.far.to_string();
-    let said = crate::block_on(async {
+    let output = crate::block_on(async {
         let limit = std::time::Duration::from_secs(60);
         tokio::time::timeout(limit, async {
             let (peer, handle) = match case.role {
                 Role::Connect => {
                     let peer = peer(&["listen"]);
-                    relay.lead_to(peer.addr());
+                    relay.set_far(peer.addr());
                     (peer, udt.connect(&Target::from(relay.near)).await.unwrap())
                 }
                 Role::Listen => {
                     let at = "127.0.0.1:0".parse().unwrap();
                     let mut listener = udt.listen(&at).await.unwrap();
-                    relay.lead_from(listener.info().local.unwrap());
+                    relay.set_near(listener.info().local.unwrap());
                     let peer = peer(&["connect", &far]);
                     let handle = listener.accept().await.unwrap().open().await;
                     (peer, handle.unwrap())
                 }
-                Role::Meet => {
+                Role::Rendezvous => {
                     let peer = peer(&["meet", &far]);
-                    relay.lead_to(peer.addr());
+                    relay.set_far(peer.addr());
                     (peer, udt.connect(&Target::from(relay.near)).await.unwrap())
                 }
             };
             transfer(handle, case.we_send, &bytes).await;
-            // The peer may still have to hear that this is the end.
+            // The peer may still wait for our shutdown packet.
             tokio::task::spawn_blocking(move || finish(peer))
                 .await
                 .unwrap()
@@ -141,15 +141,15 @@ fn run_one(program: &Path, case: Case) {
         .unwrap_or_else(|_| panic!("{case:?}: no end"))
     });
     if let Some(initial) = case.initial {
-        let began = relay.began();
-        let said = match case.role {
-            Role::Listen => &began[1..],
-            Role::Connect => &began[..1],
-            Role::Meet => &began,
+        let first_sequences = relay.first_sequences();
+        let of_initiators = match case.role {
+            Role::Listen => &first_sequences[1..],
+            Role::Connect => &first_sequences[..1],
+            Role::Rendezvous => &first_sequences,
         };
         assert!(
-            said.iter().all(|number| *number == Some(initial)),
-            "{case:?}: {began:x?}"
+            of_initiators.iter().all(|number| *number == Some(initial)),
+            "{case:?}: {first_sequences:x?}"
         );
     }
     if case.we_send {
@@ -161,7 +161,7 @@ fn run_one(program: &Path, case: Case) {
             .count();
         assert!(
             arrived == bytes,
-            "{case:?}: {} bytes arrived of {BYTES}, {same} at the beginning are right; peer: {said}",
+            "{case:?}: {} bytes arrived of {BYTES}, {same} at the beginning are right; peer: {output}",
             arrived.len()
         );
     }
@@ -186,16 +186,16 @@ async fn transfer(mut handle: UdtHandle, we_send: bool, bytes: &[u8]) {
 }
 
 #[test]
-fn we_listen() {
+fn listen() {
     run_all(Role::Listen);
 }
 
 #[test]
-fn we_connect() {
+fn connect() {
     run_all(Role::Connect);
 }
 
 #[test]
-fn we_meet() {
-    run_all(Role::Meet);
+fn rendezvous() {
+    run_all(Role::Rendezvous);
 }

@@ -1,8 +1,8 @@
-// A program of libudt: one connection, which sends a file, receives one, or echoes messages.
+// A libudt peer: one connection, on which it sends a file, receives one, or echoes messages.
 //
 //   peer listen|connect ADDR|meet ADDR  send FILE|receive FILE|echo  MSS [FIRST]
 //
-// FIRST is the first sequence number, where it is this end that says it.
+// FIRST is the initial sequence number, where this end chooses it.
 // Its first line of output is the local address, IP:PORT.
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 #include <udt/udt.h>
 #include <vector>
 
-// The library draws its first sequence number, and its socket's number, from this: a part of 2^31 - 1.
+// The library derives its initial sequence number and its socket ID from rand(), as a part of 2^31 - 1.
 static int first = 0;
 extern "C" int rand() noexcept { return first ? first : static_cast<int>(random()); }
 

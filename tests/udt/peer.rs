@@ -1,4 +1,4 @@
-//! The program of libudt that stands at the other end, compiled once from `peer.cpp`.
+//! The libudt program at the other end, compiled once from `peer.cpp`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use workspace_tests::{Daemon, Peer, run};
 
-/// Compiles the program, or says loudly that `suite` is skipped.
+/// Compiles the program, or reports that `suite` is skipped.
 pub(crate) fn program(suite: &str) -> Option<&'static Path> {
     static PROGRAM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let mut compiler = Peer::Gxx.require(suite)?;
@@ -28,15 +28,15 @@ pub(crate) fn program(suite: &str) -> Option<&'static Path> {
     Some(program)
 }
 
-/// Starts it with these words, and waits until it says where it is.
+/// Starts the program with these arguments, and waits until it prints its address.
 pub(crate) fn start(program: &Path, words: &[&str]) -> Daemon {
     let address = |line: &str| line.trim().parse::<SocketAddr>().ok();
     Daemon::start(Command::new(program).args(words), address).unwrap()
 }
 
-/// Waits until it has ended in good order, and gives what it said.
+/// Waits until the program has succeeded, and returns its output.
 pub(crate) fn finish(mut peer: Daemon) -> String {
     let ended = peer.wait(Duration::from_secs(60));
-    assert!(matches!(ended, Ok(true)), "{ended:?}: {}", peer.said());
-    peer.said()
+    assert!(matches!(ended, Ok(true)), "{ended:?}: {}", peer.output());
+    peer.output()
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use workspace_tests::{Daemon, globus_xioperf, globus_xioperf_place, run};
+use workspace_tests::{Daemon, globus_xioperf, globus_xioperf_addr, run};
 use xio_core::{Incoming as _, Listener as _, Passive as _, Target, Transport as _};
 use xio_testkit::Random;
 
@@ -23,13 +23,13 @@ fn xioperf(direction: &str, file: &Path) -> Option<Command> {
 }
 
 #[test]
-fn we_connect_and_send() {
+fn connect_and_send() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bytes");
     let Some(mut command) = xioperf("-R", &file) else {
         return;
     };
-    let mut server = Daemon::start(command.arg("-s"), globus_xioperf_place).unwrap();
+    let mut server = Daemon::start(command.arg("-s"), globus_xioperf_addr).unwrap();
     let bytes = Random::new(1).bytes(BYTES);
     crate::block_on(async {
         let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();
@@ -39,13 +39,16 @@ fn we_connect_and_send() {
     assert!(
         server.wait(Duration::from_secs(30)).unwrap(),
         "{}",
-        server.said()
+        server.output()
     );
-    assert!(fs::read(&file).unwrap() == bytes, "other bytes arrived");
+    assert!(
+        fs::read(&file).unwrap() == bytes,
+        "the received bytes differ"
+    );
 }
 
 #[test]
-fn we_connect_and_receive() {
+fn connect_and_receive() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bytes");
     let Some(mut command) = xioperf("-S", &file) else {
@@ -53,7 +56,7 @@ fn we_connect_and_receive() {
     };
     let bytes = Random::new(2).bytes(BYTES);
     fs::write(&file, &bytes).unwrap();
-    let server = Daemon::start(command.arg("-s"), globus_xioperf_place).unwrap();
+    let server = Daemon::start(command.arg("-s"), globus_xioperf_addr).unwrap();
     let mut arrived = Vec::new();
     crate::block_on(async {
         let mut handle = udt().connect(&Target::from(server.addr())).await.unwrap();
@@ -66,15 +69,15 @@ fn we_connect_and_receive() {
     );
 }
 
-/// What `globus-xioperf` as the client did with us listening.
+/// Runs `ours` on a connection from `globus-xioperf`; returns false where that is missing.
 fn with_client(direction: &str, file: &Path, ours: impl AsyncFnOnce(xio_core::BoxStream)) -> bool {
     let Some(mut command) = xioperf(direction, file) else {
         return false;
     };
     crate::block_on(async {
         let mut listener = udt().listen(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let place = listener.info().local.unwrap().to_string();
-        command.args(["-c", &place]);
+        let addr = listener.info().local.unwrap().to_string();
+        command.args(["-c", &addr]);
         let client = tokio::task::spawn_blocking(move || {
             run(&mut command, Duration::from_secs(30)).and_then(workspace_tests::Finished::ok)
         });
@@ -86,7 +89,7 @@ fn with_client(direction: &str, file: &Path, ours: impl AsyncFnOnce(xio_core::Bo
 }
 
 #[test]
-fn we_listen_and_receive() {
+fn listen_and_receive() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bytes");
     let bytes = Random::new(3).bytes(BYTES);
@@ -103,7 +106,7 @@ fn we_listen_and_receive() {
 }
 
 #[test]
-fn we_listen_and_send() {
+fn listen_and_send() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bytes");
     let bytes = Random::new(4).bytes(BYTES);
@@ -113,6 +116,6 @@ fn we_listen_and_send() {
     });
     assert!(
         !ran || fs::read(&file).unwrap() == bytes,
-        "other bytes arrived"
+        "the received bytes differ"
     );
 }

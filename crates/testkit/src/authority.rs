@@ -1,4 +1,4 @@
-//! `Authority`: certificates made on the spot, good ones and bad ones.
+//! `Authority`: certificates for one test, valid and invalid.
 
 use std::fmt;
 use std::fs;
@@ -8,18 +8,18 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 
-/// A certificate authority that exists for one test.
+/// A certificate authority for one test.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// When a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Validity {
-    /// For centuries around today.
+    /// Valid now.
     Good,
-    /// It ended years ago.
+    /// Ended years ago.
     Expired,
-    /// It begins in a far future.
+    /// Begins in the far future.
     NotYet,
 }
 
@@ -34,7 +34,7 @@ pub struct Credential {
 }
 
 impl Authority {
-    /// An authority of this name, with a key of its own.
+    /// Creates an authority with a new key.
     ///
     /// # Panics
     /// When the system has no random bytes.
@@ -46,22 +46,22 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("a CA certificate is well-formed"))
     }
 
-    /// Its own certificate as PEM text.
+    /// Returns the authority's certificate as PEM text.
     #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate for `name`, and for these hosts and addresses.
+    /// Issues a certificate for the common name `name`, with host names and addresses.
     #[must_use]
     pub fn issue(&self, name: &str, hosts: &[&str]) -> Credential {
         self.issue_valid(name, hosts, Validity::Good)
     }
 
-    /// The same, valid as said.
+    /// Issues a certificate with a chosen validity.
     ///
     /// # Panics
-    /// When the system has no random bytes, or a host is no name.
+    /// When the system has no random bytes, or a host is neither a name nor an address.
     #[must_use]
     pub fn issue_valid(&self, name: &str, hosts: &[&str], validity: Validity) -> Credential {
         let mut params = named(name, hosts);
@@ -81,7 +81,7 @@ impl Authority {
         }
     }
 
-    /// Writes its certificate to `ca.pem` in a folder and gives the path.
+    /// Writes the authority's certificate to `ca.pem` in a folder, and returns the path.
     ///
     /// # Panics
     /// When the folder cannot be written to.
@@ -94,7 +94,7 @@ impl Authority {
 }
 
 impl Credential {
-    /// Writes certificate and key to one file, `STEM.pem`, and gives its path.
+    /// Writes certificate and key to one file, `STEM.pem`, and returns its path.
     ///
     /// # Panics
     /// When the folder cannot be written to.
@@ -121,7 +121,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Shows nothing of the key.
+/// Hides the key.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credential")

@@ -1,6 +1,8 @@
-//! What every datagram socket must do: boundaries, batches, origins, cut-off, refusal, cancellation.
+//! Requirements on datagram sockets: boundaries, batches, addresses, truncation, errors,
+//! cancellation.
 //!
-//! Runs on a host that loses nothing between its own sockets, as loopback does while buffers hold.
+//! The host must not lose datagrams between its own sockets; loopback does not while buffers
+//! suffice.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -17,7 +19,7 @@ use xio_core::{
 
 use crate::random::Random;
 
-/// A source of datagram sockets to be held to the rules.
+/// A driver of datagram sockets under test.
 #[derive(Debug, Clone)]
 pub struct Subject {
     bind: DynBind,
@@ -26,7 +28,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A driver called `name`, whose sockets can be bound at `at`.
+    /// Creates the subject for the driver `name`, with sockets bound at `at`.
     #[must_use]
     pub fn new(bind: DynBind, at: Target, name: &str) -> Self {
         let name = name.to_owned();
@@ -37,7 +39,7 @@ impl Subject {
         self.bind.bind(&self.at).await.expect("binding")
     }
 
-    /// A socket that serves `peer` alone.
+    /// Binds a socket for one peer.
     async fn socket_for(&self, peer: SocketAddr) -> BoxDatagram {
         let at = Target::default().with(SocketHints::new().peer(peer));
         self.bind.bind(&at).await.expect("binding for one peer")
@@ -47,45 +49,55 @@ impl Subject {
 type Case = for<'a> fn(&'a Subject) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 const CASES: &[(&str, Case)] = &[
-    ("it says what and where it is", |s| Box::pin(described(s))),
+    ("a socket describes its driver and address", |s| {
+        Box::pin(described(s))
+    }),
     ("boundaries are kept", |s| Box::pin(boundaries(s))),
-    ("a message says who sent it, and to whom", |s| {
+    ("a message has a source and a destination address", |s| {
         Box::pin(origins(s))
     }),
-    ("a batch arrives as its messages", |s| Box::pin(batches(s))),
+    ("a batch arrives as single messages", |s| {
+        Box::pin(batches(s))
+    }),
     ("one receive fills several buffers", |s| {
         Box::pin(several_buffers(s))
     }),
-    ("what is cut off is told", |s| Box::pin(cut_off(s))),
-    ("a message that is too long is refused whole", |s| {
+    ("a truncated message is marked", |s| Box::pin(cut_off(s))),
+    ("a message that is too long is refused", |s| {
         Box::pin(too_long(s))
     }),
     ("dropping a receive loses nothing", |s| {
         Box::pin(receive_cancelled(s))
     }),
-    ("several tasks may send", |s| Box::pin(many_senders(s))),
-    ("a socket for one peer hears of it alone", |s| {
+    ("several tasks can send", |s| Box::pin(many_senders(s))),
+    ("a socket for one peer receives from it only", |s| {
         Box::pin(one_peer(s))
     }),
     ("a refusal reaches the socket for one peer", |s| {
         Box::pin(refusal(s))
     }),
-    ("nobody to send to is an error", |s| Box::pin(nobody(s))),
+    ("sending without a destination is an error", |s| {
+        Box::pin(no_destination(s))
+    }),
     ("dropping frees the port", |s| Box::pin(freed(s))),
 ];
 
 /// Runs every case on a driver.
 ///
 /// # Panics
-/// When the driver breaks a rule, or a case does not end within half a minute.
+/// When a case fails, or does not end within half a minute.
 pub async fn run(subject: &Subject) {
     for (name, case) in CASES {
         let ended = tokio::time::timeout(Duration::from_secs(30), case(subject)).await;
-        assert!(ended.is_ok(), "{:?}: {name}: no end", subject.bind);
+        assert!(
+            ended.is_ok(),
+            "{:?}: {name}: did not end in time",
+            subject.bind
+        );
     }
 }
 
-fn place(socket: &BoxDatagram) -> SocketAddr {
+fn address(socket: &BoxDatagram) -> SocketAddr {
     socket.info().local.expect("a socket knows its address")
 }
 
@@ -93,7 +105,7 @@ async fn send(socket: &BoxDatagram, message: Transmit<'_>) -> io::Result<()> {
     poll_fn(|cx| socket.poll_send(cx, &message)).await
 }
 
-/// A socket with the messages that came joined and are not taken yet.
+/// A socket, and received messages of a joined buffer.
 struct Inbox<'a> {
     socket: &'a BoxDatagram,
     waiting: VecDeque<(Vec<u8>, Received)>,
@@ -108,18 +120,20 @@ impl<'a> Inbox<'a> {
     async fn next(&mut self) -> (Vec<u8>, Received) {
         let mut room = vec![0; 65_536];
         while self.waiting.is_empty() {
-            let mut met = [None];
+            let mut meta = [None];
             let mut bufs = [IoSliceMut::new(&mut room)];
-            let filled = poll_fn(|cx| self.socket.poll_recv(cx, &mut bufs, &mut met)).await;
+            let filled = poll_fn(|cx| self.socket.poll_recv(cx, &mut bufs, &mut meta)).await;
             assert_eq!(filled.expect("receiving"), 1);
-            let met = met[0].expect("a filled buffer is described");
-            assert!(!met.cut, "the longest message fits");
-            let bytes = room.get(..met.len).expect("no more than there is room for");
+            let meta = meta[0].expect("a filled buffer is described");
+            assert!(!meta.cut, "the longest message fits");
+            let bytes = room
+                .get(..meta.len)
+                .expect("no more than there is room for");
             match bytes.len() {
-                0 => self.waiting.push_back((Vec::new(), met)),
+                0 => self.waiting.push_back((Vec::new(), meta)),
                 _ => {
-                    let parts = bytes.chunks(met.segment);
-                    self.waiting.extend(parts.map(|part| (part.to_vec(), met)));
+                    let parts = bytes.chunks(meta.segment);
+                    self.waiting.extend(parts.map(|part| (part.to_vec(), meta)));
                 }
             }
         }
@@ -130,15 +144,15 @@ impl<'a> Inbox<'a> {
 async fn described(subject: &Subject) {
     let socket = subject.socket().await;
     assert_eq!(socket.info().chain, [subject.name.as_str()]);
-    assert!(place(&socket).port() > 0 && socket.info().peer.is_none());
+    assert!(address(&socket).port() > 0 && socket.info().peer.is_none());
     assert!(socket.max_batch() >= 1 && socket.max_joined() >= 1);
-    let one = subject.socket_for(place(&socket)).await;
-    assert_eq!(one.info().peer, Some(place(&socket)));
+    let one = subject.socket_for(address(&socket)).await;
+    assert_eq!(one.info().peer, Some(address(&socket)));
 }
 
 async fn boundaries(subject: &Subject) {
     let (near, far) = (subject.socket().await, subject.socket().await);
-    let (to, mut inbox) = (place(&far), Inbox::new(&far));
+    let (to, mut inbox) = (address(&far), Inbox::new(&far));
     let mut random = Random::new(7);
     for size in [1, 0, 2, 1500, 1472, 3, 9000, 65_000, 1] {
         let bytes = random.bytes(size);
@@ -157,24 +171,24 @@ async fn origins(subject: &Subject) {
     );
     let mut inbox = Inbox::new(&far);
     for near in [&first, &second, &first] {
-        send(near, Transmit::new(b"who?").to(place(&far)))
+        send(near, Transmit::new(b"who?").to(address(&far)))
             .await
             .expect("sending");
-        let (_, met) = inbox.next().await;
-        assert_eq!(met.from, place(near));
-        assert!(met.to.is_none_or(|to| to == place(&far).ip()));
-        // The answer leaves from where the question came to.
-        let mut answer = Transmit::new(b"you").to(met.from);
-        answer.from = met.to;
+        let (_, meta) = inbox.next().await;
+        assert_eq!(meta.from, address(near));
+        assert!(meta.to.is_none_or(|to| to == address(&far).ip()));
+        // The answer's source is the question's destination.
+        let mut answer = Transmit::new(b"you").to(meta.from);
+        answer.from = meta.to;
         send(&far, answer).await.expect("answering");
-        let (bytes, met) = Inbox::new(near).next().await;
-        assert_eq!((bytes.as_slice(), met.from), (&b"you"[..], place(&far)));
+        let (bytes, meta) = Inbox::new(near).next().await;
+        assert_eq!((bytes.as_slice(), meta.from), (&b"you"[..], address(&far)));
     }
 }
 
 async fn batches(subject: &Subject) {
     let (near, far) = (subject.socket().await, subject.socket().await);
-    let (to, mut inbox) = (place(&far), Inbox::new(&far));
+    let (to, mut inbox) = (address(&far), Inbox::new(&far));
     let mut random = Random::new(8);
     for (segment, count, last) in [
         (1000, 3, 1000),
@@ -183,7 +197,7 @@ async fn batches(subject: &Subject) {
         (5, 2, 5),
         (7, 1, 3),
     ] {
-        // Where batches are not taken, each message is one.
+        // Without batches, each message is sent alone.
         let count = near.max_batch().min(count);
         assert!(segment * count <= BATCH_BYTES);
         let bytes = random.bytes(segment * (count - 1) + last);
@@ -201,10 +215,10 @@ async fn batches(subject: &Subject) {
 
 async fn several_buffers(subject: &Subject) {
     let (near, far) = (subject.socket().await, subject.socket().await);
-    // Of different sizes, so that nothing joins them.
+    // Of different sizes, so that they are not joined.
     let sent: Vec<Vec<u8>> = (1..=3).map(|size| vec![size; usize::from(size)]).collect();
     for bytes in &sent {
-        send(&near, Transmit::new(bytes).to(place(&far)))
+        send(&near, Transmit::new(bytes).to(address(&far)))
             .await
             .expect("sending");
     }
@@ -212,16 +226,16 @@ async fn several_buffers(subject: &Subject) {
     while arrived.len() < sent.len() {
         let mut rooms = [[0; 2048]; 4];
         let mut bufs = rooms.each_mut().map(|room| IoSliceMut::new(room));
-        let mut met = [None; 4];
-        let filled = poll_fn(|cx| far.poll_recv(cx, &mut bufs, &mut met)).await;
+        let mut meta = [None; 4];
+        let filled = poll_fn(|cx| far.poll_recv(cx, &mut bufs, &mut meta)).await;
         let filled = filled.expect("receiving");
         assert!((1..=4).contains(&filled));
-        for (room, met) in rooms.iter().zip(met).take(filled) {
-            let met = met.expect("a filled buffer is described");
+        for (room, meta) in rooms.iter().zip(meta).take(filled) {
+            let meta = meta.expect("a filled buffer is described");
             arrived.extend(
-                room.get(..met.len)
+                room.get(..meta.len)
                     .unwrap_or_default()
-                    .chunks(met.segment)
+                    .chunks(meta.segment)
                     .map(<[u8]>::to_vec),
             );
         }
@@ -231,17 +245,17 @@ async fn several_buffers(subject: &Subject) {
 
 async fn cut_off(subject: &Subject) {
     let (near, far) = (subject.socket().await, subject.socket().await);
-    send(&near, Transmit::new(&[b'x'; 1000]).to(place(&far)))
+    send(&near, Transmit::new(&[b'x'; 1000]).to(address(&far)))
         .await
         .expect("sending");
     let mut room = [0; 100];
-    let mut met = [None];
+    let mut meta = [None];
     let mut bufs = [IoSliceMut::new(&mut room)];
-    let filled = poll_fn(|cx| far.poll_recv(cx, &mut bufs, &mut met)).await;
+    let filled = poll_fn(|cx| far.poll_recv(cx, &mut bufs, &mut meta)).await;
     assert_eq!(filled.expect("receiving"), 1);
-    let met = met[0].expect("a filled buffer is described");
-    assert!(met.cut && met.len == 100, "the cut must be told");
-    send(&near, Transmit::new(b"the next").to(place(&far)))
+    let meta = meta[0].expect("a filled buffer is described");
+    assert!(meta.cut && meta.len == 100, "the truncation is not marked");
+    send(&near, Transmit::new(b"the next").to(address(&far)))
         .await
         .expect("sending");
     assert_eq!(Inbox::new(&far).next().await.0, b"the next");
@@ -250,10 +264,10 @@ async fn cut_off(subject: &Subject) {
 async fn too_long(subject: &Subject) {
     let (near, far) = (subject.socket().await, subject.socket().await);
     let long = vec![0; 70_000];
-    let error = send(&near, Transmit::new(&long).to(place(&far))).await;
+    let error = send(&near, Transmit::new(&long).to(address(&far))).await;
     let error = error.expect_err("no datagram holds 70,000 bytes");
     assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
-    send(&near, Transmit::new(b"short").to(place(&far)))
+    send(&near, Transmit::new(b"short").to(address(&far)))
         .await
         .expect("sending");
     assert_eq!(Inbox::new(&far).next().await.0, b"short");
@@ -264,8 +278,8 @@ async fn receive_cancelled(subject: &Subject) {
     let mut inbox = Inbox::new(&far);
     for round in 0..20_u8 {
         let waits = poll_fn(|cx| Poll::Ready(pin!(inbox.next()).poll(cx).is_pending())).await;
-        assert!(waits, "nothing is under way");
-        send(&near, Transmit::new(&[round; 9]).to(place(&far)))
+        assert!(waits, "no message is in flight");
+        send(&near, Transmit::new(&[round; 9]).to(address(&far)))
             .await
             .expect("sending");
         assert_eq!(inbox.next().await.0, [round; 9]);
@@ -274,7 +288,7 @@ async fn receive_cancelled(subject: &Subject) {
 
 async fn many_senders(subject: &Subject) {
     let far = subject.socket().await;
-    let (to, mut inbox) = (place(&far), Inbox::new(&far));
+    let (to, mut inbox) = (address(&far), Inbox::new(&far));
     let near = subject.socket().await;
     let sending = async |mark: u8| {
         for round in 0..50 {
@@ -292,7 +306,7 @@ async fn many_senders(subject: &Subject) {
                 panic!("{} bytes", bytes.len());
             };
             let expected = next.get_mut(usize::from(mark)).expect("one of the senders");
-            assert_eq!(*expected, round, "each sender's are in order");
+            assert_eq!(*expected, round, "messages of one sender are in order");
             *expected += 1;
         }
     };
@@ -301,41 +315,41 @@ async fn many_senders(subject: &Subject) {
 
 async fn one_peer(subject: &Subject) {
     let (friend, stranger) = (subject.socket().await, subject.socket().await);
-    let one = subject.socket_for(place(&friend)).await;
+    let one = subject.socket_for(address(&friend)).await;
     send(&one, Transmit::new(b"hello")).await.expect("sending");
-    let (bytes, met) = Inbox::new(&friend).next().await;
+    let (bytes, meta) = Inbox::new(&friend).next().await;
     assert_eq!(bytes, b"hello");
-    assert_eq!(met.from, place(&one));
-    send(&stranger, Transmit::new(b"noise").to(met.from))
+    assert_eq!(meta.from, address(&one));
+    send(&stranger, Transmit::new(b"noise").to(meta.from))
         .await
         .expect("sending");
-    send(&friend, Transmit::new(b"answer").to(met.from))
+    send(&friend, Transmit::new(b"answer").to(meta.from))
         .await
         .expect("sending");
-    let (bytes, met) = Inbox::new(&one).next().await;
+    let (bytes, meta) = Inbox::new(&one).next().await;
     assert_eq!(
-        (bytes.as_slice(), met.from),
-        (&b"answer"[..], place(&friend))
+        (bytes.as_slice(), meta.from),
+        (&b"answer"[..], address(&friend))
     );
 }
 
 async fn refusal(subject: &Subject) {
     let gone = subject.socket().await;
-    let one = subject.socket_for(place(&gone)).await;
+    let one = subject.socket_for(address(&gone)).await;
     drop(gone);
     send(&one, Transmit::new(b"anyone?"))
         .await
         .expect("sending");
     let mut room = [0; 10];
-    let mut met = [None];
+    let mut meta = [None];
     let mut bufs = [IoSliceMut::new(&mut room)];
-    let error = poll_fn(|cx| one.poll_recv(cx, &mut bufs, &mut met)).await;
-    let error = error.expect_err("nobody is there");
+    let error = poll_fn(|cx| one.poll_recv(cx, &mut bufs, &mut meta)).await;
+    let error = error.expect_err("the peer's port is closed");
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
 }
 
-async fn nobody(subject: &Subject) {
+async fn no_destination(subject: &Subject) {
     let socket = subject.socket().await;
     let error = send(&socket, Transmit::new(b"x")).await;
     let error = error.expect_err("this socket has no peer");
@@ -345,7 +359,7 @@ async fn nobody(subject: &Subject) {
 
 async fn freed(subject: &Subject) {
     let socket = subject.socket().await;
-    let at = Target::from(place(&socket));
+    let at = Target::from(address(&socket));
     let taken = subject.bind.bind(&at).await.expect_err("the port is taken");
     assert_eq!(taken.kind(), xio_core::ErrorKind::AddressInUse, "{taken}");
     drop(socket);
@@ -354,5 +368,5 @@ async fn freed(subject: &Subject) {
         .bind(&at)
         .await
         .expect("the port is free again");
-    assert_eq!(Target::from(place(&again)), at);
+    assert_eq!(Target::from(address(&again)), at);
 }

@@ -1,4 +1,4 @@
-//! `Fault`: a layer that goes wrong as its seed and its options say.
+//! `Fault`: a layer that injects faults by its options and its seed.
 
 use std::fmt;
 use std::io;
@@ -18,22 +18,21 @@ xio_core::options! {
     /// The faults; none by default.
     #[derive(Copy)]
     pub struct FaultOptions for "fault" [impl Fault] {
-        /// Flips a bit of the byte that is read after so many.
+        /// Flips a bit of the byte at this offset of the read data.
         corrupt: Option<u64> = None, "corrupt", Setting::bytes();
-        /// Holds every read back for so long.
+        /// Delays every read.
         delay: Option<Duration> = None, "delay";
-        /// Operations in a hundred that are put off without need; a hundred would put off everything
-        /// for ever.
+        /// Percentage of operations that return pending without need, below 100.
         pending: u8 = 0, "pending", Setting::new().takes("percent", &["0", "99"]).only(|p| *p < 100);
-        /// Breaks the connection after so many bytes, both ways together.
+        /// Resets the connection after this number of bytes, both directions together.
         reset: Option<u64> = None, "reset", Setting::bytes();
-        /// Seed of the draws.
+        /// Seed of the random choices.
         seed: u64 = 0, "seed";
-        /// Makes every read and write shorter than asked.
+        /// Shortens every read and write.
         short: bool = false, "short";
-        /// Moves nothing more after so many bytes, both ways together.
+        /// Stops after this number of bytes, both directions together.
         stall: Option<u64> = None, "stall", Setting::bytes();
-        /// Pretends a clean end after so many bytes read.
+        /// Returns a clean end after this number of read bytes.
         truncate: Option<u64> = None, "truncate", Setting::bytes();
     }
 }
@@ -45,7 +44,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The layer with no faults.
+    /// Creates the layer without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -70,9 +69,9 @@ impl<S: Stream> Transform<S> for Fault {
     }
 }
 
-/// A handle that goes wrong. It changes bytes and loses them, so it is no `Tap`.
+/// A handle with faults. It changes and drops bytes, so it is not a `Tap`.
 pub struct Faulty<S> {
-    /// `None` once the connection is broken.
+    /// `None` after a reset.
     inner: Option<S>,
     options: FaultOptions,
     random: Random,
@@ -82,7 +81,7 @@ pub struct Faulty<S> {
 }
 
 impl<S: Stream> Faulty<S> {
-    /// Puts faults on a handle.
+    /// Adds faults to a handle.
     #[must_use]
     pub fn new(inner: S, options: FaultOptions) -> Self {
         Self {
@@ -95,10 +94,10 @@ impl<S: Stream> Faulty<S> {
         }
     }
 
-    /// How much of `want` may move now; breaks, stalls or puts off where that is due.
+    /// Returns the number of bytes of `want` that may be transferred now, or the fault that is due.
     fn grant(&mut self, cx: &Context<'_>, op: Operation, want: usize) -> Poll<io::Result<usize>> {
         if self.options.reset.is_some_and(|after| self.moved >= after) {
-            // Dropping is an abort: the peer learns of it.
+            // Dropping is an abort, so that the peer gets an error.
             self.inner = None;
         }
         if self.inner.is_none() {
@@ -163,7 +162,7 @@ impl<S: Stream> AsyncRead for Faulty<S> {
                 *byte ^= 0x40;
             }
         }
-        // `part` is a window on the same memory, which `buf` does not know to be filled yet.
+        // `part` shares the memory of `buf`, whose filled length does not include it yet.
         let bytes = part.filled().to_vec();
         buf.put_slice(&bytes);
         this.read += n as u64;
@@ -217,12 +216,12 @@ impl<S: Stream> fmt::Debug for Faulty<S> {
     }
 }
 
-/// The driver for a registry.
+/// Returns the driver for a registry.
 #[must_use]
 pub fn driver() -> Driver {
     Driver::layer(
         "fault",
-        "goes wrong by a seed, for tests",
+        "injects faults by a seed, for tests",
         |options: FaultOptions, _| Ok(DynLayer::new(Fault::new().with_options(options))),
     )
 }

@@ -1,15 +1,15 @@
-//! Doubles and conformance suites for drivers and storage backends.
+//! Test doubles and conformance suites for drivers and storage backends.
 //!
-//! | Part | For |
+//! | Part | Purpose |
 //! | --- | --- |
-//! | [`Mem`] | connections in memory whose reads and writes are as short as one likes |
-//! | [`Fault`] | a layer that delays, breaks, cuts off or corrupts, by a seed |
-//! | [`Authority`] | certificates made on the spot, good ones and bad ones |
-//! | [`Random`] | numbers and bytes that a seed fixes |
-//! | [`driver_suite`] | what every driver of byte streams must do |
-//! | [`option_suite`] | what the options of every driver must do |
-//! | [`datagram_suite`] | what every datagram socket must do |
-//! | [`dsi_suite`] | what every storage backend must do |
+//! | [`Mem`] | connections in memory with reads and writes of chosen sizes |
+//! | [`Fault`] | a layer that delays, breaks, truncates or corrupts, by a seed |
+//! | [`Authority`] | certificates for one test, valid and invalid |
+//! | [`Random`] | numbers and bytes that follow from a seed |
+//! | [`driver_suite`] | requirements on every driver of byte streams |
+//! | [`option_suite`] | requirements on the options of every driver |
+//! | [`datagram_suite`] | requirements on every datagram socket |
+//! | [`dsi_suite`] | requirements on every storage backend |
 
 #![forbid(unsafe_code)]
 

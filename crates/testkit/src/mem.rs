@@ -1,4 +1,4 @@
-//! `Mem`: connections in memory, with chosen chunk sizes, so that every short read and write happens.
+//! `Mem`: connections in memory with chosen chunk sizes, to test short reads and writes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -18,21 +18,21 @@ use xio_core::{
 use crate::random::Random;
 
 xio_core::options! {
-    /// Sizes of a network in memory.
+    /// Options of a network in memory.
     #[derive(Copy)]
     struct MemOptions for "mem" {
         /// Most bytes in flight in each direction.
         capacity: ByteSize = ByteSize::new(64 << 10), "capacity";
-        /// Most bytes that one read or write moves.
+        /// Most bytes of one read or write.
         chunk: ByteSize = ByteSize::new(u64::MAX), "chunk";
-        /// Draws each chunk from 1 to the largest; not for 0.
+        /// Seed of random chunk sizes up to the largest; 0 for none.
         seed: u64 = 0, "seed";
     }
 }
 
-/// A network in memory: whoever shares it by cloning can connect to whoever listens.
+/// A network in memory, shared by its clones.
 ///
-/// Addresses are ports of `127.0.0.1` that exist nowhere else; the host of a target is not looked at.
+/// Addresses are ports of `127.0.0.1` within the network. The host of a target is ignored.
 #[derive(Clone)]
 pub struct Mem {
     net: Arc<Mutex<Net>>,
@@ -54,7 +54,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 impl Net {
-    /// A port that no listener has.
+    /// Returns an unused port.
     fn free_port(&mut self) -> u16 {
         loop {
             self.last_port = self.last_port.checked_add(1).unwrap_or(1);
@@ -72,7 +72,7 @@ impl Default for Mem {
 }
 
 impl Mem {
-    /// A network of its own, with whole chunks and 64 KiB in each direction.
+    /// Creates a network with unlimited chunks and 64 KiB in each direction.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -81,28 +81,28 @@ impl Mem {
         }
     }
 
-    /// The same network, moving at most `chunk` bytes at once.
+    /// Limits reads and writes to `chunk` bytes.
     #[must_use]
     pub fn chunks(mut self, chunk: usize) -> Self {
         self.options.chunk = ByteSize::new(chunk.max(1) as u64);
         self
     }
 
-    /// The same network, each chunk drawn from 1 to the largest.
+    /// Draws the size of each chunk from 1 to the largest.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// The same network, with at most `capacity` bytes under way in each direction.
+    /// Limits the bytes in flight in each direction.
     #[must_use]
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.options.capacity = ByteSize::new(capacity.max(1) as u64);
         self
     }
 
-    /// Two connected handles.
+    /// Returns two connected handles.
     #[must_use]
     pub fn pair(&self) -> (MemHandle, MemHandle) {
         let mut net = lock(&self.net);
@@ -139,19 +139,19 @@ impl Transport for Mem {
     type Handle = MemHandle;
 
     async fn connect(&self, to: &Target) -> Result<MemHandle> {
-        let nobody = || {
-            let fact = format!("nobody listens at `{to:?}`");
+        let refused = || {
+            let fact = format!("no listener at `{to:?}`");
             Error::new(ErrorKind::Refused, "mem", Operation::Connect, fact)
         };
-        let port = to.port.ok_or_else(nobody)?;
+        let port = to.port.ok_or_else(refused)?;
         let (listener, near) = {
             let mut net = lock(&self.net);
-            let listener = net.listeners.get(&port).cloned().ok_or_else(nobody)?;
+            let listener = net.listeners.get(&port).cloned().ok_or_else(refused)?;
             (listener, net.free_port())
         };
         let (near, far) = self.connected(near, port);
-        // A listener that went away in between drops `far`, which the next read will tell.
-        listener.send(far).map_err(|_| nobody())?;
+        // If the listener was dropped meanwhile, `far` is dropped and the next read fails.
+        listener.send(far).map_err(|_| refused())?;
         Ok(near)
     }
 }
@@ -225,7 +225,7 @@ impl fmt::Debug for MemListener {
     }
 }
 
-/// A peer in memory that was accepted.
+/// An accepted peer in memory.
 #[derive(Debug)]
 pub struct MemIncoming(MemHandle);
 
@@ -245,12 +245,12 @@ impl Incoming for MemIncoming {
 struct Pipe {
     bytes: VecDeque<u8>,
     capacity: usize,
-    /// The writer shut it down: what is in it is all there is.
+    /// The writer has shut down.
     ended: bool,
-    /// The writer was dropped without that.
+    /// The writer was dropped without a shutdown.
     broken: bool,
     /// The reader was dropped.
-    deaf: bool,
+    unread: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -262,7 +262,7 @@ impl Pipe {
             capacity,
             ended: false,
             broken: false,
-            deaf: false,
+            unread: false,
             reader: None,
             writer: None,
         }
@@ -345,7 +345,7 @@ impl AsyncWrite for MemHandle {
     ) -> Poll<io::Result<usize>> {
         let chunk = self.chunk();
         let mut pipe = lock(&self.outgoing);
-        if pipe.deaf || self.shut {
+        if pipe.unread || self.shut {
             return Poll::Ready(Err(failed(io::ErrorKind::BrokenPipe, Operation::Write)));
         }
         let want: usize = bufs.iter().map(|b| b.len()).sum();
@@ -392,7 +392,7 @@ impl Drop for MemHandle {
         out.wake();
         drop(out);
         let mut back = lock(&self.incoming);
-        back.deaf = true;
+        back.unread = true;
         back.wake();
     }
 }
@@ -403,7 +403,7 @@ impl fmt::Debug for MemHandle {
     }
 }
 
-/// The driver for a registry; every stack it makes is on one network of its own.
+/// Returns the driver for a registry; all its stacks share one network.
 #[must_use]
 pub fn driver() -> Driver {
     let net = Mem::new();

@@ -1,4 +1,4 @@
-//! What the options of every driver must do: print what they read, and take any text without a panic.
+//! Requirements on the options of every driver: printing round-trips, and no text causes a panic.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use xio_core::{Entry, OptionText, Options};
 
 use crate::Random;
 
-/// Mixes of options that the suite draws.
+/// Number of random combinations of options.
 const ROUNDS: u64 = 500;
 
-/// Options in many mixes of example values; mixes that contradict themselves are left out.
+/// Returns random combinations of example values, without the conflicting ones.
 pub fn mixes<O: Options>() -> impl Iterator<Item = O> {
     (1..ROUNDS).filter_map(|seed| draw::<O>(&mut Random::new(seed), false).parse().ok())
 }
@@ -17,12 +17,12 @@ pub fn mixes<O: Options>() -> impl Iterator<Item = O> {
 /// Runs the suite.
 ///
 /// # Panics
-/// When an option breaks a rule.
+/// When an option violates a requirement.
 pub fn run<O: Options>() {
     assert_eq!(O::default().to_string(), "", "defaults are not printed");
     let keys: Vec<_> = O::OPTIONS.iter().map(|opt| opt.name).collect();
     let distinct: BTreeSet<_> = keys.iter().collect();
-    assert_eq!(distinct.len(), keys.len(), "a key stands twice in {keys:?}");
+    assert_eq!(distinct.len(), keys.len(), "a key occurs twice in {keys:?}");
     for opt in O::OPTIONS {
         assert!(
             !opt.about.is_empty() && !opt.takes.is_empty(),
@@ -30,17 +30,17 @@ pub fn run<O: Options>() {
         );
         assert!(!opt.examples.is_empty(), "{} has no example", opt.name);
         for example in opt.examples {
-            prints_what_it_reads::<O>(&text(&[(opt.name, (*example).to_owned())]), true);
+            check_round_trip::<O>(&text(&[(opt.name, (*example).to_owned())]), true);
         }
     }
     for seed in 1..ROUNDS {
         let mut random = Random::new(seed);
-        prints_what_it_reads::<O>(&draw::<O>(&mut random, false), false);
-        prints_what_it_reads::<O>(&draw::<O>(&mut random, true), false);
+        check_round_trip::<O>(&draw::<O>(&mut random, false), false);
+        check_round_trip::<O>(&draw::<O>(&mut random, true), false);
     }
 }
 
-/// Some of the options, with values that are examples, or like them.
+/// Returns the text of some options with example values, which are garbled on request.
 fn draw<O: Options>(random: &mut Random, garbled: bool) -> String {
     let mut pairs = Vec::new();
     for opt in O::OPTIONS {
@@ -57,7 +57,7 @@ fn draw<O: Options>(random: &mut Random, garbled: bool) -> String {
     text(&pairs)
 }
 
-/// The text with a character changed, added or removed.
+/// Returns the text with some characters changed, added or removed.
 fn garble(text: &str, random: &mut Random) -> String {
     const STRANGE: [char; 16] = [
         '#',
@@ -97,7 +97,7 @@ fn text(pairs: &[(&str, String)]) -> String {
     text.to_string()
 }
 
-fn prints_what_it_reads<O: Options>(text: &str, must: bool) {
+fn check_round_trip<O: Options>(text: &str, must: bool) {
     match text.parse::<O>() {
         Err(error) => assert!(!must, "{text}: {error}"),
         Ok(options) => {
@@ -106,9 +106,9 @@ fn prints_what_it_reads<O: Options>(text: &str, must: bool) {
             let again =
                 again.unwrap_or_else(|error| panic!("{text} is printed as {printed}: {error}"));
             assert_eq!(again, options, "{text} is printed as {printed}");
-            // An entry of a stack string carries them too.
+            // An entry of a stack string accepts them too.
             let entry = Entry::new("x").and_then(|entry| entry.with_options(&printed));
-            assert!(entry.is_ok(), "{printed} is no list of options");
+            assert!(entry.is_ok(), "{printed} is not a list of options");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Both ways at once: an end that sends while it receives, with and without half-close.
+//! Sending and receiving at once, with and without half-close.
 
 use std::io;
 use std::pin::pin;
@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use crate::flow::{AFTERWARDS, Ended, STALL, Work, is_gone, leave, stalled};
+use crate::flow::{Ended, LINGER, STALL, Work, is_gone, leave, stalled};
 use crate::goal::Goal;
 
 impl Work {
-    /// Sends what is asked for while it receives what the peer has; an end that was not told how
-    /// much to send stops when the peer does.
+    /// Sends its goal while it receives the peer's data. An end without a goal stops when the peer
+    /// does.
     pub(crate) async fn both<R, W>(&self, reader: &mut R, writer: &mut W) -> io::Result<()>
     where
         R: AsyncRead + Unpin,
@@ -39,8 +39,8 @@ impl Work {
         tokio::try_join!(pushing, pulling).map(|_| ())
     }
 
-    /// The same where to end is to end both ways: nothing but silence tells that the peer has sent
-    /// everything, and the first that notices ends the stream.
+    /// Does the same where shutting down ends both directions: only silence shows that the peer has
+    /// sent everything, and the end that notices it first shuts down.
     pub(crate) async fn both_until_quiet<R, W>(
         &self,
         reader: &mut R,
@@ -64,7 +64,7 @@ impl Work {
                 } else {
                     self.push(writer).await?;
                 }
-                // The peer is to see all of it before this end ends anything.
+                // The peer must get everything before this end shuts down.
                 stalled(writer.flush()).await?;
                 self.quiet().await;
                 Ok::<_, io::Error>(())
@@ -82,24 +82,24 @@ impl Work {
         leave(writer).await
     }
 
-    /// Returns when nothing has come for a while.
+    /// Waits until no data has arrived for a while.
     async fn quiet(&self) {
-        // A peer may begin late.
+        // A peer may start late.
         let begins = Instant::now() + STALL;
         loop {
             let until = match self.tally.received() {
                 0 => begins,
-                _ => self.tally.arrived() + AFTERWARDS,
+                _ => self.tally.arrived() + LINGER,
             };
             if Instant::now() >= until {
                 return;
             }
-            sleep_until(until.min(Instant::now() + AFTERWARDS)).await;
+            sleep_until(until.min(Instant::now() + LINGER)).await;
         }
     }
 
     async fn pull_rest<R: AsyncRead + Unpin>(&self, reader: &mut R) -> io::Result<Ended> {
-        // What is on its way when the time is over still counts, if it does not take for ever.
+        // Data in flight when the time is over still counts, within a limit.
         let until = self.goal.until().map(|until| until + STALL);
         let time = until.map(|until| until - Instant::now());
         self.pull(reader, &Goal::new(None, time)).await

@@ -1,4 +1,4 @@
-//! The two ends: one waits for sessions, the other makes one.
+//! The two ends: `serve` accepts sessions, `run` opens one.
 
 use std::future::{Future, poll_fn};
 use std::path::PathBuf;
@@ -19,28 +19,28 @@ use crate::payload::Payload;
 use crate::report::{self, Report};
 use crate::tally::Tally;
 
-/// How long the handshakes of a connection may take, both ends.
+/// Longest duration of a connection's handshakes at either end.
 const OPENING: Duration = Duration::from_secs(30);
-/// How long a run goes on when nothing says so.
+/// Duration of a run without limits.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
-/// What became of one connection.
+/// The result of one connection.
 type Ended = anyhow::Result<()>;
 
-/// Makes one session: connects, plays, reports.
+/// Runs one session: connects, transfers, reports.
 pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     let shape = &flags.shape;
     let streams = usize::try_from(flags.streams).unwrap_or(usize::MAX);
     refuse_shared_file(shape, streams)?;
     let stack = stack(shape)?;
     let payload = payload(shape);
-    // All are open before the first byte, so that the other end knows them as one session.
+    // All are opened before the first byte, so that the other end counts them as one session.
     let mut opened = Vec::new();
     for _ in 0..streams {
         let opening = timeout(OPENING, stack.connect(&flags.connect));
         opened.push(opening.await.context("connecting took over 30 s")??);
     }
-    let part = match (shape.reverse, shape.both, shape.ping) {
+    let activity = match (shape.reverse, shape.both, shape.ping) {
         (true, ..) => Activity::Receive,
         (_, true, _) => Activity::Both,
         (.., true) => Activity::Ping,
@@ -48,20 +48,20 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     };
     let unlimited = shape.bytes.is_none() && shape.file.is_none();
     let time = shape.time.or_else(|| unlimited.then_some(DEFAULT_TIME));
-    // What runs sends the file, unless it is turned round.
+    // This end sends the file, unless the direction is reversed.
     let files = turned(shape.reverse, (shape.file.clone(), None));
-    let work = Arc::new(work(shape, part, files, time, payload));
+    let work = Arc::new(work(shape, activity, files, time, payload));
     let mut report = Report::begin("run", shape, opened.first().map(Stream::info), &work.tally);
-    let mut playing = JoinSet::new();
+    let mut running = JoinSet::new();
     for stream in opened {
         let work = Arc::clone(&work);
-        playing.spawn(async move { work.play(stream).await.map_err(Into::into) });
+        running.spawn(async move { work.run(stream).await.map_err(Into::into) });
     }
     let mut outcome = Ok(());
-    while let Some(ended) = report.watch(&work.tally, playing.join_next()).await {
+    while let Some(ended) = report.watch(&work.tally, running.join_next()).await {
         outcome = outcome.and_then(|()| flatten(ended));
         if outcome.is_err() {
-            playing.abort_all();
+            running.abort_all();
         }
     }
     let outcome = outcome.and_then(|()| work.complete());
@@ -69,7 +69,7 @@ pub(crate) async fn run(flags: &Run) -> anyhow::Result<()> {
     outcome
 }
 
-/// Waits for sessions and plays the other part in them.
+/// Accepts sessions and runs the listening end of them.
 pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     let shape = &flags.shape;
     let stack = stack(shape)?;
@@ -93,12 +93,12 @@ pub(crate) async fn serve(flags: &Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plays with all connections that overlap, and gives how many bytes passed.
+/// Runs all overlapping connections as one session, and returns the number of bytes.
 async fn session<L>(shape: &Shape, listener: &mut L, payload: Payload) -> anyhow::Result<u64>
 where
     L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
 {
-    let part = match (shape.reverse, shape.both, shape.ping) {
+    let activity = match (shape.reverse, shape.both, shape.ping) {
         (true, ..) => Activity::Send,
         (_, true, _) => Activity::Both,
         (.., true) => Activity::Echo,
@@ -106,30 +106,30 @@ where
     };
     let first = listener.accept().await?;
     let files = turned(shape.reverse, (None, shape.file.clone()));
-    let work = Arc::new(work(shape, part, files, shape.time, payload));
+    let work = Arc::new(work(shape, activity, files, shape.time, payload));
     let mut report = Report::begin("serve", shape, Some(first.info()), &work.tally);
-    let mut playing = JoinSet::new();
-    playing.spawn(join(first, Arc::clone(&work)));
+    let mut running = JoinSet::new();
+    running.spawn(join(first, Arc::clone(&work)));
     let mut outcome = Ok(());
     let mut streams = 1;
     loop {
         let event = report
-            .watch(&work.tally, next(listener, &mut playing))
+            .watch(&work.tally, next(listener, &mut running))
             .await;
         match event {
             Event::Joined(incoming) => {
                 streams += 1;
                 if let Err(error) = refuse_shared_file(shape, streams) {
                     outcome = outcome.and(Err(error));
-                    playing.abort_all();
+                    running.abort_all();
                 } else {
-                    playing.spawn(join(incoming?, Arc::clone(&work)));
+                    running.spawn(join(incoming?, Arc::clone(&work)));
                 }
             }
             Event::Ended(ended) => {
                 outcome = outcome.and_then(|()| flatten(ended));
                 if outcome.is_err() {
-                    playing.abort_all();
+                    running.abort_all();
                 }
             }
             Event::Over => break,
@@ -142,25 +142,25 @@ where
     if bytes > 0 || work.tally.streams() > 0 && outcome.is_err() {
         report.end(&work.tally, &outcome);
     } else if let Err(error) = &outcome {
-        // Whoever knocked without knowing the stack does not end what others came for.
-        eprintln!("xio-perf: turned away: {}", report::chain(error));
+        // A connection that fails before any data is not a session.
+        eprintln!("xio-perf: refused: {}", report::chain(error));
         return Ok(0);
     }
     outcome.map(|()| bytes)
 }
 
-/// What happens next in a session that is served.
+/// The next event of a session.
 enum Event {
     Joined(xio::Result<BoxIncoming>),
     Ended(Result<Ended, JoinError>),
     Over,
 }
 
-/// Waits for the next event; a peer that is already there is taken before the session ends.
+/// Waits for the next event; a waiting peer is accepted before the session ends.
 ///
 /// # Cancel safety
-/// That of accepting and joining: nothing is lost.
-async fn next<L>(listener: &mut L, playing: &mut JoinSet<Ended>) -> Event
+/// That of accepting and joining: no event is lost.
+async fn next<L>(listener: &mut L, running: &mut JoinSet<Ended>) -> Event
 where
     L: Listener<Handle = BoxStream, Incoming = BoxIncoming>,
 {
@@ -169,7 +169,7 @@ where
         if let Poll::Ready(incoming) = accepting.as_mut().poll(cx) {
             return Poll::Ready(Event::Joined(incoming));
         }
-        playing.poll_join_next(cx).map(|ended| match ended {
+        running.poll_join_next(cx).map(|ended| match ended {
             Some(ended) => Event::Ended(ended),
             None => Event::Over,
         })
@@ -180,18 +180,18 @@ where
 async fn join(incoming: BoxIncoming, work: Arc<Work>) -> Ended {
     let opening = timeout(OPENING, incoming.open());
     let stream = opening.await.context("the peer took over 30 s to open")??;
-    work.play(stream).await?;
+    work.run(stream).await?;
     Ok(())
 }
 
-/// The stack that the flags name, of every driver there is.
+/// Returns the stack of the flags, from every driver.
 fn stack(shape: &Shape) -> xio::Result<xio::DynStack> {
     let mut registry = xio::registry();
     registry.register(xio_gridftp::driver());
     registry.stack(&shape.stack)
 }
 
-/// What is sent and what is written.
+/// The file to send and the file to write.
 type Files = (Option<PathBuf>, Option<PathBuf>);
 
 fn turned(reverse: bool, (source, sink): Files) -> Files {
@@ -202,14 +202,14 @@ fn turned(reverse: bool, (source, sink): Files) -> Files {
     }
 }
 
-/// Bytes of one write or read.
+/// Returns the bytes of one write or read.
 fn block(shape: &Shape) -> usize {
     let turn = if shape.ping { 1 } else { 64 << 10 };
     let asked = shape.block_size.map(xio::ByteSize::in_memory);
     asked.unwrap_or(turn).max(1)
 }
 
-/// Made before anybody waits for it.
+/// Generates the payload, before the session starts.
 fn payload(shape: &Shape) -> Payload {
     Payload::new(shape.data, block(shape))
 }
@@ -232,7 +232,7 @@ fn work(
     }
 }
 
-/// Several connections have no order among their bytes, so one file cannot be made of them.
+/// Refuses a file over several connections, since their bytes have no common order.
 fn refuse_shared_file(shape: &Shape, streams: usize) -> anyhow::Result<()> {
     if shape.file.is_some() && streams > 1 {
         bail!("--file takes one connection, and there are {streams}");
@@ -243,7 +243,7 @@ fn refuse_shared_file(shape: &Shape, streams: usize) -> anyhow::Result<()> {
 fn flatten(ended: Result<Ended, JoinError>) -> Ended {
     match ended {
         Ok(ended) => ended,
-        // The failure that made the others stop is told instead.
+        // The failure that stopped the others is reported instead.
         Err(stopped) if stopped.is_cancelled() => Ok(()),
         Err(panicked) => Err(panicked.into()),
     }

@@ -1,4 +1,4 @@
-//! `Flags`: the command line, which is the same for both ends but for where they meet.
+//! `Flags`: the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,44 +6,44 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use xio::{ByteSize, Target};
 
-/// What `--help` says before the flags.
+/// The text of `--help` before the flags.
 const ABOUT: &str = "\
 Measures throughput and latency over any stack of transports.
 
-One end serves and the other runs; by default the one that runs sends. On the wire there is nothing \
-but the payload, so whatever reads or writes bytes can be the other end, and both ends must be \
-given the same --reverse, --both or --ping. An end that sends shuts its direction down and waits \
+One end serves and the other runs; by default the one that runs sends. The wire carries only the \
+payload, so any program that reads or writes bytes can be the other end, and both ends must be \
+given the same --reverse, --both or --ping. An end that sends shuts down its direction and waits \
 for the peer to close; its time ends then.
 
-Exit status: 0 all went well, 1 something failed, 2 the command line is wrong.";
+Exit status: 0 success, 1 a failure, 2 a wrong command line.";
 
 /// Measures throughput and latency over any stack of transports.
 #[derive(Debug, Parser)]
 #[command(name = "xio-perf", version, long_about = ABOUT, max_term_width = 100)]
 pub(crate) struct Flags {
-    /// Which end this is
+    /// The role of this end
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Which end this is.
+/// The role of an end.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Wait for peers and measure what they send
+    /// Listen for peers and measure the transfer
     Serve(Serve),
-    /// Connect to a peer and measure what is sent there
+    /// Connect to a peer and measure the transfer
     Run(Run),
 }
 
-/// The end that waits.
+/// The listening end.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where to listen; port 0 takes any free one, which the first line of output tells
+    /// Address to listen on; port 0 is any free port, printed in the first line of output
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Target,
 
-    /// Sessions to serve before ending, 0 for no end; the connections of one session overlap, and
-    /// one without a byte is not counted
+    /// Number of sessions before the exit, 0 for no limit; overlapping connections are one session,
+    /// and a connection without data is not counted
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sessions: u64,
 
@@ -51,14 +51,14 @@ pub(crate) struct Serve {
     pub(crate) shape: Shape,
 }
 
-/// The end that connects.
+/// The connecting end.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Where to connect
+    /// Address to connect to
     #[arg(long, value_name = "ADDR")]
     pub(crate) connect: Target,
 
-    /// Connections at once
+    /// Number of parallel connections
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) streams: u32,
@@ -67,23 +67,23 @@ pub(crate) struct Run {
     pub(crate) shape: Shape,
 }
 
-/// What passes between the ends.
+/// Parameters of a session.
 #[derive(Debug, Args)]
 pub(crate) struct Shape {
     /// The stack, bottom first, as tcp:nodelay=1,compress:codec=zlib
     #[arg(long, value_name = "STRING", default_value = "tcp")]
     pub(crate) stack: String,
 
-    /// Seconds to go on for [default of run: 10, where neither bytes nor a file say when to end]
+    /// Duration in seconds [default of run: 10, without --bytes and --file]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) time: Option<Duration>,
 
-    /// Bytes to move, all connections together; K, M and G are accepted. Where a receiver was told
-    /// and no time was, less is a failure
+    /// Bytes to transfer over all connections, as 10M. At a receiver without --time, fewer bytes
+    /// are a failure
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<ByteSize>,
 
-    /// Bytes of one write or read, or of one turn of --ping [default: 64K, --ping: 1]
+    /// Bytes of one write or read, or of one round trip of --ping [default: 64K, --ping: 1]
     #[arg(long, value_name = "N")]
     pub(crate) block_size: Option<ByteSize>,
 
@@ -91,39 +91,40 @@ pub(crate) struct Shape {
     #[arg(long, conflicts_with_all = ["both", "ping"])]
     pub(crate) reverse: bool,
 
-    /// Both ends send at once; over what has no half-close, as UDT, a second of silence ends it
+    /// Both ends send at once; without half-close, as over UDT, a second without data ends the
+    /// session
     #[arg(long, conflicts_with = "ping")]
     pub(crate) both: bool,
 
-    /// Blocks go back and forth one at a time, for latency
+    /// Blocks go back and forth one at a time, to measure latency
     #[arg(long, conflicts_with = "file")]
     pub(crate) ping: bool,
 
-    /// File that the sending end sends and the receiving end writes; for one connection
+    /// File to send, or to write at the receiving end; for one connection only
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
 
-    /// What to send where no file is given
+    /// Data to send without --file
     #[arg(long, value_enum, default_value_t = Data::Zero)]
     pub(crate) data: Data,
 
-    /// Seconds between lines that tell how it goes
+    /// Seconds between lines of progress
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
 
-    /// Report in JSON, the last line of a session holding its result
+    /// Report in JSON; the last line of a session is its result
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What is sent when it is not a file.
+/// Generated data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Data {
-    /// Zeros, which any codec makes vanish
+    /// Zeros
     Zero,
-    /// Words, which compress as English does
+    /// Words, which compress like English text
     Text,
-    /// Noise, which no codec makes smaller
+    /// Random bytes, which do not compress
     Random,
 }
 

@@ -1,4 +1,4 @@
-//! What one end does on one connection: send, receive, both, ping or echo.
+//! The activity of one end on one connection: send, receive, both, ping or echo.
 
 use std::future::Future;
 use std::io;
@@ -15,17 +15,17 @@ use crate::goal::Goal;
 use crate::payload::Payload;
 use crate::tally::{Tally, nanoseconds, no_turns};
 
-/// How long a peer may neither take nor give a byte.
+/// Longest time without progress in either direction.
 pub(crate) const STALL: Duration = Duration::from_secs(30);
-/// How long the end of a peer that sent all that was asked for may take, and how long silence lasts
-/// before it means that all has come.
-pub(crate) const AFTERWARDS: Duration = Duration::from_secs(1);
-/// Most that is read of what a server of HTTP tells of having taken everything, in bytes.
+/// Longest wait for the end of a peer that has sent the requested bytes, and the silence that means
+/// the end of a peer without half-close.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// Most bytes read of the body of an HTTP response.
 const ANSWER: usize = 1 << 20;
-/// Bytes of a file that go out between two looks at the clock.
-const FILE_TURN: usize = 1 << 20;
+/// Bytes of a file sent between two checks of the time.
+const FILE_BLOCK: usize = 1 << 20;
 
-/// What this end does on each connection.
+/// The activity of this end on each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
     Send,
@@ -35,27 +35,27 @@ pub(crate) enum Activity {
     Echo,
 }
 
-/// What all connections of a session have in common.
+/// Parameters and counters shared by all connections of a session.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) activity: Activity,
     pub(crate) block: usize,
-    /// What is sent when there is no file.
+    /// Data to send without a file.
     pub(crate) payload: Payload,
-    /// What a sender sends.
+    /// File to send.
     pub(crate) source: Option<PathBuf>,
-    /// What a receiver writes.
+    /// File to write.
     pub(crate) sink: Option<PathBuf>,
     pub(crate) goal: Goal,
     pub(crate) tally: Tally,
 }
 
 impl Work {
-    /// Does this end's part on `stream`, to its end.
+    /// Runs this end's activity on `stream` to its end.
     ///
     /// # Errors
-    /// Those of the stream and of the files, and a peer that plays another part than it should.
-    pub(crate) async fn play(&self, mut stream: BoxStream) -> io::Result<()> {
+    /// Those of the stream and of the files, and a peer with another activity than expected.
+    pub(crate) async fn run(&self, mut stream: BoxStream) -> io::Result<()> {
         self.tally.add_stream();
         let outcome = match self.activity {
             Activity::Send => self.send(&mut stream).await,
@@ -93,10 +93,10 @@ impl Work {
         wait_for_end(stream).await
     }
 
-    /// Whether all has come that this end was told to receive, once all connections have ended.
+    /// Checks after all connections have ended that all requested bytes were received.
     ///
     /// # Errors
-    /// When peers ended before.
+    /// When bytes are missing.
     pub(crate) fn complete(&self) -> anyhow::Result<()> {
         let missing = self.goal.missing();
         if self.activity == Activity::Receive && missing > 0 {
@@ -110,15 +110,15 @@ impl Work {
     async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
         match self.pull(stream, &self.goal).await? {
             Ended::ByPeer => leave(stream).await,
-            // The time was over before anything came.
+            // The time was over before any data arrived.
             Ended::Enough if self.tally.received() == 0 && self.goal.left(1) > 0 => {
-                Err(unanswered("nothing came: does the other end send?"))
+                Err(timed_out("no data arrived: does the other end send?"))
             }
             Ended::Enough => Ok(()),
         }
     }
 
-    /// Sends what is asked for from the source, through memory.
+    /// Sends the goal from the source, through memory.
     pub(crate) async fn push<W: AsyncWrite + Unpin>(&self, to: &mut W) -> io::Result<()> {
         let mut source = match &self.source {
             Some(path) => Source::File(open(path, Flags::Read).await?, vec![0; self.block]),
@@ -126,25 +126,25 @@ impl Work {
         };
         loop {
             let want = self.goal.take(self.block);
-            let mut turn = source.next(want).await?;
-            self.goal.give_back(want - turn.len());
-            if turn.is_empty() {
+            let mut block = source.next(want).await?;
+            self.goal.give_back(want - block.len());
+            if block.is_empty() {
                 return Ok(());
             }
-            while !turn.is_empty() {
-                let Some(n) = in_time(&self.goal, to.write(turn)).await? else {
+            while !block.is_empty() {
+                let Some(n) = in_time(&self.goal, to.write(block)).await? else {
                     return Ok(());
                 };
                 if n == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
                 self.tally.add_sent(n);
-                turn = turn.get(n..).unwrap_or_default();
+                block = block.get(n..).unwrap_or_default();
             }
         }
     }
 
-    /// Sends a file by the cheapest means that the stack allows.
+    /// Sends a file by the fastest path of the stack.
     async fn push_file(&self, path: &Path, to: &mut BoxStream) -> io::Result<()> {
         if !tokio::fs::metadata(path).await?.is_file() {
             return self.push(to).await;
@@ -153,7 +153,7 @@ impl Work {
         let pool = Pool::new(self.block, 2);
         let mut offset = 0;
         loop {
-            let want = self.goal.take(FILE_TURN);
+            let want = self.goal.take(FILE_BLOCK);
             let sent = stalled(copy_file(&file, offset, want as u64, to, &pool)).await?;
             if sent == 0 {
                 return Ok(());
@@ -164,7 +164,7 @@ impl Work {
         }
     }
 
-    /// Receives until the peer ends or enough has come.
+    /// Receives until the peer ends or the goal is reached.
     pub(crate) async fn pull<R: AsyncRead + Unpin>(
         &self,
         from: &mut R,
@@ -179,8 +179,8 @@ impl Work {
             let want = goal.left(self.block);
             let room = block.get_mut(..want).unwrap_or_default();
             if room.is_empty() {
-                // A peer that sends just as much ends now; one that sends more is not waited for.
-                break match timeout(AFTERWARDS, from.read(&mut [0])).await {
+                // A peer with the same goal ends now; a peer that sends more is not awaited.
+                break match timeout(LINGER, from.read(&mut [0])).await {
                     Ok(Ok(0)) => Ended::ByPeer,
                     _ => {
                         self.tally.end_at(self.tally.arrived());
@@ -226,23 +226,19 @@ impl Work {
                     stream.read_exact(room).await
                 });
                 match self.goal.until() {
-                    // A peer that answers is given the time for its last answer.
-                    Some(until) => {
-                        timeout_at(until + AFTERWARDS, turn)
-                            .await
-                            .unwrap_or_else(|_| {
-                                Err(unanswered(
-                                    "no answer came: does the other end serve --ping?",
-                                ))
-                            })?
-                    }
+                    // The last answer may take a little longer.
+                    Some(until) => timeout_at(until + LINGER, turn).await.unwrap_or_else(|_| {
+                        Err(timed_out(
+                            "no answer arrived: does the other end serve --ping?",
+                        ))
+                    })?,
                     None => turn.await?,
                 };
                 turns.saturating_record(nanoseconds(asked.elapsed()));
                 if room != question {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
-                        "the answer differs from what was sent: does the other end serve --ping?",
+                        "the answer differs from the sent block: does the other end serve --ping?",
                     ));
                 }
                 self.tally.add_sent(question.len());
@@ -274,15 +270,15 @@ impl Work {
     }
 }
 
-/// A peer that plays another part than this end was told.
-fn unanswered(fact: &'static str) -> io::Error {
+/// Returns the error for a peer that does not respond.
+fn timed_out(fact: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, fact)
 }
 
-/// Waits for one read or write; `None` when the time is over.
+/// Waits for one read or write; returns `None` when the time is over.
 ///
 /// # Cancel safety
-/// That of the operation: a write that was given up took nothing.
+/// That of the operation: a dropped write wrote nothing.
 async fn in_time<T>(
     goal: &Goal,
     operation: impl Future<Output = io::Result<T>>,
@@ -296,21 +292,21 @@ async fn in_time<T>(
     }
 }
 
-/// Why receiving ended.
+/// The reason why receiving ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     ByPeer,
     Enough,
 }
 
-/// Where a sender takes its bytes.
+/// The source of a sender's data.
 enum Source {
     Made(Payload),
     File(FileHandle, Vec<u8>),
 }
 
 impl Source {
-    /// The next bytes, at most `want`; none at the end.
+    /// Returns the next bytes, at most `want`; none at the end.
     async fn next(&mut self, want: usize) -> io::Result<&[u8]> {
         match self {
             Self::Made(payload) => Ok(payload.next(want)),
@@ -335,8 +331,7 @@ async fn open(path: &Path, flags: Flags) -> io::Result<FileHandle> {
     opened.map_err(io::Error::other)
 }
 
-/// Ends this way of a stream that the peer has ended before. Without half-close it is gone by then,
-/// with all that it wanted to have.
+/// Shuts down a stream after the peer's end. Without half-close the peer has closed the connection.
 pub(crate) async fn leave<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<()> {
     match stalled(stream.shutdown()).await {
         Err(error) if is_gone(&error) => Ok(()),
@@ -344,9 +339,9 @@ pub(crate) async fn leave<W: AsyncWrite + Unpin>(stream: &mut W) -> io::Result<(
     }
 }
 
-/// The peer ends when it has read everything, which is what the sender's time counts to.
+/// Waits for the end of the peer, which has then read everything.
 async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
-    // Ending waited for the peer already, and there is nothing left to read from.
+    // Without half-close, the shutdown has waited for the peer already.
     if stream.info().ends_together {
         return Ok(());
     }
@@ -357,8 +352,8 @@ async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
             io::ErrorKind::InvalidData,
             "the peer sends as well: give --both to both ends",
         )),
-        // A MODE E peer of Globus' sends one way only, so that not even an end mark comes back. All
-        // others say by it that they have read everything.
+        // A MODE E connection of Globus carries one direction only, so that no end mark comes back.
+        // All other peers send one when they have read everything.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && is_of_mode_e(&error) => {
             Ok(())
         }
@@ -366,21 +361,21 @@ async fn wait_for_end(stream: &mut BoxStream) -> io::Result<()> {
     }
 }
 
-/// Whether what comes back is the entity of a response, which says that all was taken.
+/// Returns whether the received data is the body of an HTTP response, which confirms the upload.
 fn is_answer(stream: &BoxStream) -> bool {
     let info = stream.info();
     let exchange = info.get::<xio::http::Exchange>();
     exchange.is_some_and(|exchange| exchange.response().is_some())
 }
 
-/// Throws away what comes, to its end or as far as it is worth while.
+/// Discards data to the end, or up to a limit.
 async fn drain(stream: &mut BoxStream) -> io::Result<()> {
     let mut block = vec![0; 16 << 10];
-    let mut came = 0;
-    while came < ANSWER {
+    let mut read = 0;
+    while read < ANSWER {
         match stream.read(&mut block).await? {
             0 => break,
-            n => came += n,
+            n => read += n,
         }
     }
     Ok(())
@@ -390,7 +385,7 @@ fn is_of_mode_e(error: &io::Error) -> bool {
     xio::Error::layer_of(error).is_some_and(|error| error.layer() == "mode_e")
 }
 
-/// Whether the peer went away in the middle.
+/// Returns whether the peer has closed or reset the connection.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -405,7 +400,7 @@ pub(crate) async fn stalled<T>(operation: impl Future<Output = io::Result<T>>) -
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
             format!(
-                "the peer neither gave nor took a byte for {} s",
+                "no data passed in either direction for {} s",
                 STALL.as_secs()
             ),
         ))

@@ -1,4 +1,4 @@
-//! `Goal`: how much is to be moved, shared by the connections of a session.
+//! `Goal`: the bytes or the time of a session, shared by its connections.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much one direction of a session is to move; connections take their parts from it.
+/// The goal of one direction of a session, from which connections take their parts.
 #[derive(Debug)]
 pub(crate) struct Goal {
     left: AtomicU64,
@@ -16,7 +16,7 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// At most `bytes`, and nothing after `time`, counted from the first look at it.
+    /// Creates a goal of at most `bytes` and `time`, which starts at the first use.
     pub(crate) fn new(bytes: Option<u64>, time: Option<Duration>) -> Self {
         Self {
             left: AtomicU64::new(bytes.unwrap_or(u64::MAX)),
@@ -26,18 +26,18 @@ impl Goal {
         }
     }
 
-    /// When to stop, reached or not.
+    /// Returns the end of the time, if limited.
     pub(crate) fn until(&self) -> Option<Instant> {
         let begun = self.begun.get_or_init(Instant::now);
         self.time.map(|time| *begun + time)
     }
 
-    /// Whether it goes on until the peer has had enough.
+    /// Returns whether neither bytes nor time are limited.
     pub(crate) fn is_endless(&self) -> bool {
         !self.limited && self.time.is_none()
     }
 
-    /// How much of `want` is still to come, without taking it.
+    /// Returns how many of `want` bytes are left, without taking them.
     pub(crate) fn left(&self, want: usize) -> usize {
         if self.limited {
             let left = self.left.load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Goal {
         }
     }
 
-    /// How many bytes are still to come; none where the time is what counts.
+    /// Returns the number of missing bytes; 0 if the time is limited.
     pub(crate) fn missing(&self) -> u64 {
         match self.limited && self.time.is_none() {
             true => self.left.load(Ordering::Relaxed),
@@ -55,7 +55,7 @@ impl Goal {
         }
     }
 
-    /// Takes at most `want` bytes; 0 when nothing is left to do.
+    /// Takes at most `want` bytes; returns 0 when the goal is reached.
     pub(crate) fn take(&self, want: usize) -> usize {
         if self.until().is_some_and(|until| Instant::now() >= until) {
             return 0;
@@ -73,7 +73,7 @@ impl Goal {
         usize::try_from(taken).unwrap_or(usize::MAX)
     }
 
-    /// Gives back what was taken and not moved.
+    /// Returns unused bytes to the goal.
     pub(crate) fn give_back(&self, unused: usize) {
         if self.limited {
             self.left.fetch_add(unused as u64, Ordering::Relaxed);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_together_take_no_more_than_there_is() {
+    fn connections_together_take_the_limit_only() {
         let goal = Goal::new(Some(10), None);
         assert_eq!(goal.take(4), 4);
         goal.give_back(1);
@@ -99,7 +99,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_taken_after_the_time() {
         let goal = Goal::new(None, Some(Duration::from_secs(1)));
-        // What goes before the first look does not count.
+        // Time before the first use is not counted.
         tokio::time::advance(Duration::from_secs(9)).await;
         assert_eq!(goal.take(5), 5);
         tokio::time::advance(Duration::from_secs(1)).await;

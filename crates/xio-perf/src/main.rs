@@ -1,4 +1,4 @@
-//! xio-perf: parse, measure, report, exit.
+//! xio-perf: parses the command line, runs the sessions and sets the exit status.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -23,9 +23,9 @@ use clap::Parser as _;
 
 use crate::flags::{Command, Flags};
 
-/// How long the last words of connections may take that were given up: without them a peer over UDT
-/// waits for three quarters of a minute. A thread that waits for a disk must not keep the program longer.
-const PARTING: Duration = Duration::from_secs(1);
+/// Longest wait for the tasks of aborted connections: without a shutdown packet a peer over UDT
+/// waits for three quarters of a minute, and a thread blocked by a disk must not delay the exit.
+const SHUTDOWN: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
                     Command::Run(run) => ends::run(run).await,
                 }
             });
-            runtime.shutdown_timeout(PARTING);
+            runtime.shutdown_timeout(SHUTDOWN);
             outcome
         });
     match outcome {

@@ -1,13 +1,13 @@
-//! `Payload`: the bytes that are sent when they are not a file's.
+//! `Payload`: generated data to send.
 
 use std::sync::Arc;
 
 use crate::flags::Data;
 
-/// Long enough that no codec sees its repetition.
+/// Bytes before the data repeats, beyond the window of any codec.
 const LENGTH: usize = 8 << 20;
 
-/// Common words, so that what is made of them compresses about as English does.
+/// Common words, so that the text compresses about like English.
 const WORDS: &[&str] = &[
     "the",
     "of",
@@ -63,22 +63,22 @@ const WORDS: &[&str] = &[
     "analysis",
 ];
 
-/// A long run of bytes of which a sender takes turns, from its beginning on and round again.
+/// A long block of bytes that a sender sends repeatedly.
 ///
-/// Clones share the bytes and begin where the original stood.
+/// Clones share the bytes and start at the position of the original.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload {
     bytes: Arc<[u8]>,
-    /// Where the next turn begins.
+    /// Offset of the next bytes.
     at: usize,
 }
 
 impl Payload {
-    /// Makes bytes of a kind, of which each turn takes at most `turn`.
-    pub(crate) fn new(data: Data, turn: usize) -> Self {
-        let length = LENGTH.max(turn);
+    /// Generates data for writes of at most `block` bytes.
+    pub(crate) fn new(data: Data, block: usize) -> Self {
+        let length = LENGTH.max(block);
         let bytes = match data {
-            Data::Zero => vec![0; turn],
+            Data::Zero => vec![0; block],
             Data::Text => text(length),
             Data::Random => random(length),
         };
@@ -88,19 +88,19 @@ impl Payload {
         }
     }
 
-    /// The next bytes, at most `want`.
+    /// Returns the next bytes, at most `want`.
     pub(crate) fn next(&mut self, want: usize) -> &[u8] {
         if self.at >= self.bytes.len() {
             self.at = 0;
         }
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let turn = rest.get(..want).unwrap_or(rest);
-        self.at += turn.len();
-        turn
+        let block = rest.get(..want).unwrap_or(rest);
+        self.at += block.len();
+        block
     }
 }
 
-/// Marsaglia's xorshift: fast, and noise to any codec.
+/// Marsaglia's xorshift: fast and incompressible.
 struct Noise(u64);
 
 impl Noise {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_go_round() {
+    fn a_payload_repeats() {
         for data in [Data::Zero, Data::Text, Data::Random] {
             let mut payload = Payload::new(data, 1000);
             for _ in 0..2 * LENGTH / 1000 {

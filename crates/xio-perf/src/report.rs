@@ -1,4 +1,4 @@
-//! What a session looked like, in words or in JSON.
+//! The report of a session, as text or JSON.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use xio::Info;
 use crate::flags::Shape;
 use crate::tally::{Tally, cpu_time};
 
-/// Watches one session and tells how it went.
+/// Reports progress and result of one session.
 pub(crate) struct Report {
     end: &'static str,
     stack: String,
@@ -19,12 +19,12 @@ pub(crate) struct Report {
     json: bool,
     cpu: Duration,
     ticks: Option<Interval>,
-    /// Bytes and time of the last line told.
-    told: (u64, Instant),
+    /// Bytes and time of the last progress line.
+    printed: (u64, Instant),
 }
 
 impl Report {
-    /// A session is about to begin.
+    /// Starts the report of a session.
     pub(crate) fn begin(
         end: &'static str,
         shape: &Shape,
@@ -44,11 +44,11 @@ impl Report {
             json: shape.json,
             cpu: cpu_time(),
             ticks,
-            told: (0, begun),
+            printed: (0, begun),
         }
     }
 
-    /// Waits for `event` and tells how it goes meanwhile.
+    /// Waits for `event`, and prints progress meanwhile.
     ///
     /// # Cancel safety
     /// That of `event`.
@@ -61,14 +61,14 @@ impl Report {
             tokio::select! {
                 biased;
                 happened = &mut event => return happened,
-                now = ticks.tick() => self.tell_progress(tally, now),
+                now = ticks.tick() => self.print_progress(tally, now),
             }
         }
     }
 
-    fn tell_progress(&mut self, tally: &Tally, now: Instant) {
+    fn print_progress(&mut self, tally: &Tally, now: Instant) {
         let bytes = tally.sent() + tally.received();
-        let (before, then) = std::mem::replace(&mut self.told, (bytes, now));
+        let (before, then) = std::mem::replace(&mut self.printed, (bytes, now));
         let begun = tally.begun();
         let rate = per_second(bytes - before, now - then.max(begun));
         let at = (now - begun).as_secs_f64();
@@ -86,14 +86,14 @@ impl Report {
         }
     }
 
-    /// The session is over: tells all of it.
+    /// Prints the result of the session.
     pub(crate) fn end(&self, tally: &Tally, outcome: &anyhow::Result<()>) {
         let seconds = tally.over() - tally.begun();
         let cpu = cpu_time().saturating_sub(self.cpu);
         if self.json {
             println!("{}", self.object(tally, seconds, cpu, outcome));
         } else {
-            self.words(tally, seconds, cpu);
+            self.print_text(tally, seconds, cpu);
         }
     }
 
@@ -105,7 +105,7 @@ impl Report {
         outcome: &anyhow::Result<()>,
     ) -> Value {
         let (sent, received) = (tally.sent(), tally.received());
-        // The receiver's count is the one to trust; a sender alone has only its own.
+        // The receiver's count is exact; a sender has its own only.
         let bytes = if received > 0 { received } else { sent };
         let mut object = json!({
             "end": self.end,
@@ -167,7 +167,7 @@ impl Report {
         object
     }
 
-    fn words(&self, tally: &Tally, seconds: Duration, cpu: Duration) {
+    fn print_text(&self, tally: &Tally, seconds: Duration, cpu: Duration) {
         let ends = self
             .ends
             .as_ref()
@@ -213,31 +213,28 @@ impl Report {
         if let Some(time) = path.round_trip {
             println!("  round trip {:.3} ms", time.as_secs_f64() * 1e3);
         }
-        // An end that only receives has nothing to say of packets that it sent.
+        // A receiver sends no data packets.
         if let (Some(sent @ 1..), Some(again)) = (path.sent, path.retransmitted) {
             let lost = path
                 .lost
                 .map(|lost| format!(", {lost} reported lost"))
                 .unwrap_or_default();
-            println!("  {sent} packets sent, {again} of them again{lost}");
+            println!("  {sent} packets sent, {again} of them retransmissions{lost}");
         }
     }
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a rate is not exact to begin with"
-)]
+#[allow(clippy::cast_precision_loss, reason = "a rate is approximate")]
 fn per_second(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / time.as_secs_f64().max(1e-9)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "three digits are told of it")]
+#[allow(clippy::cast_precision_loss, reason = "three digits are printed")]
 fn seconds_of(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// An error and its causes, without those that an outer one has quoted already.
+/// Returns an error and its causes, without causes that the text contains already.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -248,8 +245,8 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-/// An amount in the unit that fits it, powers of ten.
-#[allow(clippy::cast_precision_loss, reason = "two decimals are told of it")]
+/// Formats an amount with a decimal unit prefix.
+#[allow(clippy::cast_precision_loss, reason = "two decimals are printed")]
 fn amount(bytes: u64) -> String {
     scaled(bytes as f64, "B")
 }

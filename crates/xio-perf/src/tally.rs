@@ -1,4 +1,4 @@
-//! `Tally`: what passed so far, counted by all connections of a session.
+//! `Tally`: counters shared by all connections of a session.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,26 +9,26 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 use xio::{Info, PathStats};
 
-/// What passed so far; connections add to it, reports read it.
+/// Counters of a session: connections add to them, reports read them.
 #[derive(Debug)]
 pub(crate) struct Tally {
     sent: AtomicU64,
     received: AtomicU64,
     streams: AtomicU64,
     made: Instant,
-    /// When all connections were open, in nanoseconds from `made`.
+    /// Time at which all connections were open, in nanoseconds from `made`.
     begun: AtomicU64,
-    /// When bytes last came, in nanoseconds from `made`.
+    /// Time of the last received bytes, in nanoseconds from `made`.
     arrived: AtomicU64,
-    /// When all had passed, where an end only waited after that.
+    /// End of the transfer, if an end waited after it.
     over: Mutex<Option<Instant>>,
-    /// Of `--ping`: nanoseconds a turn.
+    /// Round-trip times of `--ping` in nanoseconds.
     turns: Mutex<Histogram<u64>>,
     path: Mutex<PathStats>,
 }
 
 impl Tally {
-    /// Nothing yet; the session begins now, or with the last connection before the first byte.
+    /// Creates empty counters. The session starts now, or with the last connection before any data.
     pub(crate) fn new() -> Self {
         Self {
             sent: AtomicU64::new(0),
@@ -53,28 +53,28 @@ impl Tally {
         self.arrived.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// When the session began.
+    /// Returns the start of the session.
     pub(crate) fn begun(&self) -> Instant {
         self.made + Duration::from_nanos(self.begun.load(Ordering::Relaxed))
     }
 
-    /// When bytes last came.
+    /// Returns the time of the last received bytes.
     pub(crate) fn arrived(&self) -> Instant {
         self.made + Duration::from_nanos(self.arrived.load(Ordering::Relaxed))
     }
 
-    /// What came after `at` was waiting only.
+    /// Excludes the time after `at` from the session.
     pub(crate) fn end_at(&self, at: Instant) {
         let mut over = lock(&self.over);
         *over = (*over).max(Some(at));
     }
 
-    /// When all had passed: now, or when nothing was left but waiting.
+    /// Returns the end of the session: the time of [`end_at`](Self::end_at), or now.
     pub(crate) fn over(&self) -> Instant {
         lock(&self.over).unwrap_or_else(Instant::now)
     }
 
-    /// One more connection was opened: until a byte passes, the session has not begun.
+    /// Counts an opened connection; before any data it moves the start of the session.
     pub(crate) fn add_stream(&self) {
         self.streams.fetch_add(1, Ordering::Relaxed);
         if self.sent() + self.received() == 0 {
@@ -83,14 +83,14 @@ impl Tally {
         }
     }
 
-    /// Adds the turns that one connection timed.
+    /// Adds the round-trip times of one connection.
     pub(crate) fn add_turns(&self, turns: &Histogram<u64>) {
         let mut all = lock(&self.turns);
-        // Both have the same bounds, which is all that can differ.
+        // Both have the same bounds, so that the addition succeeds.
         let _fits = all.add(turns);
     }
 
-    /// Adds what a connection's drivers know of the path: counts add up, of times the last stands.
+    /// Adds a connection's path statistics: counts are added, times are replaced.
     pub(crate) fn add_path(&self, info: &Info) {
         let mut path = lock(&self.path);
         for stats in info.all::<PathStats>() {
@@ -123,17 +123,17 @@ impl Tally {
     }
 }
 
-/// An empty histogram of nanoseconds up to a minute, three digits exact.
+/// Returns an empty histogram of nanoseconds up to a minute, with three significant digits.
 pub(crate) fn no_turns() -> Histogram<u64> {
     Histogram::new_with_max(60_000_000_000, 3).expect("bounds and digits are within what it takes")
 }
 
-/// A time as histograms hold it.
+/// Converts a time to nanoseconds.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Processor time that this process used so far.
+/// Returns the processor time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -148,7 +148,7 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-/// A poisoned lock still guards plain numbers.
+/// Locks a mutex; its numbers are valid after a panic too.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn opening_connections_takes_no_time_of_the_session() {
+    async fn a_session_starts_with_its_last_connection() {
         let second = Duration::from_secs(1);
         let tally = Tally::new();
         for _ in 0..3 {

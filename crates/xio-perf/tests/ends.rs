@@ -12,7 +12,7 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_xio-perf"))
 }
 
-/// An end that waits, ended by drop.
+/// A serving end, killed when dropped.
 struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// What it printed until it ended, and whether it ended well.
+    /// Returns the rest of the output, and whether the process succeeded.
     fn end(mut self) -> (String, bool) {
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
@@ -52,7 +52,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended already where the test waited for it.
+        // The process may have exited already.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
@@ -70,13 +70,13 @@ fn last_object(text: &str) -> Value {
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
-/// Plays one session and gives what both ends printed last; both must end well.
+/// Runs one session, and returns the results of both ends, which must succeed.
 fn session(serve: &[&str], ran: &[&str]) -> (Value, Value) {
     let server = Server::start(&[serve, &["--json"]].concat());
     let output = run(&server, &[ran, &["--json"]].concat());
-    let (text, well) = server.end();
+    let (text, success) = server.end();
     assert!(output.status.success(), "{output:?}");
-    assert!(well, "{text}");
+    assert!(success, "{text}");
     let near = last_object(std::str::from_utf8(&output.stdout).unwrap());
     (last_object(&text), near)
 }
@@ -85,7 +85,7 @@ fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A file of `length` bytes that no two places of have in common.
+/// Creates a file of `length` bytes that depend on their offset.
 fn file(folder: &Path, length: usize) -> std::path::PathBuf {
     let path = folder.join("source");
     let bytes: Vec<u8> = (0..length)
@@ -96,7 +96,7 @@ fn file(folder: &Path, length: usize) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_file_arrives_as_it_is_in_either_direction() {
+fn a_file_arrives_unchanged_in_either_direction() {
     let folder = tempfile::tempdir().unwrap();
     let source = file(folder.path(), 3_000_001);
     for (turn, count) in ["--json", "--reverse", "--both"].into_iter().zip(0..) {
@@ -129,7 +129,7 @@ fn a_file_arrives_as_it_is_in_either_direction() {
 }
 
 #[test]
-fn connections_share_the_bytes_and_are_one_session() {
+fn parallel_connections_are_one_session() {
     let (far, near) = session(
         &[],
         &["--streams", "4", "--bytes", "10000001", "--data", "random"],
@@ -140,7 +140,7 @@ fn connections_share_the_bytes_and_are_one_session() {
 }
 
 #[test]
-fn time_ends_a_run_and_intervals_are_told() {
+fn a_time_limit_ends_a_run_with_progress_lines() {
     let (far, near) = session(
         &[],
         &["--time", "0.3", "--interval", "0.1", "--data", "text"],
@@ -152,7 +152,7 @@ fn time_ends_a_run_and_intervals_are_told() {
 }
 
 #[test]
-fn an_end_that_was_not_told_how_much_stops_with_the_peer() {
+fn an_end_without_a_limit_stops_with_the_peer() {
     let (_, near) = session(&["--both"], &["--both", "--bytes", "1M"]);
     assert_eq!(near["sent"], 1 << 20);
     let (_, near) = session(&["--reverse"], &["--reverse", "--bytes", "1M"]);
@@ -168,7 +168,7 @@ fn an_end_that_was_not_told_how_much_stops_with_the_peer() {
 }
 
 #[test]
-fn turns_are_timed() {
+fn round_trips_are_timed() {
     let (far, near) = session(
         &["--ping", "--stack", "tcp:nodelay=1,count"],
         &[
@@ -190,7 +190,7 @@ fn turns_are_timed() {
 }
 
 #[test]
-fn words_are_told_without_json() {
+fn the_default_report_is_text() {
     let server = Server::start(&[]);
     let output = run(&server, &["--bytes", "2M"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -202,17 +202,17 @@ fn words_are_told_without_json() {
 }
 
 #[test]
-fn who_knocks_and_leaves_is_no_session() {
+fn a_connection_without_data_is_no_session() {
     let server = Server::start(&["--json"]);
     drop(TcpStream::connect(&server.address).unwrap());
     let output = run(&server, &["--bytes", "5"]);
     assert!(output.status.success());
-    let (text, well) = server.end();
-    assert!(well && last_object(&text)["received"] == 5, "{text}");
+    let (text, success) = server.end();
+    assert!(success && last_object(&text)["received"] == 5, "{text}");
 }
 
 #[test]
-fn several_sessions_are_served_when_asked() {
+fn several_sessions_are_served() {
     let server = Server::start(&["--sessions", "2", "--json"]);
     for bytes in ["7", "8"] {
         assert!(run(&server, &["--bytes", bytes]).status.success());
@@ -226,7 +226,7 @@ fn several_sessions_are_served_when_asked() {
 }
 
 #[test]
-fn failures_say_why_and_have_a_status() {
+fn failures_have_a_message_and_a_status() {
     let folder = tempfile::tempdir().unwrap();
     let source = file(folder.path(), 10);
     let closed = {
@@ -278,17 +278,17 @@ fn failures_say_why_and_have_a_status() {
 }
 
 #[test]
-fn a_peer_that_is_cut_off_is_a_failure() {
+fn a_reset_peer_is_a_failure() {
     let server = Server::start(&["--json"]);
     let mut peer = TcpStream::connect(&server.address).unwrap();
     std::io::Write::write_all(&mut peer, b"half").unwrap();
-    // A reset is how TCP says that the rest is missing.
+    // TCP reports the missing rest by a reset.
     socket2::SockRef::from(&peer)
         .set_linger(Some(std::time::Duration::ZERO))
         .unwrap();
     drop(peer);
-    let (text, well) = server.end();
-    assert!(!well);
+    let (text, success) = server.end();
+    assert!(!success);
     assert!(
         last_object(&text)["error"]
             .as_str()
@@ -298,10 +298,13 @@ fn a_peer_that_is_cut_off_is_a_failure() {
     );
 }
 
-/// Two ends that wait for each other say so when their time is over.
+/// Both ends wait for each other until the time is over.
 #[test]
-fn ends_that_play_other_parts_than_each_other_fail_in_time() {
-    for (flag, hint) in [("--ping", "serve --ping?"), ("--reverse", "nothing came")] {
+fn ends_with_different_activities_fail_in_time() {
+    for (flag, hint) in [
+        ("--ping", "serve --ping?"),
+        ("--reverse", "no data arrived"),
+    ] {
         let server = Server::start(&[]);
         let begun = std::time::Instant::now();
         let output = run(&server, &[flag, "--time", "0.2"]);

@@ -1,11 +1,11 @@
-//! Runs the benches that print ratios, in release, with the words given.
+//! Runs a bench of ratios in release mode with its arguments.
 
 use anyhow::Result;
 use workspace_tests::{Profile, binaries};
 
 use crate::{cargo, must};
 
-/// Runs the bench that the first word names, else the comparison with the Globus programs.
+/// Runs the bench named by the first argument, or else the comparison with the Globus programs.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let (bench, rest) = match words.split_first() {
         Some((first, rest)) if !first.starts_with('-') => (first.as_str(), rest),

@@ -1,4 +1,4 @@
-//! Random faults during random copies, then a look at every name: no fault may leave a wrong file, or a lie about one.
+//! Random faults during random copies: no fault may leave a wrong file, or a false success.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,18 +14,18 @@ use workspace_tests::{
 };
 
 const ROUNDS: u64 = 60;
-/// Rounds of the tests.
+/// Rounds of `cargo xtask test`.
 pub(crate) const QUICK: u64 = 12;
-/// Series of the tests.
+/// Seed of `cargo xtask test`.
 pub(crate) const SEED: u64 = 8;
-/// How long a copy may take, faults included.
+/// Longest duration of a copy, including faults.
 const LIMIT: Duration = Duration::from_secs(90);
-/// How often a running copy is looked at.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval between looks at a running copy.
+const POLL: Duration = Duration::from_millis(2);
 /// Files of a tree.
 const FILES: u64 = 40;
 
-/// Forms of names, N a number: those that a client or a server may want to trim, to expand or to refuse.
+/// Forms of names with a number N; a client or a server might trim, expand or refuse them.
 const ODD: [&str; 8] = [
     "file N",
     "file N",
@@ -37,15 +37,15 @@ const ODD: [&str; 8] = [
     "\u{202e}N",
 ];
 
-/// Where the tree goes.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Direction {
     Up,
     Down,
     ThirdParty,
 }
 
-/// What goes wrong while a copy runs.
+/// A fault during a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     None,
@@ -55,7 +55,7 @@ enum Fault {
     StallServer,
     ResetData,
     ResetEverything,
-    /// Directories stand where some of the files should go.
+    /// The destination has directories under some of the file names.
     Refuse,
 }
 
@@ -72,7 +72,8 @@ impl Fault {
     ];
 }
 
-/// Runs rounds of random copies and faults; `--seed N` repeats one series, `--rounds N` says how long it is.
+/// Runs rounds of random copies and faults; `--seed N` repeats a series, `--rounds N` sets its
+/// length.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let (mut rounds, mut seed) = (ROUNDS, None);
     for pair in words.chunks(2) {
@@ -88,7 +89,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     series(&programs, rounds, seed.unwrap_or(now.as_secs()))
 }
 
-/// Runs a series of rounds with the programs in `folder` and prints what became of the copies.
+/// Runs a series of rounds with the programs in `folder`, and prints the results of the copies.
 pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
     println!("chaos: {rounds} rounds, --seed {seed}");
     let mut ends: BTreeMap<(Fault, String), u64> = BTreeMap::new();
@@ -99,7 +100,7 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
             .and_then(|round| round.run(&mut noise))
             .with_context(|| {
                 format!(
-                    "{plan:?}; again by: chaos --rounds 1 --seed {}",
+                    "{plan:?}; repeat it with: chaos --rounds 1 --seed {}",
                     seed.wrapping_add(round)
                 )
             })?;
@@ -111,33 +112,36 @@ pub(crate) fn series(folder: &Path, rounds: u64, seed: u64) -> Result<()> {
             format!("{fault:?}")
         );
     }
-    println!("chaos: no wrong file, no false success, and every second copy made the trees equal");
+    println!("chaos: no wrong file, no false success, and every second copy completed the tree");
     Ok(())
 }
 
-/// How one round goes.
+/// The random choices of one round.
 #[derive(Debug)]
 struct Plan {
-    way: Way,
+    direction: Direction,
     fault: Fault,
     flags: Vec<String>,
-    /// When the fault comes after the start of the copy, and how long it lasts.
+    /// Time of the fault after the start of the copy, and its duration.
     after: Duration,
     lasts: Duration,
-    /// Payload bytes before a connection breaks.
+    /// Payload bytes before a reset.
     budget: u64,
 }
 
 impl Plan {
     fn draw(noise: &mut Noise) -> Self {
-        let ways = [Way::Up, Way::Down, Way::ThirdParty];
-        let way = *noise.pick(&ways);
+        let directions = [Direction::Up, Direction::Down, Direction::ThirdParty];
+        let direction = *noise.pick(&directions);
         let mut fault = *noise.pick(&Fault::ALL);
         if matches!(
-            (way, fault),
-            (Way::ThirdParty, Fault::ResetData | Fault::ResetEverything)
+            (direction, fault),
+            (
+                Direction::ThirdParty,
+                Fault::ResetData | Fault::ResetEverything
+            )
         ) {
-            // The relay stands between a client and a server.
+            // A relay works between the client and a server only.
             fault = Fault::KillServer;
         }
         let mut flags = vec!["-r".to_owned()];
@@ -150,7 +154,7 @@ impl Plan {
             flags.push("--verify".to_owned());
         }
         Self {
-            way,
+            direction,
             fault,
             flags,
             after: Duration::from_micros(noise.below(400_000)),
@@ -165,13 +169,13 @@ struct Round<'a> {
     folder: &'a Path,
     plan: &'a Plan,
     tree: Tree,
-    /// What each end is: a server, unless it is local.
+    /// The server of each end, unless the end is local.
     from: Option<Server<'a>>,
     to: Option<Server<'a>>,
-    /// Digests of the source, and of what the destination held before.
+    /// Digests of the source, and of the destination before the copies.
     source: Digests,
     before: Digests,
-    /// Names at which the destination has a directory.
+    /// File names under which the destination has a directory.
     refused: Vec<String>,
 }
 
@@ -181,7 +185,7 @@ impl<'a> Round<'a> {
         tree.dir("to/tree")?;
         let mut refused = Vec::new();
         for n in 0..FILES {
-            // Half of the files have one size, so that no size tells them apart.
+            // Half of the files have equal sizes, so that only the content differs.
             let size = *noise.pick(&[0, 1, 1000, 1000, 1000, 1000, 70_001, 1 << 20]);
             let size = if n == 0 { 12 << 20 } else { size };
             let odd = noise.pick(&ODD);
@@ -192,20 +196,20 @@ impl<'a> Round<'a> {
                     drop(tree.file(&format!("to/tree/{name}"), 1000, noise.below(u64::MAX))?)
                 }
                 2 if plan.fault == Fault::Refuse => {
-                    tree.dir(&format!("to/tree/{name}/in the way"))?;
+                    tree.dir(&format!("to/tree/{name}/in the direction"))?;
                     refused.push(name);
                 }
                 _ => {}
             }
         }
         let server = |name: &str| Server::start(folder, tree.path(name)).map(Some);
-        let from = match plan.way {
-            Way::Up => None,
-            Way::Down | Way::ThirdParty => server("from")?,
+        let from = match plan.direction {
+            Direction::Up => None,
+            Direction::Down | Direction::ThirdParty => server("from")?,
         };
-        let to = match plan.way {
-            Way::Down => None,
-            Way::Up | Way::ThirdParty => server("to")?,
+        let to = match plan.direction {
+            Direction::Down => None,
+            Direction::Up | Direction::ThirdParty => server("to")?,
         };
         Ok(Self {
             folder,
@@ -219,17 +223,18 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Copies with the fault and looks, copies without and looks; returns how the first copy ended.
+    /// Copies with the fault and checks, copies without it and checks; returns the first exit
+    /// status.
     fn run(mut self, noise: &mut Noise) -> Result<String> {
         let relay = self.relay()?;
         let first = self.copy(relay.as_ref(), Some(noise))?;
-        let told = fs::read_to_string(self.log())?;
+        let log = fs::read_to_string(self.log())?;
         let look = |round: &Self, status: ExitStatus| round.look(status.success());
         look(&self, first)
-            .with_context(|| format!("after the first copy ({first}), which said:\n{told}"))?;
+            .with_context(|| format!("after the first copy ({first}); its output:\n{log}"))?;
         drop(relay);
         let second = self.copy(None, None)?;
-        let told = fs::read_to_string(self.log())?;
+        let log = fs::read_to_string(self.log())?;
         look(&self, second)
             .and_then(|()| {
                 ensure!(
@@ -238,12 +243,12 @@ impl<'a> Round<'a> {
                 );
                 Ok(())
             })
-            .with_context(|| format!("after the second copy ({second}), which said:\n{told}"))?;
-        self.all_arrived()?;
+            .with_context(|| format!("after the second copy ({second}); its output:\n{log}"))?;
+        self.check_complete()?;
         Ok(first.to_string())
     }
 
-    /// Looks at every name: it holds the new file, or what it held before; all new ones after a success.
+    /// Checks that every name has the new file, or the old state unless the copy succeeded.
     fn look(&self, success: bool) -> Result<()> {
         ensure!(
             !success || self.refused.is_empty(),
@@ -252,7 +257,7 @@ impl<'a> Round<'a> {
         for (name, want) in &self.source {
             let path = self.tree.path("to/tree").join(name);
             if self.refused.contains(name) {
-                ensure!(path.is_dir(), "{name} was a directory and is none");
+                ensure!(path.is_dir(), "{name} is no longer a directory");
                 continue;
             }
             let got = path.exists().then(|| sha256(&path)).transpose()?;
@@ -267,12 +272,12 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn all_arrived(&self) -> Result<()> {
+    fn check_complete(&self) -> Result<()> {
         for (name, want) in &self.source {
             let path = self.tree.path("to/tree").join(name);
             ensure!(
                 self.refused.contains(name) || sha256(&path)? == *want,
-                "{name} has not arrived"
+                "{name} is missing or wrong"
             );
         }
         Ok(())
@@ -282,7 +287,7 @@ impl<'a> Round<'a> {
         self.tree.path("client.log")
     }
 
-    /// Returns the relay that breaks connections, where the fault is of that kind.
+    /// Returns a relay if the fault is a reset.
     fn relay(&self) -> Result<Option<Relay>> {
         let after = self.plan.budget;
         let plan = match self.plan.fault {
@@ -295,7 +300,7 @@ impl<'a> Round<'a> {
         Relay::start(server.host()?.addr(), plan).map(Some)
     }
 
-    /// Runs the client to its end, with the fault when there is `noise`.
+    /// Runs the client, with the fault if there is `noise`.
     fn copy(&mut self, relay: Option<&Relay>, noise: Option<&mut Noise>) -> Result<ExitStatus> {
         let url = |server: &Option<Server<'_>>, folder: &str| -> Result<String> {
             let Some(server) = server else {
@@ -318,14 +323,14 @@ impl<'a> Round<'a> {
             .spawn()?;
         let ended = self.watch(&mut client, noise);
         if ended.is_err() {
-            // It is ours, and must not outlive the round.
+            // The client must not outlive the round.
             let _ = client.kill();
             let _ = client.wait();
         }
         ended
     }
 
-    /// Waits for the client's end, and does what the plan says meanwhile.
+    /// Waits until the client exits, and injects the fault meanwhile.
     fn watch(&mut self, client: &mut Child, noise: Option<&mut Noise>) -> Result<ExitStatus> {
         let started = Instant::now();
         let mut noise = noise;
@@ -335,19 +340,19 @@ impl<'a> Round<'a> {
             }
             ensure!(
                 started.elapsed() < LIMIT,
-                "the copy does not end; it said:\n{}",
+                "the copy does not end; its output:\n{}",
                 fs::read_to_string(self.log())?
             );
             if started.elapsed() >= self.plan.after
                 && let Some(noise) = noise.take()
             {
-                self.strike(client, noise)?;
+                self.inject(client, noise)?;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
     }
 
-    fn strike(&mut self, client: &Child, noise: &mut Noise) -> Result<()> {
+    fn inject(&mut self, client: &Child, noise: &mut Noise) -> Result<()> {
         let lasts = self.plan.lasts;
         let process = Pid::from_child(client);
         let mut servers: Vec<&mut Server<'_>> = [self.from.as_mut(), self.to.as_mut()]
@@ -379,7 +384,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// A server that can be killed and started again at its port.
+/// A server that can be killed and restarted at its port.
 struct Server<'a> {
     folder: &'a Path,
     root: PathBuf,

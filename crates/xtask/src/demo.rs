@@ -1,4 +1,4 @@
-//! The main job on real input: copies between real programs on loopback, digests checked, a table printed.
+//! Demonstration: copies between the programs over loopback, with digests and a table of speeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use workspace_tests::{
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How much is copied.
+/// The amount of data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// Bytes of the one large file.
@@ -22,19 +22,19 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// What people see.
+    /// The amount of `cargo xtask demo`.
     const FULL: Self = Self {
         large: 256 << 20,
         files: 1000,
     };
-    /// What the tests run.
+    /// The amount of the tests.
     pub(crate) const QUICK: Self = Self {
         large: 16 << 20,
         files: 100,
     };
 }
 
-/// Builds the programs as people run them and shows the main job.
+/// Builds the programs in release mode and runs the demonstration.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let size = match words {
         [] => Size::FULL,
@@ -45,7 +45,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     show(&binaries(Profile::Release)?, size)
 }
 
-/// Runs the job with the programs in `folder` and prints one row for each part of it.
+/// Runs the demonstration with the programs in `folder`, and prints a row for each copy.
 pub(crate) fn show(folder: &Path, size: Size) -> Result<()> {
     let tree = Tree::new()?;
     let demo = Demo {
@@ -69,7 +69,7 @@ pub(crate) fn show(folder: &Path, size: Size) -> Result<()> {
     }
     println!(
         "{:<44} {:>10} {:>8} {:>8}  digest",
-        "what", "size", "seconds", "MB/s"
+        "copy", "size", "seconds", "MB/s"
     );
     let streams = ["--parallel", "4", "--mode", "extended"];
 
@@ -92,19 +92,19 @@ pub(crate) fn show(folder: &Path, size: Size) -> Result<()> {
     )?;
     let small = tree_digests(&tree.path("local/small"))?;
     let bytes = bytes_below(&tree.path("local/small"), &small)?;
-    let what = format!("upload, tree of {} small files", size.files);
+    let name = format!("upload, tree of {} small files", size.files);
     let source = demo.local("small/");
     demo.row(
-        &what,
+        &name,
         bytes,
         &["--recursive"],
         &source,
         &demo.one.url("tree/"),
         || Ok(tree_digests(&demo.one.path("tree"))? == small),
     )?;
-    let what = format!("download, tree of {} small files", size.files);
+    let name = format!("download, tree of {} small files", size.files);
     demo.row(
-        &what,
+        &name,
         bytes,
         &["--recursive"],
         &demo.one.url("tree/"),
@@ -141,10 +141,10 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// Copies, times, checks and prints one row.
+    /// Runs a copy, compares it and prints a row.
     fn row(
         &self,
-        what: &str,
+        name: &str,
         bytes: u64,
         flags: &[&str],
         from: &str,
@@ -157,9 +157,9 @@ impl Demo<'_> {
             .ok()
             .with_context(|| {
                 format!(
-                    "{what}; the servers said:\n{}{}",
-                    self.one.said(),
-                    self.two.said()
+                    "{name}; output of the servers:\n{}{}",
+                    self.one.output(),
+                    self.two.output()
                 )
             })?;
         let seconds = started.elapsed().as_secs_f64();
@@ -167,14 +167,14 @@ impl Demo<'_> {
         let rate = megabytes(bytes) / seconds;
         let digest = if same { "ok" } else { "WRONG" };
         println!(
-            "{what:<44} {:>7.1} MB {seconds:>8.2} {rate:>8.0}  {digest}",
+            "{name:<44} {:>7.1} MB {seconds:>8.2} {rate:>8.0}  {digest}",
             megabytes(bytes)
         );
-        ensure!(same, "{what}: the copy differs from the original");
+        ensure!(same, "{name}: the copy differs from the original");
         Ok(())
     }
 
-    /// Returns the path of a local file or directory, a trailing slash kept.
+    /// Returns the path of a local file or directory; a trailing slash stays.
     fn local(&self, name: &str) -> String {
         text(&self.tree.path("local").join(name))
     }
@@ -184,7 +184,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+#[expect(clippy::cast_precision_loss, reason = "the number is rounded")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }

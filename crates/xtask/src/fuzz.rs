@@ -1,4 +1,4 @@
-//! Runs the fuzz targets of `tests/fuzz`, each for a while.
+//! Runs the fuzz targets of `tests/fuzz`.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{cargo, must};
 
 const SECONDS: &str = "60";
 
-/// Runs one target, or all, for so many seconds each.
+/// Runs one target, or all of them, for a number of seconds each.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let folder = root().join("tests/fuzz");
     let listed =
@@ -27,19 +27,19 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if let Some(only) = only {
         ensure!(
             targets.contains(only),
-            "no fuzz target is called {only}; there are {}",
+            "no fuzz target {only}; the targets are {}",
             targets.join(", ")
         );
         targets.retain(|target| target == only);
     }
     for target in targets {
         let limit = format!("-max_total_time={seconds}");
-        // The toolchain word works only through rustup's own cargo, never the one that runs this chore.
+        // `+nightly` works only with rustup's cargo, not with the cargo that runs this chore.
         must(
             cargo()
                 .env_remove("RUSTUP_TOOLCHAIN")
                 .env("RUSTUP_TOOLCHAIN", "nightly")
-                // What GCC puts into C code and LLVM's sanitizer disagree about inlined functions.
+                // GCC's code and LLVM's sanitizer disagree about the memory of inlined functions.
                 .env("CFLAGS", "-fno-sanitize-address-use-after-scope")
                 .args([
                     "fuzz",

@@ -1,9 +1,9 @@
-//! `cargo xtask`: names the chores and hands the words after a name to it.
+//! `cargo xtask`: runs a chore with its arguments.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "chores talk to the person who runs them"
+    reason = "chores print their results"
 )]
 
 mod bench;
@@ -23,14 +23,14 @@ use anyhow::{Result, bail, ensure};
 const USAGE: &str = "\
 usage: cargo xtask CHORE
 
-  demo [--quick]             copies real files between real programs and checks them
-  test [NAME...]             installs the peers where it may, then runs all tests
+  demo [--quick]             copies files between the programs and compares them
+  test [NAME...]             installs missing peers if possible, then runs all tests
   chaos [--rounds N] [--seed N]
-                             random faults during random copies, then a look at every name
+                             injects random faults into random copies and checks every file
   bench [--quick] [--only NAME] [--runs N]
                              ratios against the Globus programs; `bench stack` measures layers
-  tidy                       checks what the compiler does not: ranks, manifests, map, first lines
-  map [--write]              prints the README's map of the tree, or puts it in place
+  tidy                       checks ranks, manifests, licences, file lengths and the README's map
+  map [--write]              prints the README's map, or updates it
   fuzz [TARGET] [SECONDS]    runs fuzz targets (needs nightly and cargo-fuzz)";
 
 fn main() -> ExitCode {
@@ -64,14 +64,14 @@ fn chore(words: &[String]) -> Result<()> {
     }
 }
 
-/// Returns the cargo that runs this chore.
+/// Returns a command for the cargo that runs this chore.
 fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(metadata::root());
     cargo
 }
 
-/// Runs a command to its end and makes a failure of it an error.
+/// Runs a command, and returns an error unless it succeeds.
 fn must(command: &mut Command) -> Result<()> {
     let status = command.status()?;
     let words: Vec<_> = command

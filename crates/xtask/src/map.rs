@@ -1,4 +1,4 @@
-//! The README's map: one row per top-level folder and crate, with the sentence from its manifest.
+//! The README's map: one row per crate, with the description from its manifest.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::metadata::{Metadata, root};
 const START: &str = "<!-- map: cargo xtask map --write -->\n";
 const END: &str = "<!-- end of map -->\n";
 
-/// Prints the map, or puts it into the README.
+/// Prints the map, or writes it to the README.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let map = draw(&Metadata::read()?);
     match words {
@@ -41,7 +41,7 @@ pub(crate) fn draw(metadata: &Metadata) -> String {
     map
 }
 
-/// Returns what stands in a README between the marks of the map.
+/// Returns the map in the text of a README.
 pub(crate) fn current(readme: &str) -> Result<&str> {
     parts(readme).map(|(_, map, _)| map)
 }
@@ -49,9 +49,9 @@ pub(crate) fn current(readme: &str) -> Result<&str> {
 fn parts(readme: &str) -> Result<(&str, &str, &str)> {
     let (before, rest) = readme
         .split_once(START)
-        .context("README.md lacks the mark where the map starts")?;
+        .context("README.md lacks the comment at the start of the map")?;
     let (map, after) = rest
         .split_once(END)
-        .context("README.md lacks the mark where the map ends")?;
+        .context("README.md lacks the comment at the end of the map")?;
     Ok((before, map, after))
 }

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace, as far as chores need it.
+//! The parts of `cargo metadata` that chores use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The answer of `cargo metadata`.
+/// The output of `cargo metadata`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -64,7 +64,7 @@ pub(crate) struct NodeKind {
 }
 
 impl Metadata {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn read() -> Result<Self> {
         let output = crate::cargo()
             .args([
@@ -82,8 +82,7 @@ impl Metadata {
             "cargo metadata: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        serde_json::from_slice(&output.stdout)
-            .context("cargo metadata gave an answer of another form")
+        serde_json::from_slice(&output.stdout).context("parse the output of cargo metadata")
     }
 
     /// Returns the packages of this workspace in the order of their folders.

@@ -1,4 +1,4 @@
-//! Installs the peers where it may, builds the programs and runs every test of the workspace.
+//! Installs missing peers if possible, builds the programs and runs every test of the workspace.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -11,7 +11,7 @@ use workspace_tests::{Peer, Profile, is_root, peers_folder};
 
 use crate::{cargo, chaos, demo, must};
 
-/// Runs all tests, or those whose name contains one of `words`.
+/// Runs all tests, or those with one of `words` in their name.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let required = env::var("REQUIRE_PEERS").is_ok_and(|value| value == "1");
     install();
@@ -32,11 +32,12 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         .collect();
     ensure!(
         !required || missing.is_empty(),
-        "REQUIRE_PEERS=1, and missing are:\n{}",
+        "REQUIRE_PEERS=1 is set, and these peers are missing:\n{}",
         skipped.join("\n")
     );
 
-    // Programs and tests in one build: apart, the features of dev-dependencies would build much of it twice.
+    // One build for programs and tests: in two, features of dev-dependencies would build much
+    // twice.
     must(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     let programs = workspace_tests::programs_folder(Profile::Dev)?;
     must(
@@ -46,7 +47,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             .env("GRIDFTP_BIN_DIR", &programs),
     )?;
     if words.is_empty() {
-        // The README's other command, small and with the programs at hand.
+        // The demonstration and the random faults, in small sizes and with the programs built
+        // above.
         demo::show(&programs, demo::Size::QUICK)?;
         chaos::series(&programs, chaos::QUICK, chaos::SEED)?;
     }
@@ -56,7 +58,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Installs missing peers where this is Debian and the right to install is at hand; says what it does.
+/// Installs missing peers on Debian if this process is root or sudo needs no password, and reports
+/// it.
 fn install() {
     let (unpacked, installed): (Vec<Peer>, Vec<Peer>) = Peer::ALL
         .into_iter()
@@ -71,11 +74,11 @@ fn install() {
         return;
     }
     if !Path::new("/etc/debian_version").exists() {
-        println!("xtask test: this is no Debian, so these peers are not installed: {wanted}");
+        println!("xtask test: not a Debian system, so these peers are not installed: {wanted}");
         return;
     }
     if !is_root() && !sudo_is_free() {
-        println!("xtask test: to test against the peers too, run: apt-get install {wanted}");
+        println!("xtask test: to test against these peers, run: apt-get install {wanted}");
         return;
     }
     println!("xtask test: installing {wanted}");
@@ -96,7 +99,7 @@ fn install() {
     }
 }
 
-/// Tries once more with new package lists, which may be missing or old.
+/// Retries an installation once with updated package lists.
 fn with_lists(mut install: impl FnMut() -> Result<()>) -> Result<()> {
     install().or_else(|_| apt(&["update"], &[]).and_then(|()| install()))
 }
@@ -105,7 +108,7 @@ fn apt_install(packages: &[&str]) -> Result<()> {
     apt(&["install", "-y", "--no-install-recommends"], packages)
 }
 
-/// Unpacks packages that cannot be installed beside each other, and installs the libraries they need.
+/// Unpacks packages that conflict with each other, and installs their libraries.
 fn unpack(packages: &[&str]) -> Result<()> {
     let folder = peers_folder().context("no target directory")?;
     fs::create_dir_all(&folder)?;
@@ -154,7 +157,7 @@ fn apt(words: &[&str], packages: &[&str]) -> Result<()> {
     must(apt.stdin(Stdio::null())).context("apt-get")
 }
 
-/// Returns whether `sudo` asks no password here.
+/// Returns whether `sudo` needs no password.
 fn sudo_is_free() -> bool {
     let sudo = Command::new("sudo")
         .args(["-n", "true"])

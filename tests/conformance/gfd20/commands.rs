@@ -1,10 +1,10 @@
-//! What of GridFTP is there without a security mechanism, and what nobody has.
+//! Commands of GridFTP without a security mechanism, and commands without any implementation.
 
 use crate::support::TestServer;
 use crate::{fresh, inner, table};
 
-/// Without GSSAPI data connections are not authenticated: DCAU N is what is so and is taken, A and S are refused with
-/// 504, which the Globus server has for modes that it does not know.
+/// Without GSSAPI data connections are not authenticated, so DCAU N is accepted. A and S get 504,
+/// which the Globus server sends for unknown modes.
 #[test]
 fn data_channel_authentication_is_refused_without_a_mechanism() {
     let server = TestServer::new();
@@ -32,9 +32,10 @@ fn data_channel_authentication_is_refused_without_a_mechanism() {
     );
 }
 
-/// What the specifications name and neither server has is 502, and not in FEAT: ABUF of GFD.20, GET and PUT of GFD.47.
+/// Commands that neither server implements get 502 and are not in FEAT: ABUF of GFD.20, GET and PUT
+/// of GFD.47.
 #[test]
-fn what_nobody_has_is_not_offered() {
+fn unimplemented_commands_are_not_offered() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     table(

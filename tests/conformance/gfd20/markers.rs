@@ -2,7 +2,7 @@
 
 use crate::support::{Data, Ftp, Reply, TestServer};
 
-/// A number behind a label.
+/// Returns the number behind a label.
 #[track_caller]
 fn number(line: &str, label: &str) -> u64 {
     let digits = line
@@ -11,7 +11,8 @@ fn number(line: &str, label: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{line:?}"))
 }
 
-/// Bytes told by a 112 of exactly the form that clients of the Grid Community Toolkit read.
+/// Returns the number of bytes in a 112 reply, whose form must be the one that clients of the Grid
+/// Community Toolkit parse.
 #[track_caller]
 fn bytes_of(marker: &Reply) -> u64 {
     let lines: Vec<&str> = marker.lines.iter().map(String::as_str).collect();
@@ -30,7 +31,7 @@ fn bytes_of(marker: &Reply) -> u64 {
     number(bytes, " Stripe Bytes Transferred: ")
 }
 
-/// Replies to a STOR up to its end, the last one apart.
+/// Returns the replies to a STOR before the final one.
 fn markers(ftp: &mut Ftp) -> Vec<Reply> {
     let mut markers = Vec::new();
     loop {
@@ -51,7 +52,7 @@ fn extended(server: &TestServer) -> Ftp {
     ftp
 }
 
-/// Stores two pieces with a hole between them that is filled last.
+/// Stores two pieces, then the piece between them.
 fn store(ftp: &mut Ftp, command: &str) -> Data {
     let mut data = ftp.data();
     ftp.ok(command, 150);
@@ -62,10 +63,10 @@ fn store(ftp: &mut Ftp, command: &str) -> Data {
     data
 }
 
-/// A store in MODE E begins with a 112 of no bytes and ends with one of all, then the last 111, then 226. The ranges of
-/// all 111 together are what was stored, each byte once: what was told is not told again.
+/// A STOR in MODE E starts with a 112 of zero bytes and ends with one of all bytes, then the last
+/// 111, then 226. The ranges of all 111 together cover each stored byte once.
 #[test]
-fn a_store_is_told_of_from_its_begin_to_its_end() {
+fn markers_cover_a_stor_from_start_to_end() {
     let server = TestServer::new();
     let mut ftp = extended(&server);
     let _data = store(&mut ftp, "STOR f");
@@ -96,7 +97,7 @@ fn a_store_is_told_of_from_its_begin_to_its_end() {
     assert_eq!(told, (0..10).collect::<Vec<u64>>(), "{markers:?}");
 }
 
-/// Ranges of ESTO are those of its blocks, without the offset.
+/// Ranges of ESTO are those of its blocks, without the offset of the command.
 #[test]
 fn ranges_of_esto_are_those_on_the_wire() {
     let server = TestServer::new();
@@ -107,9 +108,9 @@ fn ranges_of_esto_are_those_on_the_wire() {
     assert_eq!(last.text(), "111 Range Marker 0-10");
 }
 
-/// TREV with 0 switches each kind off, and one does not touch the other.
+/// TREV with 0 disables one kind of marker.
 #[test]
-fn trev_0_is_silence() {
+fn trev_0_disables_a_marker() {
     let server = TestServer::new();
     let mut ftp = extended(&server);
     ftp.ok("TREV PERF 0", 200);
@@ -120,7 +121,7 @@ fn trev_0_is_silence() {
     assert_eq!(markers(&mut ftp), []);
 }
 
-/// Nobody who did not ask is told anything in MODE S, or when he receives.
+/// Clients do not expect markers there.
 #[test]
 fn there_are_no_markers_in_mode_s_or_on_sends() {
     let server = TestServer::new();

@@ -1,4 +1,4 @@
-//! GFD.20 and GFD.47: GridFTP, as its servers and clients speak it; files are named after what they ask for.
+//! GFD.20 and GFD.47: GridFTP as its servers and clients use it, one file for each subject.
 
 mod commands;
 mod markers;

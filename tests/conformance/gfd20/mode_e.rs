@@ -1,10 +1,10 @@
-//! MODE E: what blocks a sender sends and a receiver takes, and how long connections serve.
+//! MODE E: blocks of a sender and a receiver, and the reuse of data connections.
 
 use std::io::Read as _;
 
 use crate::support::{CLOSE, Data, EOD, EOF, Ftp, TestServer, header};
 
-/// Bits that no sender sets; the Globus server takes no notice of them.
+/// Descriptor bits that no sender sets; the Globus server ignores them.
 const EOR: u8 = 0x80;
 const SUSPECT: u8 = 0x20;
 
@@ -14,7 +14,7 @@ fn extended(server: &TestServer) -> Ftp {
     ftp
 }
 
-/// A new set-up that the session is told of; the old connection must then be closed.
+/// Checks that a data connection is closed.
 #[track_caller]
 fn assert_closed(mut data: Data) {
     let mut byte = [0];
@@ -22,10 +22,11 @@ fn assert_closed(mut data: Data) {
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
-/// The sender opens as many connections as were asked for, even for an empty file. Each ends with one EOD block; exactly
-/// one of these carries EOF, with no payload and the number of connections in place of the offset.
+/// The sender opens the requested number of connections, even for an empty file. Each ends with one
+/// EOD block. Exactly one of these carries EOF, without payload and with the number of connections
+/// in place of the offset.
 #[test]
-fn every_connection_ends_with_one_end_mark() {
+fn every_connection_ends_with_one_eod() {
     let server = TestServer::new();
     server.put("empty", "");
     server.put("one", "1");
@@ -57,7 +58,7 @@ fn every_connection_ends_with_one_end_mark() {
     }
 }
 
-/// A receiver takes blocks of any size, none included, and does not mind bits that say nothing of where bytes belong.
+/// A receiver accepts blocks of any size, including zero, and ignores the descriptor bits above.
 #[test]
 fn unusual_blocks_are_stored() {
     let server = TestServer::new();
@@ -75,9 +76,9 @@ fn unusual_blocks_are_stored() {
     assert_eq!((&file[..3], file.len()), (&b"012"[..], 300_002));
 }
 
-/// The EOF may be there long before data of other connections, and connections may come after it.
+/// The EOF may precede data of other connections, and even their opening.
 #[test]
-fn the_end_may_be_announced_first() {
+fn the_eof_may_come_first() {
     let server = TestServer::new();
     let mut ftp = extended(&server);
     let address = ftp.pasv();
@@ -93,9 +94,10 @@ fn the_end_may_be_announced_first() {
     assert_eq!(server.get("f"), b"abcdef");
 }
 
-/// A sender that retires a connection says CLOSE with its EOD; that one is not waited for in the next transfer.
+/// A sender that closes a connection sends CLOSE with its EOD; the next transfer does not wait for
+/// it.
 #[test]
-fn a_connection_that_was_closed_with_its_end_is_not_missed() {
+fn a_connection_closed_after_its_eod_is_not_awaited() {
     let server = TestServer::new();
     let mut ftp = extended(&server);
     let address = ftp.pasv();
@@ -114,9 +116,9 @@ fn a_connection_that_was_closed_with_its_end_is_not_missed() {
     assert_eq!(server.get("g"), b"next");
 }
 
-/// Connections serve again (125) until PASV, PORT or their like set up new ones, which closes them.
+/// Connections are reused, with reply 125, until PASV, PORT or a similar command closes them.
 #[test]
-fn a_new_set_up_closes_kept_connections() {
+fn a_new_data_port_closes_cached_connections() {
     let server = TestServer::new();
     for line in [
         "PASV",

@@ -3,7 +3,7 @@
 use crate::support::{Data, EOD, EOF, Ftp, TestServer};
 use crate::table;
 
-/// What a command sends in MODE E over one connection: bytes by offset.
+/// Runs a command in MODE E over one connection, and returns its blocks by offset.
 fn blocks(ftp: &mut Ftp, command: &str) -> Vec<(u64, Vec<u8>)> {
     let listener = ftp.port();
     ftp.send(command);
@@ -27,9 +27,10 @@ fn blocks(ftp: &mut Ftp, command: &str) -> Vec<(u64, Vec<u8>)> {
     blocks
 }
 
-/// ERET P is a file of its own: its offsets begin at 0, REST counts within it, and it is cut at the end of the file.
+/// Offsets of an ERET P region start at 0, REST counts within it, and it ends at the end of the
+/// file.
 #[test]
-fn a_region_is_a_file_of_its_own() {
+fn eret_offsets_are_relative_to_the_region() {
     let server = TestServer::new();
     server.put("f", "0123456789");
     let mut ftp = server.login();
@@ -51,7 +52,8 @@ fn a_region_is_a_file_of_its_own() {
     assert_eq!(sent, [(0, b"4".to_vec()), (3, b"78".to_vec())]);
 }
 
-/// ESTO A moves every block up, cuts nothing off, and makes a file where there is none, in both modes.
+/// ESTO A adds its offset to every block, truncates nothing, and creates a missing file, in both
+/// modes.
 #[test]
 fn esto_writes_into_a_file() {
     let server = TestServer::new();
@@ -71,10 +73,10 @@ fn esto_writes_into_a_file() {
     assert_eq!(server.get("f"), b"012abc67wxyz");
 }
 
-/// Operations that are not there, and arguments that are none. A length of −1, of which the Globus server dies, is all
-/// there is.
+/// Unknown modules and invalid arguments. A length of −1, which crashes the Globus server, means
+/// the rest of the file.
 #[test]
-fn what_is_no_region_is_refused() {
+fn invalid_regions_are_refused() {
     let server = TestServer::new();
     server.put("f", "0123456789");
     let mut ftp = server.login();

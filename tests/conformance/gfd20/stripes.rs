@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 
 use crate::support::{Data, EOD, Ftp, Reply, TestServer, host_port};
 
-/// The one address of a striped reply: a header, lines behind one blank each, and `End` without a full stop. Clients of
-/// the Grid Community Toolkit count its lines.
+/// Returns the only address of a striped reply: a header, indented lines, and `End` without a full
+/// stop. Clients of the Grid Community Toolkit count its lines.
 #[track_caller]
 fn stripe(reply: &Reply) -> SocketAddr {
     let [first, line, last] = &reply.lines[..] else {
@@ -36,7 +36,7 @@ fn store_to(ftp: &mut Ftp, at: SocketAddr, begun: bool) {
     assert_eq!(ftp.outcome().code, 226);
 }
 
-/// SPAS says its addresses as PASV does, or as EPRT does where a family is named; each serves.
+/// SPAS sends addresses in the form of PASV, or of EPRT where its argument is a protocol family.
 #[test]
 fn spas_has_two_forms() {
     let server = TestServer::new();
@@ -51,7 +51,7 @@ fn spas_has_two_forms() {
     ftp.ok("SPAS 3", 522);
 }
 
-/// SPOR takes addresses in either form, mixed as well, and each listener gets its own end marks.
+/// SPOR accepts addresses in both forms, also mixed, and each listener gets its own EOD.
 #[test]
 fn spor_takes_both_forms() {
     let server = TestServer::new();
@@ -86,19 +86,19 @@ fn spor_takes_both_forms() {
     }
 }
 
-/// With `AllowDelayed` the address comes with the transfer: 127 after PASV, 129 after EPSV and SPAS, in the form of the
-/// 227 or 229, before the 150. (The other two are asked for in the server's own suite.)
+/// With `AllowDelayed` the address comes with the transfer, before the 150: 127 after PASV, 129
+/// after EPSV and SPAS, in the form of 227 and 229. The server's own suite tests PASV and EPSV.
 #[test]
-fn a_delayed_spas_says_its_addresses_with_129() {
+fn a_delayed_spas_sends_its_addresses_in_a_129() {
     let server = TestServer::new();
     let mut ftp = server.login();
     ftp.ok("MODE E", 200);
     ftp.ok("OPTS SPAS AllowDelayed=1;", 200);
     ftp.ok("SPAS", 200);
     ftp.send("STOR f");
-    let told = ftp.reply();
-    assert_eq!(told.code, 129);
-    store_to(&mut ftp, stripe(&told), true);
+    let delayed = ftp.reply();
+    assert_eq!(delayed.code, 129);
+    store_to(&mut ftp, stripe(&delayed), true);
     assert_eq!(server.get("f"), b"striped");
     ftp.ok("OPTS SPAS AllowDelayed=0;", 200);
     stripe(&ftp.ok("SPAS", 229));

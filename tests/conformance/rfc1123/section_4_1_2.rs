@@ -15,7 +15,8 @@ fn local_8_is_image() {
     assert_eq!(ftp.fetch("f"), server.get("f"));
 }
 
-/// §4.1.2.3: a host that makes no distinction between TYPE A N and TYPE A T takes both for the same.
+/// §4.1.2.3: a host that does not distinguish TYPE A N and TYPE A T accepts both with the same
+/// effect.
 #[test]
 fn telnet_format_is_non_print() {
     let server = TestServer::new();
@@ -23,14 +24,14 @@ fn telnet_format_is_non_print() {
     let mut ftp = server.login();
     ftp.ok("TYPE A T", 200);
     assert_eq!(ftp.fetch("f"), b"a\r\nb\r\n");
-    // Carriage control would have to be made from what files here do not have.
+    // Files have no carriage control here.
     ftp.ok("TYPE A C", 501);
 }
 
-/// §4.1.2.7: the lines of NLST serve as arguments of RETR, whatever blanks are in them, and those of LIST and NLST end
-/// in CRLF whatever the type.
+/// §4.1.2.7: lines of NLST are valid arguments of RETR, including blanks. Lines of LIST and NLST
+/// end in CRLF in every TYPE.
 #[test]
-fn names_of_nlst_serve_as_arguments() {
+fn names_of_nlst_are_valid_arguments() {
     let server = TestServer::new();
     std::fs::create_dir(server.root.join("d")).unwrap();
     let names = ["a b", "c  d ", "e;f", "é", "*", "-x"];
@@ -51,14 +52,14 @@ fn names_of_nlst_serve_as_arguments() {
         }
     }
     ftp.ok("CWD /", 250);
-    // As the Globus server has it: names in a directory that is named are those within it. Of a pattern, which it does
-    // not know, each name is a path (the server's own suite asks for that).
+    // As with the Globus server, names of a named directory are relative to it. Names of a pattern,
+    // which that server does not support, are paths; the server's own suite tests them.
     assert_eq!(lines(ftp.get("NLST d")), sorted);
 }
 
-/// §4.1.2.10: nothing follows from where one segment of the control connection ends and the next begins.
+/// §4.1.2.10: the segmentation of the control connection has no meaning.
 #[test]
-fn commands_may_come_in_any_pieces() {
+fn commands_may_be_split_anywhere() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     for piece in ["N", "OO", "P\r", "\nPWD\r\nNO", "OP\r\nSYST\r", "\n"] {
@@ -69,7 +70,7 @@ fn commands_may_come_in_any_pieces() {
     }
 }
 
-/// §4.1.2.12: Telnet options are refused, and the commands around them are heard.
+/// §4.1.2.12: Telnet options are refused, and the commands around them are executed.
 #[test]
 fn telnet_options_are_refused() {
     let server = TestServer::new();
@@ -82,14 +83,15 @@ fn telnet_options_are_refused() {
     ftp.ok("NOOP", 200);
 }
 
-/// §4.1.2.12: data comes from the address that the control connection goes to, whichever end opens the connection.
+/// §4.1.2.12: the data connection uses the server address of the control connection, in both
+/// directions.
 #[test]
 fn data_comes_from_the_address_of_the_control_connection() {
     let server = TestServer::with(|o| o.bind = Some([0, 0, 0, 0].into()));
     server.put("f", "x");
     for host in [[127, 0, 0, 1], [127, 0, 0, 5]] {
         let at = std::net::SocketAddr::from((host, server.address.port()));
-        // From the same address, so that the data connection is not one to a third party.
+        // From the same address, so that the data connection is not to a third party.
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket
@@ -110,9 +112,9 @@ fn data_comes_from_the_address_of_the_control_connection() {
     }
 }
 
-/// §4.1.2.13: commands that every server must have.
+/// §4.1.2.13: commands that every server must implement.
 #[test]
-fn the_required_commands_are_there() {
+fn the_required_commands_are_implemented() {
     let server = TestServer::new();
     std::fs::create_dir_all(server.root.join("d/e")).unwrap();
     server.put("f", "x");
@@ -122,7 +124,7 @@ fn the_required_commands_are_there() {
         "
         331  USER anonymous
         230  PASS test@
-        # Accounts are not kept, and RFC 959 §4.2 has 202 for that.
+        # There are no accounts, for which RFC 959 §4.2 has 202.
         202  ACCT none
         200  PORT 127,0,0,1,200,1
         227  PASV

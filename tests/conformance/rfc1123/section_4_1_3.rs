@@ -3,7 +3,7 @@
 use crate::support::TestServer;
 use crate::{fresh, table};
 
-/// §4.1.3.1: the experimental names of the directory commands are known.
+/// §4.1.3.1: the experimental names of the directory commands are supported.
 #[test]
 fn directory_commands_have_their_old_names() {
     let server = TestServer::new();
@@ -18,7 +18,7 @@ fn directory_commands_have_their_old_names() {
     );
 }
 
-/// §4.1.3.3: a STAT that comes during a transfer is taken, and may be answered after it.
+/// §4.1.3.3: a STAT during a transfer is accepted, and may be answered after it.
 #[test]
 fn stat_during_a_transfer_is_deferred() {
     let server = TestServer::new();

@@ -1,3 +1,3 @@
-//! RFC 2228: security extensions, of which this server has none to offer.
+//! RFC 2228: security extensions, which this server does not support yet.
 
 mod section_3;

@@ -1,13 +1,14 @@
-//! RFC 2228 §3, §5: what is answered where no mechanism is there.
+//! RFC 2228 §3, §5: replies without a security mechanism.
 
 use crate::support::TestServer;
 use crate::table;
 
-/// AUTH of a mechanism that is not known is 504, ADAT without AUTH 503, and protected commands are not known (§3).
+/// AUTH with an unknown mechanism gets 504, ADAT without AUTH 503, and protected commands 502
+/// (§3).
 ///
-/// For PBSZ and PROT the RFC has 503 until AUTH and PBSZ were there. The Globus server takes them on a clear channel,
-/// and so do we, as far as they ask for nothing: its clients send them for `DCAU N`. A level that nobody has is 536 with
-/// both, where §3 has 504.
+/// For PBSZ and PROT the RFC has 503 before AUTH and PBSZ. The Globus server accepts them on a
+/// clear channel, and so do we where they request no protection: its clients send them for `DCAU
+/// N`. An unknown level gets 536 from both servers, where §3 has 504.
 const ROWS: &str = "
     504  AUTH GSSAPI  AUTH KERBEROS_V4
     503  ADAT AAAA
@@ -21,7 +22,7 @@ const LOGGED_IN: &str = "
     536  PROT S  PROT E  PROT P  PROT Z
 ";
 
-/// A refused mechanism leaves the session as it was: who may log in without one still does.
+/// A refused mechanism leaves the session as it was, and a login without one is possible.
 #[test]
 fn refused_security_leaves_a_clear_session() {
     let server = TestServer::new();
@@ -35,9 +36,9 @@ fn refused_security_leaves_a_clear_session() {
     assert_eq!(ftp.fetch("f"), b"x");
 }
 
-/// §3: a mechanism between USER and PASS does not make the password one for somebody else.
+/// §3: a refused mechanism between USER and PASS does not change the login.
 #[test]
-fn a_refused_mechanism_does_not_let_anybody_in() {
+fn a_refused_mechanism_is_no_login() {
     let server = TestServer::with(|o| o.anonymous = None);
     let mut ftp = server.connect();
     table(

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::support::TestServer;
 use crate::{fresh, inner};
 
-/// §3.2: `211-`, each feature behind exactly one blank, `211 End`. After `End` the Globus server writes a full stop, and
-/// so do we: its client reads this reply to the byte.
+/// §3.2: `211-`, each feature behind exactly one blank, `211 End`. The Globus server writes a full
+/// stop after `End`, and so do we: its client compares this reply byte by byte.
 #[test]
-fn features_stand_behind_one_blank() {
+fn features_have_one_leading_blank() {
     let server = TestServer::new();
     for (mut ftp, line) in [(server.connect(), "FEAT"), (fresh(&server), "feat")] {
         let reply = ftp.ok(line, 211);
@@ -24,14 +24,14 @@ fn features_stand_behind_one_blank() {
                 "{feature:?}"
             );
         }
-        // §3.1 has 501 for an argument; the Globus server takes no notice of one where a command has none.
+        // §3.1 has 501 for an argument; the Globus server ignores it.
         assert_eq!(ftp.ok("FEAT now", 211), reply);
     }
 }
 
-/// §3.2: every extension of a specification is listed once, FEAT and OPTS are not, nor is what RFC 959 has itself.
+/// §3.2: every specified extension is listed once; FEAT, OPTS and commands of RFC 959 are not.
 #[test]
-fn every_extension_is_listed_and_nothing_else() {
+fn only_extensions_are_listed() {
     let server = TestServer::new();
     let features = inner(&fresh(&server).ok("FEAT", 211));
     let labels: Vec<&str> = features
@@ -56,7 +56,8 @@ fn every_extension_is_listed_and_nothing_else() {
         );
     }
     assert!(distinct.contains("MLST"));
-    // MLSD comes with MLST and has no line of its own (RFC 3659 §7.8). PASV and STOR name options of theirs.
+    // MLSD is implied by MLST and has no line (RFC 3659 §7.8). PASV and STOR have lines of
+    // options.
     for absent in [
         "FEAT", "OPTS", "MLSD", "RETR", "PORT", "LIST", "STOU", "NOOP", "SITE",
     ] {

@@ -3,10 +3,10 @@
 use crate::support::TestServer;
 use crate::{fresh, table};
 
-/// §4: 200 for what is understood. For what is not the RFC has 501, the Globus server 500; its clients look at the first
-/// digit alone, and we say what it says. Nothing of a refused OPTS is taken over.
+/// §4: 200 for valid options. For others the RFC has 501 and the Globus server 500; we send 500,
+/// since its clients use the first digit only. A refused OPTS changes nothing.
 #[test]
-fn opts_is_taken_or_refused_as_a_whole() {
+fn opts_is_applied_or_refused_as_a_whole() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     table(
@@ -21,7 +21,7 @@ fn opts_is_taken_or_refused_as_a_whole() {
         501  OPTS RETR
         500  OPTS RETR NoSuch=1;  OPTS NOSUCH  OPTS FEAT  OPTS OPTS  OPTS NOOP x
         501  OPTS
-        # With a wrong item behind it, a right one counts for nothing: PASV is not delayed.
+        # An invalid item refuses the valid one too: PASV is not delayed.
         500  OPTS PASV AllowDelayed=1;NoSuch=1;
         227  PASV
         ",

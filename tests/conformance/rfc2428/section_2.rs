@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use crate::support::TestServer;
 use crate::{fresh, retrieve_to, table};
 
-/// §2: the first character after the blank parts the fields, whichever it is.
+/// §2: the first character after the blank is the delimiter.
 #[test]
-fn any_delimiter_parts_the_fields() {
+fn any_delimiter_separates_the_fields() {
     let server = TestServer::new();
     server.put("f", "x");
     let mut ftp = fresh(&server);
@@ -20,9 +20,9 @@ fn any_delimiter_parts_the_fields() {
     }
 }
 
-/// §2: 522 names in parentheses the families that are known; what cannot be read is 501.
+/// §2: 522 lists the supported families in parentheses; other invalid arguments get 501.
 #[test]
-fn unknown_families_are_told_which_are_known() {
+fn an_unknown_family_gets_the_supported_ones() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     for line in [

@@ -5,7 +5,8 @@ use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use crate::support::{Reply, TestServer};
 use crate::{fresh, retrieve_from};
 
-/// The port in `(|||port|)`, which must be of exactly this form: no address, since it is that of the control connection.
+/// Returns the port in `(|||port|)`, the only allowed form: the address is that of the control
+/// connection.
 #[track_caller]
 pub(crate) fn port(reply: &Reply) -> u16 {
     let text = reply.text();
@@ -16,9 +17,9 @@ pub(crate) fn port(reply: &Reply) -> u16 {
     digits.parse().unwrap()
 }
 
-/// §3: without an argument, or with the family of the control connection, EPSV says a port, and that serves.
+/// §3: without an argument, or with the family of the control connection, EPSV sends a port.
 #[test]
-fn epsv_says_a_port_and_no_address() {
+fn epsv_sends_a_port_and_no_address() {
     let server = TestServer::new();
     server.put("f", "x");
     let mut ftp = fresh(&server);
@@ -28,10 +29,10 @@ fn epsv_says_a_port_and_no_address() {
     }
 }
 
-/// §3, §2: a family that is not there is refused with 522 and the list of those that are. The Globus server answers 501
-/// to `EPSV 3` and takes `EPSV 2` without having it.
+/// §3, §2: another family gets 522 and the list of supported ones. The Globus server sends 501
+/// for `EPSV 3`, and accepts `EPSV 2` without supporting it.
 #[test]
-fn another_family_is_refused_with_those_there_are() {
+fn another_family_gets_the_supported_ones() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     for (line, list) in [("EPSV 2", "(1)"), ("EPSV 3", "(1,2)"), ("EPSV 0", "(1,2)")] {
@@ -45,7 +46,7 @@ fn another_family_is_refused_with_those_there_are() {
     }
     let server = TestServer::with(|o| o.bind = Some(Ipv6Addr::LOCALHOST.into()));
     let mut ftp = fresh(&server);
-    // There is no way to say an IPv6 address in a 227.
+    // A 227 cannot carry an IPv6 address.
     for line in ["EPSV 1", "PASV"] {
         let text = ftp.ok(line, 522).text();
         assert!(text.contains("(2)"), "{line}: {text}");

@@ -6,10 +6,10 @@ use super::section_3::port;
 use crate::support::TestServer;
 use crate::{fresh, retrieve_from, table};
 
-/// §4: after EPSV ALL every command that sets up a data connection is refused but EPSV, which goes on working; the
-/// Globus server refuses none. Nothing but the end of the session takes it back.
+/// §4: after EPSV ALL every other command that sets up a data connection is refused until the
+/// session ends. The Globus server refuses none.
 #[test]
-fn epsv_all_leaves_epsv_alone() {
+fn after_epsv_all_only_epsv_is_accepted() {
     let server = TestServer::new();
     server.put("f", "x");
     let mut ftp = fresh(&server);

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use crate::support::TestServer;
 use crate::{fresh, table};
 
-/// §3.1, §2.3: the time is UTC, of fourteen digits; a fraction may follow, and does not, since clients trip over it.
+/// §3.1, §2.3: the time is UTC, in fourteen digits. The optional fraction is left out, since some
+/// clients do not parse it.
 #[test]
 fn times_are_utc_of_fourteen_digits() {
     let server = TestServer::new();
@@ -27,8 +28,8 @@ fn times_are_utc_of_fourteen_digits() {
     assert_eq!(ftp.ok("MDTM a b", 213).text(), "213 19691231235959");
 }
 
-/// §3.1: all that follows MDTM is the name; a time before it, as some clients send to set one, is part of it. (MFMT
-/// sets times.)
+/// §3.1: the whole argument of MDTM is the name. Some clients put a time before it to set the
+/// time; that is part of the name too. MFMT sets times.
 #[test]
 fn mdtm_sets_nothing() {
     let server = TestServer::new();
@@ -45,9 +46,9 @@ fn mdtm_sets_nothing() {
     ftp.ok("MDTM 20200101000001 f", 550);
 }
 
-/// §3.2: 550 for what is not there, 501 for no name.
+/// §3.2: 550 for a missing file, 501 for a missing name.
 #[test]
-fn what_is_not_there_has_no_time() {
+fn a_missing_file_has_no_time() {
     let server = TestServer::new();
     table(&mut fresh(&server), "550  MDTM none\n501  MDTM");
 }

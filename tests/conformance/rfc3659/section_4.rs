@@ -3,10 +3,11 @@
 use crate::support::TestServer;
 use crate::{fresh, table};
 
-/// §4.1: the bytes that RETR would send, in digits alone, beyond 32 bits too.
+/// §4.1: SIZE is the number of bytes that RETR would send, in digits, also beyond 32 bits.
 ///
-/// In TYPE A that would be the size with CRLF, for which the file must be read. The Globus server tells the bytes of the
-/// file whatever the type, directories included, and so do we: its clients ask without saying TYPE I.
+/// In TYPE A that would be the size with CRLF, for which the file must be read. The Globus server
+/// sends the size of the file in every TYPE, and of directories too, and so do we: its clients do
+/// not send TYPE I before SIZE.
 #[test]
 fn sizes_are_plain_numbers() {
     let server = TestServer::new();
@@ -28,9 +29,9 @@ fn sizes_are_plain_numbers() {
     ftp.ok("SIZE d", 213);
 }
 
-/// §4.2: 550 for what is not there, 501 for no name.
+/// §4.2: 550 for a missing file, 501 for a missing name.
 #[test]
-fn what_is_not_there_has_no_size() {
+fn a_missing_file_has_no_size() {
     let server = TestServer::new();
     table(&mut fresh(&server), "550  SIZE none\n501  SIZE");
 }

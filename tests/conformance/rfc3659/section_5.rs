@@ -3,7 +3,7 @@
 use crate::support::TestServer;
 use crate::table;
 
-/// §5.3: the marker is a decimal number of bytes, as large as files are; it is not looked at before the transfer.
+/// §5.3: the marker is a decimal number of bytes of any size; it is checked at the transfer only.
 #[test]
 fn restart_points_are_numbers_of_any_size() {
     let server = TestServer::new();
@@ -22,10 +22,10 @@ fn restart_points_are_numbers_of_any_size() {
     );
 }
 
-/// §5.1: bytes go on at the restart point when a file is stored, and what was before it stays; the Globus server leaves
-/// what was beyond as well.
+/// §5.1: STOR writes from the restart point, and earlier bytes stay. The Globus server keeps later
+/// bytes too.
 #[test]
-fn stor_goes_on_at_the_restart_point() {
+fn stor_continues_at_the_restart_point() {
     let server = TestServer::new();
     let mut ftp = server.login();
     for (rest, sent, file) in [

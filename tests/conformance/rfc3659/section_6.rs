@@ -3,8 +3,8 @@
 use crate::fresh;
 use crate::support::TestServer;
 
-/// §6.1, §6.2: `/` parts names, alone it is the root, and `.` and `..` are where they are expected; names are taken as
-/// they are written, whatever else is in them.
+/// §6.1, §6.2: `/` separates names and alone is the root; `.` and `..` have their usual meaning;
+/// other characters of a name have none.
 #[test]
 fn one_file_has_many_paths() {
     let server = TestServer::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::support::{Ftp, TestServer};
 use crate::{fresh, inner, lines};
 
-/// The facts of an entry by name in lower case, and its path; §7.2 has the form of it.
+/// Returns the facts of an entry by lower-case name, and its path, in the form of §7.2.
 #[track_caller]
 fn entry(line: &str) -> (BTreeMap<String, String>, &str) {
     let (facts, path) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?}"));
@@ -17,7 +17,7 @@ fn entry(line: &str) -> (BTreeMap<String, String>, &str) {
     (facts.collect(), path)
 }
 
-/// The one entry of an MLST.
+/// Returns the entry of an MLST.
 #[track_caller]
 fn mlst(ftp: &mut Ftp, line: &str) -> (BTreeMap<String, String>, String) {
     let reply = ftp.ok(line, 250);
@@ -27,7 +27,8 @@ fn mlst(ftp: &mut Ftp, line: &str) -> (BTreeMap<String, String>, String) {
     (facts, path.to_owned())
 }
 
-/// A directory with a file, a directory, a link to each, and an odd name.
+/// Starts a server over a directory with a file, a hard link to it, a directory and an unusual
+/// name.
 fn server() -> TestServer {
     let server = TestServer::new();
     std::fs::create_dir_all(server.root.join("d/sub")).unwrap();
@@ -37,8 +38,8 @@ fn server() -> TestServer {
     server
 }
 
-/// §7.2: one entry on the control connection behind exactly one blank, many on the data connection with none; the path
-/// is what stands behind the first blank, whatever is in it.
+/// §7.2: an entry on the control connection has one leading blank, entries on the data connection
+/// have none. The path is everything behind the first blank of an entry.
 #[test]
 fn entries_have_one_form() {
     let server = server();
@@ -56,7 +57,7 @@ fn entries_have_one_form() {
     assert_eq!(names, [".", "..", ";=x; y", "a b", "same", "sub"]);
 }
 
-/// §7.2, §7.3: without an argument both are of the working directory. The type in force makes no difference.
+/// §7.2, §7.3: without an argument both describe the working directory. TYPE has no effect.
 #[test]
 fn no_argument_means_the_working_directory() {
     let server = server();
@@ -70,10 +71,10 @@ fn no_argument_means_the_working_directory() {
     assert_eq!(lines(ftp.get("MLSD /d")), in_a);
 }
 
-/// §7.2.1: 550 for what is not there, 501 for MLSD of what is no directory. For the latter the Globus server sends the
-/// one line of it, and so do we.
+/// §7.2.1: 550 for a missing object, 501 for MLSD of a file. In the latter case the Globus server
+/// sends the line of the file, and so do we.
 #[test]
-fn what_is_not_there_has_no_facts() {
+fn a_missing_object_has_no_facts() {
     let server = server();
     let mut ftp = fresh(&server);
     ftp.ok("MLST none", 550);
@@ -84,10 +85,10 @@ fn what_is_not_there_has_no_facts() {
     assert!(listed[0].ends_with("; a b"), "{listed:?}");
 }
 
-/// §7.5: types, and the facts of the listed directory and its parent, each once at most; sizes and times are those of
-/// SIZE and MDTM; letters of Perm fit the type; the same object has the same Unique, and no other has it.
+/// §7.5: types of entries, of the listed directory and of its parent; sizes and times equal those
+/// of SIZE and MDTM; letters of Perm fit the type; Unique identifies an object.
 #[test]
-fn facts_say_what_is_so() {
+fn facts_describe_their_object() {
     let server = server();
     let mut ftp = fresh(&server);
     let listed = lines(ftp.get("MLSD d"));
@@ -124,9 +125,8 @@ fn facts_say_what_is_so() {
     assert_ne!(of(".")["unique"], of("..")["unique"]);
 }
 
-/// §7.9: the answer to OPTS MLST lists what is in force: the facts that are known, each once, in the server's spelling.
-/// What is not known is left out without complaint, and no facts at all is a choice, too. (The Globus server says only
-/// that it was successful.)
+/// §7.9: the reply to OPTS MLST lists the selected facts, each once, in the server's spelling.
+/// Unknown facts are ignored, and an empty selection is valid. The Globus server sends no list.
 #[test]
 fn opts_mlst_chooses_facts() {
     let server = server();
@@ -157,8 +157,8 @@ fn opts_mlst_chooses_facts() {
     }
 }
 
-/// §7.8: FEAT lists every fact once and marks those that come unless another OPTS MLST follows: first the default ones,
-/// which are all that come, then those chosen. (The Globus server goes on marking the default ones.)
+/// §7.8: FEAT lists every fact once and marks the selected ones, which are the default ones before
+/// the first OPTS MLST. The Globus server always marks the default ones.
 #[test]
 fn feat_marks_the_facts_in_force() {
     let server = server();
@@ -180,11 +180,11 @@ fn feat_marks_the_facts_in_force() {
     // UNIX.slink is a fact of links alone.
     let by_default = marked(&mut ftp);
     let (facts, _) = mlst(&mut ftp, "MLST d/a b");
-    let come: Vec<&String> = by_default
+    let expected: Vec<&String> = by_default
         .iter()
         .filter(|name| *name != "unix.slink")
         .collect();
-    assert_eq!(facts.keys().collect::<Vec<_>>(), come);
+    assert_eq!(facts.keys().collect::<Vec<_>>(), expected);
     ftp.ok("OPTS MLST Unique;Type;", 200);
     assert_eq!(marked(&mut ftp), ["type", "unique"]);
     ftp.ok("OPTS MLST", 200);
@@ -192,6 +192,6 @@ fn feat_marks_the_facts_in_force() {
     assert_eq!(
         marked(&mut fresh(&server)),
         by_default,
-        "a choice is of its session"
+        "a selection is valid for its session only"
     );
 }

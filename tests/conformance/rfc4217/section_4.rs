@@ -1,11 +1,11 @@
-//! RFC 4217 §4, §6: how a client learns that there is no TLS.
+//! RFC 4217 §4, §6: replies of a server without TLS.
 
 use crate::support::TestServer;
 use crate::{fresh, table};
 
-/// §4: a refusal of AUTH leaves it to the client whether it goes on in the clear.
+/// §4: after a refused AUTH the client may continue in the clear.
 #[test]
-fn auth_tls_is_refused_and_the_session_goes_on() {
+fn auth_tls_is_refused_and_the_session_continues() {
     let server = TestServer::new();
     let mut ftp = server.connect();
     let refused = ["TLS", "TLS-C", "TLS-P", "SSL", "tls"].map(|name| format!("AUTH {name}"));
@@ -16,7 +16,7 @@ fn auth_tls_is_refused_and_the_session_goes_on() {
     ftp.ok(&refused[0], 504);
 }
 
-/// §6: what is not there is not in FEAT, before the login or after it.
+/// §6: FEAT lists no TLS command, before and after the login.
 #[test]
 fn feat_offers_no_tls() {
     let server = TestServer::new();
@@ -31,7 +31,7 @@ fn feat_offers_no_tls() {
     }
 }
 
-/// A TLS handshake at once (the deprecated implicit FTPS) is closed without a word that could be taken for TLS.
+/// A TLS handshake as the first bytes (the deprecated implicit FTPS) gets no reply bytes.
 #[test]
 fn implicit_tls_is_closed() {
     let server = TestServer::new();

@@ -1,9 +1,9 @@
-//! RFC 959 §4.1: what the commands do.
+//! RFC 959 §4.1: the effects of the commands.
 
 use crate::support::TestServer;
 use crate::{fresh, lines, retrieve_to, table};
 
-/// The path in a 257, its doubled quotes made single (RFC 959, appendix II).
+/// Returns the path in a 257 reply, with doubled quotes made single (RFC 959, appendix II).
 fn quoted(text: &str) -> String {
     let path = text.strip_prefix("257 ").unwrap();
     let path = path.split_once('"').unwrap().1;
@@ -18,7 +18,7 @@ fn quoted(text: &str) -> String {
     panic!("{text:?} has no end of quotes");
 }
 
-/// §4.1.1: the replies to CDUP are those of CWD; a directory that cannot be entered is not entered.
+/// §4.1.1: CDUP has the replies of CWD, and a refused CWD changes nothing.
 #[test]
 fn cwd_cdup_and_pwd_agree() {
     let server = TestServer::new();
@@ -41,9 +41,10 @@ fn cwd_cdup_and_pwd_agree() {
     }
 }
 
-/// Appendix II: a quote within the path is doubled, and the path of MKD's 257 serves as argument of CWD.
+/// Appendix II: a quote in the path is doubled, and the path in MKD's 257 is a valid argument of
+/// CWD.
 #[test]
-fn the_path_in_a_257_serves_as_argument() {
+fn the_path_of_a_257_is_a_valid_argument() {
     let server = TestServer::new();
     let mut ftp = fresh(&server);
     for name in [
@@ -64,7 +65,7 @@ fn the_path_in_a_257_serves_as_argument() {
     }
 }
 
-/// §4.1.1: when QUIT comes during a transfer, that is finished and answered before the server closes.
+/// §4.1.1: a transfer in progress is completed and answered before QUIT closes the session.
 #[test]
 fn quit_waits_for_the_transfer() {
     let server = TestServer::new();
@@ -79,9 +80,9 @@ fn quit_waits_for_the_transfer() {
     assert_eq!(server.get("f"), b"all of it");
 }
 
-/// §4.1.2, §5.1: TYPE begins as A (as it does with the Globus server), and TYPE I stays in force once it is said.
+/// §4.1.2, §5.1: the initial TYPE is A, as with the Globus server, and TYPE I stays in force.
 #[test]
-fn a_session_begins_in_type_a() {
+fn the_initial_type_is_a() {
     let server = TestServer::new();
     server.put("f", "a\nb\n");
     let mut ftp = fresh(&server);
@@ -96,9 +97,9 @@ fn a_session_begins_in_type_a() {
     assert_eq!(ftp.fetch("f"), b"a\nb\n", "a refused TYPE changes nothing");
 }
 
-/// §4.1.3: DELE is for files, RMD for directories, and neither does the other's work.
+/// §4.1.3: DELE removes files only, RMD directories only.
 #[test]
-fn dele_and_rmd_do_not_meet() {
+fn dele_removes_files_and_rmd_directories() {
     let server = TestServer::new();
     std::fs::create_dir(server.root.join("d")).unwrap();
     server.put("f", "x");
@@ -111,7 +112,7 @@ fn dele_and_rmd_do_not_meet() {
     );
 }
 
-/// §4.1.3: ABOR after the end of the command closes a data connection that is open still, and is answered 226.
+/// §4.1.3: ABOR without a command in progress closes an open data connection, and gets 226.
 #[test]
 fn abor_when_idle_closes_the_data_connection() {
     let server = TestServer::new();
@@ -125,8 +126,8 @@ fn abor_when_idle_closes_the_data_connection() {
     ftp.ok("RETR f", 425);
 }
 
-/// §4.1.3: without an argument LIST and NLST mean the working directory, and STAT with one answers as LIST does,
-/// on the control connection.
+/// §4.1.3: without an argument LIST and NLST list the working directory; STAT with a path sends
+/// the lines of LIST on the control connection.
 #[test]
 fn listings_without_an_argument_are_of_the_working_directory() {
     let server = TestServer::new();
@@ -142,13 +143,13 @@ fn listings_without_an_argument_are_of_the_working_directory() {
     let mut stat = crate::inner(&ftp.ok("STAT .", 213));
     stat.sort();
     assert_eq!(stat, long);
-    // RFC 959 has 211 for the system's own status; 212 is what the Globus server says.
+    // RFC 959 has 211 for the system's own status; the Globus server sends 212.
     ftp.ok("STAT", 212);
 }
 
-/// §4.1.3: HELP may be asked before USER; with an argument it is of that command.
+/// §4.1.3: HELP is allowed before USER; its argument names a command.
 #[test]
-fn help_is_given_to_strangers() {
+fn help_needs_no_login() {
     let server = TestServer::new();
     let mut ftp = server.connect();
     let all = ftp.ok("HELP", 214).text();
@@ -162,9 +163,9 @@ fn help_is_given_to_strangers() {
     ftp.ok("HELP SITE", 214);
 }
 
-/// §4.1.2: a new PORT is good at once, whichever set-up stood before it, and takes its place.
+/// §4.1.2: a new PORT replaces the data port that was set before.
 #[test]
-fn the_last_set_up_counts() {
+fn the_last_data_port_is_used() {
     let server = TestServer::new();
     server.put("f", "x");
     let mut ftp = fresh(&server);
@@ -173,7 +174,7 @@ fn the_last_set_up_counts() {
     let listener = ftp.port();
     assert_eq!(retrieve_to(&mut ftp, &listener, "f").0, b"x");
     forgotten.set_nonblocking(true).unwrap();
-    assert!(forgotten.accept().is_err(), "nothing came to the first");
+    assert!(forgotten.accept().is_err(), "the first port was used");
     let read = std::io::Read::read(&mut &passive.0, &mut [0]);
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }

@@ -2,8 +2,9 @@
 
 use crate::support::{Reply, TestServer};
 
-/// One line is `ddd text`; of many, the first is `ddd-text`, the last `ddd text` with the same code, and none between
-/// could be taken for a last line. Clients of the Grid Community Toolkit take one of any code for that, so none may come.
+/// Checks the form: a single line is `ddd text`; of several lines the first is `ddd-text`, the last
+/// `ddd text` with the same code. No line between may look like a last line of any code, since
+/// clients of the Grid Community Toolkit end the reply there.
 #[track_caller]
 fn assert_well_formed(reply: &Reply) {
     let code = reply.code.to_string();
@@ -25,9 +26,9 @@ fn assert_well_formed(reply: &Reply) {
     }
 }
 
-/// §4.2: names that look like replies do not make any.
+/// §4.2: file names that look like replies do not end a reply.
 #[test]
-fn names_that_look_like_replies_make_none() {
+fn names_that_look_like_replies_end_no_reply() {
     let server = TestServer::new();
     let mut ftp = server.connect();
     for line in ["HELP", "FEAT", "SITE HELP", "PWD", "NOSUCH", ""] {
@@ -60,7 +61,7 @@ fn names_that_look_like_replies_make_none() {
     ftp.ok("NOOP", 200);
 }
 
-/// §4.2: a name that holds a line end, which no command can say but another program can make, ends no line of a reply.
+/// §4.2: a line end in a name, which a local program can create, ends no line of a reply.
 #[test]
 fn a_line_end_in_a_name_ends_no_line() {
     let server = TestServer::new();

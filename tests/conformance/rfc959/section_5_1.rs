@@ -1,10 +1,10 @@
-//! RFC 959 §5.1: the least a server does.
+//! RFC 959 §5.1: the minimum implementation.
 
 use crate::support::{Data, TestServer};
 use crate::{fresh, retrieve_to, table};
 
-/// §5.1: USER, QUIT, PORT, TYPE, MODE, STRU for the default values, RETR, STOR and NOOP. `STRU R` is owed only by hosts
-/// whose files have records (RFC 1123 §4.1.2.13).
+/// §5.1: USER, QUIT, PORT, TYPE, MODE, STRU for the default values, RETR, STOR and NOOP. `STRU R`
+/// is required only of hosts whose files have records (RFC 1123 §4.1.2.13).
 #[test]
 fn the_minimum_implementation_moves_a_file() {
     let server = TestServer::new();

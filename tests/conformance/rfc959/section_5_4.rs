@@ -1,4 +1,4 @@
-//! RFC 959 §5.4: which codes each command may be answered with.
+//! RFC 959 §5.4: the reply codes of each command.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,9 @@ use crate::support::TestServer;
 /// Codes that may answer every command (§5.4, §4.2).
 const ANY: &[u16] = &[421, 500, 501, 502, 530];
 
-/// A row is the codes of §5.4 beside [`ANY`], codes that are not there but that we send, and lines to try, of one
-/// command, behind two blanks each. Codes of the second kind are what the Globus server sends, unless it is said otherwise.
+/// A row holds the codes of §5.4 besides [`ANY`], further codes that we send, and lines of one
+/// command separated by two blanks. The further codes are those of the Globus server, unless a
+/// remark gives another reason.
 const ROWS: &str = "
     202 230 503 | | ACCT x  ACCT
     250 550 | | CWD d  CWD /  CWD f  CWD none  CWD
@@ -23,7 +24,7 @@ const ROWS: &str = "
     200 504 | | STRU F  STRU R  STRU P  STRU X  STRU
     200 202 504 | | ALLO 5  ALLO 5 R 5  ALLO x  ALLO
     350 | | REST 0  REST x  REST
-    # Without a data connection; what comes with one is asked below.
+    # Without a data connection; transfers with one are tested below.
     425 451 551 552 532 450 452 553 | | STOR f  STOR d  STOR none/f  STOR
     425 451 551 552 532 450 452 553 | | STOU
     425 426 451 450 550 | | RETR f  RETR none  RETR
@@ -38,7 +39,7 @@ const ROWS: &str = "
     257 550 | | PWD
     225 226 | | ABOR
     215 | | SYST
-    # Of an object that is not there: §5.4 has 450, which says that it may be there soon.
+    # For a missing object §5.4 has 450, which means that it may exist soon.
     211 212 213 450 | 550 | STAT  STAT f  STAT d  STAT none
     211 214 | | HELP  HELP RETR  HELP NOSUCH
     200 202 | 214 250 | SITE HELP  SITE CHMOD 644 f  SITE NOSUCH  SITE
@@ -47,7 +48,7 @@ const ROWS: &str = "
     230 202 503 332 | | PASS x
 ";
 
-/// The rows: codes listed, codes of ours, lines.
+/// Returns the rows: listed codes, further codes, lines.
 fn rows() -> impl Iterator<Item = (Vec<u16>, Vec<u16>, Vec<&'static str>)> {
     let rows = ROWS.lines().map(str::trim);
     rows.filter(|row| !row.is_empty() && !row.starts_with('#'))
@@ -62,7 +63,7 @@ fn rows() -> impl Iterator<Item = (Vec<u16>, Vec<u16>, Vec<&'static str>)> {
         })
 }
 
-/// A server with the names that the rows speak of.
+/// Starts a server with the names that the rows use.
 fn server() -> TestServer {
     let server = TestServer::new();
     for dir in ["d", "away"] {
@@ -75,13 +76,13 @@ fn server() -> TestServer {
     server
 }
 
-/// §5.4: every answer is one of those listed for its command.
+/// §5.4: every reply code is listed for its command.
 #[test]
-fn answers_are_among_those_listed() {
+fn reply_codes_are_listed_for_their_command() {
     let server = server();
     let mut wrong = Vec::new();
     for (listed, ours, lines) in rows() {
-        // Of its own session, so that no row leaves the next one in an unusual state.
+        // A session for each row, so that no row changes the state of the next.
         let mut ftp = server.login();
         let mut seen = BTreeSet::new();
         for line in &lines {
@@ -96,15 +97,15 @@ fn answers_are_among_those_listed() {
             }
         }
         if let Some(stale) = ours.iter().find(|code| !seen.contains(*code)) {
-            wrong.push(format!("{lines:?}: {stale} is excused, and never came"));
+            wrong.push(format!("{lines:?}: {stale} is allowed, and was never sent"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// §5.4: before the login a command of the table is answered 530, but for those that need none.
+/// §5.4: before the login a command of the table gets 530, unless it needs no login.
 #[test]
-fn strangers_are_told_to_log_in() {
+fn commands_before_the_login_get_530() {
     let server = server();
     for (.., lines) in rows() {
         let mut ftp = server.connect();
@@ -115,16 +116,16 @@ fn strangers_are_told_to_log_in() {
             "PASS" => assert_eq!(code, 503),
             "HELP" | "SITE" => assert_eq!(code, 214),
             "NOOP" => assert_eq!(code, 200),
-            // Not implemented, whoever asks.
+            // Not implemented.
             "SMNT" | "REIN" | "STOU" => assert_eq!(code, 502),
             _ => assert_eq!(code, 530, "{verb}"),
         }
     }
 }
 
-/// §5.4: a transfer is answered 125 or 150 and then 226 or 250, or refused by one reply.
+/// §5.4: a transfer gets 125 or 150 and then 226 or 250, or one reply that refuses it.
 #[test]
-fn transfers_are_answered_twice_or_refused_once() {
+fn transfers_get_two_replies_or_one_refusal() {
     let server = server();
     let mut ftp = server.login();
     for line in ["RETR f", "LIST", "LIST d", "NLST", "NLST d"] {
@@ -135,7 +136,8 @@ fn transfers_are_answered_twice_or_refused_once() {
         let last = ftp.reply().code;
         assert!([226, 250].contains(&last), "{line}: {last}");
     }
-    // §5.4 has 450 for LIST and NLST, 553 for STOR: 550 says more plainly that trying again will not help.
+    // §5.4 has 450 for LIST and NLST, and 553 for STOR. 550 says clearly that a retry will not
+    // help.
     for line in [
         "RETR none",
         "RETR d",

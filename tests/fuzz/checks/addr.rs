@@ -1,9 +1,9 @@
-//! Addresses: lists and replies are read without harm, and what is read is written to mean the same.
+//! Address lists and passive replies are bounded and round-trip.
 
 use ftp_wire::addr::{self, Passive};
 use ftp_wire::reply::Reply;
 
-/// An address list, and the text of a reply.
+/// `data` is an address list and the text of a reply.
 pub(crate) fn check(data: &[u8]) {
     if let Ok(list) = addr::parse_list(data) {
         assert!((1..=addr::MAX_ADDRESSES).contains(&list.len()));

@@ -1,9 +1,9 @@
-//! Commands: what is understood means the same when written again, and fits on one line.
+//! Commands round-trip and fit on one line.
 
 use ftp_wire::command::Command;
 use ftp_wire::line::LineSplitter;
 
-/// One command line.
+/// `data` is one command line.
 pub(crate) fn check(data: &[u8]) {
     let command = match Command::parse(data) {
         Ok(command) => command,
@@ -20,8 +20,8 @@ pub(crate) fn check(data: &[u8]) {
     let mut lines = LineSplitter::with_limit(wire.len());
     lines.push(&wire);
     let line = lines.next_line().and_then(Result::ok);
-    let again = Command::parse(line.unwrap_or_default()).expect("it was a command before");
-    // A name that begins with a blank is written behind `./`, and only once.
+    let again = Command::parse(line.unwrap_or_default()).expect("a written command parses");
+    // `./` is written once before a name that starts with a blank.
     let mut second = Vec::new();
     again.write_to(&mut second);
     assert_eq!(second, wire);

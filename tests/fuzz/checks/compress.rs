@@ -1,9 +1,11 @@
-//! Compression: headers are refused or round-trip, and no codec writes beyond its block or takes back less.
+//! Compression: headers are refused or round-trip, codecs stay within their block and lose no
+//! bytes.
 
 use xio_compress::codec::{self, Algorithm};
 use xio_compress::frame::{Frame, MAX_BLOCK, MAX_HEADER, Preamble};
 
-/// The first byte says what the others are: a preamble, a header, packed bytes, or bytes to pack.
+/// The first byte selects the kind of the others: a preamble, a header, packed bytes, or bytes to
+/// pack.
 pub(crate) fn check(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     let algorithm = Algorithm::ALL[usize::from(kind >> 2) % Algorithm::ALL.len()];
@@ -25,7 +27,7 @@ fn preamble(bytes: &[u8]) {
     }
 }
 
-/// Two bytes announce the largest block, one counts the blocks before.
+/// Two bytes are the announced block size, one is the block number.
 fn header(bytes: &[u8]) {
     let [low, high, number, bytes @ ..] = bytes else {
         return;
@@ -38,7 +40,7 @@ fn header(bytes: &[u8]) {
             assert!((1..=announced).contains(&header.original));
             assert!((1..=header.original).contains(&header.packed));
             assert!(len <= MAX_HEADER && len <= bytes.len());
-            // The same header over what follows differs in nothing but the checksum.
+            // A header with the same values differs in the checksum only.
             let same = xio_compress::frame::Head::new(
                 number,
                 header.algorithm,
@@ -49,18 +51,18 @@ fn header(bytes: &[u8]) {
         }
         Ok(Some((Frame::End, len))) => assert_eq!(len, 5),
         Ok(Some(_)) => unreachable!("there is no other kind"),
-        // All that was there is a beginning, and no header is longer.
+        // The bytes are the beginning of a header.
         Ok(None) => assert!(bytes.len() < MAX_HEADER),
         Err(_) => return,
     }
-    // More bytes after it change nothing.
+    // Bytes after the header have no effect.
     if let Ok(Some(_)) = found {
         let longer = [bytes, &[0xFF; 20]].concat();
         assert_eq!(Frame::parse(&longer, number, announced), found);
     }
 }
 
-/// Two bytes say how long the block is.
+/// Two bytes are the length of the block.
 fn unpack(algorithm: Algorithm, bytes: &[u8]) {
     let [low, high, packed @ ..] = bytes else {
         return;
@@ -73,21 +75,21 @@ fn unpack(algorithm: Algorithm, bytes: &[u8]) {
     assert_eq!(
         codec.decompress(packed, &mut again),
         first,
-        "what came before matters"
+        "an earlier block has an effect"
     );
     if first.is_ok() {
         assert_eq!(block, again);
         if algorithm == Algorithm::Fill {
             return;
         }
-        // One byte less of room is not enough, and one more is not filled.
+        // The block has exactly this length.
         for other in [len - 1, len + 1] {
             assert!(codec.decompress(packed, &mut vec![0; other]).is_err());
         }
     }
 }
 
-/// One byte chooses the level.
+/// One byte selects the level.
 fn pack(algorithm: Algorithm, bytes: &[u8]) {
     let [level, block @ ..] = bytes else { return };
     if block.is_empty() {
@@ -100,7 +102,7 @@ fn pack(algorithm: Algorithm, bytes: &[u8]) {
             let mut back = vec![0; block.len()];
             codec
                 .decompress(&room[..n], &mut back)
-                .expect("what was packed is unpacked");
+                .expect("a packed block unpacks");
             assert_eq!(back, block);
         }
     }

@@ -1,8 +1,8 @@
-//! Runs a check over the committed corpus of its fuzz target, and over every beginning of each seed.
+//! Runs a check over the committed corpus of its fuzz target, and over every prefix of each seed.
 
 use std::path::Path;
 
-/// Reads `tests/fuzz/corpus/TARGET`, seen from a crate two folders below the root.
+/// Reads `tests/fuzz/corpus/TARGET`, relative to a crate two folders below the root.
 pub(crate) fn run(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fuzz/corpus")

@@ -1,8 +1,8 @@
-//! Listing lines: what is read is printed to mean the same, on one line.
+//! Listing lines round-trip and stay on one line.
 
 use ftp_wire::facts::{Entry, FactSet, TimeVal, wire_name};
 
-/// One line of a listing.
+/// `data` is one line of a listing.
 pub(crate) fn check(data: &[u8]) {
     let _ = FactSet::parse(data);
     if let Some(time) = TimeVal::parse(data) {
@@ -14,7 +14,7 @@ pub(crate) fn check(data: &[u8]) {
     let mut line = Vec::new();
     entry.write_facts(found, &mut line);
     assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
-    // What a line cannot carry, or does not.
+    // A line cannot carry every name, and carries times in milliseconds.
     let name = wire_name(&entry.name).into_owned();
     if name != entry.name {
         entry.error.get_or_insert_with(|| "InvalidName".to_owned());

@@ -1,22 +1,22 @@
-//! Bodies of HTTP: however the bytes are cut, the same payload and the same end come out, and it ends.
+//! HTTP bodies: segmentation changes neither payload nor end, and decoding terminates.
 
 use xio_http::BadBody;
 use xio_http::body::{Decoder, Next};
 use xio_http::parse::Framing;
 
-/// The payload, and where the body ended or what was wrong; nothing when it went on beyond the bytes.
+/// The payload, and the end of the body or the error; nothing if the body continues.
 type Seen = (Vec<u8>, Option<Result<usize, BadBody>>);
 
 fn decode(framing: Framing, wire: &[u8], step: usize) -> Seen {
     let mut decoder = Decoder::new(framing);
     let (mut payload, mut at, mut known) = (Vec::new(), 0, 0);
-    // Every turn drops bytes, or asks for more of them.
+    // Every iteration consumes bytes or requests more.
     for _ in 0..=2 * wire.len() + 4 {
         match decoder.next(&wire[at..known]) {
             Err(bad) => return (payload, Some(Err(bad))),
             Ok(Next::End) => return (payload, Some(Ok(at))),
             Ok(Next::Skip(n)) => {
-                assert!(n > 0 && at + n <= known, "skipped beyond what is there");
+                assert!(n > 0 && at + n <= known, "skipped past the known bytes");
                 at += n;
             }
             Ok(Next::Payload(most)) if known > at => {
@@ -33,10 +33,10 @@ fn decode(framing: Framing, wire: &[u8], step: usize) -> Seen {
             Ok(_) => known = wire.len().min(known + step),
         }
     }
-    panic!("it does not end");
+    panic!("decoding does not terminate");
 }
 
-/// The first byte says the framing, the second how the rest is cut.
+/// The first byte selects the framing, the second the size of the pieces.
 pub(crate) fn check(data: &[u8]) {
     let [kind, step, wire @ ..] = data else {
         return;

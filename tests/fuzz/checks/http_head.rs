@@ -1,11 +1,11 @@
-//! Heads of HTTP: however the bytes are cut, the same message or the same refusal comes out, in bounds.
+//! HTTP heads: segmentation does not change the result, and accepted heads are bounded.
 
 use xio_http::parse::{
     HeadEnd, MAX_FIELDS, MAX_HEAD, request, request_framing, response, response_framing,
 };
 use xio_http::{BadHead, Headers};
 
-/// What must hold for the fields of any head that was accepted.
+/// Checks the fields of an accepted head.
 fn check_fields(headers: &Headers) {
     assert!(headers.iter().count() <= MAX_FIELDS);
     for (name, value) in headers.iter() {
@@ -14,10 +14,10 @@ fn check_fields(headers: &Headers) {
     }
 }
 
-/// What a parser makes of the bytes so far: a message and its length, nothing yet, or a refusal.
+/// The result of a parser: a message and its length, nothing yet, or a refusal.
 type Parsed<T> = Result<Option<(T, usize)>, BadHead>;
 
-/// Parses what arrives in two pieces, the second after the first was looked at.
+/// Parses bytes that arrive in two pieces.
 fn in_two<T>(wire: &[u8], cut: usize, parse: fn(&[u8], &mut HeadEnd) -> Parsed<T>) -> Parsed<T> {
     let mut end = HeadEnd::default();
     match parse(&wire[..cut], &mut end) {
@@ -26,7 +26,7 @@ fn in_two<T>(wire: &[u8], cut: usize, parse: fn(&[u8], &mut HeadEnd) -> Parsed<T
     }
 }
 
-/// The first byte is where the rest is cut.
+/// The first byte is the position of the cut.
 pub(crate) fn check(data: &[u8]) {
     let [cut, wire @ ..] = data else {
         return;
@@ -34,7 +34,7 @@ pub(crate) fn check(data: &[u8]) {
     let cut = usize::from(*cut).min(wire.len());
     let whole = request(wire, &mut HeadEnd::default());
     let cut_in_two = in_two(wire, cut, request);
-    // A cut may show early that it is no request; it never makes one of what is none.
+    // A cut may reveal an error early, but does not turn an invalid head into a request.
     assert_eq!(
         whole.is_ok_and(|found| found.is_some()),
         cut_in_two.is_ok_and(|f| f.is_some())
@@ -43,7 +43,7 @@ pub(crate) fn check(data: &[u8]) {
         assert!(n <= wire.len() && n <= MAX_HEAD + 8);
         check_fields(&found.headers);
         assert!(found.target.bytes().all(|b| b.is_ascii_graphic()));
-        // A length and chunks never go together.
+        // A request has not both a length and chunks.
         if request_framing(&found).is_ok() {
             let both = ["content-length", "transfer-encoding"];
             assert!(

@@ -1,4 +1,4 @@
-//! Lines: however the bytes are cut, the same lines, errors and Telnet answers come out, in bounds.
+//! Lines: segmentation changes no line, error or Telnet answer, and lines stay within the limit.
 
 use ftp_wire::error::BadLine;
 use ftp_wire::line::LineSplitter;
@@ -18,13 +18,13 @@ fn split(limit: usize, pieces: &[&[u8]]) -> Seen {
     (lines, answers)
 }
 
-/// The first byte is the limit, the second where the rest is cut.
+/// The first byte is the limit, the second the position of the cut.
 pub(crate) fn check(data: &[u8]) {
     let [limit, cut, wire @ ..] = data else {
         return;
     };
     let limit = usize::from(*limit);
-    // Refusals are bounded between two reads, so only short input is sure to get them all.
+    // Telnet refusals are bounded between two reads, so only short input gets all of them.
     let wire = &wire[..wire.len().min(380)];
     let whole = split(limit, &[wire]);
     let (head, tail) = wire.split_at(usize::from(*cut).min(wire.len()));

@@ -1,9 +1,9 @@
-//! Markers: what is read from a reply is written to mean the same.
+//! Markers round-trip through replies.
 
 use ftp_wire::marker::Marker;
 use ftp_wire::reply_parser::ReplyParser;
 
-/// Replies as they come over the wire.
+/// `data` is a sequence of replies.
 pub(crate) fn check(data: &[u8]) {
     let mut parser = ReplyParser::new();
     parser.push(data);

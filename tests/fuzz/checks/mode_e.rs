@@ -1,4 +1,4 @@
-//! MODE E: a header stream, however cut, gives the same steps, and counting them is never wrong.
+//! MODE E: segmentation of the headers does not change the steps, and their counts are correct.
 
 use mode_e::{BadBlock, Deframer, Gather, HEADER_LEN, Limits, Step};
 
@@ -7,7 +7,7 @@ const LIMITS: Limits = Limits::DEFAULT
     .with_max_empty(4)
     .with_max_ranges(8);
 
-/// Payload is not in `data`: it is moved as soon as it is offered, `bite` bytes at a time.
+/// Feeds headers without payload, which is reported as moved `bite` bytes at a time.
 fn steps(pieces: &[&[u8]], bite: u64) -> (Vec<Step>, Option<BadBlock>) {
     let mut deframer = Deframer::new(LIMITS);
     let mut seen = Vec::new();
@@ -49,7 +49,7 @@ fn steps(pieces: &[&[u8]], bite: u64) -> (Vec<Step>, Option<BadBlock>) {
     (seen, None)
 }
 
-/// The first byte is where the rest is cut.
+/// The first byte is the position of the cut.
 pub(crate) fn check(data: &[u8]) {
     let [cut, wire @ ..] = data else { return };
     let (head, tail) = wire.split_at(usize::from(*cut).min(wire.len()));

@@ -1,5 +1,5 @@
-//! Multicast: what a sender says first and what receivers report are bounded, and pass no bytes of
-//! their own off as the stream's.
+//! Multicast: the head of a sender and the reports of receivers are bounded, and their bytes are
+//! not taken for the stream's.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_core::{Incoming, Listener, Passive, Transport};
@@ -7,7 +7,7 @@ use xio_multicast::Multicast;
 use xio_testkit::{Mem, MemHandle};
 
 async fn say(mut rogue: MemHandle, data: &[u8]) {
-    // Who is turned away cannot say more.
+    // A refused peer cannot send more.
     if rogue.write_all(data).await.is_ok() && rogue.shutdown().await.is_ok() {
         let _ = rogue.read_to_end(&mut Vec::new()).await;
     }

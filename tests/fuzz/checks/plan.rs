@@ -1,4 +1,4 @@
-//! Stack and contact strings: bounded, and what parses means the same when written again.
+//! Stack and contact strings are bounded and round-trip.
 
 use xio_core::{Plan, Target};
 
@@ -9,13 +9,13 @@ pub(crate) fn check(data: &[u8]) {
     if let Ok(plan) = text.parse::<Plan>() {
         assert!(text.len() <= 4096 && plan.entries().len() <= 16);
         let again = plan.to_string();
-        // Written again it may be longer, since more of it is encoded.
+        // The printed form may be longer, since more characters are encoded.
         if again.len() <= 4096 {
             assert_eq!(again.parse::<Plan>().unwrap(), plan);
         }
     }
     if let Ok(target) = text.parse::<Target>() {
-        // A host alone is written with a scheme, so the texts are compared and not the values.
+        // A host alone is printed with a scheme, so the texts are compared and not the values.
         let again = target.to_string();
         assert_eq!(again.parse::<Target>().unwrap().to_string(), again);
         if let Some(secret) = target.password.as_deref().filter(|p| p.len() > 3) {

@@ -1,10 +1,10 @@
-//! Range text and range sets: text is read within bounds, and operations match a plain set.
+//! Range text is bounded and round-trips, and operations on range sets match a plain set.
 
 use std::collections::BTreeSet;
 
 use byte_ranges::{Range64, RangeSet, text};
 
-/// Range text, and the same bytes as operations of three bytes each.
+/// `data` is range text, and a list of operations of three bytes each.
 pub(crate) fn check(data: &[u8]) {
     if let Ok(set) = text::parse(data, 16) {
         assert!(set.len() <= 16);

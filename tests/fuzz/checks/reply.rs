@@ -1,4 +1,4 @@
-//! Replies: however the bytes are cut, the same replies come out, and each can be written and read again.
+//! Replies: segmentation changes no reply, and replies round-trip.
 
 use ftp_wire::error::BadReply;
 use ftp_wire::feat::Features;
@@ -22,7 +22,7 @@ fn parse(pieces: &[&[u8]]) -> Vec<Result<Reply, BadReply>> {
     out
 }
 
-/// The first byte is where the rest is cut.
+/// The first byte is the position of the cut.
 pub(crate) fn check(data: &[u8]) {
     let [cut, wire @ ..] = data else { return };
     let whole = parse(&[wire]);

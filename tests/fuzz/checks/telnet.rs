@@ -1,4 +1,4 @@
-//! Telnet: however cut, the same data and answers; answers stay bounded; data round-trips.
+//! Telnet: segmentation changes neither data nor answers, answers are bounded, data round-trips.
 
 use xio_telnet::{Decoder, Encoder, TooLong};
 
@@ -8,14 +8,14 @@ fn decode(pieces: &[&[u8]]) -> (Vec<u8>, Vec<u8>, Option<TooLong>) {
         let mut bytes = piece.to_vec();
         match decoder.decode(&mut bytes, &mut answers) {
             Ok(kept) => data.extend_from_slice(&bytes[..kept]),
-            // How much of the last piece was decoded does not matter then.
+            // The amount of data before the error depends on the segmentation.
             Err(bad) => return (Vec::new(), Vec::new(), Some(bad)),
         }
     }
     (data, answers, None)
 }
 
-/// The first byte is where the rest is cut.
+/// The first byte is the position of the cut.
 pub(crate) fn check(data: &[u8]) {
     let [cut, wire @ ..] = data else { return };
     let (head, tail) = wire.split_at(usize::from(*cut).min(wire.len()));

@@ -1,8 +1,8 @@
-//! Verified blocks: however cut, the same bytes or the same error; what is sealed is opened again.
+//! Verified blocks: segmentation changes neither bytes nor error, and sealed blocks round-trip.
 
 use xio_verify::{BadBlock, Opener, Sealer};
 
-/// What comes out of these bytes, fed at most `bite` at a time, and how it ends.
+/// Opens blocks, fed at most `bite` bytes at a time; returns their bytes and the end.
 fn open(mut wire: &[u8], bite: usize) -> (Vec<u8>, Result<(), BadBlock>) {
     let (mut opener, mut out) = (Opener::new(), Vec::new());
     loop {
@@ -28,7 +28,7 @@ fn open(mut wire: &[u8], bite: usize) -> (Vec<u8>, Result<(), BadBlock>) {
     }
 }
 
-/// The first byte is the length of blocks that are sealed.
+/// The first byte is the block length of the sealer.
 pub(crate) fn check(data: &[u8]) {
     let [length, rest @ ..] = data else { return };
     let whole = open(rest, usize::MAX);

@@ -1,4 +1,4 @@
-//! Fuzzes the client's session machine by operations; `ftp_proto::fuzzing` says how they are written.
+//! Fuzzes the client's session machine by operations, encoded as `ftp_proto::fuzzing` describes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ftp_proto::fuzzing::client(bytes));

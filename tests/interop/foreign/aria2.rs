@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, Tree, run, sha256};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
 /// Downloads `urls` into `local`, or returns nothing where aria2 is missing.
 fn aria2(local: &Tree, flags: &[&str], urls: &[String]) -> Result<Option<Finished>> {
@@ -28,8 +28,8 @@ fn aria2(local: &Tree, flags: &[&str], urls: &[String]) -> Result<Option<Finishe
 
 /// aria2 waits for `150` before it reads, and a minute for a reply that comes together with `226`.
 #[test]
-fn small_files_do_not_stall_it() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+fn downloads_of_small_files_do_not_stall() -> Result<()> {
+    let (server, local) = (End::ours()?, Tree::new()?);
     let mut urls = Vec::new();
     for n in 0..15 {
         server.tree.file(&format!("file{n}"), 10 + n, n)?;
@@ -55,7 +55,7 @@ fn small_files_do_not_stall_it() -> Result<()> {
 
 #[test]
 fn get_in_segments() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("file", 8_000_003, 41)?;
     let flags = [
         "--split=4",

@@ -6,9 +6,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{Peer, Tree, run};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
-/// A program that lists by each verb, copies a file in both directions, and fails with the first thing that is wrong.
+/// A program that lists by each verb, copies a file in both directions, and exits at the first
+/// error.
 const PROGRAM: &str = r#"
 import java.io.*;
 import org.apache.commons.net.ftp.*;
@@ -45,8 +46,8 @@ class Peer {
 "#;
 
 #[test]
-fn lists_and_copies() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+fn listings_and_copies_in_both_directions() -> Result<()> {
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("dir/one", 1000, 1)?;
     server.tree.file("dir/two words", 2000, 2)?;
     let (Some(java), Some(_)) = (

@@ -1,4 +1,4 @@
-//! Clients and servers of plain FTP that people use beside ours, and what they once stumbled over.
+//! Plain FTP clients and servers, with cases that once failed.
 
 mod aria2;
 mod commons_net;

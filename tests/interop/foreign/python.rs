@@ -5,10 +5,11 @@ use std::fs;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, python, run};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
-/// Runs a program after `import` and with the server's port as `port`, or returns nothing where `peer` is missing.
-fn script(peer: Peer, server: &Place, text: &str) -> Result<Option<Finished>> {
+/// Runs a program whose variable `port` is the server's, or returns nothing where `peer` is
+/// missing.
+fn script(peer: Peer, server: &End, text: &str) -> Result<Option<Finished>> {
     if peer.require("interop: Python").is_none() {
         return Ok(None);
     }
@@ -21,7 +22,7 @@ fn script(peer: Peer, server: &Place, text: &str) -> Result<Option<Finished>> {
 
 #[test]
 fn ftplib_reads_the_name_of_a_new_directory() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     let text = r#"
 import ftplib
 ftp = ftplib.FTP()
@@ -40,7 +41,7 @@ assert ftp.pwd() == "/", "PWD"
 
 #[test]
 fn ftplib_lists_and_moves_files() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     server.tree.file("dir/one", 12_345, 1)?;
     let text = r#"
 import ftplib, io
@@ -72,7 +73,7 @@ ftp.quit()
 
 #[test]
 fn pyfilesystem_writes_into_the_middle_of_a_file() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     let path = server.tree.file("file", 100, 2)?;
     let before = fs::read(&path)?;
     let text = r#"
@@ -97,7 +98,7 @@ assert ftp.getsize("file") == 100, ftp.getsize("file")
 
 #[test]
 fn pyfilesystem_reads_writes_and_appends() -> Result<()> {
-    let server = Place::ours()?;
+    let server = End::ours()?;
     server.tree.file("dir/old", 1000, 3)?;
     let text = r#"
 import fs.ftpfs

@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use workspace_tests::{Finished, Peer, Tree, run, tree_digests};
 
-use crate::bed::{LIMIT, Place};
+use crate::bed::{End, LIMIT};
 
-/// Returns rclone with a remote `gridftp:` that is the server, or nothing where rclone is missing.
-fn command(server: &Place, local: &Tree) -> Result<Option<Command>> {
+/// Returns rclone with the server as its remote `gridftp:`, or nothing where rclone is missing.
+fn command(server: &End, local: &Tree) -> Result<Option<Command>> {
     let Some(mut command) = Peer::Rclone.require("interop: rclone") else {
         return Ok(None);
     };
@@ -22,14 +22,14 @@ fn command(server: &Place, local: &Tree) -> Result<Option<Command>> {
         .env("RCLONE_CONFIG_GRIDFTP_HOST", addr.ip().to_string())
         .env("RCLONE_CONFIG_GRIDFTP_PORT", addr.port().to_string())
         .env("RCLONE_CONFIG_GRIDFTP_USER", "anonymous")
-        // `x`, as rclone obscures it; it insists on a password.
+        // rclone requires a password: this is `x`, obscured.
         .env("RCLONE_CONFIG_GRIDFTP_PASS", "JYXJCGRc-M_NBL9GOPqAsQY")
         .current_dir(local.root());
     Ok(Some(command))
 }
 
-/// Runs rclone by these words.
-fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finished>> {
+/// Runs rclone with these arguments.
+fn rclone(server: &End, local: &Tree, words: &[&str]) -> Result<Option<Finished>> {
     let command = command(server, local)?;
     command
         .map(|mut command| run(command.args(words), LIMIT))
@@ -37,8 +37,8 @@ fn rclone(server: &Place, local: &Tree, words: &[&str]) -> Result<Option<Finishe
 }
 
 #[test]
-fn a_tree_goes_up_and_down_and_is_found_equal() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+fn a_tree_is_synced_up_and_down() -> Result<()> {
+    let (server, local) = (End::ours()?, Tree::new()?);
     for n in 0..60 {
         local.file(&format!("tree/d{}/file {n}", n % 4), n * 501, n)?;
     }
@@ -67,7 +67,7 @@ fn a_tree_goes_up_and_down_and_is_found_equal() -> Result<()> {
     if let Some(again) = again.take() {
         ensure!(
             !again.stderr.contains("Copied"),
-            "times were lost, so it copied again: {}",
+            "modification times were lost, so files were copied again: {}",
             again.report()
         );
     }
@@ -76,7 +76,7 @@ fn a_tree_goes_up_and_down_and_is_found_equal() -> Result<()> {
 
 #[test]
 fn touch_sets_the_time_of_a_file() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("file", 10, 1)?;
     let words = ["touch", "-t", "2021-03-04T05:06:07", "gridftp:file"];
     let Some(touched) = rclone(&server, &local, &words)? else {
@@ -91,7 +91,7 @@ fn touch_sets_the_time_of_a_file() -> Result<()> {
 
 #[test]
 fn rcat_stores_its_standard_input() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     let Some(rcat) = command(&server, &local)? else {
         return Ok(());
     };
@@ -107,14 +107,14 @@ fn rcat_stores_its_standard_input() -> Result<()> {
     run(&mut piped, LIMIT)?.ok()?;
     ensure!(
         fs::read(server.path("file"))? == b"what is piped",
-        "another content"
+        "the content differs"
     );
     Ok(())
 }
 
 #[test]
 fn names_are_moved_and_removed() -> Result<()> {
-    let (server, local) = (Place::ours()?, Tree::new()?);
+    let (server, local) = (End::ours()?, Tree::new()?);
     server.tree.file("dir/old", 10, 1)?;
     server.tree.file("gone/inside", 10, 1)?;
     for words in [

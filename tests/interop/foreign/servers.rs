@@ -1,4 +1,4 @@
-//! `gridftp-cp` against the plain FTP servers in use: trees, listings, parts of files, and what goes wrong.
+//! `gridftp-cp` against widely used plain FTP servers: trees, listings, parts of files, failures.
 
 use std::fs;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn cp(words: &[&str]) -> Result<Finished> {
     run(Command::new(binary("gridftp-cp")?).args(words), LIMIT)
 }
 
-fn lay(mut file: impl FnMut(&str, u64, u64) -> Result<()>) -> Result<()> {
+fn create(mut file: impl FnMut(&str, u64, u64) -> Result<()>) -> Result<()> {
     for n in 0..FILES {
         file(&format!("tree/d{}/file {n}", n % 3), n * 37, n)?;
     }
@@ -26,7 +26,7 @@ fn lay(mut file: impl FnMut(&str, u64, u64) -> Result<()>) -> Result<()> {
     file("tree/.hidden", 11, 8)
 }
 
-/// Runs `part` with a server of each kind that is there, and an empty local tree.
+/// Runs `part` with each installed server and an empty local tree.
 fn with_each(part: impl Fn(&FtpServer, &Tree) -> Result<()>) -> Result<()> {
     for kind in FtpServerKind::ALL {
         if let Some(server) = FtpServer::start(kind)? {
@@ -37,9 +37,9 @@ fn with_each(part: impl Fn(&FtpServer, &Tree) -> Result<()>) -> Result<()> {
 }
 
 #[test]
-fn a_tree_goes_up() -> Result<()> {
+fn a_tree_is_uploaded() -> Result<()> {
     with_each(|server, local| {
-        lay(|name, size, seed| local.file(name, size, seed).map(drop))?;
+        create(|name, size, seed| local.file(name, size, seed).map(drop))?;
         let from = file_url(&local.path("tree"));
         cp(&["-r", &format!("{from}/"), &server.url("copy/")])?.ok()?;
         ensure!(
@@ -51,9 +51,9 @@ fn a_tree_goes_up() -> Result<()> {
 }
 
 #[test]
-fn a_tree_comes_down() -> Result<()> {
+fn a_tree_is_downloaded() -> Result<()> {
     with_each(|server, local| {
-        lay(|name, size, seed| server.file(name, size, seed).map(drop))?;
+        create(|name, size, seed| server.file(name, size, seed).map(drop))?;
         let to = file_url(&local.path("copy"));
         cp(&["-r", &server.url("tree/"), &format!("{to}/")])?.ok()?;
         ensure!(
@@ -78,14 +78,14 @@ fn names_are_listed_and_matched() -> Result<()> {
         cp(&[&server.url("*.dat"), &to])?.ok()?;
         ensure!(
             local.names("got")? == ["one.dat", "two words.dat"],
-            "other names came"
+            "other names were copied"
         );
         Ok(())
     })
 }
 
 #[test]
-fn a_part_of_a_file_comes_down() -> Result<()> {
+fn a_part_of_a_file_is_downloaded() -> Result<()> {
     with_each(|server, local| {
         let there = server.file("file", 1_000_003, 5)?;
         let to = local.path("part");
@@ -95,14 +95,14 @@ fn a_part_of_a_file_comes_down() -> Result<()> {
         cp(&[&flags[..], &ends.map(String::as_str)].concat())?.ok()?;
         let whole = fs::read(there)?;
         let got = fs::read(&to)?;
-        // A part lands at its own offset.
+        // A part is written at its own offset.
         ensure!(got.get(1000..) == whole.get(1000..6000), "the part differs");
         Ok(())
     })
 }
 
 #[test]
-fn a_wrong_password_is_told_as_one() -> Result<()> {
+fn a_wrong_password_has_its_own_exit_status() -> Result<()> {
     with_each(|server, _| {
         if let Some(url) = server.url_with_a_wrong_password() {
             let refused = cp(&["--list", &url])?.failed()?;
@@ -113,27 +113,27 @@ fn a_wrong_password_is_told_as_one() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_asked_for_once() -> Result<()> {
+fn a_missing_file_is_requested_once() -> Result<()> {
     with_each(|server, local| {
         let to = file_url(&local.path("x"));
         let refused = cp(&["--debug", &server.url("nothing"), &to])?.failed()?;
         let asked = refused.stderr.matches("RETR ").count();
         ensure!(asked <= 1, "asked {asked} times: {}", refused.report());
-        ensure!(!local.path("x").exists(), "a file was made");
+        ensure!(!local.path("x").exists(), "a file was created");
         Ok(())
     })
 }
 
 #[test]
-fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> {
+fn impossible_verification_is_reported_before_the_transfer() -> Result<()> {
     with_each(|server, local| {
-        // ProFTPD has digests of its own; they are not CKSM.
+        // ProFTPD computes digests by other commands than CKSM.
         let from = local.file("file", 2_000_003, 6)?;
         let refused =
             cp(&["--verify", "--debug", &file_url(&from), &server.url("file")])?.failed()?;
         ensure!(
             !refused.stderr.contains("STOR ") && !server.path("file").exists(),
-            "it was sent all the same: {}",
+            "the file was sent: {}",
             refused.report()
         );
         ensure!(
@@ -146,14 +146,17 @@ fn verification_that_cannot_be_done_is_told_before_the_transfer() -> Result<()> 
 }
 
 #[test]
-fn an_upload_that_breaks_leaves_no_file_under_its_name() -> Result<()> {
+fn a_broken_upload_leaves_no_file_under_the_final_name() -> Result<()> {
     with_each(|server, local| {
         let from = local.file("file", 3_000_003, 9)?;
         let relay = Relay::start(server.addr(), Break::Everything { after: 500_000 })?;
         let to = server.url_at(relay.addr(), "file");
         cp(&["--retries", "0", &file_url(&from), &to])?.failed()?;
-        ensure!(!server.path("file").exists(), "half a file has the name");
-        // What was left over does not stop the next try, nor stay behind after it.
+        ensure!(
+            !server.path("file").exists(),
+            "a partial file has the final name"
+        );
+        // A leftover of the broken upload must not stop the next one.
         cp(&[&file_url(&from), &server.url("file")])?.ok()?;
         ensure!(
             sha256(&from)? == sha256(&server.path("file"))?,
@@ -164,7 +167,7 @@ fn an_upload_that_breaks_leaves_no_file_under_its_name() -> Result<()> {
 }
 
 #[test]
-fn an_upload_replaces_a_file_in_one_step() -> Result<()> {
+fn an_upload_replaces_a_file_atomically() -> Result<()> {
     with_each(|server, local| {
         let old = server.file("file", 3_000_003, 1)?;
         let before = sha256(&old)?;

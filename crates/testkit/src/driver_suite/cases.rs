@@ -1,4 +1,4 @@
-//! Cases of moving bytes: whole, vectored, from files, and after an operation was dropped.
+//! Cases of data transfer: plain, vectored, from files, and after a dropped operation.
 
 use std::future::poll_fn;
 use std::io::{IoSlice, Read, Write};
@@ -50,25 +50,22 @@ pub(super) async fn intact(subject: &Subject) {
         receive(far_in, there.len()),
         receive(near_in, back.len()),
     );
-    assert!(
-        at_far == there,
-        "what was connected wrote arrived otherwise"
-    );
-    assert!(at_near == back, "what was accepted wrote arrived otherwise");
-    // Where one end ends both directions, it does so when both have had their say.
+    assert!(at_far == there, "the bytes of the connecting end changed");
+    assert!(at_near == back, "the bytes of the accepting end changed");
+    // Without half-close, an end shuts down after both have sent everything.
     near_out.shutdown().await.expect("ending in good order");
     let more = far_in.read(&mut [0; 8]).await.expect("the end");
-    assert_eq!(more, 0, "more arrived than was sent");
+    assert_eq!(more, 0, "additional bytes arrived");
 }
 
-/// Writes all slices and gives the most that one call took.
+/// Writes all slices, and returns the most bytes that one call wrote.
 async fn write_slices(end: &mut BoxStream, mut slices: &mut [IoSlice<'_>]) -> usize {
     let mut most = 0;
     while !slices.is_empty() {
         let n = poll_fn(|cx| Pin::new(&mut *end).poll_write_vectored(cx, slices))
             .await
             .expect("writing");
-        assert!(n > 0, "a write of bytes took none");
+        assert!(n > 0, "a write wrote 0 bytes");
         IoSlice::advance_slices(&mut slices, n);
         most = most.max(n);
     }
@@ -80,7 +77,7 @@ pub(super) async fn vectored(subject: &Subject) {
     assert_eq!(
         near.is_write_vectored(),
         subject.vectored,
-        "a layer on a vectored bottom must say so, and another must not"
+        "is_write_vectored must agree with the lowest layer"
     );
     let parts: [&[u8]; 4] = [b"head", b"", b"payload ", b"and trailer"];
     let whole = parts.concat();
@@ -88,15 +85,15 @@ pub(super) async fn vectored(subject: &Subject) {
     for _ in 0..30 {
         let mut slices = parts.map(IoSlice::new);
         most = most.max(write_slices(&mut near, &mut slices).await);
-        // A layer with a buffer of its own may still hold what the layer below did not take.
+        // A layer may still buffer bytes that the lower layer did not accept.
         near.flush().await.expect("flushing");
         let mut arrived = vec![0; whole.len()];
         far.read_exact(&mut arrived).await.expect("reading");
         assert_eq!(arrived, whole);
     }
     if subject.vectored {
-        // What forwards the first slice only never takes more than the longest.
-        assert!(most > b"and trailer".len(), "no call took several slices");
+        // A layer that forwards the first slice only never writes more than the longest one.
+        assert!(most > b"and trailer".len(), "no call wrote several slices");
     }
 }
 
@@ -105,7 +102,7 @@ pub(super) async fn send_file(subject: &Subject) {
     assert_eq!(
         near.kernel_transfers().send_file,
         subject.send_file,
-        "a layer on a bottom that sends files must say so, and another must not"
+        "send_file must agree with the lowest layer"
     );
     let bytes = Random::new(5).bytes(3 << 20);
     let mut file = tempfile::tempfile().expect("a temporary file");
@@ -117,9 +114,7 @@ pub(super) async fn send_file(subject: &Subject) {
     };
     if !subject.send_file {
         let refused = poll_fn(|cx| near.poll_kernel(cx, stretch(0, 10))).await;
-        let kind = refused
-            .expect_err("this stack says it sends no files")
-            .kind();
+        let kind = refused.expect_err("is_send_file is false").kind();
         assert_eq!(kind, std::io::ErrorKind::Unsupported);
         return;
     }
@@ -137,7 +132,7 @@ pub(super) async fn send_file(subject: &Subject) {
                 .expect("sending");
             assert!(
                 n <= 1 << 20,
-                "one call moves a bounded amount, not {n} bytes"
+                "one call must send a bounded amount, not {n} bytes"
             );
             if n == 0 {
                 break;
@@ -152,17 +147,17 @@ pub(super) async fn send_file(subject: &Subject) {
     let body = bytes.get(1000..).unwrap_or_default();
     assert!(
         arrived == [b"head", body, b"tail"].concat(),
-        "the file arrived otherwise"
+        "the received file differs"
     );
 }
 
 pub(super) async fn splice(subject: &Subject) {
     let (mut near, mut far) = subject.pair().await;
-    // The bottom that sends files inside the kernel is the one that takes them so.
+    // The lowest layer that sends files inside the kernel also splices.
     assert_eq!(
         far.kernel_transfers().splice,
         subject.send_file,
-        "a layer on a bottom that splices must say so, and another must not"
+        "splice must agree with the lowest layer"
     );
     let (mut from, into) = std::io::pipe().expect("a pipe");
     let splice = |len| KernelTransfer::Splice {
@@ -171,7 +166,7 @@ pub(super) async fn splice(subject: &Subject) {
     };
     if !subject.send_file {
         let refused = poll_fn(|cx| far.poll_kernel(cx, splice(10))).await;
-        let kind = refused.expect_err("this stack says it does not splice");
+        let kind = refused.expect_err("is_splice is false");
         assert_eq!(kind.kind(), std::io::ErrorKind::Unsupported);
         return;
     }
@@ -188,7 +183,7 @@ pub(super) async fn splice(subject: &Subject) {
             let n = poll_fn(|cx| far.poll_kernel(cx, splice(16_384)))
                 .await
                 .expect("splicing");
-            assert!(n <= 16_384, "more than was asked for: {n} bytes");
+            assert!(n <= 16_384, "more than requested: {n} bytes");
             if n == 0 {
                 return arrived;
             }
@@ -198,7 +193,7 @@ pub(super) async fn splice(subject: &Subject) {
         }
     };
     let ((), arrived) = tokio::join!(sending, taking);
-    assert!(arrived == bytes, "the bytes arrived otherwise");
+    assert!(arrived == bytes, "the received bytes differ");
 }
 
 pub(super) async fn read_cancelled(subject: &Subject) {
@@ -206,7 +201,7 @@ pub(super) async fn read_cancelled(subject: &Subject) {
     let mut arrived = Vec::new();
     for round in 0..20_u8 {
         let mut buf = [0; 64];
-        // Nothing is under way, so this read waits and is dropped.
+        // No byte is in flight, so this read is pending when it is dropped.
         assert!(once(far.read(&mut buf)).await.is_none());
         near.write_all(&[round; 10]).await.expect("writing");
         near.flush().await.expect("flushing");
@@ -224,7 +219,7 @@ pub(super) async fn write_cancelled(subject: &Subject) {
     let mut sent: Vec<u8> = Vec::new();
     let mut random = Random::new(6);
     let mut dropped = 0;
-    // Until the peer, which does not read, has made ten writes wait and be dropped.
+    // Until ten pending writes were dropped: the peer does not read.
     let mut idle = 0;
     while dropped < 10 {
         let block = random.bytes(64 * 1024);
@@ -236,7 +231,7 @@ pub(super) async fn write_cancelled(subject: &Subject) {
             }
             None => {
                 idle += 1;
-                // The runtime must see the socket before it can say again that it is ready.
+                // The runtime must poll the socket before it can become ready again.
                 tokio::task::yield_now().await;
                 if idle > 10 {
                     dropped += 1;
@@ -251,7 +246,7 @@ pub(super) async fn write_cancelled(subject: &Subject) {
         },
         drain(&mut far)
     );
-    rest.expect("writing goes on");
+    rest.expect("writing continues");
     sent.extend_from_slice(b"the end");
     arrived.1.expect("a clean end");
     assert!(
@@ -270,13 +265,13 @@ pub(super) async fn empty_buffers(subject: &Subject) {
     });
     assert!(
         matches!(nothing.await, None | Some(Ok(0))),
-        "an empty write takes nothing"
+        "an empty write writes nothing"
     );
     near.write_all(b"x").await.expect("writing");
     near.flush().await.expect("flushing");
     let _ = once(far.read(&mut [])).await;
     assert_eq!(
-        far.read_u8().await.expect("an empty read took nothing"),
+        far.read_u8().await.expect("an empty read reads nothing"),
         b'x'
     );
 }

@@ -1,4 +1,4 @@
-//! Cases of ending: clean, half, twice, and by dropping.
+//! Cases of closing: shutdown, half-close, repeated shutdown, and drop.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_core::Error;
@@ -34,7 +34,7 @@ pub(super) async fn half_close(subject: &Subject) {
         assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
         return;
     }
-    // The answer is longer than what could lie in wait already.
+    // The answer is longer than any buffer.
     let answer = vec![b'a'; 300_000];
     let (sent, (bytes, ended)) = tokio::join!(
         async {
@@ -44,8 +44,8 @@ pub(super) async fn half_close(subject: &Subject) {
         drain(&mut near)
     );
     sent.expect("answering");
-    ended.expect("a clean end the other way");
-    assert!(bytes == answer, "the answer arrived otherwise");
+    ended.expect("a clean end in the other direction");
+    assert!(bytes == answer, "the received answer differs");
 }
 
 pub(super) async fn twice(subject: &Subject) {
@@ -58,22 +58,22 @@ pub(super) async fn twice(subject: &Subject) {
     ended.expect("a clean end");
     assert_eq!(bytes, b"once");
     let other = far.shutdown().await;
-    // Where the peer is gone by now, a layer's end mark finds nobody.
+    // Without half-close the peer may be closed already.
     if subject.half_close {
-        other.expect("ending the other way");
+        other.expect("ending the other direction");
     }
     near.shutdown()
         .await
-        .expect("and again when both ways are ended");
+        .expect("shutdown after both directions have ended");
 }
 
-/// The peer of a handle that was dropped must not take what it has for all there is.
+/// Checks that the peer of a dropped handle reads an error and not a clean end.
 async fn sees_truncation(mut far: xio_core::BoxStream, sent: &[u8]) {
     let (bytes, ended) = drain(&mut far).await;
     let error = ended.expect_err("truncation was reported as a clean end");
     assert!(
         sent.starts_with(&bytes),
-        "what arrived before the break is the beginning"
+        "the received bytes are not the beginning of the sent ones"
     );
     assert!(Error::layer_of(&error).is_some(), "{error} names no layer");
 }
@@ -101,7 +101,7 @@ pub(super) async fn abort_empty(subject: &Subject) {
     sees_truncation(near, b"").await;
 }
 
-/// Writes until that fails; it may take some writes to learn that nobody takes them.
+/// Writes until a write fails, which may take some writes.
 async fn refusal(end: &mut xio_core::BoxStream) -> std::io::Error {
     loop {
         if let Err(error) = end.write_all(&[0; 64 * 1024]).await {

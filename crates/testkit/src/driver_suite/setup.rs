@@ -1,4 +1,4 @@
-//! Cases of opening: chain, addresses, refusal, and what dropping leaves behind.
+//! Cases of opening: chain, addresses, refusal, and dropped operations.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use xio_core::{ErrorKind, Incoming, Listener, Passive, Stream, Transport};
@@ -20,7 +20,7 @@ pub(super) async fn chain(subject: &Subject) {
         assert_eq!(
             incoming.info().peer.is_some(),
             place.is_some(),
-            "the peer is known before any handshake, where peers have addresses"
+            "the peer's address is known before any handshake, if peers have addresses"
         );
         incoming.open().await
     });
@@ -33,7 +33,7 @@ pub(super) async fn chain(subject: &Subject) {
     assert_eq!(
         (near.local, near.peer),
         (far.peer, far.local),
-        "both ends agree who they are"
+        "the addresses of both ends agree"
     );
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn port_zero(subject: &Subject) {
     );
 }
 
-pub(super) async fn nobody(subject: &Subject) {
+pub(super) async fn refused(subject: &Subject) {
     let listener = subject.stack.listen(&subject.at).await.expect("listening");
     let to = contact(&listener);
     drop(listener);
@@ -59,9 +59,9 @@ pub(super) async fn nobody(subject: &Subject) {
         .stack
         .connect(&to)
         .await
-        .expect_err("nobody listens there");
+        .expect_err("no listener at this address");
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.is_transient(), "somebody may listen there later");
+    assert!(error.is_transient(), "a listener may start later");
     assert!(
         subject.chain.iter().any(|name| name == error.layer()),
         "{error} names no layer"
@@ -74,7 +74,7 @@ pub(super) async fn accept_cancelled(subject: &Subject) {
     for _ in 0..3 {
         assert!(
             once(listener.accept()).await.is_none(),
-            "nobody is there yet"
+            "no peer has connected yet"
         );
     }
     let (near, far) = tokio::join!(subject.stack.connect(&to), async {
@@ -95,7 +95,7 @@ pub(super) async fn connect_cancelled(subject: &Subject) {
     let mut listener = subject.stack.listen(&subject.at).await.expect("listening");
     let to = contact(&listener);
     drop(once(subject.stack.connect(&to)).await);
-    // The one that was given up may have come to the queue, but it says nothing and has ended.
+    // The dropped connection may be in the queue, without data and closed.
     let sending = async {
         let mut near = subject.stack.connect(&to).await.expect("connecting");
         near.write_all(b"alive").await.expect("writing");
@@ -110,7 +110,7 @@ pub(super) async fn connect_cancelled(subject: &Subject) {
             };
             match drain(&mut far).await {
                 (bytes, Ok(())) if bytes == b"alive" => return,
-                (bytes, _) => assert!(bytes.is_empty(), "{bytes:?} of a connection never made"),
+                (bytes, _) => assert!(bytes.is_empty(), "{bytes:?} of a dropped connection"),
             }
         }
     };
@@ -123,12 +123,12 @@ pub(super) async fn turned_away(subject: &Subject) {
     let (near, ()) = tokio::join!(subject.stack.connect(&to), async {
         drop(listener.accept().await.expect("accepting"));
     });
-    // A layer with a handshake fails in it; one without learns it when it reads.
+    // A layer with a handshake fails there, one without fails at the first read.
     if let Ok(mut near) = near {
         let (bytes, ended) = drain(&mut near).await;
         assert!(
             bytes.is_empty() && (ended.is_err() || !subject.aborts),
-            "being turned away is no clean end"
+            "a refused peer reads a clean end"
         );
     }
 }
@@ -142,7 +142,7 @@ pub(super) async fn no_handshake_in_accept(subject: &Subject) {
     let ((first, second), ()) = tokio::join!(
         async { tokio::join!(subject.stack.connect(&to), subject.stack.connect(&to)) },
         async {
-            // Both are taken off the queue before either is opened, the later one first.
+            // Both are accepted before either is opened, the second first.
             let early = listener.accept().await.expect("accepting the first");
             let late = listener.accept().await.expect("accepting the second");
             let mut opened = Vec::new();

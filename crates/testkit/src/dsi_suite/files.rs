@@ -1,11 +1,11 @@
-//! Files: what is written is what is read, whole or not at all.
+//! Files: written bytes are read back, and uploads are atomic.
 
 use bytes::{Bytes, BytesMut};
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Meta, Sink, Source, User, WriteModel};
 
 use super::{Bench, Outcome, len, pattern, ranges, refused};
 
-/// Cuts `bytes` for the writes of a sink that takes any order, or in order for one that does not.
+/// Splits `bytes` into writes, in reverse order where the sink accepts any order.
 fn cuts<S: Sink>(sink: &S, bytes: &[u8]) -> Vec<(u64, Bytes)> {
     let step = match sink.order() {
         WriteModel::Parts(step) => usize::try_from(step).expect("a part fits into memory"),
@@ -21,7 +21,7 @@ fn cuts<S: Sink>(sink: &S, bytes: &[u8]) -> Vec<(u64, Bytes)> {
     cuts
 }
 
-pub(super) async fn bytes_come_back_from_any_order<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn bytes_may_be_written_in_any_order<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     for (name, size) in [("one", 1), ("odd", 12_345), ("large", 300_000)] {
         let bytes = pattern(size, 1);
         let sink = bench.whole(name).await?;
@@ -39,7 +39,7 @@ pub(super) async fn bytes_come_back_from_any_order<D: Dsi>(bench: &Bench<'_, D>)
         );
         assert!(
             bench.get(name).await? == bytes,
-            "{name}: other bytes than were written"
+            "{name}: the read bytes differ"
         );
         assert_eq!(bench.stat(name).await?.size, len(&bytes));
         assert_eq!(bench.source(name).await?.size(), len(&bytes));
@@ -47,7 +47,7 @@ pub(super) async fn bytes_come_back_from_any_order<D: Dsi>(bench: &Bench<'_, D>)
     Ok(())
 }
 
-pub(super) async fn an_empty_file_is_a_file<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn an_empty_file_is_stored<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("empty").await?;
     assert_eq!(sink.finish(Finish::whole(0)).await?.size, 0);
     assert!(bench.stat("empty").await?.is_file());
@@ -55,7 +55,9 @@ pub(super) async fn an_empty_file_is_a_file<D: Dsi>(bench: &Bench<'_, D>) -> Out
     Ok(())
 }
 
-pub(super) async fn nothing_shows_before_the_end<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn an_upload_is_invisible_until_it_is_finished<D: Dsi>(
+    bench: &Bench<'_, D>,
+) -> Outcome {
     let sink = bench.whole("late").await?;
     sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
     sink.checkpoint(&ranges(&[(0, 100_000)]), false).await?;
@@ -70,7 +72,7 @@ pub(super) async fn nothing_shows_before_the_end<D: Dsi>(bench: &Bench<'_, D>) -
     Ok(())
 }
 
-pub(super) async fn what_is_missing_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn an_incomplete_file_is_refused<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("short").await?;
     sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
     refused(
@@ -84,19 +86,19 @@ pub(super) async fn what_is_missing_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Out
     refused(sink.finish(done).await, &[ErrorKind::Incomplete]);
     assert!(
         bench.names("").await?.is_empty(),
-        "what is not whole was published"
+        "an incomplete file was published"
     );
     Ok(())
 }
 
-pub(super) async fn replacing_is_whole<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_file_is_replaced_atomically<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (old, new) = (pattern(5000, 3), pattern(2000, 4));
     bench.put("file", &old).await?;
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from(new.clone())).await?;
     assert!(
         bench.get("file").await? == old,
-        "the old bytes went before the new ones came"
+        "the old file changed before the upload was finished"
     );
     drop(sink);
     assert!(
@@ -110,7 +112,7 @@ pub(super) async fn replacing_is_whole<D: Dsi>(bench: &Bench<'_, D>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn a_longer_attempt_is_cut<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_longer_upload_is_truncated<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
     assert_eq!(sink.finish(Finish::whole(4)).await?.size, 4);
@@ -118,7 +120,7 @@ pub(super) async fn a_longer_attempt_is_cut<D: Dsi>(bench: &Bench<'_, D>) -> Out
     Ok(())
 }
 
-pub(super) async fn in_place_shows_at_once<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn in_place_writes_are_visible_at_once<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let keep = Create::InPlace { truncate: false };
     let sink = bench.sink("file", keep).await?;
     sink.write_at(0, Bytes::from_static(b"hello world")).await?;
@@ -139,7 +141,7 @@ pub(super) async fn in_place_shows_at_once<D: Dsi>(bench: &Bench<'_, D>) -> Outc
     Ok(())
 }
 
-pub(super) async fn an_append_has_the_end_for_itself<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn an_append_excludes_other_writers<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let keep = Create::InPlace { truncate: false };
     let cut = Create::InPlace { truncate: true };
     for (before, bytes) in [(0, b"one"), (3, b"two")] {
@@ -152,7 +154,7 @@ pub(super) async fn an_append_has_the_end_for_itself<D: Dsi>(bench: &Bench<'_, D
         sink.finish(Finish::as_is()).await?;
     }
     assert_eq!(bench.get("file").await?, b"onetwo");
-    // Parts of one file may be written at once, but not while it is cut or made longer.
+    // Parts of one file may be written concurrently, but not while it is truncated or extended.
     let parts = (
         bench.sink("file", keep).await?,
         bench.sink("file", keep).await?,
@@ -166,7 +168,7 @@ pub(super) async fn an_append_has_the_end_for_itself<D: Dsi>(bench: &Bench<'_, D
     Ok(())
 }
 
-pub(super) async fn what_was_written_to_no_name_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn writing_to_a_removed_file_is_an_error<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     for how in [
         Create::Append,
         Create::InPlace { truncate: false },
@@ -193,7 +195,7 @@ pub(super) async fn what_was_written_to_no_name_is_told<D: Dsi>(bench: &Bench<'_
     Ok(())
 }
 
-pub(super) async fn reading_ends_at_the_end<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn reads_past_the_end_are_empty<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"0123456789").await?;
     let source = bench.source("file").await?;
     assert_eq!(
@@ -237,7 +239,7 @@ pub(super) async fn offsets_out_of_bounds_are_refused<D: Dsi>(bench: &Bench<'_, 
 pub(super) async fn two_writers_never_mix<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (a, b) = (pattern(200_000, 5), pattern(200_000, 6));
     let first = bench.whole("file").await?;
-    // Refusing the second is as good as letting the last one win.
+    // A backend may refuse the second writer, or let the last one win.
     let second = bench.whole("file").await;
     for at in (0_u64..200_000).step_by(50_000) {
         let part = |bytes: &[u8]| {
@@ -268,7 +270,7 @@ pub(super) async fn two_writers_never_mix<D: Dsi>(bench: &Bench<'_, D>) -> Outco
     Ok(())
 }
 
-pub(super) async fn a_change_while_reading_is_told<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_change_while_reading_is_detected<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("touched", b"0123456789").await?;
     bench.put("cut", b"0123456789").await?;
     bench.put("removed", b"0123456789").await?;
@@ -297,7 +299,7 @@ pub(super) async fn a_change_while_reading_is_told<D: Dsi>(bench: &Bench<'_, D>)
     for source in [touched, cut] {
         refused(source.unchanged().await, &[ErrorKind::Changed]);
     }
-    // What is open stays whole without its name.
+    // An open file stays readable without its name.
     for source in [removed, replaced] {
         source.unchanged().await?;
         let bytes = source.read_at(0, BytesMut::with_capacity(64)).await?;
@@ -306,7 +308,7 @@ pub(super) async fn a_change_while_reading_is_told<D: Dsi>(bench: &Bench<'_, D>)
     Ok(())
 }
 
-pub(super) async fn many_writers_of_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn concurrent_writes_to_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let bytes = pattern(64 * 1000, 7);
     let sink = bench.whole("file").await?;
     let writes = cuts(&sink, &bytes);
@@ -315,7 +317,7 @@ pub(super) async fn many_writers_of_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Ou
             sink.write_at(at, part).await?;
         }
     } else {
-        // All are under way before the first is waited for.
+        // All writes are polled before the first one completes.
         let mut under_way: Vec<_> = writes
             .into_iter()
             .map(|(at, part)| Box::pin(sink.write_at(at, part)))
@@ -342,7 +344,7 @@ pub(super) async fn many_writers_of_one_sink<D: Dsi>(bench: &Bench<'_, D>) -> Ou
     Ok(())
 }
 
-pub(super) async fn writing_needs_the_right<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn writing_requires_permission<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let reader = User::new("reader", DsiPath::root(), false);
     let (dsi, path, other) = (bench.dsi, bench.at("file"), bench.at("other"));
     let denied = [ErrorKind::Denied];
@@ -369,7 +371,7 @@ pub(super) async fn writing_needs_the_right<D: Dsi>(bench: &Bench<'_, D>) -> Out
     Ok(())
 }
 
-pub(super) async fn what_is_discarded_is_counted<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn discarded_bytes_are_counted<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(1 << 40, Bytes::from_static(b"far away"))
         .await?;

@@ -39,7 +39,7 @@ pub(super) async fn times_are_kept_to_the_nanosecond<D: Dsi>(bench: &Bench<'_, D
     Ok(())
 }
 
-pub(super) async fn files_are_cut_but_not_grown<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn files_are_truncated_but_not_extended<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"0123456789").await?;
     let cut = |length| bench.dsi.truncate(&bench.user, &bench.dir, length);
     refused(cut(0).await, &[ErrorKind::IsDirectory]);
@@ -64,7 +64,7 @@ pub(super) async fn modes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     dsi.set_meta(user, &path, Meta::new().with_mode(0o640))
         .await?;
     assert_eq!(bench.stat("file").await?.mode, 0o640);
-    // What replaces a file takes over its mode.
+    // A new file takes over the mode of the one it replaces.
     bench.put("file", b"new").await?;
     assert_eq!(bench.stat("file").await?.mode, 0o640);
     let sink = bench.whole("file").await?;
@@ -81,7 +81,7 @@ pub(super) async fn modes_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn links_stay_in_the_tree<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn links_stay_inside_the_tree<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user) = (bench.dsi, &bench.user);
     dsi.make_dir(user, &bench.at("dir")).await?;
     bench.put("dir/file", b"reached").await?;
@@ -167,7 +167,7 @@ pub(super) async fn checksums_are_right<D: Dsi>(bench: &Bench<'_, D>) -> Outcome
             .await?;
         assert_eq!(middle, digest);
         assert_eq!(progress.get(), 9);
-        // Beyond the end there is nothing, and that is no error.
+        // A range past the end is empty and no error.
         let beyond = bench
             .dsi
             .checksum(user, &path, algorithm, 99, Some(9), &progress)

@@ -1,4 +1,4 @@
-//! What every storage backend must do, skipping what its capabilities disclaim.
+//! Requirements on every storage backend, by its capabilities.
 
 mod files;
 mod meta;
@@ -11,20 +11,20 @@ use gridftp_dsi::{
     Create, Dsi, DsiPath, Error, ErrorKind, Finish, Listing, Sink, Source, Stat, User,
 };
 
-/// What a case gives back: any error fails it.
+/// The result of a case; any error fails it.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Which cases ran, and which could not.
+/// The cases that passed and that were skipped.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Names of the cases that passed.
+    /// Names of the passed cases.
     pub passed: Vec<&'static str>,
-    /// Names of the cases that the backend disclaims.
+    /// Names of the cases that the backend's capabilities exclude.
     pub skipped: Vec<&'static str>,
 }
 
-/// Runs every case against `dsi`, each in a directory of its own below the root.
+/// Runs every case against `dsi`, each in its own directory below the root.
 ///
 /// # Panics
 /// When a case fails; the message names it.
@@ -47,55 +47,55 @@ pub async fn run<D: Dsi>(dsi: &D) -> Report {
     }
     cases! {
         can.keeps =>
-            files::bytes_come_back_from_any_order
-            files::an_empty_file_is_a_file
-            files::nothing_shows_before_the_end
-            files::what_is_missing_is_told
-            files::replacing_is_whole
-            files::a_longer_attempt_is_cut
-            files::in_place_shows_at_once
-            files::an_append_has_the_end_for_itself
-            files::what_was_written_to_no_name_is_told
-            files::reading_ends_at_the_end
+            files::bytes_may_be_written_in_any_order
+            files::an_empty_file_is_stored
+            files::an_upload_is_invisible_until_it_is_finished
+            files::an_incomplete_file_is_refused
+            files::a_file_is_replaced_atomically
+            files::a_longer_upload_is_truncated
+            files::in_place_writes_are_visible_at_once
+            files::an_append_excludes_other_writers
+            files::writing_to_a_removed_file_is_an_error
+            files::reads_past_the_end_are_empty
             files::offsets_out_of_bounds_are_refused
             files::two_writers_never_mix
-            files::a_change_while_reading_is_told
-            files::many_writers_of_one_sink
+            files::a_change_while_reading_is_detected
+            files::concurrent_writes_to_one_sink
             names::directories_are_made_and_removed
             names::files_are_removed
-            names::renaming_replaces
-            names::trees_go_whole
+            names::renaming_replaces_the_target
+            names::trees_are_removed_recursively
             names::listings_are_complete
-            names::objects_of_the_wrong_kind
-            names::strange_names_are_kept
+            names::wrong_kinds_of_objects_are_errors
+            names::unusual_names_are_kept
             meta::times_are_kept_to_the_nanosecond
-            meta::files_are_cut_but_not_grown;
+            meta::files_are_truncated_but_not_extended;
         true =>
-            files::writing_needs_the_right;
+            files::writing_requires_permission;
         can.keeps && can.resume =>
-            resume::what_was_recorded_is_held
-            resume::what_was_not_recorded_is_not_held
-            resume::a_new_attempt_forgets_the_old
-            resume::an_update_keeps_what_it_does_not_write
-            resume::an_update_is_continued
-            resume::what_is_kept_is_not_mixed_with_the_old_object
-            resume::what_is_held_can_be_dropped
-            resume::only_one_continues
-            resume::a_failed_finish_can_be_continued;
+            resume::recorded_ranges_are_held
+            resume::unrecorded_bytes_are_not_held
+            resume::a_new_upload_discards_the_partial_file
+            resume::an_update_keeps_unwritten_bytes
+            resume::an_update_is_resumed
+            resume::an_update_refuses_a_partial_file
+            resume::a_partial_file_can_be_dropped
+            resume::only_one_upload_resumes
+            resume::a_failed_finish_can_be_resumed;
         can.keeps && can.modes =>
             meta::modes_are_kept;
         can.keeps && can.symlinks =>
-            meta::links_stay_in_the_tree;
+            meta::links_stay_inside_the_tree;
         can.keeps && !can.checksums.is_empty() =>
             meta::checksums_are_right
             meta::a_wrong_digest_is_not_published;
         !can.keeps =>
-            files::what_is_discarded_is_counted;
+            files::discarded_bytes_are_counted;
     }
     report
 }
 
-/// A directory for one case, and short ways to use it.
+/// A directory for one case, and short forms of the backend's operations.
 struct Bench<'d, D> {
     dsi: &'d D,
     user: User,
@@ -162,7 +162,7 @@ impl<'d, D: Dsi> Bench<'d, D> {
         self.dsi.stat(&self.user, &self.at(name)).await
     }
 
-    /// Names in the directory `name`, sorted.
+    /// Returns the sorted names in the directory `name`.
     async fn names(&self, name: &str) -> Result<Vec<Vec<u8>>, Error> {
         let mut listing = self.dsi.list(&self.user, &self.at(name)).await?;
         let mut names = Vec::new();
@@ -189,21 +189,21 @@ fn ranges(spans: &[(u64, u64)]) -> RangeSet {
         .collect()
 }
 
-/// Bytes that differ at every place one looks.
+/// Returns bytes that depend on their offset and on the seed.
 fn pattern(len: u32, seed: u32) -> Vec<u8> {
     (0..len)
         .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24).to_le_bytes()[0])
         .collect()
 }
 
-/// Makes sure that `done` failed, and how.
+/// Checks that `done` failed with one of `kinds`.
 #[track_caller]
 fn refused<T>(done: Result<T, Error>, kinds: &[ErrorKind]) {
     match done {
-        Ok(_) => panic!("went through, but should have been one of {kinds:?}"),
+        Ok(_) => panic!("succeeded instead of an error of {kinds:?}"),
         Err(error) => assert!(
             kinds.contains(&error.kind()),
-            "{error}, but should have been one of {kinds:?}"
+            "{error} instead of an error of {kinds:?}"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Names: made, listed, moved and removed.
+//! Names: creation, listing, renaming and removal.
 
 use bytes::Bytes;
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Listing, Sink};
@@ -37,7 +37,7 @@ pub(super) async fn directories_are_made_and_removed<D: Dsi>(bench: &Bench<'_, D
     dsi.remove_dir(user, &bench.at("a/b")).await?;
     dsi.remove_dir(user, &bench.at("a")).await?;
     refused(bench.stat("a").await, &[ErrorKind::NotFound]);
-    // What an upload left and no listing shows does not keep a directory.
+    // A hidden partial file does not prevent the removal of its directory.
     dsi.make_dir(user, &bench.at("left")).await?;
     let sink = bench.whole("left/file").await?;
     sink.write_at(0, Bytes::from_static(b"x")).await?;
@@ -64,7 +64,7 @@ pub(super) async fn files_are_removed<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn renaming_replaces<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn renaming_replaces_the_target<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user) = (bench.dsi, &bench.user);
     bench.put("a", b"a").await?;
     bench.put("b", b"b").await?;
@@ -107,7 +107,7 @@ pub(super) async fn renaming_replaces<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn trees_go_whole<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn trees_are_removed_recursively<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user) = (bench.dsi, &bench.user);
     for dir in ["t", "t/a", "t/a/b", "t/c"] {
         dsi.make_dir(user, &bench.at(dir)).await?;
@@ -144,7 +144,7 @@ pub(super) async fn listings_are_complete<D: Dsi>(bench: &Bench<'_, D>) -> Outco
     expected.push(b"sub".to_vec());
     assert!(
         bench.names("many").await? == expected,
-        "entries are missing, doubled or too many"
+        "entries are missing, repeated or unexpected"
     );
     let mut listing = dsi.list(user, &bench.at("many")).await?;
     let first = listing.next().await?;
@@ -154,7 +154,7 @@ pub(super) async fn listings_are_complete<D: Dsi>(bench: &Bench<'_, D>) -> Outco
         first.len()
     );
     assert!(first.iter().all(|stat| stat.is_dir() || stat.size == 9));
-    // Removing what is listed while it is listed is survived.
+    // Entries may be removed during a listing.
     for stat in bench.names("many").await? {
         let path = bench
             .at("many")
@@ -179,7 +179,7 @@ pub(super) async fn listings_are_complete<D: Dsi>(bench: &Bench<'_, D>) -> Outco
     Ok(())
 }
 
-pub(super) async fn objects_of_the_wrong_kind<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn wrong_kinds_of_objects_are_errors<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"x").await?;
     bench.dsi.make_dir(&bench.user, &bench.at("dir")).await?;
     refused(bench.source("dir").await, &[ErrorKind::IsDirectory]);
@@ -207,7 +207,7 @@ pub(super) async fn objects_of_the_wrong_kind<D: Dsi>(bench: &Bench<'_, D>) -> O
     Ok(())
 }
 
-pub(super) async fn strange_names_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn unusual_names_are_kept<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let mut names: Vec<Vec<u8>> = vec![
         b" leading and trailing ".to_vec(),
         b"-rf".to_vec(),

@@ -1,11 +1,11 @@
-//! Restart: what was recorded is held, and nothing else is claimed.
+//! Restart: exactly the recorded ranges of a partial file are held.
 
 use bytes::Bytes;
 use gridftp_dsi::{Create, Dsi, DsiPath, ErrorKind, Finish, Sink, User};
 
 use super::{Bench, Outcome, pattern, ranges, refused};
 
-pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn recorded_ranges_are_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let bytes = pattern(300_000, 1);
     let part =
         |from: usize, to: usize| Bytes::copy_from_slice(bytes.get(from..to).expect("within"));
@@ -14,13 +14,13 @@ pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> O
     sink.write_at(200_000, part(200_000, 300_000)).await?;
     let held = ranges(&[(0, 10), (200_000, 300_000)]);
     sink.checkpoint(&held, false).await?;
-    // Written after the record: not to be claimed.
+    // Written after the checkpoint, so it must not be held.
     sink.write_at(10, part(10, 20)).await?;
     drop(sink);
     assert_eq!(bench.held("file").await?, held);
     let sink = bench.resume("file").await?;
     assert_eq!(sink.held(), held);
-    // Giving up again loses nothing.
+    // A second interruption loses nothing.
     drop(sink);
     let sink = bench.resume("file").await?;
     assert_eq!(sink.held(), held);
@@ -35,15 +35,15 @@ pub(super) async fn what_was_recorded_is_held<D: Dsi>(bench: &Bench<'_, D>) -> O
         .await?;
     assert!(
         bench.get("file").await? == bytes,
-        "the parts do not make the whole"
+        "the resumed file differs"
     );
-    // Published: nothing is kept apart.
+    // After publishing there is no partial file.
     assert!(bench.held("file").await?.is_empty());
     assert!(bench.resume("file").await?.held().is_empty());
     Ok(())
 }
 
-pub(super) async fn what_was_not_recorded_is_not_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn unrecorded_bytes_are_not_held<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from(pattern(100_000, 2))).await?;
     drop(sink);
@@ -54,7 +54,9 @@ pub(super) async fn what_was_not_recorded_is_not_held<D: Dsi>(bench: &Bench<'_, 
     Ok(())
 }
 
-pub(super) async fn a_new_attempt_forgets_the_old<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_new_upload_discards_the_partial_file<D: Dsi>(
+    bench: &Bench<'_, D>,
+) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from_static(b"old bytes, more of them"))
         .await?;
@@ -70,9 +72,7 @@ pub(super) async fn a_new_attempt_forgets_the_old<D: Dsi>(bench: &Bench<'_, D>) 
 
 const UPDATE: Create = Create::Update { size: None };
 
-pub(super) async fn an_update_keeps_what_it_does_not_write<D: Dsi>(
-    bench: &Bench<'_, D>,
-) -> Outcome {
+pub(super) async fn an_update_keeps_unwritten_bytes<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", b"hello").await?;
     let sink = bench.sink("file", UPDATE).await?;
     assert_eq!(sink.held(), ranges(&[(0, 5)]));
@@ -97,7 +97,7 @@ pub(super) async fn an_update_keeps_what_it_does_not_write<D: Dsi>(
     Ok(())
 }
 
-pub(super) async fn an_update_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn an_update_is_resumed<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let old = pattern(400_000, 3);
     bench.put("file", &old).await?;
     for replaced in [true, false] {
@@ -107,7 +107,7 @@ pub(super) async fn an_update_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outc
         drop(sink);
         assert_eq!(bench.held("file").await?, ranges(&[(0, 100_000)]));
         if replaced {
-            // A copy of what has gone is no part of the file that there is.
+            // The partial file belongs to the replaced file.
             bench.put("file", b"another").await?;
             bench.put("file", &old).await?;
             assert!(bench.resume("file").await?.held().is_empty());
@@ -124,14 +124,12 @@ pub(super) async fn an_update_is_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outc
     assert_eq!(new.len() + rest.len(), expected.len());
     assert!(
         bench.get("file").await? == expected,
-        "what was not written did not stay"
+        "unwritten bytes changed"
     );
     Ok(())
 }
 
-pub(super) async fn what_is_kept_is_not_mixed_with_the_old_object<D: Dsi>(
-    bench: &Bench<'_, D>,
-) -> Outcome {
+pub(super) async fn an_update_refuses_a_partial_file<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     bench.put("file", &pattern(200_000, 4)).await?;
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from(vec![1; 100_000])).await?;
@@ -146,7 +144,7 @@ pub(super) async fn what_is_kept_is_not_mixed_with_the_old_object<D: Dsi>(
     Ok(())
 }
 
-pub(super) async fn what_is_held_can_be_dropped<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_partial_file_can_be_dropped<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let (dsi, user, file) = (bench.dsi, &bench.user, bench.at("file"));
     bench.put("file", b"published").await?;
     refused(dsi.drop_held(user, &file).await, &[ErrorKind::NotFound]);
@@ -165,7 +163,7 @@ pub(super) async fn what_is_held_can_be_dropped<D: Dsi>(bench: &Bench<'_, D>) ->
     Ok(())
 }
 
-pub(super) async fn only_one_continues<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn only_one_upload_resumes<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from_static(b"0123456789")).await?;
     sink.checkpoint(&ranges(&[(0, 10)]), false).await?;
@@ -184,7 +182,7 @@ pub(super) async fn only_one_continues<D: Dsi>(bench: &Bench<'_, D>) -> Outcome 
     Ok(())
 }
 
-pub(super) async fn a_failed_finish_can_be_continued<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
+pub(super) async fn a_failed_finish_can_be_resumed<D: Dsi>(bench: &Bench<'_, D>) -> Outcome {
     let sink = bench.whole("file").await?;
     sink.write_at(0, Bytes::from_static(b"01234")).await?;
     sink.checkpoint(&ranges(&[(0, 5)]), false).await?;

@@ -1,4 +1,4 @@
-//! Source files: their first line, their length, and `forbid(unsafe_code)` in every crate root.
+//! Source files: first line, length, and `forbid(unsafe_code)` in every crate root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::metadata::{Metadata, root};
 
 const LONGEST: usize = 500;
 
-/// Reports files that break a rule which the compiler does not know.
+/// Reports files that violate a rule.
 pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
     for package in metadata.members() {
         let folder = root().join(package.folder());
@@ -43,7 +43,7 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<(
     Ok(())
 }
 
-/// Reports a file that does not begin with the sentence it owns.
+/// Reports a file whose first line is not a `//!` sentence.
 fn check_first_line(text: &str, name: &str, findings: &mut Vec<String>) {
     let first = text.lines().next().unwrap_or_default();
     let paragraph = text
@@ -55,12 +55,12 @@ fn check_first_line(text: &str, name: &str, findings: &mut Vec<String>) {
         first.starts_with("//! ") && paragraph.trim_end().ends_with(['.', ':', '?', '!']);
     if !sentence {
         findings.push(format!(
-            "{name}:1: does not begin with `//!` and the sentence that the file owns"
+            "{name}:1: does not start with `//!` and a sentence about the file"
         ));
     }
 }
 
-/// Reports a file that is too long, tests aside.
+/// Reports a file that is too long without its tests.
 fn check_length(path: &Path, text: &str, name: &str, findings: &mut Vec<String>) {
     let tests = path.file_name().is_some_and(|file| file == "tests.rs")
         || path.components().any(|part| {
@@ -79,7 +79,7 @@ fn check_length(path: &Path, text: &str, name: &str, findings: &mut Vec<String>)
     }
 }
 
-/// Returns the Rust files of one package, without those of packages and targets inside it.
+/// Returns the Rust files of one package, without those of nested packages and target folders.
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -1,11 +1,11 @@
-//! Which licences the crates of others may have.
+//! Licences of dependencies.
 
 use anyhow::{Context, Result};
 
 use crate::cargo;
 use crate::metadata::Metadata;
 
-/// As in `.deny.toml`, for those who have no cargo-deny.
+/// The list of `.deny.toml`, for developers without cargo-deny.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -22,10 +22,11 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that end a build for other reasons.
+/// Crates that are banned for other reasons.
 const BANNED: &[&str] = &["openssl-sys", "native-tls"];
 
-/// Crates of other licences that tests and benches use, and that no program or library has unless asked.
+/// Crates with other licences, allowed in tests and benches and behind features that are off by
+/// default.
 const ASIDE: &[&str] = &["lzo1x"];
 
 /// Reports every crate that may not be linked.
@@ -47,7 +48,7 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<(
     Ok(())
 }
 
-/// Reports a crate that what cargo builds for users has, dev-dependencies left out as it does then.
+/// Reports a crate that is in a default build, which has no dev-dependencies.
 fn check_aside(name: &str, findings: &mut Vec<String>) -> Result<()> {
     let words = [
         "tree",
@@ -65,12 +66,12 @@ fn check_aside(name: &str, findings: &mut Vec<String>) -> Result<()> {
     let users = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() || !users.trim().is_empty() {
         let error = String::from_utf8_lossy(&output.stderr);
-        findings.push(format!("{name}: ordinary builds have it: {users}{error}"));
+        findings.push(format!("{name}: is in default builds: {users}{error}"));
     }
     Ok(())
 }
 
-/// Returns whether an expression can be met: every part of an AND, any part of an OR.
+/// Returns whether a licence expression is permitted: every part of an AND, any part of an OR.
 fn permitted(expression: &str) -> bool {
     let expression = expression.trim();
     if let Some(inner) = expression
@@ -93,7 +94,7 @@ fn permitted(expression: &str) -> bool {
     ALLOWED.contains(&expression)
 }
 
-/// Splits at a word that stands outside of brackets.
+/// Splits at a word outside of parentheses.
 fn split_outside<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_are_read() {
+    fn licence_expressions_are_evaluated() {
         for (text, good) in [
             ("MIT", true),
             ("MIT OR GPL-3.0", true),

@@ -1,4 +1,4 @@
-//! Manifests: what each inherits, where versions stand, and what features may do.
+//! Manifests: inherited keys, versions of dependencies, and features.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::metadata::{Metadata, Package, root};
 
-/// What every member takes from the workspace.
+/// Keys that every member inherits from the workspace.
 const INHERITED: &[&str] = &[
     "version",
     "edition",
@@ -16,7 +16,7 @@ const INHERITED: &[&str] = &[
     "repository",
 ];
 
-/// Reports manifests that say something themselves which the workspace should say, or the reverse.
+/// Reports manifests that do not follow the rules.
 pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
     for package in metadata.members() {
         let text = fs::read_to_string(&package.manifest_path)?;
@@ -72,7 +72,8 @@ fn check_published(package: &Package, text: &str, folder: &str, findings: &mut V
     }
 }
 
-/// Reports fuzz targets that their manifest, which is none of the workspace, does not have as it should.
+/// Reports fuzz targets that are missing in their manifest, which is outside the workspace, or in
+/// the README.
 fn check_fuzz(findings: &mut Vec<String>) -> Result<()> {
     let folder = root().join("tests/fuzz");
     let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
@@ -87,9 +88,7 @@ fn check_fuzz(findings: &mut Vec<String>) -> Result<()> {
         let path = entry?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if !readme.contains(&format!("| `{name}` |")) {
-            findings.push(format!(
-                "tests/fuzz/README.md: does not say what `{name}` checks"
-            ));
+            findings.push(format!("tests/fuzz/README.md: has no row for `{name}`"));
         }
         expected.insert(format!(
             "name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\ntest = false\ndoc = false\nbench = false"
@@ -98,13 +97,13 @@ fn check_fuzz(findings: &mut Vec<String>) -> Result<()> {
     for block in expected.symmetric_difference(&found) {
         let name = block.lines().next().unwrap_or_default();
         findings.push(format!(
-            "tests/fuzz/Cargo.toml: the target with {name} is not there, or not as the others are"
+            "tests/fuzz/Cargo.toml: the target with {name} is missing or has other settings"
         ));
     }
     Ok(())
 }
 
-/// Reports dependencies whose version stands in a member.
+/// Reports dependencies with a version in a member's manifest.
 fn check_versions(text: &str, folder: &str, findings: &mut Vec<String>) {
     let mut inside = false;
     for line in text.lines() {
@@ -115,13 +114,13 @@ fn check_versions(text: &str, folder: &str, findings: &mut Vec<String>) {
         let entry = inside && line.contains('=') && !line.starts_with(['#', ' ']);
         if entry && !line.contains("workspace = true") {
             findings.push(format!(
-                "{folder}/Cargo.toml: `{line}` belongs into the workspace's table"
+                "{folder}/Cargo.toml: move the version of `{line}` to the workspace's table"
             ));
         }
     }
 }
 
-/// Reports a driver whose package is not named after its folder.
+/// Reports a driver package that is not named after its folder.
 fn check_name(package: &Package, folder: &str, findings: &mut Vec<String>) {
     if let Some(name) = folder.strip_prefix("drivers/")
         && package.name != format!("xio-{name}")
@@ -136,7 +135,7 @@ fn check_name(package: &Package, folder: &str, findings: &mut Vec<String>) {
 /// Features of the facade that name other features.
 const GROUPS: [&str; 2] = ["default", "full"];
 
-/// Reports features of the facade that are not exactly its drivers, and features that do more than add.
+/// Reports features of the facade that differ from its drivers, or do more than add a driver.
 fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
     if package.name != "xio-stack" {
         return;
@@ -174,7 +173,7 @@ fn check_features(package: &Package, folder: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Reports what the root lacks, and shared versions out of order.
+/// Reports missing files of the root, and unsorted shared dependencies.
 fn check_shared(findings: &mut Vec<String>) -> Result<()> {
     for name in [
         "LICENSE-MIT",
@@ -201,7 +200,7 @@ fn check_shared(findings: &mut Vec<String>) -> Result<()> {
             .collect();
         if !names.is_sorted() {
             findings.push(format!(
-                "Cargo.toml: shared versions from `{}` on are not in order",
+                "Cargo.toml: shared dependencies are not sorted: {}",
                 names.join(", ")
             ));
         }

@@ -1,4 +1,4 @@
-//! Fails when the tree drifts from its own rules, naming every place where it does.
+//! Checks the rules of the repository that the compiler does not check.
 
 mod files;
 mod licences;
@@ -22,10 +22,7 @@ pub(crate) fn run() -> Result<()> {
     files::check(&metadata, &mut findings)?;
     check_map(&metadata, &mut findings)?;
     if findings.is_empty() {
-        println!(
-            "tidy: {} crates, nothing to complain about",
-            metadata.members().len()
-        );
+        println!("tidy: {} crates, no findings", metadata.members().len());
         return Ok(());
     }
     findings.sort();
@@ -35,9 +32,7 @@ pub(crate) fn run() -> Result<()> {
 fn check_map(metadata: &Metadata, findings: &mut Vec<String>) -> Result<()> {
     let readme = fs::read_to_string(root().join("README.md"))?;
     if map::current(&readme)? != map::draw(metadata) {
-        findings.push(
-            "README.md: its map is not that of the tree; run `cargo xtask map --write`".into(),
-        );
+        findings.push("README.md: the map is out of date; run `cargo xtask map --write`".into());
     }
     if readme.lines().count() > 150 {
         findings.push("README.md: more than 150 lines".into());

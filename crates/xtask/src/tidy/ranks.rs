@@ -1,17 +1,17 @@
-//! Which crate may name which: dependencies point to lower ranks, and pure crates stay pure.
+//! Ranks of crates: dependencies point to lower ranks, and pure crates stay pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metadata::{Dependency, Metadata, Package};
 
-/// What a crate is to the others.
+/// The kind of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// No I/O, no clock, no runtime.
     Pure,
-    /// What outsiders implement or call.
+    /// Traits and types for implementors and callers.
     Interface,
-    /// Something behind an interface; plugins do not know each other.
+    /// An implementation of an interface; plugins do not depend on each other.
     Plugin,
     /// Anything else.
     Other,
@@ -19,7 +19,7 @@ enum Kind {
 
 use Kind::{Interface, Other, Plugin, Pure};
 
-/// The table of ranks. A folder that is not here is a finding, so a new crate takes its place on purpose.
+/// The table of ranks. A folder without an entry is a finding.
 const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/ranges", 0, Pure),
     ("crates/ftp-wire", 1, Pure),
@@ -54,19 +54,19 @@ const RANKS: &[(&str, u8, Kind)] = &[
     ("crates/xio", 3, Other),
     ("gridftp-client", 4, Other),
     ("gridftp-server", 4, Other),
-    // A driver that is a client, so the facade cannot know it and programs register it.
+    // This driver uses the client, so programs register it and not the facade.
     ("drivers/gridftp", 5, Other),
     ("crates/xio-perf", 6, Other),
-    // The suites' library drives programs, so chores and benches stand above it.
+    // The suites' library runs the programs; chores and benches use it.
     ("tests", 7, Other),
     ("benches", 8, Other),
     ("crates/xtask", 8, Other),
 ];
 
-/// Doubles and conformance suites: knows interfaces, and is known to tests alone.
+/// Test doubles and conformance suites: depends on interfaces, and is a dev-dependency only.
 const TESTKIT: &str = "crates/testkit";
 
-/// Reports every arrow between our crates that does not point downwards.
+/// Reports every dependency between our crates that does not point to a lower rank.
 pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
     let ranks: BTreeMap<&str, (u8, Kind)> = RANKS
         .iter()
@@ -75,8 +75,8 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
     let members = metadata.members();
     for package in &members {
         let folder = package.folder().display().to_string();
-        let place = ranks.get(folder.as_str()).copied();
-        if place.is_none() && folder != TESTKIT {
+        let rank = ranks.get(folder.as_str()).copied();
+        if rank.is_none() && folder != TESTKIT {
             findings.push(format!(
                 "{folder}: has no rank in crates/xtask/src/tidy/ranks.rs"
             ));
@@ -91,11 +91,11 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
                 continue;
             };
             let to = target.folder().display().to_string();
-            if let Some(why) = refused(place, dependency, &to, ranks.get(to.as_str()).copied()) {
+            if let Some(why) = refused(rank, dependency, &to, ranks.get(to.as_str()).copied()) {
                 findings.push(format!("{folder}: names {}: {why}", dependency.name));
             }
         }
-        if place.is_some_and(|(_, kind)| kind == Pure) {
+        if rank.is_some_and(|(_, kind)| kind == Pure) {
             if let Some(path) = reaches(metadata, package, "tokio") {
                 findings.push(format!("{folder}: a pure crate reaches tokio by {path}"));
             }
@@ -104,7 +104,7 @@ pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) {
     }
 }
 
-/// Returns why a crate at `from` may not name the one in folder `to`, or nothing when it may.
+/// Returns the reason why a crate at `from` may not depend on the one in folder `to`, if any.
 fn refused(
     from: Option<(u8, Kind)>,
     dependency: &Dependency,
@@ -113,7 +113,7 @@ fn refused(
 ) -> Option<String> {
     let dev = dependency.kind.as_deref() == Some("dev");
     if to == TESTKIT {
-        // The suites and benches are tests as a whole.
+        // The packages of suites and benches contain nothing but tests.
         let allowed = dev || from.is_some_and(|(rank, _)| rank >= 7);
         return (!allowed).then(|| "the testkit is a dev-dependency only".into());
     }
@@ -121,20 +121,20 @@ fn refused(
     let Some((rank, kind)) = from else {
         // The testkit itself.
         return (target_rank > 1)
-            .then(|| format!("the testkit knows interfaces only, not rank {target_rank}"));
+            .then(|| format!("the testkit depends on interfaces only, not on rank {target_rank}"));
     };
     if target_rank >= rank {
-        return Some(format!("rank {rank} may not name rank {target_rank}"));
+        return Some(format!("rank {rank} may not depend on rank {target_rank}"));
     }
     match (kind, target_kind) {
         (Pure, Interface | Plugin | Other) if !dev => {
-            Some("a pure crate names pure crates only".into())
+            Some("a pure crate depends on pure crates only".into())
         }
         _ => None,
     }
 }
 
-/// Returns the way by which a package's ordinary dependencies lead to another, if they do.
+/// Returns a path of ordinary dependencies from a package to another, if there is one.
 fn reaches(metadata: &Metadata, from: &Package, to: &str) -> Option<String> {
     let nodes: BTreeMap<&str, _> = metadata
         .resolve
@@ -149,23 +149,23 @@ fn reaches(metadata: &Metadata, from: &Package, to: &str) -> Option<String> {
         .collect();
     let mut seen = BTreeSet::new();
     let mut open = vec![(from.id.as_str(), from.name.clone())];
-    while let Some((id, way)) = open.pop() {
+    while let Some((id, path)) = open.pop() {
         for next in nodes.get(id).into_iter().flat_map(|node| &node.deps) {
             let ordinary = next.dep_kinds.iter().any(|kind| kind.kind.is_none());
             let name = names.get(next.pkg.as_str()).copied().unwrap_or_default();
-            let way = format!("{way} > {name}");
+            let path = format!("{path} > {name}");
             if ordinary && name == to {
-                return Some(way);
+                return Some(path);
             }
             if ordinary && seen.insert(next.pkg.as_str()) {
-                open.push((&next.pkg, way));
+                open.push((&next.pkg, path));
             }
         }
     }
     None
 }
 
-/// Reports a pure crate whose own lint file does not ban clocks, sockets and files.
+/// Reports a pure crate without bans of clocks, sockets and files in its lint configuration.
 fn check_bans(package: &Package, folder: &str, findings: &mut Vec<String>) {
     let bans = [
         "Instant::now",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_down() {
+    fn dependencies_point_to_lower_ranks() {
         let ask = |from, kind, to| refused(Some(from), &named(kind), "x", Some(to)).is_none();
         assert!(ask((4, Other), None, (3, Other)));
         assert!(!ask((4, Other), None, (4, Other)));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_testkit_is_for_tests() {
+    fn the_testkit_is_a_dev_dependency_only() {
         let ask = |from, kind| refused(Some(from), &named(kind), TESTKIT, None).is_none();
         assert!(ask((2, Plugin), Some("dev")));
         assert!(!ask((2, Plugin), None));

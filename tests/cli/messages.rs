@@ -1,16 +1,17 @@
-//! What the program says of what is wrong: fact, place and remedy, each once, and the right ones.
+//! Error messages of the program: fact, place and remedy, each once.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Act, Break, Played, Relay, Tree, binary, run};
+use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree, binary, run, serve_sessions};
 
 use crate::{Bed, LIMIT, cp_in, fails};
 
-/// Parts of a file, names with a slash or a star, and flags that are easily mistyped.
+/// Offsets past the end, names with a slash or a star, and flags that are easily mistyped.
 #[test]
-fn mistakes_are_told_with_what_to_write() -> Result<()> {
+fn usage_mistakes_are_reported_with_a_remedy() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("dir/one", 100, 1)?;
     bed.there.dir("dir/sub")?;
@@ -87,16 +88,16 @@ fn mistakes_are_told_with_what_to_write() -> Result<()> {
         ensure!(times <= 1, "{times} times the place: {line}");
         ensure!(
             !bed.here.path("x").is_file() && !bed.there.path("to").exists(),
-            "{args:?} made one"
+            "{args:?} created a file"
         );
     }
     bed.same("x/one", "dir/one")?;
     Ok(())
 }
 
-/// In JSON the place and the fact are members of their own, once each.
+/// In JSON the place and the fact are separate members.
 #[test]
-fn failures_in_json_are_objects_of_their_own() -> Result<()> {
+fn failures_in_json_have_source_and_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.dir("dir/sub")?;
     bed.there.file("dir/one", 1, 1)?;
@@ -130,25 +131,21 @@ fn failures_in_json_are_objects_of_their_own() -> Result<()> {
 }
 
 #[test]
-fn a_port_of_another_protocol_is_told() -> Result<()> {
+fn a_port_of_another_protocol_is_reported() -> Result<()> {
     let tree = Tree::new()?;
-    let door = TcpListener::bind("127.0.0.1:0")?;
-    let addr = door.local_addr()?;
-    std::thread::spawn(move || {
-        use std::io::Write as _;
-        for mut stream in door.incoming().flatten() {
-            let _gone = stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
-            let _until_it_leaves = std::io::copy(&mut stream, &mut std::io::sink());
-        }
-    });
+    let addr = serve_sessions(|mut stream| {
+        stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")?;
+        std::io::copy(&mut stream, &mut std::io::sink())?;
+        Ok(())
+    })?;
     let finished = cp_in(&tree, &[&format!("ftp://{addr}/x"), "y"])?;
     fails(&finished, 3, &[&addr.to_string(), "SSH", "no FTP server"])
 }
 
 #[test]
-fn the_two_ports_are_told_where_nobody_listens() -> Result<()> {
+fn a_refused_connection_to_port_21_suggests_2811() -> Result<()> {
     let tree = Tree::new()?;
-    // An address of this machine on which nothing listens at port 21.
+    // No program listens on port 21 of this loopback address.
     let finished = cp_in(&tree, &["--retries", "0", "ftp://127.255.255.254/x", "y"])?;
     fails(&finished, 3, &["127.255.255.254:21", "port 21", "2811"])?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -163,11 +160,11 @@ fn the_two_ports_are_told_where_nobody_listens() -> Result<()> {
 
 /// The server was reached, so host and port are right.
 #[test]
-fn a_slow_login_is_not_taken_for_a_wrong_port() -> Result<()> {
+fn a_login_timeout_is_not_reported_as_a_wrong_port() -> Result<()> {
     let tree = Tree::new()?;
-    let server = Played::start(|line| match line.starts_with("PASS") {
-        true => Act::Silence,
-        false => Act::Usual,
+    let server = ScriptedServer::start(|line| match line.starts_with("PASS") {
+        true => Reaction::Silence,
+        false => Reaction::Usual,
     })?;
     let flags = ["--retries", "0", "--timeout", "1"];
     let finished = cp_in(&tree, &[&flags[..], &[&server.url("x"), "y"]].concat())?;
@@ -178,11 +175,11 @@ fn a_slow_login_is_not_taken_for_a_wrong_port() -> Result<()> {
 }
 
 #[test]
-fn a_refused_data_connection_is_not_told_to_use_the_mode_that_it_has() -> Result<()> {
+fn no_mode_is_suggested_that_is_already_in_use() -> Result<()> {
     let tree = Tree::new()?;
-    let server = Played::start(|line| match line.starts_with("RETR") {
-        true => Act::say("425 cannot connect"),
-        false => Act::Usual,
+    let server = ScriptedServer::start(|line| match line.starts_with("RETR") {
+        true => Reaction::say("425 cannot connect"),
+        false => Reaction::Usual,
     })?;
     server.file("/x", "abc");
     let finished = cp_in(
@@ -195,7 +192,7 @@ fn a_refused_data_connection_is_not_told_to_use_the_mode_that_it_has() -> Result
 }
 
 #[test]
-fn a_download_that_differs_is_told_in_one_sentence() -> Result<()> {
+fn a_digest_mismatch_is_reported_in_one_sentence() -> Result<()> {
     for flags in [&["--mode", "stream"][..], &["-p", "2"]] {
         let bed = Bed::new()?;
         bed.there.file("file", 3_000_001, 1)?;
@@ -220,7 +217,7 @@ fn a_download_that_differs_is_told_in_one_sentence() -> Result<()> {
 }
 
 #[test]
-fn what_the_storage_says_is_said_once() -> Result<()> {
+fn storage_errors_are_not_repeated() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     bed.here.file("plain", 1, 1)?;
@@ -238,9 +235,9 @@ fn what_the_storage_says_is_said_once() -> Result<()> {
     Ok(())
 }
 
-/// `| head` ends a copy to standard output, which is no failure of anybody's storage.
+/// `| head` closes the standard output of a copy.
 #[test]
-fn a_reader_that_has_gone_is_told_as_such() -> Result<()> {
+fn a_closed_output_pipe_is_not_a_storage_error() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 3_000_001, 1)?;
     let program = binary("gridftp-cp")?;
@@ -273,7 +270,7 @@ fn a_reader_that_has_gone_is_told_as_such() -> Result<()> {
 }
 
 #[test]
-fn a_password_in_a_url_is_warned_of() -> Result<()> {
+fn a_password_in_a_url_causes_a_warning() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.file("file", 10, 1)?;
     let url = bed
@@ -296,26 +293,27 @@ fn a_password_in_a_url_is_warned_of() -> Result<()> {
 }
 
 #[test]
-fn times_are_set_by_the_command_that_the_server_has() -> Result<()> {
+fn times_are_set_by_a_command_of_the_server() -> Result<()> {
     let tree = Tree::new()?;
     let file = tree.file("file", 10, 1)?;
     let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_234_567_890);
     std::fs::File::open(file)?.set_times(std::fs::FileTimes::new().set_modified(then))?;
-    let server = Played::start(|line| match line.split(' ').next() {
-        Some("SITE") => Act::say("200 done"),
-        _ => Act::Usual,
+    let server = ScriptedServer::start(|line| match line.split(' ').next() {
+        Some("SITE") => Reaction::say("200 done"),
+        _ => Reaction::Usual,
     })?;
     cp_in(&tree, &["--preserve", "file", &server.url("file")])?.ok()?;
-    let heard = server.heard().join("\n");
+    let commands = server.commands().join("\n");
     ensure!(
-        heard.contains("SITE UTIME 20090213233130 /.file.gridftp-") && !heard.contains("MFMT"),
-        "{heard}"
+        commands.contains("SITE UTIME 20090213233130 /.file.gridftp-")
+            && !commands.contains("MFMT"),
+        "{commands}"
     );
     Ok(())
 }
 
 #[test]
-fn a_dry_run_leaves_out_what_the_copy_would() -> Result<()> {
+fn a_dry_run_skips_the_same_files_as_the_copy() -> Result<()> {
     let (bed, far) = (Bed::new()?, Bed::new()?);
     for tree in [&bed.here, &bed.there] {
         tree.file("tree/old", 10, 1)?;
@@ -342,9 +340,9 @@ fn a_dry_run_leaves_out_what_the_copy_would() -> Result<()> {
     Ok(())
 }
 
-/// How much such files hold, only reading tells: one alone is read like a pipe.
+/// Only reading reveals the size of such a file. A single one is read like a pipe.
 #[test]
-fn a_file_that_says_it_is_empty_is_not_copied_as_that() -> Result<()> {
+fn a_file_of_size_zero_with_content_is_not_copied_as_empty() -> Result<()> {
     let bed = Bed::new()?;
     let whole = std::fs::read("/proc/version")?;
     ensure!(!whole.is_empty() && std::fs::metadata("/proc/version")?.len() == 0);

@@ -1,4 +1,4 @@
-//! The conversation that is timed: ping-pong or bulk, over streams and over blocking sockets.
+//! The timed exchanges: ping-pong or bulk, over streams and over blocking sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream as StdStream;
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What both ends do next.
+/// Messages between the two ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Order {
-    /// A message of so many bytes goes there and comes back, so often.
+pub(crate) enum Exchange {
+    /// Round trips of a message of `size` bytes.
     PingPong { size: usize, times: u32 },
-    /// So many blocks go there, and one byte comes back.
+    /// Blocks to the far end, and one byte back.
     Bulk { block: usize, times: u32 },
 }
 
-impl Order {
-    /// Returns the same order, so often.
+impl Exchange {
+    /// Returns the same exchange with another number of messages.
     pub(crate) fn times(self, times: u32) -> Self {
         match self {
             Self::PingPong { size, .. } => Self::PingPong { size, times },
@@ -31,23 +31,23 @@ impl Order {
     }
 }
 
-/// The near end's part. The clock starts once a byte went there and back: both ends are ready then.
-pub(crate) async fn near<S>(stream: &mut S, order: Order, buf: &mut [u8]) -> Duration
+/// Runs the near end. The clock starts after the round trip of one byte, when both ends are ready.
+pub(crate) async fn near<S>(stream: &mut S, exchange: Exchange, buf: &mut [u8]) -> Duration
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let buf = order.part(buf);
+    let buf = exchange.part(buf);
     stream.write_u8(1).await.expect("the far end reads");
     stream.read_u8().await.expect("the far end answers");
     let began = Instant::now();
-    match order {
-        Order::PingPong { times, .. } => {
+    match exchange {
+        Exchange::PingPong { times, .. } => {
             for _ in 0..times {
                 stream.write_all(buf).await.expect("the far end reads");
                 stream.read_exact(buf).await.expect("the far end answers");
             }
         }
-        Order::Bulk { times, .. } => {
+        Exchange::Bulk { times, .. } => {
             for _ in 0..times {
                 stream.write_all(buf).await.expect("the far end reads");
             }
@@ -57,22 +57,22 @@ where
     began.elapsed()
 }
 
-/// The far end's part.
-pub(crate) async fn far<S>(stream: &mut S, order: Order, buf: &mut [u8])
+/// Runs the far end.
+pub(crate) async fn far<S>(stream: &mut S, exchange: Exchange, buf: &mut [u8])
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let buf = order.part(buf);
+    let buf = exchange.part(buf);
     stream.read_u8().await.expect("the near end writes");
     stream.write_u8(1).await.expect("the near end reads");
-    match order {
-        Order::PingPong { times, .. } => {
+    match exchange {
+        Exchange::PingPong { times, .. } => {
             for _ in 0..times {
                 stream.read_exact(buf).await.expect("the near end writes");
                 stream.write_all(buf).await.expect("the near end reads");
             }
         }
-        Order::Bulk { block, times } => {
+        Exchange::Bulk { block, times } => {
             let mut left = block * times as usize;
             while left > 0 {
                 left -= stream.read(buf).await.expect("the near end writes");
@@ -83,19 +83,23 @@ where
 }
 
 /// [`near`] over a blocking socket.
-pub(crate) fn blocking_near(mut stream: &StdStream, order: Order, buf: &mut [u8]) -> Duration {
-    let buf = order.part(buf);
+pub(crate) fn blocking_near(
+    mut stream: &StdStream,
+    exchange: Exchange,
+    buf: &mut [u8],
+) -> Duration {
+    let buf = exchange.part(buf);
     stream.write_all(&[1]).expect("the far end reads");
     stream.read_exact(&mut [0]).expect("the far end answers");
     let began = Instant::now();
-    match order {
-        Order::PingPong { times, .. } => {
+    match exchange {
+        Exchange::PingPong { times, .. } => {
             for _ in 0..times {
                 stream.write_all(buf).expect("the far end reads");
                 stream.read_exact(buf).expect("the far end answers");
             }
         }
-        Order::Bulk { times, .. } => {
+        Exchange::Bulk { times, .. } => {
             for _ in 0..times {
                 stream.write_all(buf).expect("the far end reads");
             }
@@ -106,18 +110,18 @@ pub(crate) fn blocking_near(mut stream: &StdStream, order: Order, buf: &mut [u8]
 }
 
 /// [`far`] over a blocking socket.
-pub(crate) fn blocking_far(mut stream: &StdStream, order: Order, buf: &mut [u8]) {
-    let buf = order.part(buf);
+pub(crate) fn blocking_far(mut stream: &StdStream, exchange: Exchange, buf: &mut [u8]) {
+    let buf = exchange.part(buf);
     stream.read_exact(&mut [0]).expect("the near end writes");
     stream.write_all(&[1]).expect("the near end reads");
-    match order {
-        Order::PingPong { times, .. } => {
+    match exchange {
+        Exchange::PingPong { times, .. } => {
             for _ in 0..times {
                 stream.read_exact(buf).expect("the near end writes");
                 stream.write_all(buf).expect("the near end reads");
             }
         }
-        Order::Bulk { block, times } => {
+        Exchange::Bulk { block, times } => {
             let mut left = block * times as usize;
             while left > 0 {
                 left -= stream.read(buf).expect("the near end writes");

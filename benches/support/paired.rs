@@ -1,24 +1,24 @@
-//! Paired ratios: their median with its interval, and the lots that put pairs into turns.
+//! Paired ratios: their median with its interval, and the random order of variants in a turn.
 
-/// A median and the interval that holds it with 95 %.
+/// A median and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Middle {
+pub struct Median {
     /// The median.
     pub value: f64,
-    /// Where the interval begins.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-impl Middle {
-    /// Returns the median of the ratios of what was measured in the same turn.
-    pub fn of(these: &[f64], those: &[f64]) -> Self {
-        let mut ratios: Vec<f64> = these.iter().zip(those).map(|(a, b)| a / b).collect();
+impl Median {
+    /// Returns the median ratio of values measured in the same turn.
+    pub fn of(first: &[f64], second: &[f64]) -> Self {
+        let mut ratios: Vec<f64> = first.iter().zip(second).map(|(a, b)| a / b).collect();
         ratios.sort_by(f64::total_cmp);
-        // Of n values in order, the median lies between the two that are 0.98 times the square root
-        // of n places from the middle one, whatever their distribution (binomial, 1.96 standard deviations).
+        // The median lies between the sorted values that are 0.98 times the square root of n places
+        // from the middle one, for any distribution (binomial, 1.96 standard deviations).
         let middle = ratios.len() / 2;
         let mut reach = 0;
         while reach * reach * 25 < 24 * ratios.len() {
@@ -33,7 +33,7 @@ impl Middle {
         }
     }
 
-    /// Says how much more than 1 it is, in percent.
+    /// Returns the difference from 1 in percent, with the interval.
     pub fn percent(&self) -> String {
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         format!(
@@ -45,28 +45,28 @@ impl Middle {
     }
 }
 
-/// Draws lots (xorshift); the same in every run.
+/// Random orders (xorshift), the same in every run.
 #[derive(Debug)]
-pub struct Lot(u64);
+pub struct Shuffle(u64);
 
-impl Default for Lot {
+impl Default for Shuffle {
     fn default() -> Self {
         Self(0x2545_f491_4f6c_dd1d)
     }
 }
 
-impl Lot {
-    /// Returns all numbers below `N` in an order by lot.
-    pub fn order<const N: usize>(&mut self) -> [usize; N] {
-        let mut order = std::array::from_fn(|at| at);
+impl Shuffle {
+    /// Returns the numbers below `N` in random order.
+    pub fn shuffled<const N: usize>(&mut self) -> [usize; N] {
+        let mut shuffled = std::array::from_fn(|at| at);
         for last in (1..N).rev() {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;
             let other = usize::try_from(self.0 % (last as u64 + 1)).unwrap_or(0);
-            order.swap(last, other);
+            shuffled.swap(last, other);
         }
-        order
+        shuffled
     }
 }
 
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_median_of_pairs_lies_in_its_interval() {
-        let those: Vec<f64> = (1..=101).map(f64::from).collect();
-        let these: Vec<f64> = those.iter().map(|x| x * (1.0 + x / 1000.0)).collect();
-        let middle = Middle::of(&these, &those);
+        let second: Vec<f64> = (1..=101).map(f64::from).collect();
+        let first: Vec<f64> = second.iter().map(|x| x * (1.0 + x / 1000.0)).collect();
+        let middle = Median::of(&first, &second);
         assert!((middle.value - 1.051).abs() < 1e-9, "{middle:?}");
         // Ten places from the middle one to either side.
         assert!((middle.low - 1.041).abs() < 1e-9, "{middle:?}");
@@ -87,12 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn lots_leave_nobody_out() {
-        let mut lot = Lot::default();
+    fn a_random_order_is_complete() {
+        let mut lot = Shuffle::default();
         for _ in 0..100 {
-            let mut order = lot.order::<7>();
-            order.sort_unstable();
-            assert_eq!(order, [0, 1, 2, 3, 4, 5, 6]);
+            let mut shuffled = lot.shuffled::<7>();
+            shuffled.sort_unstable();
+            assert_eq!(shuffled, [0, 1, 2, 3, 4, 5, 6]);
         }
     }
 }

@@ -1,160 +1,159 @@
-//! `Played`: a plain FTP server in memory, whose replies a test may bend command by command.
+//! `ScriptedServer`: a plain FTP server in memory, whose reactions a test scripts command by
+//! command.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// Time in which data that comes before its command is accepted shows, after the connection is there.
+use crate::rewrite::host_port;
+use crate::{passive, serve_sessions};
+
+/// Time after connecting in which data that is sent before the 150 reply would arrive.
 const EARLY: Duration = Duration::from_millis(200);
 
-/// Longest wait for a command that a test expects.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for an expected command.
+const LIMIT: Duration = Duration::from_secs(10);
 
-/// The answer of a test to one command.
+/// The server's reaction to one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Act {
-    /// The server does what any server does.
+pub enum Reaction {
+    /// Executes the command.
     Usual,
-    /// The server does what any server does, and keeps its reply until the next one.
+    /// Executes the command, and sends its reply together with the next reply.
     Later,
-    /// The server says this and does nothing.
+    /// Sends this reply and does nothing else.
     Say(String),
-    /// The server says this, unless it is empty, and hangs up.
-    Leave(String),
-    /// The server says nothing more on this connection.
+    /// Sends this reply, unless it is empty, and closes the connection.
+    HangUp(String),
+    /// Sends nothing more on this connection.
     Silence,
 }
 
-impl Act {
-    /// Says `text`.
+impl Reaction {
+    /// Sends the reply `text` and does nothing else.
     pub fn say(text: &str) -> Self {
         Self::Say(text.to_owned())
     }
 }
 
-type Script = dyn Fn(&str) -> Act + Send + Sync;
+type Script = dyn Fn(&str) -> Reaction + Send + Sync;
 
 /// A server with MODE S, `PASV`, `PORT`, `REST`, `SIZE`, `LIST` and renaming, and nothing newer.
 ///
-/// The script is asked about every command, about `CONNECT` before the greeting, about `END` and a
-/// transfer command before that gets its final reply, and about `MIDWAY` and a transfer command
-/// after the first bytes of an upload or half of a download.
+/// The script decides on each of these lines: every command; `CONNECT` before the greeting;
+/// `MIDWAY` with a transfer command after the first bytes of an upload or half of a download; and
+/// `END` with a transfer command before its final reply.
 #[derive(Clone)]
-pub struct Played(Arc<Shared>);
+pub struct ScriptedServer {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
-    addr: SocketAddr,
     script: Box<Script>,
     /// Files, and directories as `None`, by absolute path.
     names: Mutex<BTreeMap<String, Option<Vec<u8>>>>,
-    heard: Mutex<Vec<String>>,
+    commands: Mutex<Vec<String>>,
     more: Condvar,
     early: AtomicUsize,
     received: AtomicUsize,
 }
 
-impl std::fmt::Debug for Played {
+impl std::fmt::Debug for ScriptedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Played").field(&self.0.addr).finish()
+        f.debug_tuple("ScriptedServer").field(&self.addr).finish()
     }
 }
 
-impl Played {
-    /// Starts a server that does what any server does.
+impl ScriptedServer {
+    /// Starts a server that executes every command.
     pub fn usual() -> Result<Self> {
-        Self::start(|_| Act::Usual)
+        Self::start(|_| Reaction::Usual)
     }
 
     /// Starts a server; each session has a thread until the test's process ends.
-    pub fn start(script: impl Fn(&str) -> Act + Send + Sync + 'static) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    pub fn start(script: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Result<Self> {
         let shared = Arc::new(Shared {
-            addr: listener.local_addr()?,
             script: Box::new(script),
             names: Mutex::new(BTreeMap::from([("/".to_owned(), None)])),
-            heard: Mutex::default(),
+            commands: Mutex::default(),
             more: Condvar::new(),
             early: AtomicUsize::new(0),
             received: AtomicUsize::new(0),
         });
-        let played = Self(Arc::clone(&shared));
-        thread::spawn(move || {
-            for control in listener.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                // The client may hang up at any time.
-                thread::spawn(move || drop(Session::new(&shared, control).and_then(Session::run)));
-            }
-        });
-        Ok(played)
+        let of_sessions = Arc::clone(&shared);
+        let addr = serve_sessions(move |control| Ok(Session::new(&of_sessions, control).run()?))?;
+        Ok(Self { addr, shared })
     }
 
     /// Returns the URL of a path.
     pub fn url(&self, path: &str) -> String {
-        format!("ftp://{}/{path}", self.0.addr)
+        format!("ftp://{}/{path}", self.addr)
     }
 
-    /// Puts a file there, and the directories that it is in.
+    /// Adds a file and its parent directories.
     pub fn file(&self, path: &str, bytes: impl Into<Vec<u8>>) {
-        let mut names = lock(&self.0.names);
+        let mut names = lock(&self.shared.names);
         for (at, _) in path.match_indices('/').skip(1) {
             names.insert(path.get(..at).unwrap_or_default().to_owned(), None);
         }
         names.insert(path.to_owned(), Some(bytes.into()));
     }
 
-    /// Makes an empty directory.
+    /// Adds an empty directory.
     pub fn dir(&self, path: &str) {
-        lock(&self.0.names).insert(path.to_owned(), None);
+        lock(&self.shared.names).insert(path.to_owned(), None);
     }
 
     /// Returns the bytes of a file.
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
-        lock(&self.0.names).get(path).cloned().flatten()
+        lock(&self.shared.names).get(path).cloned().flatten()
     }
 
     /// Returns the paths of all files.
     pub fn files(&self) -> Vec<String> {
-        let names = lock(&self.0.names);
+        let names = lock(&self.shared.names);
         let files = names.iter().filter(|(_, bytes)| bytes.is_some());
         files.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Returns the commands of all sessions, in the order in which they came.
-    pub fn heard(&self) -> Vec<String> {
-        lock(&self.0.heard).clone()
+    /// Returns the commands of all sessions, in order of arrival.
+    pub fn commands(&self) -> Vec<String> {
+        lock(&self.shared.commands).clone()
     }
 
-    /// Returns how many commands of that verb came.
+    /// Returns the number of received commands with that verb.
     pub fn count(&self, verb: &str) -> usize {
         let is = |line: &&String| line.split(' ').next() == Some(verb);
-        lock(&self.0.heard).iter().filter(is).count()
+        lock(&self.shared.commands).iter().filter(is).count()
     }
 
-    /// Waits for a command that begins with `start`; false when none comes within ten seconds.
-    pub fn hears(&self, start: &str) -> bool {
-        let missing = |heard: &mut Vec<String>| !heard.iter().any(|line| line.starts_with(start));
-        let shared = &self.0;
+    /// Waits for a command that begins with `start`; returns false if none comes within ten
+    /// seconds.
+    pub fn waits_for(&self, start: &str) -> bool {
+        let missing =
+            |commands: &mut Vec<String>| !commands.iter().any(|line| line.starts_with(start));
+        let shared = &self.shared;
         let waited = shared
             .more
-            .wait_timeout_while(lock(&shared.heard), PATIENCE, missing);
+            .wait_timeout_while(lock(&shared.commands), LIMIT, missing);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Returns how many uploads sent data before they were accepted.
+    /// Returns the number of uploads whose data came before the 150 reply.
     pub fn early(&self) -> usize {
-        self.0.early.load(Ordering::SeqCst)
+        self.shared.early.load(Ordering::SeqCst)
     }
 
-    /// Returns how many bytes of uploads came.
+    /// Returns the number of received bytes of all uploads.
     pub fn received(&self) -> usize {
-        self.0.received.load(Ordering::SeqCst)
+        self.shared.received.load(Ordering::SeqCst)
     }
 }
 
@@ -165,15 +164,15 @@ struct Session<'a> {
     active: Option<SocketAddr>,
     offset: usize,
     from: String,
-    /// Replies that go out with the next.
+    /// Replies that are sent together with the next.
     kept: String,
-    /// Whether the next is kept, too.
+    /// Whether the next reply is kept too.
     keeps: bool,
 }
 
 impl<'a> Session<'a> {
-    fn new(shared: &'a Shared, control: TcpStream) -> io::Result<Self> {
-        Ok(Self {
+    fn new(shared: &'a Shared, control: TcpStream) -> Self {
+        Self {
             shared,
             control,
             passive: None,
@@ -182,7 +181,7 @@ impl<'a> Session<'a> {
             from: String::new(),
             kept: String::new(),
             keeps: false,
-        })
+        }
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -192,7 +191,7 @@ impl<'a> Session<'a> {
         }
         for line in lines {
             let line = line?;
-            lock(&self.shared.heard).push(line.clone());
+            lock(&self.shared.commands).push(line.clone());
             self.shared.more.notify_all();
             if !self.acts(&line, |session| session.usual(&line))? {
                 return Ok(());
@@ -201,15 +200,15 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Does what the script says, or the usual; false when the session is over.
+    /// Performs the scripted reaction to `about`; returns false when the session is over.
     fn acts(
         &mut self,
         about: &str,
         usual: impl FnOnce(&mut Self) -> io::Result<bool>,
     ) -> io::Result<bool> {
         match (self.shared.script)(about) {
-            Act::Usual => usual(self),
-            Act::Later => {
+            Reaction::Usual => usual(self),
+            Reaction::Later => {
                 self.keeps = true;
                 usual(self)
             }
@@ -217,14 +216,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Does what a script says beside the usual.
-    fn does(&mut self, act: Act) -> io::Result<bool> {
+    /// Performs a reaction other than executing the command.
+    fn does(&mut self, act: Reaction) -> io::Result<bool> {
         match act {
-            Act::Usual | Act::Later => Ok(true),
-            Act::Say(text) => self.say(&text).map(|()| true),
-            Act::Leave(text) if text.is_empty() => Ok(false),
-            Act::Leave(text) => self.say(&text).map(|()| false),
-            Act::Silence => {
+            Reaction::Usual | Reaction::Later => Ok(true),
+            Reaction::Say(text) => self.say(&text).map(|()| true),
+            Reaction::HangUp(text) if text.is_empty() => Ok(false),
+            Reaction::HangUp(text) => self.say(&text).map(|()| false),
+            Reaction::Silence => {
                 io::copy(&mut self.control, &mut io::sink())?;
                 Ok(false)
             }
@@ -254,15 +253,12 @@ impl<'a> Session<'a> {
                 "350 go on".to_owned()
             }
             "PASV" => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                let port = listener.local_addr()?.port();
+                let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
                 self.passive = Some(listener);
-                format!("227 passive (127,0,0,1,{},{})", port >> 8, port & 255)
+                reply
             }
             "PORT" => {
-                let numbers = rest.split(',').flat_map(str::parse::<u16>);
-                let [high, low] = [4, 5].map(|at| numbers.clone().nth(at).unwrap_or_default());
-                self.active = Some((Ipv4Addr::LOCALHOST, high << 8 | low).into());
+                self.active = host_port(rest);
                 "200 ok".to_owned()
             }
             "RETR" | "STOR" | "APPE" | "LIST" | "NLST" => {
@@ -279,7 +275,7 @@ impl<'a> Session<'a> {
         self.say(&reply).map(|()| true)
     }
 
-    /// Answers a command about a name.
+    /// Executes a command that concerns one name.
     fn named(&mut self, verb: &str, path: &str) -> String {
         let mut names = lock(&self.shared.names);
         let there = names.get(path);
@@ -339,7 +335,7 @@ impl<'a> Session<'a> {
                 let (first, second) = bytes.split_at(bytes.len() / 2);
                 let sent = data.write_all(first);
                 let midway = (self.shared.script)(&format!("MIDWAY {line}"));
-                if midway != Act::Usual {
+                if midway != Reaction::Usual {
                     drop(data);
                     return self.does(midway);
                 }
@@ -399,7 +395,7 @@ impl<'a> Session<'a> {
             all.extend_from_slice(block.get(..n).unwrap_or_default());
             if first {
                 let midway = (self.shared.script)(&format!("MIDWAY {line}"));
-                if midway != Act::Usual {
+                if midway != Reaction::Usual {
                     keep(&all);
                     return self.does(midway);
                 }
@@ -410,7 +406,8 @@ impl<'a> Session<'a> {
         self.end(line, Ok(()))
     }
 
-    /// Returns the names in a directory, or all but hidden ones, as `ls -l` writes them.
+    /// Returns the listing of a directory in the form of `ls -l`, hidden names only if `all` is
+    /// set.
     fn listing(&self, dir: &str, all: bool) -> Vec<u8> {
         let names = lock(&self.shared.names);
         let dir = format!("{}/", dir.trim_end_matches('/'));

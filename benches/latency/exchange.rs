@@ -1,4 +1,4 @@
-//! What the two ends say to each other: an order, and the messages that it asks for.
+//! The protocol between the two ends: parameters of an exchange, and its messages.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,20 +9,20 @@ use tokio::runtime::Runtime;
 
 use crate::pipes::Pipe;
 
-/// What is to pass.
+/// Messages between the two ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
+pub(crate) struct Exchange {
     /// Whether messages go one way, and one byte comes back after the last.
     pub(crate) bulk: bool,
     /// Bytes of a message.
     pub(crate) size: usize,
-    /// How many messages, or turns there and back.
+    /// Number of messages, or of round trips.
     pub(crate) times: usize,
 }
 
 const HEAD: usize = 24;
 
-impl Order {
+impl Exchange {
     fn head(self) -> [u8; HEAD] {
         let words = [u64::from(self.bulk), self.size as u64, self.times as u64];
         let mut head = [0; HEAD];
@@ -46,26 +46,26 @@ impl Order {
     }
 }
 
-/// Has an order carried out, with a buffer as long as its messages, and says how long that took.
-pub(crate) type Ask = Box<dyn FnMut(Order, &mut [u8]) -> Result<Duration>>;
-/// Waits for an order and carries it out in a buffer that others share; false when none comes any more.
-pub(crate) type Answer = Box<dyn FnMut(&Mutex<Vec<u8>>) -> Result<bool>>;
+/// Runs an exchange with a buffer of the size of its messages, and returns its duration.
+pub(crate) type RunNear = Box<dyn FnMut(Exchange, &mut [u8]) -> Result<Duration>>;
+/// Waits for an exchange and runs it with a shared buffer; returns false when the near end closes.
+pub(crate) type RunFar = Box<dyn FnMut(&Mutex<Vec<u8>>) -> Result<bool>>;
 
-/// The end that gives orders.
-pub(crate) fn ask(runtime: Runtime, mut pipe: impl Pipe + 'static) -> Ask {
-    Box::new(move |order, message| {
+/// Returns the end that starts exchanges.
+pub(crate) fn run_near(runtime: Runtime, mut pipe: impl Pipe + 'static) -> RunNear {
+    Box::new(move |exchange, message| {
         let took = runtime.block_on(async {
-            pipe.put(&order.head()).await?;
-            // From here on the other end is at it.
+            pipe.put(&exchange.head()).await?;
+            // From here on the far end runs the exchange.
             pipe.take(&mut [0]).await?;
             let began = Instant::now();
-            for _ in 0..order.times {
+            for _ in 0..exchange.times {
                 pipe.put(message).await?;
-                if !order.bulk {
+                if !exchange.bulk {
                     pipe.take(message).await?;
                 }
             }
-            if order.bulk {
+            if exchange.bulk {
                 pipe.take(&mut [0]).await?;
             }
             io::Result::Ok(began.elapsed())
@@ -74,27 +74,27 @@ pub(crate) fn ask(runtime: Runtime, mut pipe: impl Pipe + 'static) -> Ask {
     })
 }
 
-/// The end that carries them out.
-pub(crate) fn answer(runtime: Runtime, mut pipe: impl Pipe + 'static) -> Answer {
+/// Returns the other end.
+pub(crate) fn run_far(runtime: Runtime, mut pipe: impl Pipe + 'static) -> RunFar {
     Box::new(move |shared| {
         let mut head = [0; HEAD];
         if runtime.block_on(pipe.take(&mut head)).is_err() {
             return Ok(false);
         }
-        let order = Order::of(&head);
+        let exchange = Exchange::of(&head);
         let mut buffer = shared.lock().unwrap_or_else(PoisonError::into_inner);
         let message = buffer
-            .get_mut(..order.size)
-            .context("a size that is too large")?;
+            .get_mut(..exchange.size)
+            .context("the message size exceeds the buffer")?;
         runtime.block_on(async {
             pipe.put(&[1]).await?;
-            for _ in 0..order.times {
+            for _ in 0..exchange.times {
                 pipe.take(message).await?;
-                if !order.bulk {
+                if !exchange.bulk {
                     pipe.put(message).await?;
                 }
             }
-            if order.bulk {
+            if exchange.bulk {
                 pipe.put(&[1]).await?;
             }
             io::Result::Ok(())
