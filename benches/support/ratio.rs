@@ -55,7 +55,7 @@ fn median(costs: &[Cost]) -> Cost {
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by benches, field by field")]
 pub struct Line {
-    /// What was measured.
+    /// The measurement.
     pub what: String,
     /// Their time or amount divided by ours.
     pub ratio: f64,

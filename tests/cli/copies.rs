@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Host, Tree, tree_digests};
+use workspace_tests::{Host, Tree, same_tree, tree_digests};
 
 use crate::{Bed, command, fails};
 
@@ -75,13 +75,11 @@ fn trees_with_every_shape_of_name() -> Result<()> {
         }
         bed.here.dir("tree/empty/empty")?;
         bed.cp(&[flags, &["tree", &bed.url("")]].concat())?.ok()?;
-        ensure!(tree_digests(&bed.here.path("tree"))? == tree_digests(&bed.there.path("tree"))?);
+        same_tree(&bed.here.path("tree"), &bed.there.path("tree"))?;
         ensure!(bed.there.path("tree/empty/empty").is_dir());
         bed.cp(&[flags, &[&bed.url("tree"), "back"]].concat())?
             .ok()?;
-        ensure!(
-            tree_digests(&bed.here.path("tree"))? == tree_digests(&bed.here.path("back/tree"))?
-        );
+        same_tree(&bed.here.path("tree"), &bed.here.path("back/tree"))?;
         ensure!(bed.here.path("back/tree/empty/empty").is_dir());
     }
     Ok(())
@@ -94,17 +92,7 @@ fn over_ipv6() -> Result<()> {
         return Ok(());
     }
     let (here, there) = (Tree::new()?, Tree::new()?);
-    let mut command = std::process::Command::new(workspace_tests::binary("gridftp-server")?);
-    command.args([
-        "--bind",
-        "::1",
-        "--port",
-        "0",
-        "--anonymous",
-        "rw",
-        "--root",
-    ]);
-    let server = Host::ours_from(command.arg(there.root()), there.root())?;
+    let server = Host::ours_over_ipv6(there.root())?;
     ensure!(server.addr().is_ipv6());
     let file = here.file("file", 3_000_001, 1)?;
     for flags in [&["--mode", "stream"][..], &["-p", "1"], &["-p", "3"]] {
@@ -320,6 +308,6 @@ fn many_files_need_few_file_descriptors() -> Result<()> {
         .env("HOME", bed.here.root());
     workspace_tests::run(&mut few, crate::LIMIT)?.ok()?;
     let (here, there) = (bed.here.path("many"), bed.there.path("many"));
-    ensure!(tree_digests(&here)? == tree_digests(&there)?, "they differ");
+    same_tree(&here, &there)?;
     Ok(())
 }

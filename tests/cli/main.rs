@@ -61,14 +61,7 @@ impl Bed {
 
     /// Checks that both files hold the same bytes.
     fn same(&self, here: &str, there: &str) -> Result<()> {
-        let (here, there) = (self.here.path(here), self.there.path(there));
-        anyhow::ensure!(
-            workspace_tests::sha256(&here)? == workspace_tests::sha256(&there)?,
-            "{} and {} differ",
-            here.display(),
-            there.display()
-        );
-        Ok(())
+        workspace_tests::same_file(&self.here.path(here), &self.there.path(there))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Finished, Host, binary, run, sha256, sha256_range, tree_digests};
+use workspace_tests::{Finished, Host, run, same_file, sha256, sha256_range, tree_digests};
 
 use crate::bed::{Client, End, LIMIT, Way};
 
@@ -54,10 +54,7 @@ fn says(way: Way, flags: &[&str], env: &[(&str, &str)], lines: &[&str]) -> Resul
     from.tree.file("file", 1_000_003, 11)?;
     if let Some(finished) = converse(flags, env, (&from, "file"), (&to, "file"))? {
         exchanged(&finished.ok()?, lines)?;
-        ensure!(
-            sha256(&from.path("file"))? == sha256(&to.path("file"))?,
-            "the copy differs"
-        );
+        same_file(&from.path("file"), &to.path("file"))?;
     }
     Ok(())
 }
@@ -182,19 +179,7 @@ fn extended_verbs_over_ipv6() -> Result<()> {
         (false, &["-ipv6", "-p", "2"], &["EPSV", "229 "]),
     ] {
         let (near, mut far) = (End::local()?, End::local()?);
-        let mut server = Command::new(binary("gridftp-server")?);
-        server
-            .args([
-                "--bind",
-                "::1",
-                "--port",
-                "0",
-                "--anonymous",
-                "rw",
-                "--root",
-            ])
-            .arg(far.tree.root());
-        far.host = Some(Host::ours_from(&mut server, far.tree.root())?);
+        far.host = Some(Host::ours_over_ipv6(far.tree.root())?);
         let (from, to) = if get { (&far, &near) } else { (&near, &far) };
         from.tree.file("file", 1_000_003, 21)?;
         let Some(finished) = converse(flags, &[], (from, "file"), (to, "file"))? else {

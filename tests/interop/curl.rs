@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Peer, Tree, run, sha256};
+use workspace_tests::{Finished, Peer, Tree, run, same_file};
 
 use crate::bed::{End, LIMIT};
 
@@ -37,10 +37,7 @@ fn get(flags: &[&str], line: &str) -> Result<()> {
             "no {line}: {}",
             finished.report()
         );
-        ensure!(
-            sha256(&local.path("file"))? == sha256(&server.path("a dir/the file"))?,
-            "the copy differs"
-        );
+        same_file(&local.path("file"), &server.path("a dir/the file"))?;
     }
     Ok(())
 }
@@ -111,10 +108,7 @@ fn get_is_resumed() -> Result<()> {
             "{}",
             finished.report()
         );
-        ensure!(
-            sha256(&original)? == sha256(&local.path("file"))?,
-            "the copy differs"
-        );
+        same_file(&original, &local.path("file"))?;
     }
     Ok(())
 }
@@ -131,10 +125,7 @@ fn put_makes_directories() -> Result<()> {
         &url,
     ])? {
         finished.ok()?;
-        ensure!(
-            sha256(&original)? == sha256(&server.path("new dir/below/file"))?,
-            "the copy differs"
-        );
+        same_file(&original, &server.path("new dir/below/file"))?;
     }
     Ok(())
 }
@@ -157,10 +148,7 @@ fn put_is_resumed() -> Result<()> {
     ])? {
         let finished = finished.ok()?;
         ensure!(finished.stderr.contains("> SIZE"), "{}", finished.report());
-        ensure!(
-            sha256(&original)? == sha256(&server.path("file"))?,
-            "the copy differs"
-        );
+        same_file(&original, &server.path("file"))?;
     }
     Ok(())
 }
@@ -242,10 +230,7 @@ fn names_in_utf_8() -> Result<()> {
     if let Some(finished) = curl(&["--output", &path(&local, "file"), &server.url("Größe €")])?
     {
         finished.ok()?;
-        ensure!(
-            sha256(&original)? == sha256(&local.path("file"))?,
-            "the copy differs"
-        );
+        same_file(&original, &local.path("file"))?;
     }
     Ok(())
 }

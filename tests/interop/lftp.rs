@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Peer, Tree, run, sha256, tree_digests};
+use workspace_tests::{Finished, Peer, Tree, run, same_file, same_tree};
 
 use crate::bed::{End, LIMIT};
 
@@ -31,14 +31,8 @@ fn get_and_put() -> Result<()> {
     let script = "get 'a dir/there' -o got; put here -o 'a dir/put'";
     if let Some(finished) = lftp(&server, &local, script)? {
         finished.ok()?;
-        ensure!(
-            sha256(&local.path("got"))? == sha256(&server.path("a dir/there"))?,
-            "the download differs"
-        );
-        ensure!(
-            sha256(&local.path("here"))? == sha256(&server.path("a dir/put"))?,
-            "the upload differs"
-        );
+        same_file(&local.path("got"), &server.path("a dir/there"))?;
+        same_file(&local.path("here"), &server.path("a dir/put"))?;
     }
     Ok(())
 }
@@ -49,10 +43,7 @@ fn get_in_segments() -> Result<()> {
     server.tree.file("file", 5_000_003, 33)?;
     if let Some(finished) = lftp(&server, &local, "pget -n 4 file -o got")? {
         finished.ok()?;
-        ensure!(
-            sha256(&local.path("got"))? == sha256(&server.path("file"))?,
-            "the download differs"
-        );
+        same_file(&local.path("got"), &server.path("file"))?;
     }
     Ok(())
 }
@@ -72,14 +63,8 @@ fn get_and_put_are_resumed() -> Result<()> {
     )?;
     if let Some(finished) = lftp(&server, &local, "get -c there -o got; put -c here -o put")? {
         finished.ok()?;
-        ensure!(
-            sha256(&local.path("got"))? == sha256(&there)?,
-            "the download differs"
-        );
-        ensure!(
-            sha256(&here)? == sha256(&server.path("put"))?,
-            "the upload differs"
-        );
+        same_file(&local.path("got"), &there)?;
+        same_file(&here, &server.path("put"))?;
     }
     Ok(())
 }
@@ -100,10 +85,7 @@ fn mirror_down() -> Result<()> {
         let script = format!("set ftp:passive-mode {passive}; mirror --parallel=3 tree copy");
         if let Some(finished) = lftp(&server, &local, &script)? {
             finished.ok()?;
-            ensure!(
-                tree_digests(&server.path("tree"))? == tree_digests(&local.path("copy"))?,
-                "trees differ"
-            );
+            same_tree(&server.path("tree"), &local.path("copy"))?;
         }
     }
     Ok(())
@@ -119,10 +101,7 @@ fn mirror_up_and_again() -> Result<()> {
         "mirror --reverse tree copy; mirror --reverse --verbose tree copy",
     )? {
         let finished = finished.ok()?;
-        ensure!(
-            tree_digests(&local.path("tree"))? == tree_digests(&server.path("copy"))?,
-            "trees differ"
-        );
+        same_tree(&local.path("tree"), &server.path("copy"))?;
         ensure!(
             !finished.stdout.contains("Transferring"),
             "the second mirror copied files: {}",

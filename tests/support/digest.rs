@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
 /// Digest of every regular file below a directory, by its path relative to that directory.
@@ -38,6 +38,26 @@ pub fn sha256_range(path: &Path, offset: u64, length: u64) -> Result<String> {
             let _ = write!(text, "{byte:02x}");
             text
         }))
+}
+
+/// Checks that two files have the same content.
+pub fn same_file(one: &Path, other: &Path) -> Result<()> {
+    let (first, second) = (one.display(), other.display());
+    ensure!(
+        sha256(one)? == sha256(other)?,
+        "{first} and {second} differ"
+    );
+    Ok(())
+}
+
+/// Checks that two trees have the same files with the same content.
+pub fn same_tree(one: &Path, other: &Path) -> Result<()> {
+    let (first, second) = (one.display(), other.display());
+    ensure!(
+        tree_digests(one)? == tree_digests(other)?,
+        "{first} and {second} differ"
+    );
+    Ok(())
 }
 
 /// Returns the digests of all files below `root`, without our server's index of partial files.

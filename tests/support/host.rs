@@ -38,6 +38,13 @@ impl Host {
         Self::ours_from(command.arg("--root").arg(root), root)
     }
 
+    /// Starts our server on the loopback address of IPv6.
+    pub fn ours_over_ipv6(root: &Path) -> Result<Self> {
+        let mut command = Command::new(binary("gridftp-server")?);
+        command.args(["--bind", "::1", "--port", "0", "--anonymous", "rw"]);
+        Self::ours_from(command.arg("--root").arg(root), root)
+    }
+
     /// Starts our server by a complete command line.
     pub fn ours_from(command: &mut Command, root: &Path) -> Result<Self> {
         let daemon = Daemon::start(command, |line| {

@@ -29,7 +29,7 @@ mod tree;
 mod xioperf;
 
 pub use daemon::Daemon;
-pub use digest::{Digests, sha256, sha256_range, tree_digests};
+pub use digest::{Digests, same_file, same_tree, sha256, sha256_range, tree_digests};
 pub use ftp_server::{FtpServer, FtpServerKind, python};
 pub use host::{Host, file_url};
 pub use inetd::Inetd;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use workspace_tests::{Finished, Peer, Tree, run, sha256};
+use workspace_tests::{Finished, Peer, Tree, run, same_file, sha256};
 
 use crate::bed::{End, LIMIT};
 
@@ -64,10 +64,7 @@ fn get_in_segments() -> Result<()> {
     ];
     if let Some(finished) = aria2(&local, &flags, &[server.url("file")])? {
         finished.ok()?;
-        ensure!(
-            sha256(&local.path("file"))? == sha256(&server.path("file"))?,
-            "the download differs"
-        );
+        same_file(&local.path("file"), &server.path("file"))?;
     }
     Ok(())
 }

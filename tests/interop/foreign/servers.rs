@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use workspace_tests::{
-    Break, Finished, FtpServer, FtpServerKind, Relay, Tree, binary, file_url, run, sha256,
-    tree_digests,
+    Break, Finished, FtpServer, FtpServerKind, Relay, Tree, binary, file_url, run, same_file,
+    same_tree, sha256,
 };
 
 use crate::bed::LIMIT;
@@ -42,10 +42,7 @@ fn a_tree_is_uploaded() -> Result<()> {
         create(|name, size, seed| local.file(name, size, seed).map(drop))?;
         let from = file_url(&local.path("tree"));
         cp(&["-r", &format!("{from}/"), &server.url("copy/")])?.ok()?;
-        ensure!(
-            tree_digests(&local.path("tree"))? == tree_digests(&server.path("copy"))?,
-            "the trees differ"
-        );
+        same_tree(&local.path("tree"), &server.path("copy"))?;
         Ok(())
     })
 }
@@ -56,10 +53,7 @@ fn a_tree_is_downloaded() -> Result<()> {
         create(|name, size, seed| server.file(name, size, seed).map(drop))?;
         let to = file_url(&local.path("copy"));
         cp(&["-r", &server.url("tree/"), &format!("{to}/")])?.ok()?;
-        ensure!(
-            tree_digests(&server.path("tree"))? == tree_digests(&local.path("copy"))?,
-            "the trees differ"
-        );
+        same_tree(&server.path("tree"), &local.path("copy"))?;
         Ok(())
     })
 }
@@ -158,10 +152,7 @@ fn a_broken_upload_leaves_no_file_under_the_final_name() -> Result<()> {
         );
         // A leftover of the broken upload must not stop the next one.
         cp(&[&file_url(&from), &server.url("file")])?.ok()?;
-        ensure!(
-            sha256(&from)? == sha256(&server.path("file"))?,
-            "the copy differs"
-        );
+        same_file(&from, &server.path("file"))?;
         Ok(())
     })
 }
@@ -177,7 +168,7 @@ fn an_upload_replaces_a_file_atomically() -> Result<()> {
         cp(&["--retries", "0", &file_url(&from), &to])?.failed()?;
         ensure!(before == sha256(&old)?, "the old file is damaged");
         cp(&[&file_url(&from), &server.url("file")])?.ok()?;
-        ensure!(sha256(&from)? == sha256(&old)?, "the copy differs");
+        same_file(&from, &old)?;
         Ok(())
     })
 }
