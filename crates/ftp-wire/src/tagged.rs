@@ -8,6 +8,7 @@
 use std::fmt;
 
 use crate::command::{Eret, Esto, Spot};
+use crate::write::Length;
 
 /// The text before the tag.
 const NAME: &str = "tag=";
@@ -68,28 +69,35 @@ impl Eret {
     }
 }
 
-/// A tag and its region, written as a module's text.
-pub(crate) struct Module<T>(pub(crate) u64, pub(crate) T);
-
-impl fmt::Display for Module<Spot> {
+impl fmt::Display for Esto {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{NAME}{}", self.0)?;
-        match self.1 {
-            Spot::Whole => Ok(()),
-            Spot::Sized(size) => write!(f, ",S,{size}"),
-            Spot::End => f.write_str(",E"),
-            Spot::At(offset) => write!(f, ",A,{offset}"),
+        match self {
+            Self::Adjusted { offset } => write!(f, "A {offset}"),
+            Self::Module(module) => f.write_str(module),
+            Self::Tagged { tag, spot } => {
+                write!(f, "{NAME}{tag}")?;
+                match spot {
+                    Spot::Whole => Ok(()),
+                    Spot::Sized(size) => write!(f, ",S,{size}"),
+                    Spot::End => f.write_str(",E"),
+                    Spot::At(offset) => write!(f, ",A,{offset}"),
+                }
+            }
         }
     }
 }
 
-impl fmt::Display for Module<Option<(u64, Option<u64>)>> {
+impl fmt::Display for Eret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{NAME}{}", self.0)?;
-        match self.1 {
-            None => Ok(()),
-            Some((offset, None)) => write!(f, ",P,{offset},-1"),
-            Some((offset, Some(length))) => write!(f, ",P,{offset},{length}"),
+        match self {
+            Self::Partial { offset, length } => write!(f, "P {offset} {}", Length(*length)),
+            Self::Module(module) => f.write_str(module),
+            Self::Tagged { tag, region } => {
+                write!(f, "{NAME}{tag}")?;
+                region.map_or(Ok(()), |(offset, length)| {
+                    write!(f, ",P,{offset},{}", Length(length))
+                })
+            }
         }
     }
 }

@@ -5,11 +5,9 @@ use std::io::Write as _;
 
 use crate::addr;
 use crate::command::{
-    BufferSide, Command, Dcau, Epsv, Eret, Esto, Event, Family, Mode, Restart, Site, StackSide,
-    Type,
+    BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, Site, StackSide, Type,
 };
 use crate::path::FtpPath;
-use crate::tagged::Module;
 
 /// The text in place of a secret.
 const MASK: &[u8] = b"****";
@@ -153,44 +151,23 @@ impl Command {
             Self::Mode(Mode::Stream) => line.word("S"),
             Self::Mode(Mode::Extended) => line.word("E"),
             Self::Stru(letter) | Self::Prot(letter) => line.show(letter),
-            Self::Eret(Eret::Partial { offset, length }, path) => {
-                line.show(format_args!("P {offset} {}", Length(*length)));
-                line.path(path);
-            }
-            Self::Esto(Esto::Adjusted { offset }, path) => {
-                line.show(format_args!("A {offset}"));
-                line.path(path);
-            }
-            Self::Eret(Eret::Tagged { tag, region }, path) => {
-                line.show(Module(*tag, *region));
-                line.path(path);
-            }
-            Self::Esto(Esto::Tagged { tag, spot }, path) => {
-                line.show(Module(*tag, *spot));
-                line.path(path);
-            }
-            Self::Eret(Eret::Module(module), path) | Self::Esto(Esto::Module(module), path) => {
-                line.word(module);
-                line.path(path);
-            }
+            Self::Eret(eret, path) => line.on_path(eret, path),
+            Self::Esto(esto, path) => line.on_path(esto, path),
             Self::Allo(n) | Self::Sbuf(n) | Self::Pbsz(n) | Self::Rest(Restart::Offset(n)) => {
                 line.show(n);
             }
             Self::Rest(Restart::Ranges(ranges)) if ranges.is_empty() => line.word("0-0"),
             Self::Rest(Restart::Ranges(ranges)) => line.show(ranges),
-            Self::Mfmt(time, path) => {
-                line.show(time);
-                line.path(path);
-            }
+            Self::Mfmt(time, path) => line.on_path(time, path),
             Self::Cksm {
                 algorithm,
                 offset,
                 length,
                 path,
-            } => {
-                line.show(format_args!("{algorithm} {offset} {}", Length(*length)));
-                line.path(path);
-            }
+            } => line.on_path(
+                format_args!("{algorithm} {offset} {}", Length(*length)),
+                path,
+            ),
             Self::Scks { algorithm, digest } => line.show(format_args!("{algorithm} {digest}")),
             Self::Opts(opts) => line.show(opts),
             Self::Trev(Event::Perf, n) => line.show(format_args!("PERF {n}")),
@@ -305,7 +282,8 @@ impl Line {
     }
 }
 
-struct Length(Option<u64>);
+/// A number of bytes, or -1 for all of them.
+pub(crate) struct Length(pub(crate) Option<u64>);
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
