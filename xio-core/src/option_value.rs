@@ -93,7 +93,7 @@ impl<T: OptionValue> OptionValue for Option<T> {
 ///
 /// # Errors
 /// Names the values that are accepted.
-pub fn read_value<T: OptionValue>(text: &str) -> std::result::Result<T, String> {
+pub fn read_value<T: OptionValue>(text: &str) -> Result<T, String> {
     T::read(Value::new(text)).map_err(|BadValue| format!("it takes {}", T::TAKES))
 }
 

@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::copy::write_on;
 use crate::names::Names;
 use crate::stat::modified;
 
@@ -122,14 +123,7 @@ pub(crate) fn write(
         flags | OFlags::CLOEXEC,
         Mode::RUSR | Mode::WUSR,
     )?;
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
-            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    write_on(file.as_fd(), text.as_bytes())?;
     if durable {
         crate::uninterrupted::fsync(&file)?;
     }

@@ -176,17 +176,6 @@ pub fn epsv_reply(port: u16, delayed: bool) -> Reply {
     Reply::new(code, format!("Entering Extended Passive Mode (|||{port}|)"))
 }
 
-/// The reply to EPSV with an address, for a data address other than the control address.
-///
-/// RFC 2428 §3 wants family and address empty; GridFTP clients accept them.
-pub fn epsv_addr_reply(addr: SocketAddr, delayed: bool) -> Reply {
-    let code = code(delayed, Code::of::<229>(), Code::of::<129>());
-    Reply::new(
-        code,
-        format!("Entering Extended Passive Mode ({})", eprt_text(addr)),
-    )
-}
-
 /// The reply to SPAS: 229, or 129 when delayed, one line a stripe.
 ///
 /// `extended` selects `|family|address|port|`, as `SPAS 1` and `SPAS 2` do; without it only an

@@ -44,11 +44,6 @@ impl Code {
         self.0 / 100 == 2
     }
 
-    /// Says whether another command must follow (3xx).
-    pub const fn is_intermediate(self) -> bool {
-        self.0 / 100 == 3
-    }
-
     /// Says whether trying again may help (4xx).
     pub const fn is_transient(self) -> bool {
         self.0 / 100 == 4
