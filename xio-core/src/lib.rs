@@ -15,12 +15,15 @@
 //!
 //! | Plane | Traits | Shape | Why |
 //! | --- | --- | --- | --- |
-//! | Data, per byte | [`Stream`], [`Datagram`] | poll-based, object-safe | no allocation, cancel-safe, the same trait boxed and typed |
+//! | Data, per byte | [`Stream`], [`BlockRead`], [`Datagram`] | poll-based, object-safe | no allocation, cancel-safe, the same trait boxed and typed |
 //! | Set-up, per connection | [`Transport`], [`Passive`], [`Listener`], [`Incoming`], [`Transform`] | `async fn` | clear to write; erased once, by [`DynStack`] |
 //!
 //! A driver is one of three kinds: a **base** opens handles by itself (`tcp`, `file`); a **layer**
 //! is a [`Transform`] of the handle below; an **over** is a transport that opens handles of its
 //! own in the stack below. [`Registry`] knows drivers by name, [`Plan`] is a stack string.
+//!
+//! A layer that leaves bytes as they are is an [`Observer`] in a [`Tap`], and one that changes
+//! single bytes a [`ByteMap`] in a [`Mapped`]; every other one implements [`Stream`].
 //!
 //! # The contract of a driver
 //!

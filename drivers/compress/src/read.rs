@@ -198,37 +198,50 @@ impl Reader {
                     left => Stage::Stored(left),
                 };
             }
-            Stage::Marked => {
-                self.stage = match ready!(poll_end(cx, below)) {
-                    Ok(true) => Stage::Ended,
-                    Ok(false) => self.broken(BadFrame::Beyond),
-                    Err(error) => {
-                        self.stage = Stage::Failed(error.kind());
-                        return Poll::Ready(Err(error));
-                    }
-                };
-            }
-            Stage::Ended => return Poll::Ready(Ok(false)),
-            Stage::Broken(Broken {
-                place: StreamOffset { number, offset },
-                why,
-            }) => {
-                let fact = format!("block {number} at byte {offset}: {why}");
-                return Poll::Ready(Err(error(ErrorKind::Protocol, fact)));
-            }
-            Stage::Truncated => {
-                let StreamOffset { number, offset } = self.place;
-                let fact = format!(
-                    "the stream below ended in block {number} at byte {offset}, before the end mark"
-                );
-                return Poll::Ready(Err(error(ErrorKind::UnexpectedEof, fact)));
-            }
-            Stage::Failed(kind) => {
-                let error = error(ErrorKind::Reset, "an earlier read failed".into());
-                return Poll::Ready(Err(io::Error::new(kind, error)));
+            Stage::Marked => ready!(self.poll_end_below(cx, below))?,
+            Stage::Ended | Stage::Broken(_) | Stage::Truncated | Stage::Failed(_) => {
+                return Poll::Ready(self.end());
             }
         }
         Poll::Ready(Ok(true))
+    }
+
+    /// Waits for the end of the stream below, after the end mark.
+    fn poll_end_below<S: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        below: &mut S,
+    ) -> Poll<io::Result<()>> {
+        let (stage, answer) = match ready!(poll_end(cx, below)) {
+            Ok(true) => (Stage::Ended, Ok(())),
+            Ok(false) => (self.broken(BadFrame::Beyond), Ok(())),
+            Err(error) => (Stage::Failed(error.kind()), Err(error)),
+        };
+        self.stage = stage;
+        Poll::Ready(answer)
+    }
+
+    /// The answer at the end, or after a failure.
+    fn end(&self) -> io::Result<bool> {
+        let StreamOffset { number, offset } = self.place;
+        Err(match self.stage {
+            Stage::Broken(Broken { place, why }) => {
+                let StreamOffset { number, offset } = place;
+                let fact = format!("block {number} at byte {offset}: {why}");
+                error(ErrorKind::Protocol, fact)
+            }
+            Stage::Truncated => {
+                let fact = format!(
+                    "the stream below ended in block {number} at byte {offset}, before the end mark"
+                );
+                error(ErrorKind::UnexpectedEof, fact)
+            }
+            Stage::Failed(kind) => {
+                let error = error(ErrorKind::Reset, "an earlier read failed".into());
+                io::Error::new(kind, error)
+            }
+            _ => return Ok(false),
+        })
     }
 
     fn broken(&self, why: BadFrame) -> Stage {

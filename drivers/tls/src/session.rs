@@ -140,12 +140,11 @@ fn settle<D>(
             };
             match intent {
                 Intent::Look => return (seen, Ok(Step::Starved)),
-                Intent::Encrypt(bytes) => {
-                    let records = bytes.len().div_ceil(RECORD);
-                    fit(outgoing, bytes.len() + records * RECORD_EXTRA, |room| {
-                        traffic.encrypt(bytes, room).map_err(misfit)
-                    })
-                }
+                Intent::Encrypt(bytes) => fit(
+                    outgoing,
+                    bytes.len() + bytes.len().div_ceil(RECORD) * RECORD_EXTRA,
+                    |room| traffic.encrypt(bytes, room).map_err(misfit),
+                ),
                 Intent::Close => fit(outgoing, RECORD_EXTRA, |room| {
                     traffic.queue_close_notify(room).map_err(misfit)
                 }),
