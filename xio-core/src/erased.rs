@@ -262,7 +262,7 @@ impl Passive for DynStack {
                 ErrorKind::Unsupported,
                 self.text.to_string(),
                 Operation::Listen,
-                "this stack only opens actively; listen on one whose bottom is a socket",
+                "this stack only opens actively; listen on one with a socket at the bottom",
             )),
         }
     }

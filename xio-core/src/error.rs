@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_about_is_said_once() {
+    fn the_subject_is_named_once() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let cause = refused.to_string();
         let error = Error::from_io(refused, "tcp", Operation::Connect).about("[::1]:1");

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_waits_keeps_its_order_and_its_bound() {
+    async fn waiting_bytes_keep_their_order_and_bound() {
         let (mut near, mut far) = tokio::io::duplex(7);
         let mut outbox = Outbox::new();
         let mut arrived: Vec<u8> = Vec::new();

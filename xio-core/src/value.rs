@@ -404,7 +404,10 @@ mod tests {
             .collect();
         apart.sort_unstable();
         apart.dedup();
-        assert!(apart.len() > 90, "ports come at equal distances: {first:?}");
+        assert!(
+            apart.len() > 90,
+            "ports follow at equal distances: {first:?}"
+        );
     }
 
     #[test]

@@ -212,7 +212,7 @@ async fn a_bomb_is_stopped_at_the_announced_length() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_frame_names_the_block() {
+async fn a_bad_frame_names_its_block() {
     let good = Head::new(0, Algorithm::Stored, b"good", 4);
     let good = [good.bytes(), b"good"].concat();
     for (rest, why) in [

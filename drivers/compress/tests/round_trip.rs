@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(Config { cases: 150, ..Config::default() })]
 
     #[test]
-    fn what_arrives_is_what_was_written(
+    fn any_data_arrives_intact(
         data in data(), options in options(), seed: u64, chunk in 1..70_000_usize, capacity in 1..200_000_usize,
     ) {
         let mem = Mem::new().chunks(chunk).capacity(capacity).seed(seed | 1);
@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn a_flush_sends_what_there_is() {
+fn a_flush_sends_waiting_bytes() {
     runtime().block_on(async {
         for options in [
             "",

@@ -127,7 +127,7 @@ impl<S: Stream> ModeEHandle<S> {
                     standing.ahead = true;
                 }
                 Poll::Ready(Ok(Some((offset, _)))) if wanted.is_some_and(|at| at > offset) => {
-                    let fact = format!("the bytes at {offset} came twice");
+                    let fact = format!("the bytes at {offset} arrived twice");
                     return Poll::Ready(Err(broken(ErrorKind::Protocol, fact)));
                 }
                 Poll::Ready(Ok(Some((offset, len)))) => match lane.poll_payload(cx, len, buf)? {
@@ -198,7 +198,7 @@ impl<S: Stream> ModeEHandle<S> {
     fn end(&mut self) -> io::Result<()> {
         let received = self.gather.received();
         if received.first_hole() != received.end() {
-            let fact = format!("all connections ended, and only the bytes {received} have come");
+            let fact = format!("all connections ended after only the bytes {received}");
             return Err(broken(ErrorKind::UnexpectedEof, fact));
         }
         self.complete = true;
@@ -260,7 +260,7 @@ impl<S: Stream> ModeEHandle<S> {
         let expected = self.gather.expected();
         let fact = match (wanted, expected) {
             (Some(place), _) if ahead => format!(
-                "the bytes at {place} are behind later ones or on a connection that never came; `ordering` on top puts blocks of one connection in order"
+                "the bytes at {place} are behind later ones or on a missing connection; `ordering` on top puts blocks of one connection in order"
             ),
             (_, None) => "the connections ended without an end mark".to_owned(),
             (_, Some(expected)) => format!(
@@ -299,7 +299,7 @@ impl<S: Stream> AsyncWrite for ModeEHandle<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.shut {
-            let fact = "it was shut down before";
+            let fact = "this end was shut down before";
             let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
             return Poll::Ready(Err(error.into()));
         }

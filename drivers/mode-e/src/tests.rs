@@ -156,11 +156,11 @@ async fn connections_that_brought_nothing_have_no_end_to_wait_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_add_up_is_an_error() {
+async fn contradictory_blocks_are_errors() {
     let long = Header::data(u64::MAX, 2);
     let restart = Header::new(Flags::RESTART, 0, 0);
     for (parts, says) in [
-        (vec![data(0, b"abc"), data(0, b"abc")], "came twice"),
+        (vec![data(0, b"abc"), data(0, b"abc")], "arrived twice"),
         (
             vec![data(3, b"abc"), (Header::eof(1), b"")],
             "`ordering` on top",

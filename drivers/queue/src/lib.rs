@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_waits_is_bounded_and_goes_down_together() {
+    async fn queued_bytes_are_bounded_and_go_down_together() {
         let (near, mut far) = Mem::new().capacity(100).pair();
         let queue = Queue::new().with_options("size=1000".parse().unwrap());
         let mut near = queue.respond(near).await.unwrap();

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_counted_in_segments() {
+    fn sent_bytes_are_counted_in_segments() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();

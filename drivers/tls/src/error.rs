@@ -43,15 +43,15 @@ fn fact(fault: &Fault) -> String {
         }
         Fault::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-        ) => "what the peer sent is not TLS; is it a plain port?".to_owned(),
+        ) => "the peer's bytes are not TLS; is it a plain port?".to_owned(),
         Fault::InvalidMessage(InvalidMessage::MessageTooLarge) | Fault::PeerSentOversizedRecord => {
             "the peer sent a record longer than the protocol allows, or something else than TLS"
                 .to_owned()
         }
         Fault::DecryptError => {
-            "a record is damaged: it was changed on its way, or the peer uses other keys".to_owned()
+            "a record is damaged: it was changed in transit, or the peer uses other keys".to_owned()
         }
-        Fault::EncryptError => "the keys of this connection have protected as much as they may; \
+        Fault::EncryptError => "the keys of this connection are used up; \
              only TLS 1.3 renews them, so see the option min at both ends"
             .to_owned(),
         Fault::NoApplicationProtocol => {
@@ -135,25 +135,25 @@ fn refusal(alert: AlertDescription) -> String {
         AlertDescription::CertificateRequired => {
             "it requires a certificate of us; give one with cert and key"
         }
-        AlertDescription::UnknownCA => {
-            "it does not trust the authority that our certificate comes from"
-        }
+        AlertDescription::UnknownCA => "it does not trust the authority of our certificate",
         AlertDescription::CertificateExpired => "it says that our certificate has expired",
         AlertDescription::CertificateRevoked => "it says that our certificate was revoked",
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown => "it does not accept our certificate",
         AlertDescription::HandshakeFailure => {
-            "it found no cipher in common, or wants a certificate of us"
+            "it found no cipher in common, or requires a certificate of us"
         }
-        AlertDescription::ProtocolVersion => "it speaks no TLS version that we do; see min",
+        AlertDescription::ProtocolVersion => {
+            "it has no TLS version in common with this end; see min"
+        }
         AlertDescription::NoApplicationProtocol => {
             "it speaks none of the application protocols named in alpn"
         }
-        AlertDescription::UnrecognisedName => "it does not know the name it was called by",
+        AlertDescription::UnrecognisedName => "it does not know the requested server name",
         AlertDescription::AccessDenied => "it denies access",
         AlertDescription::BadRecordMac | AlertDescription::DecryptError => {
-            "it cannot decrypt what we sent: something on the way changes bytes"
+            "it cannot decrypt the bytes of this end: something on the way changes them"
         }
         _ => "it broke the connection off",
     };

@@ -163,7 +163,7 @@ impl Active {
                 ErrorKind::BadTarget,
                 LAYER,
                 Operation::Connect,
-                format!("{told}; say in the option name whom to expect"),
+                format!("{told}; give the expected name in the option name"),
             )
         })
     }
@@ -226,7 +226,7 @@ impl<S: Stream> Transform<S> for Tls {
                 ErrorKind::Unsupported,
                 LAYER,
                 op,
-                "this layer was made for the end that is connected to; it believes no authority",
+                "this layer was made for servers only; it has no trusted authorities",
             )
         })?;
         let name = active.expected(to)?;
@@ -241,7 +241,7 @@ impl<S: Stream> Transform<S> for Tls {
                 ErrorKind::Unsupported,
                 LAYER,
                 op,
-                "the end that is connected to needs a certificate; give it in the option cert",
+                "a server needs a certificate; give it in the option cert",
             )
         })?;
         let session = Session::respond(Arc::clone(config)).map_err(|e| blame(&e, op))?;

@@ -119,7 +119,7 @@ fn a_share_holds_no_more_than_its_part() {
 }
 
 #[test]
-fn memory_goes_back_once_nobody_needs_it() {
+fn unused_memory_is_freed() {
     let pool = Pool::new(10_000, 3);
     let block = pool.try_get().unwrap();
     let second = pool.try_get().unwrap();

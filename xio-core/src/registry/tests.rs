@@ -154,7 +154,7 @@ fn drivers_of_every_kind_fit() {
 }
 
 #[test]
-fn what_does_not_fit_is_explained() {
+fn misfits_are_explained() {
     assert_eq!(
         refused("tcp,udt"),
         "tcp,udt: plan: `udt` needs a datagram socket below it, but `tcp` yields a byte stream"
@@ -192,7 +192,7 @@ fn an_erased_socket_is_the_socket() {
 }
 
 #[test]
-fn what_is_local_to_a_machine_is_no_business_of_peers() {
+fn local_options_are_refused_to_peers() {
     crate::options! {
         /// Options of which one names a port of this machine.
         struct Ported for "tcp" {

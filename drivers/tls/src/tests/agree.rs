@@ -178,7 +178,7 @@ async fn headers_and_payload_share_records() {
 }
 
 #[test]
-fn options_build_what_they_say() {
+fn options_build_their_layer() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("test authority");
     let ca = authority.write(folder.path());

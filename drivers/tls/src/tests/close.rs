@@ -104,7 +104,7 @@ async fn peers_that_are_known_to_leave_out_the_mark_may() {
 }
 
 #[tokio::test]
-async fn what_follows_the_end_mark_is_not_there() {
+async fn bytes_after_the_end_mark_are_ignored() {
     let tls = plain();
     let (mut near, mut far) = open(&tls, &tls).await;
     far.write_all(b"before").await.unwrap();
@@ -192,7 +192,7 @@ async fn a_writer_in_another_task_goes_on_when_the_peer_takes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_flushes_is_woken_though_another_task_reads() {
+async fn a_flush_is_woken_while_another_task_reads() {
     // The layer below holds bytes back, so flushing waits; it keeps one waker for each direction.
     let tls = plain();
     let (near, far) = Mem::new().capacity(1000).pair();
@@ -277,7 +277,7 @@ impl Stream for Reset {
 }
 
 #[tokio::test]
-async fn a_reset_that_shutdown_met_is_no_end_for_who_may_leave_out_the_mark() {
+async fn a_reset_at_shutdown_is_no_unmarked_end() {
     let authority = Authority::new("test authority");
     let lenient = Tls::client(roots(&authority))
         .close_notify_optional()

@@ -108,7 +108,7 @@ async fn a_handshake_message_without_end_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_refused_holds_nothing_for_long() {
+async fn a_refused_peer_holds_nothing_for_long() {
     let tls = plain();
     for floods in [false, true] {
         let (near, far) = Mem::new().pair();

@@ -92,7 +92,7 @@ async fn keys_are_renewed_as_often_as_needed() {
 }
 
 #[tokio::test]
-async fn keys_that_cannot_be_renewed_are_said_to_be_used_up() {
+async fn keys_that_cannot_be_renewed_end_in_an_error() {
     let suite = aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
     let (mut near, mut far) = open(suite).await;
     let sending = async {

@@ -125,7 +125,7 @@ async fn the_name_is_the_targets_or_the_users() {
     let error = try_as(&client, "/a/path".parse().unwrap())
         .await
         .unwrap_err();
-    assert!(error.contains("say in the option name"), "{error}");
+    assert!(error.contains("expected name in the option"), "{error}");
     let error = Tls::client(roots(&authority))
         .server_name("not a name")
         .build();
@@ -138,7 +138,7 @@ async fn the_name_is_the_targets_or_the_users() {
 }
 
 #[tokio::test]
-async fn what_they_do_not_have_in_common_is_said() {
+async fn handshakes_without_common_parameters_name_them() {
     let authority = Authority::new("test authority");
     let own = identity(&authority.issue("server", &[HOST]));
     let server = Tls::server(own).alpn(["ftp"]).build().unwrap();
