@@ -145,7 +145,7 @@ impl<D: Dsi> Executor<D> {
         if key == "taskid" {
             self.task = value.into();
         }
-        tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client says");
+        tracing::debug!(peer = %self.ends.peer, key, value = ?value, "client annotation");
     }
 
     /// Changes the data side at once.

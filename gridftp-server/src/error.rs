@@ -11,7 +11,7 @@ pub(crate) enum Error {
     #[error("login: {0}")]
     Login(Refused),
     /// The action needs a login.
-    #[error("session: nobody is logged in")]
+    #[error("session: not logged in")]
     NotLoggedIn,
     /// The storage refused or failed.
     #[error(transparent)]

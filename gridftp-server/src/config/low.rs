@@ -246,38 +246,16 @@ impl Options {
     /// Completes the absent options from `file`.
     #[must_use]
     pub fn or(self, file: Self) -> Self {
-        // Listed without `..`, so that the compiler demands each new option here.
-        Self {
-            bind: self.bind.or(file.bind),
-            port: self.port.or(file.port),
-            data_ports: self.data_ports.or(file.data_ports),
-            net_stacks: self.net_stacks.or(file.net_stacks),
-            disk_stacks: self.disk_stacks.or(file.disk_stacks),
-            advertise: self.advertise.or(file.advertise),
-            third_party: self.third_party.or(file.third_party),
-            root: self.root.or(file.root),
-            backend: self.backend.or(file.backend),
-            in_place: self.in_place.or(file.in_place),
-            sync_writes: self.sync_writes.or(file.sync_writes),
-            partial_expiry: self.partial_expiry.or(file.partial_expiry),
-            partial_index: self.partial_index.or(file.partial_index),
-            block_size: self.block_size.or(file.block_size),
-            anonymous: self.anonymous.or(file.anonymous),
-            users: self.users.or(file.users),
-            login_delay: self.login_delay.or(file.login_delay),
-            login_attempts: self.login_attempts.or(file.login_attempts),
-            lockout: self.lockout.or(file.lockout),
-            max_sessions: self.max_sessions.or(file.max_sessions),
-            max_unauthenticated: self.max_unauthenticated.or(file.max_unauthenticated),
-            max_per_address: self.max_per_address.or(file.max_per_address),
-            max_streams: self.max_streams.or(file.max_streams),
-            login_timeout: self.login_timeout.or(file.login_timeout),
-            idle_timeout: self.idle_timeout.or(file.idle_timeout),
-            connect_timeout: self.connect_timeout.or(file.connect_timeout),
-            stall_timeout: self.stall_timeout.or(file.stall_timeout),
-            drain_timeout: self.drain_timeout.or(file.drain_timeout),
-            log_format: self.log_format.or(file.log_format),
-            log_level: self.log_level.or(file.log_level),
+        // Each is listed, so that the compiler demands a new option here.
+        macro_rules! first {
+            ($($option:ident)*) => { Self { $($option: self.$option.or(file.$option)),* } };
+        }
+        first! {
+            bind port data_ports net_stacks disk_stacks advertise third_party root backend
+            in_place sync_writes partial_expiry partial_index block_size anonymous users
+            login_delay login_attempts lockout max_sessions max_unauthenticated max_per_address
+            max_streams login_timeout idle_timeout connect_timeout stall_timeout drain_timeout
+            log_format log_level
         }
     }
 }

@@ -171,7 +171,7 @@ impl Reporter {
                 tracing::debug!(%error, "an upload could not be recorded while it goes on");
             }
             Err(error) => {
-                tracing::warn!(%error, "no restart marker: what came could not be made safe")
+                tracing::warn!(%error, "no restart marker: the received ranges could not be recorded")
             }
         }
     }

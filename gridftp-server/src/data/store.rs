@@ -277,7 +277,7 @@ mod tests {
         }
 
         async fn finish(self, _: Finish) -> gridftp_dsi::Result<gridftp_dsi::Stat> {
-            panic!("what failed is not finished")
+            panic!("a failed upload is not finished")
         }
     }
 
