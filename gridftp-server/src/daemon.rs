@@ -39,7 +39,7 @@ pub(crate) async fn run(
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
     match config.backend {
         Backend::Null => serve(config, Null::default(), file, flags, ready).await,
-        _ => {
+        Backend::Posix => {
             let root = config
                 .root
                 .clone()

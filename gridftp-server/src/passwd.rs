@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let hash = Hashed::new(&password()?)?;
     let access = match args.access {
         Access::Rw => "rw",
-        _ => "ro",
+        Access::Ro => "ro",
     };
     let line = format!("{}:{}:{access}:{}", args.name, hash.as_str(), args.home);
     Users::parse(&line).context("the account")?;

@@ -80,6 +80,8 @@
 //!   leaves the facts as they are; GCT switches all of them off.
 //! - `OPTS RETR Parallelism=0` is refused; GCT accepts it and dies. A large number is cut to the
 //!   server's limit. It applies to connections opened later.
+//! - `OPTS RETR` accepts `StripeLayout` and `BlockSize`; its reply says that there is a single
+//!   stripe, and neither has an effect.
 //! - `ERET P offset -1` means "to the end"; GCT dies.
 //! - Quotes in the paths of 257 are doubled (RFC 959, appendix II).
 //! - A path outside `SITE RESTRICT` is answered 550, not 500. Patterns and aliases in its list are

@@ -1,5 +1,9 @@
 //! The options as written in the configuration file and the flags: one structure for both, so that
 //! they have the same keys.
+#![expect(
+    clippy::exhaustive_enums,
+    reason = "the daemon matches every value of an option"
+)]
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -178,7 +182,6 @@ pub struct Options {
 /// Users that may exchange data with hosts other than their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum ThirdParty {
     /// None.
     #[default]
@@ -192,7 +195,6 @@ pub enum ThirdParty {
 /// A kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Backend {
     /// A directory tree.
     #[default]
@@ -204,7 +206,6 @@ pub enum Backend {
 /// Access of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Access {
     /// Read.
     Ro,
@@ -215,7 +216,6 @@ pub enum Access {
 /// The form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum LogFormat {
     /// Lines of text.
     #[default]
@@ -227,7 +227,6 @@ pub enum LogFormat {
 /// The least level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum LogLevel {
     /// Errors that need the administrator.
     Error,
