@@ -319,11 +319,14 @@ pub enum TransferError {
 impl TransferError {
     /// The failure of wildcards that match no name; `pattern` is the URL with them.
     pub fn no_match(pattern: String) -> Self {
-        Self::Source {
-            path: pattern,
-            what: "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B"
-                .to_owned(),
-        }
+        let what = "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B";
+        Self::source(pattern, what)
+    }
+
+    /// The failure of a source that cannot be copied as it is.
+    pub(crate) fn source(path: impl Into<String>, what: impl Into<String>) -> Self {
+        let (path, what) = (path.into(), what.into());
+        Self::Source { path, what }
     }
 
     /// Makes an error of the local file system.

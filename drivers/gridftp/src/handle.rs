@@ -151,9 +151,9 @@ impl GridftpHandle {
     }
 
     /// Begins to write; `client` is idle.
-    fn write_from(&mut self, client: Client, at: file::Place) {
+    fn write_from(&mut self, client: Client, at: file::WriteFrom) {
         let mut options = WriteOptions::default();
-        options.place = at;
+        options.from = at;
         options.streams = self.remote.options.streams;
         let writer = client.into_writer(self.remote.path.clone(), options);
         self.state = State::Writing(writer, self.position);
@@ -227,14 +227,14 @@ impl GridftpHandle {
             }
             let client = ready!(self.poll_session(cx))?;
             let remote = match &self.remote.options.esto {
-                Some(module) => file::Place::Module(module.clone()),
-                None if append => file::Place::End,
+                Some(module) => file::WriteFrom::Module(module.clone()),
+                None if append => file::WriteFrom::End,
                 None if self.fresh && self.position > 0 => {
                     self.empty(client);
                     continue;
                 }
-                None if self.fresh => file::Place::Anew,
-                None => file::Place::At(self.position),
+                None if self.fresh => file::WriteFrom::Anew,
+                None => file::WriteFrom::At(self.position),
             };
             self.write_from(client, remote);
         }

@@ -72,6 +72,15 @@ impl Shared {
         Stop::of(failure).map_or(Ok(()), Err)
     }
 
+    /// Ends an attempt whose data channel could not be set up, which a refusal leaves to the next.
+    pub(crate) fn fail_set_up(&self, taken: Taken, error: TransferError) -> Result<(), Stop> {
+        if error.reply().is_none() {
+            return Err(Stop::Lost(error));
+        }
+        self.fail(taken, &error);
+        Ok(())
+    }
+
     fn settle_failure(&self, mut taken: Taken, error: &TransferError, again: bool) {
         let (failures, since) = match taken.item_mut() {
             Item::File(job) => {

@@ -12,7 +12,7 @@ use ftp_wire::path::FtpPath;
 use crate::abilities::Abilities;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::FileJob;
 use crate::copy::kept::Found;
 use crate::copy::known::Known;
 use crate::copy::lock;
@@ -124,13 +124,11 @@ impl Shared {
 
     /// Gives a file back to be written under its own name.
     pub(crate) fn go_straight(&self, mut taken: Taken) {
-        if let Item::File(job) = taken.item_mut() {
-            job.straight = true;
-            job.forget();
-            job.hidden
-                .take()
-                .into_iter()
-                .for_each(|at| self.hiding.leave(at));
+        let job = taken.file_mut();
+        job.straight = true;
+        job.forget();
+        if let Some(at) = job.hidden.take() {
+            self.hiding.leave(at);
         }
     }
 }
@@ -151,9 +149,7 @@ impl Shared {
         mut taken: Taken,
         (control, abilities): (&Control, &Abilities),
     ) -> Option<(Taken, Goal)> {
-        let Item::File(job) = taken.item_mut() else {
-            return None;
-        };
+        let job = taken.file_mut();
         if !self.options.dry_run {
             self.start(job);
         }
@@ -307,9 +303,7 @@ impl Renaming {
             }
             Err(error) => {
                 // It may have its name, so that there is nothing to go on with.
-                if let Item::File(job) = taken.item_mut() {
-                    job.forget();
-                }
+                taken.file_mut().forget();
                 shared.fail(taken, &error);
                 None
             }
@@ -344,10 +338,8 @@ impl Renaming {
 
 /// The failure of a file that is not to replace another.
 fn appeared(to: &FtpPath) -> TransferError {
-    TransferError::Source {
-        path: show(to.as_bytes()),
-        what: "it appeared at the destination during the copy, and is left alone".to_owned(),
-    }
+    let what = "it appeared at the destination during the copy, and is left alone";
+    TransferError::source(show(to.as_bytes()), what)
 }
 
 /// Has the file take the place of one that the server does not replace: the old one is moved aside, and

@@ -21,7 +21,6 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
-use crate::copy::job::Item;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::error::{ControlError, TransferError};
@@ -244,9 +243,7 @@ impl Found {
 
     /// Leaves the file out; one whose copy is shorter has failed.
     pub(crate) fn leave(self, shared: &Shared, taken: Taken) {
-        let Item::File(job) = taken.item() else {
-            return;
-        };
+        let job = taken.file();
         let size = job.facts.size.filter(|_| !shared.through_layers());
         let part = match self {
             Self::Unknown(error) => return shared.fail(taken, &error.into()),

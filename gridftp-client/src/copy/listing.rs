@@ -251,9 +251,9 @@ impl<'a> Sorter<'a> {
             _ if self.looped => {}
             EntryKind::File => self.shared.found(FileJob::new(from, to).with_facts(facts)),
             EntryKind::Dir if !self.shared.options.recursive => {
-                let what = "is a directory; add --recursive to copy it".to_owned();
+                let what = "is a directory; add --recursive to copy it";
                 let path = self.shared.describe_source(&from);
-                self.refuse(&entry.name, &TransferError::Source { path, what });
+                self.refuse(&entry.name, &TransferError::source(path, what));
             }
             EntryKind::Dir => {
                 let above = self.above();
@@ -364,27 +364,18 @@ fn unnamed(name: &[u8], why: &str) -> TransferError {
         }
         why => format!("the server cannot list it: {}", show(why.as_bytes())),
     };
-    TransferError::Source {
-        path: show(name),
-        what,
-    }
+    TransferError::source(show(name), what)
 }
 
 fn twice(name: &[u8]) -> TransferError {
-    TransferError::Source {
-        path: show(name),
-        what:
-            "the listing names two objects so, of which one has bytes in its name that the server \
-               cannot list; rename it there"
-                .to_owned(),
-    }
+    let what = "the listing names two objects so, of which one has bytes in its name that the server \
+                cannot list; rename it there";
+    TransferError::source(show(name), what)
 }
 
 fn looped(path: &[u8]) -> TransferError {
-    TransferError::Source {
-        path: show(path),
-        what: "leads back to a directory that it is in; it is not copied again".to_owned(),
-    }
+    let what = "leads back to a directory that it is in; it is not copied again";
+    TransferError::source(show(path), what)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::job::Item;
+use super::job::{FileJob, Item};
 use super::lock;
 
 /// Files that wait before whoever finds more of them must pause.
@@ -15,6 +15,8 @@ pub(crate) const ENOUGH: usize = 8192;
 const CROWD: usize = 2 * ENOUGH;
 
 const TAKEN: &str = "only `done` and `drop` take the item, and both consume";
+
+const DIRECTORY: &str = "directories are listed or made, not transferred";
 
 /// Work to do, shared by the connections of a copy.
 #[derive(Debug, Clone, Default)]
@@ -302,6 +304,22 @@ impl Taken {
         self.item.as_mut().expect(TAKEN)
     }
 
+    /// The file, where only files are taken.
+    pub(crate) fn file(&self) -> &FileJob {
+        match self.item() {
+            Item::File(job) => job,
+            Item::Dir(_) => unreachable!("{DIRECTORY}"),
+        }
+    }
+
+    /// The file, to be changed, where only files are taken.
+    pub(crate) fn file_mut(&mut self) -> &mut FileJob {
+        match self.item_mut() {
+            Item::File(job) => job,
+            Item::Dir(_) => unreachable!("{DIRECTORY}"),
+        }
+    }
+
     /// Takes the item out for good. The work has not ended before it is accounted for: whoever
     /// waits for the end reads the accounts then.
     pub(crate) fn done<T>(mut self, account: impl FnOnce(Item) -> T) -> T {
@@ -333,7 +351,6 @@ impl Drop for Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::job::FileJob;
 
     impl Queue {
         /// Items that wait.

@@ -10,7 +10,7 @@ use ftp_wire::facts::EntryKind;
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::queue::Kind;
-use super::same::{Kin, Object, Place};
+use super::same::{Ancestry, Kin, Object};
 use super::shared::{Shared, Targets};
 use super::{dirs, stdio};
 use crate::client::Client;
@@ -338,8 +338,8 @@ impl Destination {
         if self.kin == Kin::Apart {
             return Ok(None);
         }
-        let place = Place::at(target, tree, self.client.as_deref()).await?;
-        place.refuse(source, tree, self.kin, &shared.describe_source(from))
+        let ancestry = Ancestry::at(target, tree, self.client.as_deref()).await?;
+        ancestry.refuse(source, tree, self.kin, &shared.describe_source(from))
     }
 }
 

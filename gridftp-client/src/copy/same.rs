@@ -133,12 +133,12 @@ fn normal(path: &[u8]) -> Vec<u8> {
 }
 
 /// Where a copy goes to: the object at its path if there is one, and the directories it is in.
-pub(super) struct Place {
+pub(super) struct Ancestry {
     here: Option<Object>,
     above: Vec<Object>,
 }
 
-impl Place {
+impl Ancestry {
     /// Looks at `path` of a server, or of this machine; directories only where the copy is a `tree`.
     pub(super) async fn at(
         path: &[u8],
@@ -231,10 +231,8 @@ impl Place {
 
 /// The failure of a directory that the copy is written to.
 pub(crate) fn within(path: &[u8]) -> TransferError {
-    TransferError::Source {
-        path: show(path),
-        what: "is the directory that is copied to; it is not copied into itself".to_owned(),
-    }
+    let what = "is the directory that is copied to; it is not copied into itself";
+    TransferError::source(show(path), what)
 }
 
 #[cfg(test)]

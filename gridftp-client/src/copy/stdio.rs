@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::ending::Success;
 use super::hidden::{Hidden, may_be_for_name};
-use super::job::{Facts, FileJob, Item};
+use super::job::{Facts, FileJob};
 use super::kept::Digest;
 use super::known::Known;
 use super::making::make_parents;
@@ -26,7 +26,7 @@ use super::resolve::{connect, is_dir, site};
 use super::shared::{Shared, beyond};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
-use crate::file::{Place, ReadOptions, WriteOptions, Writer};
+use crate::file::{ReadOptions, WriteFrom, WriteOptions, Writer};
 use crate::names;
 use crate::options::CopyOptions;
 use crate::progress::{Observer, Totals};
@@ -97,9 +97,7 @@ async fn copy(
         shared.skip(taken, "it exists");
         return Ok(());
     }
-    let Item::File(job) = taken.item_mut() else {
-        return Ok(());
-    };
+    let job = taken.file_mut();
     shared.start(job);
     let hash = Hash::new(algorithm);
     let copied = match local {
@@ -367,7 +365,7 @@ async fn begin(
         hidden = (!there.bars_rename().await?).then_some(at);
     }
     let mut options = WriteOptions::default();
-    options.place = shared.options.offset.map_or(Place::Anew, Place::At);
+    options.from = shared.options.offset.map_or(WriteFrom::Anew, WriteFrom::At);
     loop {
         let at = hidden.as_ref().unwrap_or(path);
         let mut writer = client.into_writer(at.as_bytes(), options.clone());

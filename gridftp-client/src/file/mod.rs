@@ -42,7 +42,7 @@ use ftp_proto::client::FailureKind;
 use gridftp_data::ErrorKind as DataErrorKind;
 
 pub use reader::{ReadOptions, Reader};
-pub use writer::{Place, WriteOptions, Writer};
+pub use writer::{WriteFrom, WriteOptions, Writer};
 
 use crate::client::Client;
 use crate::error::{ConnectError, ControlError, TransferError};

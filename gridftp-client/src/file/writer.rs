@@ -25,7 +25,7 @@ use crate::verify;
 /// Where in a file to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Place {
+pub enum WriteFrom {
     /// The file begins anew (`STOR`).
     #[default]
     Anew,
@@ -42,7 +42,7 @@ pub enum Place {
 #[non_exhaustive]
 pub struct WriteOptions {
     /// Where.
-    pub place: Place,
+    pub from: WriteFrom,
     /// Data connections, in MODE E.
     pub streams: u32,
 }
@@ -50,7 +50,7 @@ pub struct WriteOptions {
 impl Default for WriteOptions {
     fn default() -> Self {
         Self {
-            place: Place::default(),
+            from: WriteFrom::default(),
             streams: 1,
         }
     }
@@ -320,11 +320,11 @@ async fn ask(
     options: &WriteOptions,
 ) -> Result<Transfer, TransferError> {
     let wire = client.path(path)?;
-    let command = match &options.place {
-        Place::Anew => Command::store(wire, Spot::Whole, None),
-        Place::At(offset) => Command::store(wire, Spot::At(*offset), None),
-        Place::End => Command::store(wire, Spot::End, None),
-        Place::Module(text) => Command::Esto(Esto::Module(module(text)?), wire),
+    let command = match &options.from {
+        WriteFrom::Anew => Command::store(wire, Spot::Whole, None),
+        WriteFrom::At(offset) => Command::store(wire, Spot::At(*offset), None),
+        WriteFrom::End => Command::store(wire, Spot::End, None),
+        WriteFrom::Module(text) => Command::Esto(Esto::Module(module(text)?), wire),
     };
     if is_extended(client) {
         let streams = options.streams.max(1);
@@ -373,10 +373,10 @@ async fn check(
     options: &WriteOptions,
     sent: u64,
 ) -> Result<(), Failure> {
-    let expected = match options.place {
-        Place::Anew => sent..=sent,
-        Place::At(offset) => offset.saturating_add(sent)..=u64::MAX,
-        Place::End | Place::Module(_) => return Ok(()),
+    let expected = match options.from {
+        WriteFrom::Anew => sent..=sent,
+        WriteFrom::At(offset) => offset.saturating_add(sent)..=u64::MAX,
+        WriteFrom::End | WriteFrom::Module(_) => return Ok(()),
     };
     if is_extended(client) || client.options.disk_stack.is_some() {
         return Ok(());

@@ -10,7 +10,7 @@ use gridftp_dsi::{Finish, Sink as _};
 use gridftp_dsi_posix::FileSink;
 
 use crate::copy::ending::Success;
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
 use crate::copy::shared::Shared;
 use crate::error::TransferError;
@@ -97,9 +97,7 @@ pub(super) async fn publish(
         after,
         ..
     } = landed;
-    let Item::File(job) = taken.item() else {
-        return;
-    };
+    let job = taken.file();
     let published = async {
         let verified = match (algorithm, checksum) {
             (Some(algorithm), Some(mut asked)) => Some((algorithm, asked.digest().await?)),

@@ -15,9 +15,9 @@ use crate::error::{ControlError, TransferError};
 use crate::ls::Form;
 
 use super::Asked;
-use super::mover::Mover;
+use super::receive::Receiver;
 
-impl Mover<'_> {
+impl Receiver<'_> {
     /// Takes a listing and makes jobs of it.
     pub(super) async fn list(&mut self, mut asked: Asked, mode: Mode) -> Result<(), Stop> {
         let Item::Dir(job) = asked.taken.item_mut() else {

@@ -25,16 +25,16 @@ use crate::transfer::Transfer;
 mod ask;
 mod land;
 mod list;
-mod mover;
 mod probe;
+mod receive;
 mod serial;
 #[cfg(test)]
 mod tests;
 
 use self::ask::{Asker, admit};
 use self::land::publish;
-use self::mover::Mover;
 use self::probe::{patience, settle_reach};
+use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
 /// Files whose data is here and whose checking and renaming is under way.
@@ -171,14 +171,14 @@ async fn transfer(
         mode,
         window: &window,
     };
-    let mut mover = Mover {
+    let mut receiver = Receiver {
         control: &client.control,
         channel: client.channel.get(),
         shared,
         patience: fresh.then(|| patience(&client.options)),
     };
     let ready = async { ahead.settle().await.map_err(Stop::of_set_up) };
-    let states = (&mut (), &mut mover);
+    let states = (&mut (), &mut receiver);
     Box::pin(pipeline.run(&route, states, ready, first)).await
 }
 
@@ -186,7 +186,7 @@ impl<'a> Route for Asker<'a> {
     type Asked = Asked;
     type Passed = Landed;
     type Asking = ();
-    type Passing = Mover<'a>;
+    type Passing = Receiver<'a>;
 
     async fn ask(&self, (): &mut (), taken: Taken) -> Result<Option<Asked>, Stop> {
         match admit(self.shared, taken) {
@@ -195,8 +195,12 @@ impl<'a> Route for Asker<'a> {
         }
     }
 
-    async fn pass(&self, mover: &mut Mover<'a>, asked: Asked) -> Result<Option<Landed>, Stop> {
-        mover.take(asked).await
+    async fn pass(
+        &self,
+        receiver: &mut Receiver<'a>,
+        asked: Asked,
+    ) -> Result<Option<Landed>, Stop> {
+        receiver.take(asked).await
     }
 
     async fn confirm(

@@ -14,10 +14,9 @@ use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::error::{ControlError, TransferError};
 
 use super::ask::{Asker, admit};
-use super::mover::Mover;
+use super::receive::Receiver;
 use super::{Landed, publish_all};
 
 /// Downloads over one control connection in MODE S.
@@ -56,13 +55,8 @@ impl<'a> Route for Serial<'a> {
             return Err(Stop::Replace);
         }
         let (client, shared) = (&mut *channel.client, self.shared);
-        match client.set_up_stream(BufferSide::Send).await {
-            Ok(()) => {}
-            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
-                shared.fail(taken, &error);
-                return Ok(None);
-            }
-            Err(error) => return Err(Stop::Lost(error)),
+        if let Err(error) = client.set_up_stream(BufferSide::Send).await {
+            return shared.fail_set_up(taken, error).map(|()| None);
         }
         let asker = Asker {
             control: &client.control,
@@ -76,13 +70,13 @@ impl<'a> Route for Serial<'a> {
         let Some(asked) = asker.send(taken).await else {
             return Ok(None);
         };
-        let mut mover = Mover {
+        let mut receiver = Receiver {
             control: &client.control,
             channel: client.channel.get(),
             shared,
             patience: None,
         };
-        let landed = mover.take_alone(&asker, asked).await?;
+        let landed = receiver.take_alone(&asker, asked).await?;
         channel.is_over = landed.as_ref().is_some_and(|landed| landed.is_last);
         if !channel.is_over && !shared.queue.is_empty() {
             client.listen_ahead();

@@ -13,7 +13,7 @@ use xio_core::Pool;
 
 use super::ask::Asker;
 use super::land::open_sink;
-use super::mover::{Mover, end};
+use super::receive::{Receiver, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
 use crate::copy::job::{FileJob, Item};
@@ -47,7 +47,7 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
         },
     };
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
-    let mut mover = Mover {
+    let mut receiver = Receiver {
         control: &control,
         channel: &mut channel,
         shared,
@@ -60,7 +60,7 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
         std::future::pending().await
     };
     tokio::select! {
-        taken = mover.take(asked) => taken,
+        taken = receiver.take(asked) => taken,
         () = server => panic!("it waits to the end"),
     }
 }
@@ -165,14 +165,14 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     };
     // No connection can be made, so that the attempt ends.
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
-    let mut mover = Mover {
+    let mut receiver = Receiver {
         control: &control,
         channel: &mut channel,
         shared: &shared,
         patience: None,
     };
     let taken = tokio::select! {
-        taken = mover.take_alone(&asker, asked) => taken,
+        taken = receiver.take_alone(&asker, asked) => taken,
         () = server => panic!("the session stays open"),
     };
     assert!(matches!(taken, Err(Stop::Replace)));

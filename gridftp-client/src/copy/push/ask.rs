@@ -13,7 +13,7 @@ use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::Goal;
-use crate::copy::job::{Facts, FileJob, Item};
+use crate::copy::job::{Facts, FileJob};
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
@@ -24,7 +24,7 @@ use crate::names;
 use crate::transfer::Transfer;
 use crate::verify;
 
-use super::{ANNOUNCED, Asked, file, local};
+use super::{ANNOUNCED, Asked, local};
 
 /// Asks for stores on one connection.
 pub(super) struct Asker<'a> {
@@ -45,10 +45,7 @@ impl Asker<'_> {
             .shared
             .admit(taken, (self.control, self.abilities))
             .await?;
-        let Item::File(job) = taken.item_mut() else {
-            return None;
-        };
-        let prepared = match self.prepare(job, &goal.path, dirs).await {
+        let prepared = match self.prepare(taken.file_mut(), &goal.path, dirs).await {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.shared.fail(taken, &error);
@@ -148,10 +145,9 @@ impl Asker<'_> {
         for range in &how.held.shift_up(offset).unwrap_or_default() {
             ranges.remove(range);
         }
-        if let Item::File(job) = taken.item_mut() {
-            job.begun = true;
-            job.hidden.clone_from(&goal.hidden);
-        }
+        let job = taken.file_mut();
+        job.begun = true;
+        job.hidden.clone_from(&goal.hidden);
         let tag = self.tags.map(Tags::next);
         let spot = match whole {
             _ if how.append => Spot::End,
@@ -159,7 +155,7 @@ impl Asker<'_> {
             false => Spot::At(offset),
         };
         let replies = control.send(Command::store(goal.path, spot, tag));
-        let job = file(&taken);
+        let job = taken.file();
         let transfer = Transfer::upload(replies, &job.to).with_file(&job.from);
         Asked {
             taken,

@@ -24,7 +24,7 @@ use crate::transfer::{Failure, Session};
 use crate::url::show;
 use crate::verify;
 
-use super::{Following, Publishing, Sending, fail, file as job, local, note_marker};
+use super::{Following, Publishing, Sending, fail, local, note_marker};
 
 /// Waits for the server's word on each file, and sends what follows a good one.
 pub(super) async fn confirm(
@@ -93,7 +93,7 @@ pub(super) async fn confirm_one(
         }
     }
     if file.source.unchanged().await.is_err() {
-        let path = show(&job(&file.taken).from);
+        let path = show(&file.taken.file().from);
         shared.fail(file.taken, &TransferError::Changed { path });
         return Ok(None);
     }
@@ -110,7 +110,7 @@ fn refused(shared: &Shared, file: Sending, failure: Failure) -> Result<(), Stop>
         (_, true) => Session::ChannelBroken,
         (_, false) => Session::Reusable,
     };
-    let copy = || shared.name_destination(job(&file.taken));
+    let copy = || shared.name_destination(file.taken.file());
     let midway = file.transfer.has_begun();
     let failure = Failure {
         error: judge(failure.error, file.announced.as_ref(), copy),
@@ -122,7 +122,7 @@ fn refused(shared: &Shared, file: Sending, failure: Failure) -> Result<(), Stop>
 
 /// Compares the receipts of a tagged store; says whether nothing is left to be compared.
 fn compare(shared: &Shared, file: &Sending, taken: Option<Receipt>) -> Result<bool, TransferError> {
-    let copy = || shared.name_destination(job(&file.taken));
+    let copy = || shared.name_destination(file.taken.file());
     match (&file.sent, taken) {
         (None, _) => Ok(true),
         (Some(sent), Some(taken)) => verify::receipt(sent, &taken, copy),
@@ -143,7 +143,7 @@ async fn prove(
     file: Sending,
     algorithm: Option<ChecksumAlgorithm>,
 ) -> Option<Following> {
-    let job = job(&file.taken);
+    let job = file.taken.file();
     let to = FtpPath::new(job.to.clone())?;
     // It is judged under the name that it has, and gets its own when it is good.
     let at = file.hidden.clone().unwrap_or_else(|| to.clone());
@@ -219,7 +219,7 @@ pub(super) async fn settle_following(
         verified,
         meta,
     } = next;
-    let job = job(&taken);
+    let job = taken.file();
     let named = async {
         if let Some(mut replies) = stored {
             let copy = || shared.name_destination(job);

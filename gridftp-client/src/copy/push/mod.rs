@@ -23,14 +23,14 @@ use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::ending::Success;
 use crate::copy::hidden::{Hidden, Renaming, may_be_for_name};
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::Item;
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
-use crate::error::{ControlError, TransferError};
+use crate::error::ControlError;
 use crate::transfer::{Failure, Session, Transfer};
 
 mod ask;
@@ -185,13 +185,8 @@ async fn extended(
         return Ok(());
     }
     let streams = shared.streams(first.item(), client.round_trip());
-    match client.set_up_push(streams).await {
-        Ok(()) => {}
-        Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
-            shared.fail(first, &error);
-            return Ok(());
-        }
-        Err(error) => return Err(Stop::Lost(error)),
+    if let Err(error) = client.set_up_push(streams).await {
+        return shared.fail_set_up(first, error);
     }
     if !client.abilities.tags {
         // No data may be on the way before its store is accepted, so the connections come first.
@@ -302,10 +297,8 @@ impl Route for Push<'_> {
 
 /// Notes of a preliminary reply that is a restart marker what the server holds.
 fn note_marker(taken: &mut Taken, reply: &Reply) {
-    if let (Some(Ok(Marker::Restart(ranges))), Item::File(job)) =
-        (Marker::from_reply(reply), taken.item_mut())
-    {
-        job.hold(&ranges);
+    if let Some(Ok(Marker::Restart(ranges))) = Marker::from_reply(reply) {
+        taken.file_mut().hold(&ranges);
     }
 }
 
@@ -318,10 +311,8 @@ fn fail(
     resumes: bool,
 ) -> Result<(), Stop> {
     let refused = failure.error.reply().is_some();
-    if let Item::File(job) = taken.item_mut()
-        && resumes
-        && refused
-    {
+    if resumes && refused {
+        let job = taken.file_mut();
         job.anew = true;
         job.forget();
         failure.midway = true;
@@ -331,17 +322,10 @@ fn fail(
 
 /// The failure of a store, which may have been refused for the digest that was announced.
 fn judged(shared: &Shared, asked: &Asked, failure: Failure) -> Failure {
-    let copy = || shared.name_destination(file(&asked.taken));
+    let copy = || shared.name_destination(asked.taken.file());
     Failure {
         error: judge(failure.error, asked.announced.as_ref(), copy),
         ..failure
-    }
-}
-
-fn file(taken: &Taken) -> &FileJob {
-    match taken.item() {
-        Item::File(job) => job,
-        Item::Dir(_) => unreachable!("directories are never asked to be stored"),
     }
 }
 

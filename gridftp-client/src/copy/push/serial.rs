@@ -17,7 +17,6 @@ use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
-use crate::error::{ControlError, TransferError};
 
 use super::ask::Asker;
 use super::confirm::{confirm_one, publish, settle, settle_following};
@@ -57,13 +56,8 @@ impl<'a> Route for Serial<'a> {
             make_dir(control, shared, taken, dirs).await;
             return Ok(None);
         }
-        match client.set_up_stream(BufferSide::Receive).await {
-            Ok(()) => {}
-            Err(error @ TransferError::Control(ControlError::Refused { .. })) => {
-                shared.fail(taken, &error);
-                return Ok(None);
-            }
-            Err(error) => return Err(Stop::Lost(error)),
+        if let Err(error) = client.set_up_stream(BufferSide::Receive).await {
+            return shared.fail_set_up(taken, error).map(|()| None);
         }
         let moving = self.moving.lock().await;
         let stored = self.store(client, dirs, taken).await;

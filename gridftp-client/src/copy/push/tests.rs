@@ -110,7 +110,7 @@ async fn a_file_is_what_it_is_when_it_is_opened() {
         modified: Some((1_580_608_922, 7)),
         mode: Some(0o640),
     };
-    assert_eq!(super::file(&asked.taken).facts, now);
+    assert_eq!(asked.taken.file().facts, now);
 }
 
 /// It is the server's word, not that the source had changed.

@@ -11,7 +11,6 @@ use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
-use crate::copy::job::Item;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::{ACCOUNT, Failure, QUIET, Session};
 
@@ -74,9 +73,7 @@ impl Pair<'_> {
             };
         let for_name = destination.as_ref().is_some_and(may_be_for_name);
         let anew = destination.is_some() && file.resumes && !lost;
-        if let Item::File(job) = file.taken.item_mut() {
-            job.anew |= anew;
-        }
+        file.taken.file_mut().anew |= anew;
         let error = match (source, destination) {
             (Some(source), Some(destination)) => TransferError::Both {
                 source: Box::new(source.into()),
@@ -85,7 +82,7 @@ impl Pair<'_> {
             (Some(error), None) | (None, Some(error)) => error.into(),
             (None, None) => file.store.misbehaved("neither end refused it").into(),
         };
-        let hidden = matches!(file.taken.item(), Item::File(job) if job.hidden.is_some());
+        let hidden = file.taken.file().hidden.is_some();
         let session = match (lost, free) {
             (true, _) => Session::Lost,
             (false, true) => Session::ChannelBroken,

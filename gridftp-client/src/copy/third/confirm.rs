@@ -18,7 +18,7 @@ use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::FileJob;
 use crate::copy::kept::judge;
 use crate::copy::look::Look;
 use crate::copy::queue::Taken;
@@ -38,10 +38,8 @@ impl Pair<'_> {
                 continue;
             };
             let refused = failure.session == Session::Reusable && !file.store.has_begun();
-            if refused
-                && file.resumes
-                && let Item::File(job) = file.taken.item_mut()
-            {
+            if refused && file.resumes {
+                let job = file.taken.file_mut();
                 // It may have been refused for what it was to go on with.
                 job.anew = true;
                 job.forget();
@@ -56,9 +54,7 @@ impl Pair<'_> {
     /// Waits for both ends, keeping what both say; one that failed gives the other a moment. The session
     /// is reusable where the files behind are in step all the same.
     pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), Failure> {
-        let Item::File(job) = file.taken.item() else {
-            return Ok(());
-        };
+        let job = file.taken.file();
         let copy = self.shared.name_destination(job);
         let (source, destination) = self.words(file).await;
         let Moving {
@@ -118,9 +114,7 @@ impl Pair<'_> {
             store,
             ..
         } = file;
-        let Item::File(job) = taken.item() else {
-            return (None, None);
-        };
+        let job = taken.file();
         let (told, first) = (AtomicU64::new(0), job.held.total());
         let beside = Beside::of(self.shared, job);
         let growth = async {
@@ -163,9 +157,7 @@ impl Pair<'_> {
     ) -> Result<Option<Receipt>, ControlError> {
         let note = |reply: &Reply| match Marker::from_reply(reply) {
             Some(Ok(Marker::Restart(ranges))) => {
-                if let Item::File(job) = taken.item_mut() {
-                    job.hold(&ranges);
-                }
+                taken.file_mut().hold(&ranges);
             }
             Some(Ok(Marker::Perf(perf))) => {
                 let before = told.fetch_max(perf.bytes, Ordering::Relaxed);
@@ -175,20 +167,16 @@ impl Pair<'_> {
             _ => {}
         };
         let receipt = Receipt::parse(&store.finish_with(note).await?.text());
-        if let Item::File(job) = taken.item() {
-            let told = told.load(Ordering::Relaxed);
-            let bytes = self.shared.expected(job).unwrap_or(told);
-            self.shared.totals.moved(bytes.saturating_sub(told));
-        }
+        let told = told.load(Ordering::Relaxed);
+        let bytes = self.shared.expected(taken.file()).unwrap_or(told);
+        self.shared.totals.moved(bytes.saturating_sub(told));
         Ok(receipt)
     }
 
     /// Checks a copy and gives it its times and modes.
     async fn settle(&self, taken: Taken, after: Option<ChecksumAlgorithm>) {
         let shared = self.shared;
-        let Item::File(job) = taken.item() else {
-            return;
-        };
+        let job = taken.file();
         let bytes = shared.expected(job).unwrap_or(0);
         let hidden = job.hidden.clone().zip(FtpPath::new(job.to.clone()));
         let verified = match self.check(job, after).await {

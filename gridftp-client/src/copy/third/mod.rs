@@ -21,7 +21,7 @@ use crate::client::Client;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::hidden::Goal;
-use crate::copy::job::{FileJob, Item};
+use crate::copy::job::FileJob;
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
 use crate::copy::look::Look;
@@ -201,9 +201,7 @@ impl Route for Pair<'_> {
         let Some((mut taken, goal)) = shared.admit(taken, server).await else {
             return Ok(None);
         };
-        let Item::File(job) = taken.item_mut() else {
-            return Ok(None);
-        };
+        let job = taken.file_mut();
         match self.request(job, &goal).await {
             Ok(request) => Ok(Some(Asked {
                 under_way: window.enter(job.facts.size.unwrap_or(1 << 20)),
@@ -303,9 +301,7 @@ impl Pair<'_> {
     async fn retrieved(&self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let shared = self.shared;
         let request = &mut asked.request;
-        let Item::File(job) = asked.taken.item_mut() else {
-            return Ok(None);
-        };
+        let job = asked.taken.file_mut();
         if let Some(look) = request.look.take()
             && let Ok(now) = look.facts().await
         {
@@ -333,9 +329,7 @@ impl Pair<'_> {
     /// Asks the destination to store a file.
     async fn store(&self, mut asked: Asked, told: &mut Known) -> Result<Option<Moving>, Stop> {
         let (shared, request) = (self.shared, asked.request);
-        let Item::File(job) = asked.taken.item_mut() else {
-            return Ok(None);
-        };
+        let job = asked.taken.file_mut();
         let Some(to) = FtpPath::new(job.to.clone()) else {
             return Ok(None);
         };

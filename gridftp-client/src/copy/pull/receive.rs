@@ -1,4 +1,4 @@
-//! `Mover`: takes the data of one retrieval after the other, and judges what came.
+//! `Receiver`: takes the data of one retrieval after the other, and judges what came.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::list::lists_otherwise;
 use super::{Asked, Cut, Landed};
 
 /// Takes the data of one transfer after the other.
-pub(super) struct Mover<'a> {
+pub(super) struct Receiver<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
     pub(super) shared: &'a Arc<Shared>,
@@ -31,7 +31,7 @@ pub(super) struct Mover<'a> {
     pub(super) patience: Option<Duration>,
 }
 
-impl Mover<'_> {
+impl Receiver<'_> {
     /// Takes one transfer in MODE E; gives the file when its data is here.
     pub(super) async fn take(&mut self, asked: Asked) -> Result<Option<Landed>, Stop> {
         let asked = settle_before(self.shared, asked).await?;
@@ -218,9 +218,7 @@ pub(super) fn end(
     watch: &Watch,
     ended: Result<(), Failure>,
 ) -> Result<Option<Landed>, Stop> {
-    let Item::File(job) = asked.taken.item_mut() else {
-        return Ok(None);
-    };
+    let job = asked.taken.file_mut();
     job.held.extend(&watch.received());
     let judged = ended.and_then(|()| {
         let path = shared.name_source(job);
