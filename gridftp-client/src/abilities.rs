@@ -1,11 +1,11 @@
-//! `Abilities`: what this client makes use of, as the server's FEAT reply tells.
+//! `Abilities`: the features that this client makes use of, as the server's FEAT reply tells.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ftp_proto::client::Capabilities;
 use gridftp_dsi::types::ChecksumAlgorithm;
 
-/// What a server can do, as far as this client cares.
+/// The features of a server that this client makes use of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Abilities {
@@ -15,8 +15,8 @@ pub struct Abilities {
     pub mlst: bool,
     /// Transfers may be tagged: the data of a store may follow it unasked.
     pub tags: bool,
-    /// What came of an upload that broke is kept apart from its final name, and `SITE HELD` tells
-    /// of it; a file that is not what `SITE STORATTR` announced is never published.
+    /// The bytes of a broken upload are kept apart from its final name, and `SITE HELD` tells of
+    /// them; a file without the digest that `SITE STORATTR` announced is never published.
     pub held: bool,
     /// `ERET`; else a part of a file begins by `REST` and ends with the connection.
     pub eret: bool,
@@ -27,7 +27,7 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Picks what this client makes use of.
+    /// Picks the features that this client makes use of.
     pub(crate) fn of(known: &Capabilities) -> Self {
         let checksums = known
             .checksums()
@@ -45,8 +45,8 @@ impl Abilities {
         }
     }
 
-    /// Says whether a checksum is known there: servers need not list what they can do, and MD5 is what all
-    /// of them know.
+    /// Says whether a checksum is known there: servers need not list their algorithms, and all of
+    /// them know MD5.
     pub(crate) fn knows(&self, algorithm: ChecksumAlgorithm) -> bool {
         self.cost(algorithm).is_some()
             || (self.checksums.is_empty() && algorithm == ChecksumAlgorithm::Md5)

@@ -1,4 +1,4 @@
-//! `Client`: connects, logs in, learns what the server can do, and works on names.
+//! `Client`: connects, logs in, learns the features of the server, and works on names.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +33,8 @@ const BLOCKS: usize = 64;
 ///
 /// # Cancel safety
 /// Dropping a client, or any future of it that moves data, closes its connections: the server sees
-/// the end of the control connection, gives up what it was doing and keeps or discards what
-/// arrived by its own rules. After a dropped transfer the client itself can still be used.
+/// the end of the control connection, gives up its work and keeps or discards the
+/// received bytes by its own rules. After a dropped transfer the client itself can still be used.
 pub struct Client {
     pub(crate) control: Control,
     pub(crate) channel: Exclusive<DataChannel>,
@@ -45,7 +45,7 @@ pub struct Client {
     observer: Arc<dyn Observer>,
 }
 
-/// What the server was told about data channels.
+/// The settings of data channels that the server was told.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelState {
     /// Transmission mode in force.
@@ -58,7 +58,7 @@ pub(crate) struct ChannelState {
     pub(crate) tags: Tags,
     /// Whether it was told of buffer sizes for sending and for receiving.
     pub(crate) tuned: (bool, bool),
-    /// What the cached connections serve.
+    /// The use of the cached connections.
     pub(crate) ready: Option<Ready>,
     /// The reply to `PASV` for the next transfer in MODE S, where that was sent ahead.
     pub(crate) passive: Option<Replies>,
@@ -71,7 +71,7 @@ pub(crate) enum Ready {
     Push(u32),
 }
 
-/// A value that only an exclusive reference reaches, so that what holds it may be shared.
+/// A value that only an exclusive reference reaches, so that its owner may be shared.
 pub(crate) struct Exclusive<T>(Mutex<T>);
 
 impl<T> Exclusive<T> {
@@ -107,7 +107,7 @@ impl Client {
         Self::connect_with(site, options, Arc::new(Silent)).await
     }
 
-    /// As [`connect`](Self::connect), and tells `observer` what happens.
+    /// As [`connect`](Self::connect), and tells `observer` of the events.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -161,7 +161,7 @@ impl Client {
         self.control.site()
     }
 
-    /// What the server says it can do.
+    /// The features that the server announces.
     pub fn abilities(&self) -> &Abilities {
         &self.abilities
     }
@@ -206,7 +206,7 @@ impl Client {
             })
     }
 
-    /// What the server says of one object, and which facts it said.
+    /// The facts of one object, and which of them the server told.
     ///
     /// Where the server has no `MLST`, `SIZE` and `CWD` tell files from directories.
     ///
@@ -293,7 +293,7 @@ impl Client {
         self.ask(Command::Rmd(self.path(path)?)).await.map(drop)
     }
 
-    /// Renames, replacing what is there.
+    /// Renames, and replaces an object of that name.
     ///
     /// # Errors
     /// [`ControlError`].
@@ -357,7 +357,7 @@ impl Client {
     }
 }
 
-/// What data connections ask of their sockets.
+/// The socket options of data connections.
 pub(crate) fn sockets(options: &ConnectOptions) -> SocketHints {
     let bytes = options.tcp_buffer.map(ByteSize::new);
     SocketHints::new().buffers(bytes, bytes)

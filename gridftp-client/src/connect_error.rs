@@ -1,4 +1,4 @@
-//! `ConnectError`: why a server could not be used, and what to try.
+//! `ConnectError`: the reason why a server could not be used, and the remedy.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn stack_refused(reply: &Reply) -> &'static str {
             "the server must allow its drivers (net-stacks and disk-stacks, or -dc-whitelist and \
              -fs-whitelist of a Globus server)"
         }
-        // Other refusals say themselves what is wrong with it.
+        // Other refusals name the mistake themselves.
         false => "",
     }
 }

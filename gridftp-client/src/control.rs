@@ -23,8 +23,8 @@ use crate::url::show;
 
 /// Bytes read from the server at once.
 const READ: usize = 16 * 1024;
-/// Longest wait for the server to take leave.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Longest wait for the reply to `QUIT`, and for the shutdown of the connection.
+const CLOSING: Duration = Duration::from_secs(2);
 /// How often a transfer is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -51,11 +51,11 @@ pub(crate) struct Control {
 #[derive(Debug)]
 enum Request {
     Command(Command, mpsc::UnboundedSender<Answer>),
-    /// Somebody waits until all that was given so far is on its way.
+    /// A caller waits until all commands so far are on their way.
     Flush(oneshot::Sender<()>),
     /// Data has moved, so a transfer that is silent here is alive.
     Moved,
-    /// Nobody waits any more for what runs.
+    /// The running transfer is given up.
     Abort,
 }
 
@@ -94,7 +94,7 @@ impl Drop for Abort<'_> {
     }
 }
 
-/// A reply and what it means for the command.
+/// A reply and its meaning for the command.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// More will come (1xx).
@@ -178,7 +178,7 @@ impl Control {
         let _gone = self.requests.send(Request::Moved);
     }
 
-    /// Has the server abort what runs, unless that has ended before the guard is dropped.
+    /// Has the server abort the running transfer, unless that ends before the guard is dropped.
     pub(crate) fn abort_on_drop(&self) -> Abort<'_> {
         Abort(Some(self))
     }
@@ -253,8 +253,8 @@ impl Control {
     }
 }
 
-/// Says whether a server that takes names of ASCII only drops the byte: one that is neither printable
-/// nor white space.
+/// Says whether a server that takes names of ASCII only drops the byte: one that is neither
+/// printable nor white space.
 fn is_dropped(byte: &u8) -> bool {
     !matches!(byte, b' '..=b'~' | b'\t' | 0x0b | 0x0c)
 }
@@ -364,7 +364,7 @@ impl Driver {
                 while let Ok(Request::Command(_, answer)) = requests.try_recv() {
                     let _gone = answer.send(Answer::Lost(Arc::clone(&why)));
                 }
-                let _bye = tokio::time::timeout(FAREWELL, writer.shutdown()).await;
+                let _bye = tokio::time::timeout(CLOSING, writer.shutdown()).await;
                 return;
             }
             let deadline = deadline.into_iter().chain(quitting).min();
@@ -390,11 +390,11 @@ impl Driver {
                         }
                     }
                     None if self.waiting.is_empty() => {
-                        // Nobody is left to read the farewell; it is awaited so that the server
-                        // is not reset while it writes it.
+                        // The reply is awaited only so that the server is not reset while it
+                        // writes it.
                         let (answer, _) = mpsc::unbounded_channel();
                         self.request(Request::Command(Command::Quit, answer));
-                        quitting = Some(now() + FAREWELL);
+                        quitting = Some(now() + CLOSING);
                     }
                     None => return,
                 },
@@ -412,7 +412,7 @@ impl Driver {
         match request {
             Request::Flush(done) => self.flushing.push(done),
             Request::Moved => self.session.handle(now(), Input::Moved),
-            // Whoever asks for it waits for no reply; a session that has ended needs none.
+            // No reply is waited for; a session that has ended needs no abort.
             Request::Abort => drop(self.session.abort(now())),
             Request::Command(command, answer) => match self.session.send(now(), &command) {
                 Ok(ticket) => self.waiting.push_back((ticket, answer)),

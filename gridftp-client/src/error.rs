@@ -1,4 +1,4 @@
-//! Errors of the client: which side, which operation, which path, and what to try.
+//! Errors of the client: site, operation, path, reply and remedy.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::url::show;
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a command did not do what it was asked.
+/// The failure of a command.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -23,7 +23,7 @@ pub enum ControlError {
         site: String,
         /// The command, secrets masked.
         command: String,
-        /// What the server said.
+        /// The server's reply.
         reply: Reply,
     },
     /// The control connection ended first.
@@ -43,7 +43,7 @@ pub enum ControlError {
         site: String,
         /// The command, secrets masked.
         command: String,
-        /// What was wrong.
+        /// The breach.
         what: String,
     },
 }
@@ -63,7 +63,7 @@ impl ControlError {
         self.kind() == Some(FailureKind::NotFound)
     }
 
-    /// What the server's refusal means, when it refused.
+    /// The meaning of the server's refusal, when it refused.
     pub fn kind(&self) -> Option<FailureKind> {
         self.reply().map(FailureKind::of)
     }
@@ -110,8 +110,8 @@ pub(crate) fn lacks_channel(error: &ControlError) -> bool {
     )
 }
 
-/// Says whether a data connection could not be made, where other replies tell of one that broke, or for
-/// which no command had come.
+/// Says whether a data connection could not be made, where other replies tell of one that broke, or
+/// for which no command had come.
 fn is_cut_off(reply: &Reply) -> bool {
     let text = reply.text().to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|&words| text.contains(words));
@@ -119,7 +119,7 @@ fn is_cut_off(reply: &Reply) -> bool {
         || reply.code().number() == 425 && !says(&["pasv"])
 }
 
-/// What to do about the refusal of a command; nothing where that is not known.
+/// The remedy for the refusal of a command; empty where none is known.
 fn remedy(command: &str, reply: &Reply) -> &'static str {
     match FailureKind::of(reply) {
         FailureKind::Unsupported if command.starts_with("LIST") => {
@@ -162,7 +162,7 @@ pub struct Fields<'a> {
     pub path: Option<&'a str>,
     /// Code of the server's reply.
     pub code: Option<u16>,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: Option<&'static str>,
 }
 
@@ -204,14 +204,14 @@ const MISMATCH: &str = "do not use the copy, copy again";
 const BAD_NAME: &str = "it is not copied, rename it there";
 const CUT: &str = "read on from there";
 
-/// Why a file was not copied.
+/// The reason why a file was not copied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
     /// A server could not be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A server did not do what it was asked.
+    /// A command failed.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The data connections failed.
@@ -283,7 +283,7 @@ pub enum TransferError {
     BadName {
         /// The name, made safe to print.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
     /// The source cannot be copied as it is.
@@ -291,7 +291,7 @@ pub enum TransferError {
     Source {
         /// Which object.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// A file that is read in order ended before its end.
@@ -309,9 +309,9 @@ pub enum TransferError {
     /// Both servers of a third-party copy failed.
     #[error("source: {source}; destination: {destination}")]
     Both {
-        /// What the source said.
+        /// The failure at the source.
         source: Box<Self>,
-        /// What the destination said.
+        /// The failure at the destination.
         destination: Box<Self>,
     },
 }
@@ -391,7 +391,8 @@ impl TransferError {
                 source,
                 destination,
             } => source.is_transient_midway() && destination.is_transient_midway(),
-            // As after connections that broke, when the data of the next file comes in place of this one's.
+            // As after connections that broke, when the data of the next file comes in place of
+            // this one's.
             Self::Data { cause, .. } if cause.kind() == gridftp_data::ErrorKind::Protocol => true,
             error => error.is_transient(),
         }
@@ -412,7 +413,7 @@ impl TransferError {
         }
     }
 
-    /// Says what class of failure this is, for an exit status.
+    /// The class of the failure, for an exit status.
     pub fn class(&self) -> Class {
         self.fields().class
     }
@@ -443,7 +444,7 @@ impl TransferError {
     }
 }
 
-/// What kind of failure an error is.
+/// The class of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 /// Reads the last component of a URL's path as a pattern; `None` when it has no wildcards.
 ///
-/// What is percent-encoded stands for itself, so `%2A` is a star in a name.
+/// A percent-encoded character stands for itself, so `%2A` is a star in a name.
 pub(crate) fn pattern(component: &str) -> Option<Vec<u8>> {
     if !component.contains(['*', '?', '[']) {
         return None;

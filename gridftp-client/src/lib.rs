@@ -12,106 +12,110 @@
 //! options.recursive = true;
 //! let from = [Location::parse("ftp://data.example.org:2811/run7/")?];
 //! let to = Location::parse("/scratch/run7/")?;
-//! let summary = copy(&from, &to, options, Arc::new(Silent::default()), Arc::new(Totals::default())).await?;
+//! let (observer, totals) = (Arc::new(Silent::default()), Arc::new(Totals::default()));
+//! let summary = copy(&from, &to, options, observer, totals).await?;
 //! assert_eq!(summary.counts.files_failed, 0);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! | Module | What it owns |
+//! | Module | Subject |
 //! | --- | --- |
-//! | [`url`] | what may be named, and how its text is read |
-//! | [`options`] | what a caller may choose |
+//! | [`url`] | names of sources and destinations, and their parser |
+//! | [`options`] | the choices of a caller |
 //! | [`client`] | one session: login, features, names |
 //! | [`list`] | listings |
 //! | [`file`](mod@file) | one file as bytes in order: a reader, a writer |
 //! | [`copy`](mod@copy) | many files over several sessions |
 //! | [`progress`] | events and counts |
-//! | [`error`] | which side, which operation, which path, what to try |
+//! | [`error`] | failures: site, operation, path, code and remedy |
 //! | [`netrc`] | accounts from a `.netrc` |
 //! | [`local`], [`names`], [`verify`] | local trees, safe names, digests |
 //!
 //! # How a broken transfer goes on
 //!
-//! | Transfer | What the next try brings |
+//! | Transfer | Bytes of the next try |
 //! | --- | --- |
-//! | download | what is missing here: `REST` with ranges in MODE E, with an offset in MODE S |
-//! | upload in MODE E | what the server's 111 markers did not name, if the source is unchanged |
-//! | upload in MODE S | what is behind the bytes that the server is known to have, if the source is unchanged: see below |
+//! | download | the missing ones: `REST` with ranges in MODE E, with an offset in MODE S |
+//! | upload in MODE E | those beside the server's 111 markers, if the source is unchanged |
+//! | upload in MODE S | those behind the proven bytes, if the source is unchanged: see below |
 //! | server to server | as an upload, if the source server says that its file is unchanged |
-//! | standard input or output, a FIFO | nothing: what was read or written is gone |
+//! | standard input or output, a FIFO | none: bytes that were read or written are gone |
 //!
 //! MODE S has no markers, so the server is asked how much it has, on whatever connection: the first
-//! may be lost. What it has may be older, somebody else's, or hold holes, so it has to be proven:
+//! may be lost. Its bytes may be older, another client's, or hold holes, so they have to be proven:
 //!
 //! - Our own server keeps the bytes apart. `SITE HELD` tells how many (`HELD` in `FEAT`), and
 //!   `SITE STORATTR` tells it the digest of the source, without which it publishes nothing.
-//! - Any other tells the number of those under the name that is written, by `SIZE`. They count if `CKSM` gives the digest that as many bytes of the source have.
+//! - Any other tells the number of those under the name that is written, by `SIZE`. They count if
+//!   `CKSM` gives the digest that as many bytes of the source have.
 //!
-//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused. Without such a proof,
-//! all of the file is sent again.
+//! The rest follows by `REST` and `STOR`, or by `APPE` where `REST` is refused. Without such a
+//! proof, all of the file is sent again.
 //!
 //! MODE S has no mark for the end of a file either, so after an upload the server is asked for its
 //! size; our own is told it before, and takes nothing shorter for the whole.
 //!
 //! Of a copy between servers that send no markers nothing is heard until its end. After two minutes
 //! without a word the size of the copy is asked for over a session of its own, and as long as it
-//! grows the copy goes on. One that stands still, or whose size cannot be asked for, is given up after
-//! 600 s, or after [`ConnectOptions::stall`] where that is longer.
+//! grows the copy goes on. One that stands still, or has no size that can be asked for, is given up
+//! after 600 s, or after [`ConnectOptions::stall`] where that is longer.
 //!
-//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`], and
-//! what came of a download stays; other failures have [`CopyOptions::retries`], counted anew after an
-//! attempt that brought more than any before it.
+//! A server that is gone, or the connection to it, is tried again for [`CopyOptions::retry_for`],
+//! and the bytes of a download stay; other failures have [`CopyOptions::retries`], counted anew
+//! after an attempt that brought more than any before it.
 //!
 //! # Plain FTP servers
 //!
-//! In MODE S data follows the server's word that it takes the upload, and between two servers `STOR`
-//! goes before `RETR`. The password goes out when the server asks for it. Where there is no `MLSD`,
-//! `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for a file.
-//! A part of a file is written by `ESTO`, which not every server has.
-//! A part of a file is read by `REST` where there is no `ERET`, and the connection closed behind it.
+//! In MODE S data follows the server's word that it takes the upload, and between two servers
+//! `STOR` goes before `RETR`. The password goes out when the server asks for it. Where there is no
+//! `MLSD`, `LIST -a` and `LIST` serve; their lines tell no times, and a symbolic link is taken for
+//! a file. A part of a file is written by `ESTO`, which not every server has. A part of a file is
+//! read by `REST` where there is no `ERET`, and the connection closed behind it.
 //!
 //! # Uploads under a hidden name
 //!
-//! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode and
-//! from wherever it comes, is written under a hidden name of the run (`.NAME.gridftp-0a1b2c3d`), and
-//! renamed when the server has taken all of it and digests agree where any are compared: what was there
-//! before stays until then. The new file has the owner and permissions of a new file. A copy that is
-//! given up removes the hidden file, over another session where its own has ended; one that is killed, or
-//! whose server is gone, leaves it. A file is written under its own name
+//! Our own server publishes an upload when it is whole. At any other an upload, in whichever mode
+//! and from wherever it comes, is written under a hidden name of the run
+//! (`.NAME.gridftp-0a1b2c3d`), and renamed when the server has taken all of it and digests agree
+//! where any are compared: an old file stays until then. The new file has the owner and permissions
+//! of a new file. A copy that is given up removes the hidden file, over another session where its
+//! own has ended; one that is killed, or has lost its server, leaves it. A file is written under
+//! its own name
 //!
 //! - where the server refuses the hidden one or does not rename,
-//! - where the server tells that the name belongs to something other than a file (a symbolic link that it
-//!   takes for a file, or tells nothing of, is replaced), and where the hidden name would exceed 255 bytes,
-//! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is written
-//!   into what is there, and a copy that breaks off leaves it half changed,
+//! - where the server tells that the name belongs to something other than a file (a symbolic link
+//!   that it takes for a file, or tells nothing of, is replaced), and where the hidden name would
+//!   exceed 255 bytes,
+//! - where a part of it is copied ([`CopyOptions::offset`], [`CopyOptions::length`]): that is
+//!   written into the file that is there, and a copy that breaks off leaves it half changed,
 //! - through a [disk stack](ConnectOptions::disk_stack), and by a [`Writer`](file::Writer).
 //!
-//! # What is not copied
+//! # Sources that are not copied
 //!
-//! - A source that is its own destination, or a tree that the destination lies in, is refused before
-//!   anything is written. At one server the fact `Unique` tells, or else the paths; where both ends
-//!   are on one machine as far as addresses tell, `Unique` or device and inode, and the time with
-//!   them. Two names of one file on two machines are not seen through.
+//! - A source that is its own destination, or a tree that the destination lies in, is refused
+//!   before anything is written. At one server the fact `Unique` tells, or else the paths; where
+//!   both ends are on one machine as far as addresses tell, `Unique` or device and inode, and the
+//!   time with them. Two names of one file on two machines are not seen through.
 //! - A source that has become smaller since an attempt began to write is not tried again.
 //! - A name that no command can carry (NUL, CR, LF; at a Globus server all bytes that are neither
 //!   printable ASCII nor white space) is counted as failed and told.
-//! - A file that says that it is empty and holds bytes, as those of `/proc` do, is told in a tree, and
-//!   read like a pipe when it is the one source.
+//! - A file that says that it is empty and holds bytes, as those of `/proc` do, is told in a tree,
+//!   and read like a pipe when it is the one source.
 //!
 //! # Memory
 //!
-//! Names that wait to be copied are at most some 16,000, some 400 bytes each; those of a listing for
-//! which there is no room wait in a file of the temporary directory, and are compared with each other
-//! 65,536 at a time. What grows with a copy are eight
-//! bytes or so a file where there are several sources, of which no two may have one destination, and
-//! the directories of a copy with [`CopyOptions::preserve`], whose times are set at its end.
+//! Names that wait to be copied are at most some 16,000, some 400 bytes each; those of a listing
+//! for which there is no room wait in a file of the temporary directory, and are compared with each
+//! other 65,536 at a time. Two things grow with a copy: some eight bytes a file where there are
+//! several sources, of which no two may have one destination, and the directories of a copy with
+//! [`CopyOptions::preserve`], which get their times at its end.
 //!
-//! # What a cancelled transfer leaves
+//! # Remains of a cancelled transfer
 //!
 //! Every future may be dropped. The data connections are then reset, so that no peer takes a
 //! cut-off file for a whole one, and a [`copy()`] closes its control connections. A download that
-//! was not published is removed. Of an upload, the server keeps what it keeps of any broken
+//! was not published is removed. Of an upload, the server keeps as much as of any broken
 //! connection; our own server publishes nothing and keeps the partial file for a restart.
 #![forbid(unsafe_code)]
 

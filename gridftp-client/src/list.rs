@@ -13,7 +13,7 @@ use crate::ls::Form;
 use crate::transfer::Transfer;
 
 impl Client {
-    /// Lists what is in the directory at `path`, or the file there; `each` gets every entry and
+    /// Lists the entries of the directory at `path`, or the file there; `each` gets every entry and
     /// which facts the server gave. `.` and `..` are left out.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Client {
         loop {
             match self.list_as(form, wire.clone(), &mut each).await {
                 Ok(0) if form == Form::All => form = Form::Plain,
-                // Some say so of what is not there.
+                // Some say so of a missing object.
                 Ok(0) if form == Form::Plain => return Ok(self.stat(path).await.map(drop)?),
                 Ok(_) => return Ok(()),
                 Err(TransferError::Control(refusal)) => match form.after(&refusal) {

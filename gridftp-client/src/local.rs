@@ -12,10 +12,10 @@ use crate::error::TransferError;
 
 /// Directories of one branch that are open at once.
 const OPEN_DIRS: usize = 32;
-/// Entries that wait for whoever takes them.
+/// Entries that wait for their receiver.
 const WAITING: usize = 1024;
 
-/// What a walk comes across, in an order in which directories precede what is in them.
+/// A finding of a walk; a directory precedes its entries.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Found {
@@ -46,7 +46,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Makes the item for `path` from what the system says of it.
+    /// Makes the item for `path` from its metadata.
     pub fn new(path: PathBuf, relative: impl Into<Vec<u8>>, meta: &std::fs::Metadata) -> Self {
         Self {
             path,
@@ -119,7 +119,7 @@ pub(crate) async fn check_empty(path: &Path) -> Result<(), TransferError> {
 pub(crate) fn holds_something(path: &Path) -> std::io::Result<bool> {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    // Some wait for what is still to come.
+    // Some wait for data that is still to come.
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut file = std::fs::OpenOptions::new()
         .read(true)

@@ -15,8 +15,8 @@ use crate::error::{ConnectError, ControlError};
 use crate::options::ConnectOptions;
 use crate::url::Site;
 
-/// Stack of control connections. They are idle while a transfer runs, and what is on the way, NAT and
-/// firewalls, forgets idle connections after some minutes.
+/// Stack of control connections. They are idle while a transfer runs, and NAT and firewalls on the
+/// way forget idle connections after some minutes.
 const CONTROL: &str = "tcp:keepidle=60";
 
 impl Client {
@@ -112,7 +112,7 @@ pub(crate) async fn last(replies: &mut Replies) -> Result<Reply, ControlError> {
     }
 }
 
-/// Logs in within `limit`, beyond which nothing but that is told: a reply whose limit is the same
+/// Logs in within `limit`, beyond which nothing but that is told: a reply with the same limit
 /// has been waited for no longer.
 pub(crate) async fn within(
     limit: Duration,

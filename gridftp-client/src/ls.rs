@@ -52,7 +52,7 @@ impl Form {
         match self {
             Self::Facts => each(line),
             Self::All | Self::Plain if is_total(line) => {}
-            // What is not understood is told as it is.
+            // A line that is not understood is told as it is.
             Self::All | Self::Plain => match unix(line).or_else(|| dos(line)) {
                 Some(facts) => each(&facts),
                 None => each(line),
@@ -101,7 +101,7 @@ fn unix(line: &[u8]) -> Option<Vec<u8>> {
     let facts = match kind {
         b'-' => format!("Type=file;Size={size};UNIX.mode={mode:04o}; "),
         b'd' => format!("Type=dir;UNIX.mode={mode:04o}; "),
-        // What it leads to shows when it is asked for.
+        // Its target shows when it is asked for.
         b'l' => "Type=file; ".to_owned(),
         _ => "Type=OS.unix=special; ".to_owned(),
     };

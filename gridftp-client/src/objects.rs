@@ -1,4 +1,4 @@
-//! What a server is asked about one object, and told of it, by the commands that it knows.
+//! Questions to a server about one object, and changes of it, by the commands that it knows.
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::command::{Command, Site};

@@ -1,4 +1,4 @@
-//! `Options`: what a caller may choose about connections and copies; defaults are the fast and safe ones.
+//! `Options`: the choices of a caller; the defaults are the fast and safe ones.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -18,14 +18,15 @@ pub struct ConnectOptions {
     pub reply_within: Duration,
     /// Longest time in which a transfer may move nothing.
     pub stall: Duration,
-    /// Longest wait for the server to connect to us before it is asked for a listing, to see whether it can.
+    /// Longest wait for the server to connect to us before it is asked for a listing, to see
+    /// whether it can.
     pub reach_within: Duration,
     /// TCP buffer of data connections on both ends, in bytes; `None` leaves it to the kernels.
     pub tcp_buffer: Option<u64>,
     /// Size of the blocks that are sent in MODE E, in bytes.
     pub block_size: Option<u64>,
-    /// Stack of the data connections, bottom first; servers are told it unless it is `tcp` alone, whose
-    /// options are those of our end.
+    /// Stack of the data connections, bottom first; servers are told it unless it is `tcp` alone:
+    /// options of TCP are those of our end.
     pub stack: String,
     /// Stack that servers put over their files, `file` at its bottom; `None` for plain files.
     pub disk_stack: Option<String>,
@@ -54,7 +55,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// What to copy and how.
+/// The parts to copy, and the way.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CopyOptions {
@@ -62,8 +63,8 @@ pub struct CopyOptions {
     pub connect: ConnectOptions,
     /// Data connections of one file in MODE E; `None` chooses by size and distance.
     pub parallel: Option<u32>,
-    /// Control connections, that is files at once; `None` chooses by the number of files, and in MODE S
-    /// by the distance, too: up to 32 for a server 48 ms away.
+    /// Control connections, that is files at once; `None` chooses by the number of files, and in
+    /// MODE S by the distance, too: up to 32 for a server 48 ms away.
     pub concurrency: Option<u32>,
     /// Whether directories are copied.
     pub recursive: bool,
@@ -75,8 +76,8 @@ pub struct CopyOptions {
     pub verify: Verify,
     /// How often a failed file, or a lost connection, is tried again.
     pub retries: u32,
-    /// How long a server that is gone is tried again, beyond those tries; zero leaves it at them. Without
-    /// any retries it is not tried again at all.
+    /// How long a server that is gone is tried again, beyond those tries; zero leaves it at them.
+    /// Without any retries it is not tried again at all.
     pub retry_for: Duration,
     /// Longest first pause before trying again; doubled each time, at most a minute.
     pub backoff: Duration,
@@ -84,7 +85,7 @@ pub struct CopyOptions {
     pub no_clobber: bool,
     /// Whether modification times and permission bits are carried over.
     pub preserve: bool,
-    /// Whether only to say what would be copied.
+    /// Whether the copies are only named, and not made.
     pub dry_run: bool,
 }
 
@@ -129,7 +130,7 @@ impl CopyOptions {
     }
 
     /// The pause before the `attempt`-th try, the first retry being 1: at random between half of
-    /// what [`backoff`](Self::backoff) says and all of it, so that those whom one failure hit do not
+    /// [`backoff`](Self::backoff) and all of it, so that those that one failure hit do not
     /// come back together.
     pub fn pause(&self, attempt: u32) -> Duration {
         let doubled = self

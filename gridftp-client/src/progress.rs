@@ -63,14 +63,14 @@ pub enum Event<'a> {
     Retrying {
         /// Where from.
         source: &'a str,
-        /// What happened.
+        /// The failure.
         error: &'a TransferError,
         /// Which retry this is, from 1.
         attempt: u32,
     },
     /// A server, or the connection to it, is gone, and is tried again.
     Gone {
-        /// What happened.
+        /// The failure.
         error: &'a TransferError,
         /// For how long it is tried.
         within: Duration,
@@ -79,7 +79,7 @@ pub enum Event<'a> {
     Failed {
         /// Where from.
         source: &'a str,
-        /// What happened.
+        /// The failure.
         error: &'a TransferError,
     },
     /// A line of a control conversation, secrets masked.

@@ -1,4 +1,4 @@
-//! Sets data channels up: who listens, who connects, with how many streams and what buffers.
+//! Sets data channels up: the listening end, the connecting end, the streams and the buffers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::error::{ControlError, TransferError};
 /// Seconds between the markers of a server that completes an upload.
 const SIGN_OF_LIFE: u32 = 10;
 
-/// Commands that were sent ahead and whose replies are still to be read.
+/// Replies to commands that were sent ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     must: Vec<Replies>,
@@ -140,8 +140,8 @@ impl Client {
         }
     }
 
-    /// Asks a server that completes uploads after their end for signs of life meanwhile; only in MODE E
-    /// it gives them unasked.
+    /// Asks a server that completes uploads after their end for signs of life meanwhile; only in
+    /// MODE E it gives them unasked.
     pub(crate) fn ask_for_markers(&mut self) {
         if self.abilities.held && !std::mem::replace(&mut self.state.markers, true) {
             drop(self.control.send(Command::Trev(Event::Perf, SIGN_OF_LIFE)));

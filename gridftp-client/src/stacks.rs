@@ -1,4 +1,4 @@
-//! Which stack data connections are made with, and what the server is told of it.
+//! The stack of data connections, and the commands that tell the server of it.
 
 use ftp_wire::command::{Command, Site, StackSide};
 use xio_core::{DynStack, Plan};
@@ -39,11 +39,11 @@ pub(crate) async fn tell(control: &Control, options: &ConnectOptions) -> Result<
     Ok(())
 }
 
-/// What the server has to be told, less the options that are our end's business.
+/// The stack as the server is told it, without the options of our end.
 fn to_tell(options: &ConnectOptions) -> Result<Vec<(StackSide, String)>, ConnectError> {
     let net: Plan = options.stack.parse().map_err(bad)?;
     let mut stacks = Vec::new();
-    // What TCP is set to matters to one end alone, and it is every server's own choice.
+    // Options of TCP matter to one end alone, and are every server's own choice.
     if !matches!(net.entries(), [only] if only.driver() == "tcp") {
         let told = xio::registry().for_peer(&net).map_err(bad)?;
         stacks.push((StackSide::Net, told.to_string()));

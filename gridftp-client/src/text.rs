@@ -9,7 +9,7 @@ use crate::url::show;
 /// Bytes of a reply that an error repeats: no server fills a screen.
 const LONGEST_TEXT: usize = 1000;
 
-/// Prints a reply for a person: its code and what it says, without protocol dressing.
+/// Prints a reply for a person: its code and its text, without protocol dressing.
 pub(crate) struct Text<'a>(pub(crate) &'a Reply);
 
 impl fmt::Display for Text<'_> {
@@ -53,8 +53,8 @@ fn cut(text: &str, most: usize) -> &str {
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Prints an error and what caused it on one line, each said once. Of errors of the storage only the
-/// cause is told: whoever prints them has told the operation and the path.
+/// Prints an error and its causes on one line, each said once. Of errors of the storage only the
+/// cause is told: the caller has printed the operation and the path.
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl fmt::Display for Chain<'_> {

@@ -13,17 +13,17 @@ use crate::url::show;
 
 /// How long a server may take to give its own account of a transfer that failed.
 pub(crate) const ACCOUNT: Duration = Duration::from_secs(5);
-/// How long what is on its way may stay away: data when the server refused the rest, its account when
-/// it broke the connection off.
+/// How long bytes on their way may stay away: data when the server refused the rest, its account
+/// when it broke the connection off.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
 /// How long a refused upload goes on: one that ends within it keeps its connections.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long the final reply to a download whose data has ended may take.
+/// How long the final reply to a download may take behind the end of its data.
 const FINAL: Duration = Duration::from_secs(30);
 
 const UNBEGUN: &str = "the transfer ended before it began";
 
-/// Why a transfer failed, and what it leaves.
+/// The failure of a transfer, and the session behind it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: TransferError,
@@ -46,7 +46,7 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// The session of a transfer whose data failed, and that the server has `answered` or not.
+    /// The session after the failure of data that the server has `answered` or not.
     pub(crate) fn after_data(answered: bool) -> Self {
         match answered {
             true => Self::ChannelBroken,
@@ -56,8 +56,8 @@ impl Session {
 }
 
 impl Failure {
-    /// A transfer that the server did not begin; a refusal leaves the session as it was, unless it is
-    /// for the data channel.
+    /// A transfer that the server did not begin; a refusal leaves the session as it was, unless it
+    /// is for the data channel.
     pub(crate) fn to_begin(error: ControlError) -> Self {
         let session = match &error {
             ControlError::Lost { .. } => Session::Lost,
@@ -110,7 +110,7 @@ impl Replies {
     }
 }
 
-/// One transfer between this process and a server, whose command has been sent.
+/// One transfer between this process and a server; its command has been sent.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     replies: Replies,
@@ -227,8 +227,8 @@ impl Transfer {
         Ok(moved)
     }
 
-    /// Moves the data, which `watch` sees; the server's word on it may still be to come. `each` gets
-    /// the preliminary replies.
+    /// Moves the data, which `watch` sees; the server's word on it may still be to come. `each`
+    /// gets the preliminary replies.
     ///
     /// After a refusal the data that is on its way has a moment to arrive, so that the connections
     /// serve the next transfer.
@@ -286,7 +286,7 @@ impl Transfer {
         })
     }
 
-    /// Waits for the server's own account of a transfer whose connections are gone.
+    /// Waits for the server's own account of a transfer after the end of its connections.
     pub(crate) async fn account(
         &mut self,
         within: Duration,
@@ -295,8 +295,8 @@ impl Transfer {
         timeout(within, self.replies.finish_with(each)).await.ok()
     }
 
-    /// The time that the rest of the data has after a refusal. Of a download that did not begin there
-    /// is none.
+    /// The time that the rest of the data has after a refusal. Of a download that did not begin
+    /// there is none.
     fn grace(&self) -> Duration {
         match self.direction {
             Direction::Upload => DRAIN,

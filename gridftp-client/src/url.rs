@@ -1,4 +1,4 @@
-//! `Location`: what a user may name as a source or destination, and how the text of it is read.
+//! `Location`: a source or destination as a user names it, and the parser of its text.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -28,11 +28,12 @@ pub enum Location {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remote {
-    /// Whose account, and where.
+    /// The server and the account.
     pub site: Site,
     /// The path, percent-decoded: absolute, or beginning with `~`.
     pub path: Vec<u8>,
-    /// The last component as a pattern of [`glob`](crate::glob), when it was written with wildcards.
+    /// The last component as a pattern of [`glob`](crate::glob), when it was written with
+    /// wildcards.
     pub pattern: Option<Vec<u8>>,
 }
 
@@ -89,13 +90,13 @@ fn bad_port(port: &String, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 impl Location {
-    /// Reads what a user typed.
+    /// Reads the text that a user typed.
     ///
     /// A text is a URL when it has a scheme of two or more letters before `:` and the scheme is
     /// `file` or is followed by `//`; all else is a path of this machine, so `a:b` is a file name.
     ///
     /// # Errors
-    /// [`UrlError`] says what is wrong and what to write.
+    /// [`UrlError`] tells the mistake and the remedy.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
             return Err(UrlError::Empty);
@@ -192,7 +193,7 @@ impl Remote {
         }
     }
 
-    /// Reads what follows `ftp://`.
+    /// Reads the text behind `ftp://`.
     fn parse(rest: &str) -> Result<Self, UrlError> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (account, server) = match authority.rsplit_once('@') {
@@ -257,7 +258,7 @@ impl Site {
 }
 
 impl Site {
-    /// The URL of `path` here, which can be typed in again: what a shell, a terminal or
+    /// The URL of `path` here, which can be typed in again: all that a shell, a terminal or
     /// [`Location::parse`] might take for something else is percent-encoded. It names the account
     /// and never its password.
     pub fn url(&self, path: &[u8]) -> String {
@@ -275,7 +276,7 @@ impl Site {
     }
 }
 
-/// Percent-encodes all but letters, digits and what stands for itself everywhere, and `also`.
+/// Percent-encodes all but letters, digits, `-._~+,=` and the bytes of `also`.
 fn encode(bytes: &[u8], also: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -383,8 +384,8 @@ pub fn show(bytes: &[u8]) -> String {
     out
 }
 
-/// Says whether `c` breaks the line or turns the direction of writing, which can make a name read as
-/// another.
+/// Says whether `c` breaks the line or turns the direction of writing, which can make a name read
+/// as another.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -23,8 +23,8 @@ const PIECE: usize = 256 * 1024;
 /// Seconds between a server's markers while it hashes.
 const SIGN_OF_LIFE: u32 = 10;
 
-/// Asks a server to hash a part of a file, to its end when `length` is `None`; it is to give a sign of
-/// life meanwhile, if it knows how.
+/// Asks a server to hash a part of a file, to its end when `length` is `None`; it is to give a sign
+/// of life meanwhile, if it knows how.
 pub(crate) fn ask(
     control: &Control,
     algorithm: ChecksumAlgorithm,
@@ -125,7 +125,7 @@ pub(crate) const STRONGEST: [ChecksumAlgorithm; 6] = [
 /// Those of them that prove two files to be the same: the others find accidents.
 pub(crate) const PROOFS: &[ChecksumAlgorithm] = STRONGEST.split_at(4).0;
 
-/// Compares what was sent in a tagged transfer with what was taken; says whether the first bytes were
+/// Compares the receipts of both ends of a tagged transfer. Says whether the first bytes were
 /// compared as well, which no end can where they came in too many pieces.
 ///
 /// # Errors
@@ -149,7 +149,7 @@ pub(crate) fn receipt(
     }
 }
 
-/// The error for a copy whose digest is another than its source's.
+/// The error for a copy with another digest than its source.
 pub(crate) fn mismatch(
     path: String,
     algorithm: ChecksumAlgorithm,

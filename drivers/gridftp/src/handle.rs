@@ -38,7 +38,7 @@ pub struct GridftpHandle {
     position: u64,
     /// Whether the file is still to begin anew.
     fresh: bool,
-    /// Whether the server has not yet said that it has what was written.
+    /// Whether the server has not yet confirmed the written bytes.
     unsettled: bool,
     /// Whether something that was written is lost.
     broken: bool,
@@ -110,7 +110,7 @@ impl GridftpHandle {
         self.state = State::Turning(Box::pin(future));
     }
 
-    /// Ends what runs and gives the session; what was written is with the server then.
+    /// Ends the running transfer and gives the session; the server has all written bytes then.
     fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Client>> {
         loop {
             match std::mem::replace(&mut self.state, State::Idle(None)) {
@@ -351,7 +351,7 @@ impl AsyncWrite for GridftpHandle {
         let flushed = if let State::Writing(writer, _) = &mut self.state {
             ready!(Pin::new(writer).poll_flush(cx))
         } else if self.unsettled {
-            // What is being ended must not wait for the next read.
+            // A transfer that is being ended must not wait for the next read.
             ready!(self.poll_session(cx)).map(|client| self.state = State::idle(client))
         } else {
             Ok(())

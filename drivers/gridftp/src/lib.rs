@@ -1,48 +1,48 @@
 //! A file of a GridFTP server as a transport.
 //!
-//! # What it does
+//! # Purpose
 //!
 //! Opens `ftp://host:port/path` as a stream, and reads, writes and seeks it like a local file:
 //!
 //! | | On the wire |
 //! | --- | --- |
-//! | reading | `RETR`, from an offset on `REST` in MODE S and `ERET P` in MODE E; the end is the end only when the server says 226 |
-//! | writing | `STOR` for a file that begins anew, `ESTO A` in the middle of one, `APPE` at its end |
-//! | `shutdown` | waits for the server's 226, and gives its refusal as the error; reading may go on |
+//! | reading | `RETR`, from an offset on `REST` (MODE S) or `ERET P` (MODE E); 226 is the end |
+//! | writing | `STOR` for a file that begins anew, `ESTO A` in its middle, `APPE` at its end |
+//! | `shutdown` | waits for 226, and gives a refusal as the error; reading may go on |
 //! | drop without `shutdown` | resets the data connections, sends `ABOR` and closes |
-//! | [`AsyncSeek`](tokio::io::AsyncSeek) | the next read or write begins there; what runs is ended first |
+//! | [`AsyncSeek`](tokio::io::AsyncSeek) | the next read or write begins there, in a new transfer |
 //!
-//! There is one position, and one transfer at a time: a read after a write waits for the server's word
-//! on what was written. A read that fails has lost nothing: the next one asks for the rest, over a new
-//! session where the old one is gone. A write that fails stays failed. A download that ends early is
-//! `UnexpectedEof`, and says how far it came. What is opened for writing only has nothing to read, so
-//! that reading it ends at once.
+//! There is one position, and one transfer at a time: a read after a write waits for the server's
+//! word on the written bytes. A read that fails has lost nothing: the next one asks for the rest,
+//! over a new session where the old one is gone. A write that fails stays failed. A download that
+//! ends early is `UnexpectedEof`, and says how far it came. A file that is opened for writing only
+//! has nothing to read, so that reading it ends at once.
 //!
-//! Nothing is sent for an open file before the first read or write, so that a seek costs nothing; opening
-//! for reading makes sure that the file is there.
+//! Nothing is sent for an open file before the first read or write, so that a seek costs nothing;
+//! opening for reading makes sure that the file is there.
 //!
 //! # When not to use it
 //!
 //! To copy whole files, trees or between servers: the client library resumes, retries, verifies and
-//! moves files with send-file. For many small reads here and there: each seek is a transfer of its own.
-//! To wait for peers: a file has none. With words that a stranger chose: it connects to any host, so a
-//! restricted registry, as strings from peers are read with, never holds this driver.
+//! moves files with send-file. For many small reads here and there: each seek is a transfer of its
+//! own. To wait for peers: a file has none. With words that a stranger chose: it connects to any
+//! host, so a restricted registry, as strings from peers are read with, never holds this driver.
 //!
 //! # String form
 //!
-//! `gridftp:key=value;key=value`. A `,` or `;` in a value is written `%2C` or `%3B`. The names are those
-//! of the attributes that Globus XIO's driver has, which has no string form.
+//! `gridftp:key=value;key=value`. A `,` or `;` in a value is written `%2C` or `%3B`. The names are
+//! those of the attributes that Globus XIO's driver has, which has no string form.
 //!
 //! The options are those of [`GridftpOptions`].
 //!
-//! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack strings
-//! are printed. Control and data are in clear text.
+//! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack
+//! strings are printed. Control and data are in clear text.
 //!
 //! # Cost
 //!
-//! Opening takes the round trips of a login; each transfer two to four more. Bytes are copied once on
-//! their way here and once on their way there. Waiting in memory are at most three pieces of 256 KiB,
-//! and what MODE E brought out of order, at most 8 MiB.
+//! Opening takes the round trips of a login; each transfer two to four more. Bytes are copied once
+//! on their way here and once on their way there. Waiting in memory are at most three pieces of 256
+//! KiB, and bytes that MODE E brought out of order, at most 8 MiB.
 //!
 //! # Example
 //!
@@ -115,7 +115,7 @@ impl Gridftp {
         Self::default()
     }
 
-    /// The file that a target means, and whose account opens it.
+    /// The file that a target means, and the account that opens it.
     fn remote(&self, to: &Target) -> Result<Remote> {
         let bad = |fact: String| Error::new(ErrorKind::BadTarget, LAYER, Operation::Connect, fact);
         if to.subject.is_some() {

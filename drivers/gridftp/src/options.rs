@@ -70,7 +70,7 @@ impl GridftpOptions {
         }
     }
 
-    /// What the client library is to be told.
+    /// The options of the client library.
     pub(crate) fn connect_options(&self) -> ConnectOptions {
         let mut options = ConnectOptions::default();
         options.mode = Some(self.mode);

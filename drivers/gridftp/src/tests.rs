@@ -1,4 +1,5 @@
-//! The gridftp driver against our server: flags, positions, both modes, aborts; and against a server that breaks off.
+//! The gridftp driver against our server: flags, positions, both modes, aborts; and against a
+//! server that breaks off.
 
 mod broken;
 

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 
-/// Sets what is known of every directory that was copied, the deepest first.
+/// Sets times and modes of every directory that was copied, the deepest first.
 pub(crate) async fn settle(shared: &Arc<Shared>) {
     let dirs = shared.take_dirs();
     if dirs.is_empty() {
@@ -56,7 +56,7 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
     }
 }
 
-/// Sets it at a server, over one session, and keeps in `left` what that did not live to see.
+/// Sets them at a server, over one session, and keeps in `left` the directories behind its end.
 async fn there(shared: &Shared, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
     let client = match engine::connect(shared).await? {
         Session::Push(client) | Session::Third(_, client) => client,
@@ -74,10 +74,9 @@ async fn there(shared: &Shared, left: &mut VecDeque<DirJob>) -> Result<(), Trans
     Ok(())
 }
 
-/// A directory that others may go into, or that looks younger than it is, is not what was asked for.
+/// Counts a failure: with --preserve, a directory has to have its time and its mode.
 fn tell(shared: &Shared, dir: &DirJob, error: &TransferError) {
-    shared.totals.found(None);
-    shared.give_up(&shared.describe_source(&dir.from), error);
+    shared.give_up_found(&shared.describe_source(&dir.from), error);
 }
 
 fn local(dir: &DirJob) -> std::io::Result<()> {

@@ -61,8 +61,8 @@ impl Shared {
         self.settle_failure(taken, error, error.is_transient());
     }
 
-    /// As [`fail`](Self::fail), of a transfer; gives the reason to stop where the session, or its data
-    /// channel, is of no more use.
+    /// As [`fail`](Self::fail), of a transfer; gives the reason to stop where the session, or its
+    /// data channel, is of no more use.
     pub(crate) fn fail_transfer(&self, taken: Taken, failure: Failure) -> Result<(), Stop> {
         let again = match failure.midway {
             true => failure.error.is_transient_midway(),
@@ -72,7 +72,7 @@ impl Shared {
         Stop::of(failure).map_or(Ok(()), Err)
     }
 
-    /// Ends an attempt whose data channel could not be set up, which a refusal leaves to the next.
+    /// Ends an attempt without a data channel; a refusal leaves the session to the next item.
     pub(crate) fn fail_set_up(&self, taken: Taken, error: TransferError) -> Result<(), Stop> {
         if error.reply().is_none() {
             return Err(Stop::Lost(error));
@@ -85,7 +85,7 @@ impl Shared {
         let (failures, since) = match taken.item_mut() {
             Item::File(job) => {
                 job.note_failure(Instant::now());
-                // Too little keeps what came: the next attempt asks first whether the source is
+                // A short file keeps its bytes: the next attempt asks first whether the source is
                 // still the same.
                 match error {
                     TransferError::Size { expected, got, .. } if got < expected => {}
@@ -129,11 +129,18 @@ impl Shared {
 
     /// Counts and tells the failure of an item for good.
     pub(crate) fn give_up_item(&self, item: &Item, error: &TransferError) {
-        // Directories count only where they fail.
-        if matches!(item, Item::Dir(_)) {
-            self.totals.found(None);
+        let name = self.name_item(item);
+        match item {
+            Item::File(_) => self.give_up(&name, error),
+            // Directories count only where they fail.
+            Item::Dir(_) => self.give_up_found(&name, error),
         }
-        self.give_up(&self.name_item(item), error);
+    }
+
+    /// As [`give_up`](Self::give_up), of a source that was not counted before.
+    pub(crate) fn give_up_found(&self, source: &str, error: &TransferError) {
+        self.totals.found(None);
+        self.give_up(source, error);
     }
 
     /// Counts and tells a failure for good.
@@ -153,7 +160,7 @@ impl Shared {
         *lock(&self.worst)
     }
 
-    /// Tells what would be copied.
+    /// Names a file that would be copied.
     pub(crate) fn plan(&self, taken: Taken) {
         taken.done(|item| {
             let Item::File(job) = item else {

@@ -18,14 +18,15 @@ use crate::error::{ConnectError, TransferError};
 use crate::transfer::ACCOUNT;
 use crate::url::Site;
 
-/// Round trip up to which small files cost more work than waiting: connections beyond the processors
-/// here then only take turns.
+/// Round trip up to which small files cost more work than waiting: connections beyond the
+/// processors here then only take turns.
 const NEAR: Duration = Duration::from_millis(1);
-/// Files that wait, for each connection there is, before one more is made: what one has under way at
-/// a time, twice. A new one needs six round trips and starts slowly, in which a distant one that is
+/// Files that wait, for each connection there is, before one more is made: twice as many as one has
+/// under way. A new one needs six round trips and starts slowly, in which a distant one that is
 /// there moves hundreds of small files.
 const WAITING: usize = 2 * COMMANDS;
-/// As [`WAITING`], in MODE S, where a file has the connection for itself for four round trips or more.
+/// As [`WAITING`], in MODE S, where a file has the connection for itself for four round trips or
+/// more.
 const WAITING_ALONE: usize = 4;
 /// Round trip for which one more connection is worth it in MODE S: they wait most of the time.
 const FOR_ONE_MORE: Duration = Duration::from_micros(1500);
@@ -54,8 +55,8 @@ impl Session {
         }
     }
 
-    /// Returns how many connections are worth it, all in all, where the caller does not say, and how
-    /// many files are to wait for each of them before there is one more.
+    /// Returns how many connections are worth it, all in all, where the caller does not say, and
+    /// how many files are to wait for each of them before there is one more.
     fn worth(&self, shared: &Shared) -> (u32, usize) {
         let most = shared.connections();
         match self {
@@ -83,16 +84,16 @@ fn worth(mode: Mode, round_trip: Duration, most: u32) -> (u32, usize) {
     (most.min(processors), WAITING)
 }
 
-/// What a worker does with its sessions.
+/// The work of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     Copy,
-    /// Lists for third-party copies, whose own sessions never talk to us about data.
+    /// Lists for third-party copies: their own sessions never send data to us.
     List,
 }
 
-/// Works until the queue is done, and accounts for everything in it; `last` says that no other queue
-/// follows.
+/// Works until the queue is done, and accounts for everything in it; `last` says that no other
+/// queue follows.
 pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
@@ -152,7 +153,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
     }
 }
 
-/// Ends the work and gives what is left of it; a lister gets a moment for the directory in its hand.
+/// Ends the work and gives the items that are left; a lister gets a moment for its directory.
 async fn close<T: 'static>(
     shared: &Shared,
     mut workers: JoinSet<T>,
@@ -182,7 +183,7 @@ async fn worker(
 }
 
 /// Gives up every directory, now that nobody can list them: the copying of files must not wait for
-/// what will not come.
+/// lists that will not come.
 async fn list_no_more(
     shared: Arc<Shared>,
     error: TransferError,
@@ -219,7 +220,7 @@ async fn work(
                 }
                 Err(Stop::Fatal(error)) => return Err(error),
                 Err(Stop::Lost(error)) => error,
-                // A file has failed for it, whose own tries are counted, or the mode is another now.
+                // A file has failed for it and has its own tries, or the mode is another now.
                 Err(Stop::Replace | Stop::Channel | Stop::Unreachable { .. }) => continue,
             },
             Err(error) if !error.is_transient() => return Err(error.into()),
@@ -242,7 +243,7 @@ async fn work(
     }
 }
 
-/// Removes what uploads left that were given up, over a session for that: theirs ended.
+/// Removes the hidden files of uploads that were given up, over a session for that: theirs ended.
 async fn clean(shared: &Shared) {
     if !shared.hiding.has_left() {
         return;

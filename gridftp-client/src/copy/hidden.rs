@@ -25,7 +25,7 @@ use crate::url::show;
 /// Bytes that a name may have on most systems.
 const LONGEST: usize = 255;
 
-/// What the uploads of a copy know of hidden names at their server.
+/// State of hidden names at one server, shared by the uploads of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Hiding {
     /// Tells the hidden names of this run from those of others, which may write to the same name.
@@ -41,7 +41,7 @@ pub(crate) struct Hiding {
 }
 
 impl Hiding {
-    /// Notes a hidden file that nobody goes on with, to be removed.
+    /// Notes a hidden file that is given up, to be removed.
     pub(crate) fn leave(&self, hidden: FtpPath) {
         lock(&self.left).push(hidden);
     }
@@ -61,8 +61,7 @@ impl Hiding {
         !lock(&self.left).is_empty()
     }
 
-    /// Removes the hidden files that nobody goes on with; those of which a session that ends says nothing
-    /// stay noted.
+    /// Removes the hidden files that were given up; those without a reply of the session stay noted.
     pub(crate) async fn clean(&self, control: &Control) {
         let left = lock(&self.left).clone();
         for path in left {
@@ -88,7 +87,8 @@ impl Hiding {
         if !self.asked.swap(true, Ordering::Relaxed) {
             // One that lets nobody rename says so of a file that is not there, too.
             let mut from = control.send(Command::Rnfr(at.clone()));
-            // RFC 959 §4.1.3: nothing else may follow; where the file is left over, it keeps its name.
+            // RFC 959 §4.1.3: nothing else may follow; where the file is left over, it keeps its
+            // name.
             drop(control.send(Command::Rnto(at.clone())));
             let kind = from.finish().await.err().and_then(|error| error.kind());
             if let Some(FailureKind::Denied | FailureKind::Unsupported) = kind {
@@ -102,8 +102,8 @@ impl Hiding {
 
 impl Shared {
     /// The name to write a file under until it is whole; `None` for its own. Our server keeps such
-    /// files apart by itself, a part is written into what is there, and the layers of a server show in
-    /// names.
+    /// files apart by itself, a part is written into the file that is there, and the layers of a
+    /// server show in names.
     pub(crate) async fn hide(
         &self,
         control: &Control,
@@ -115,7 +115,7 @@ impl Shared {
         }
         let name = self.hiding.name(control, job).await;
         if let Some(before) = job.hidden.take_if(|before| Some(&*before) != name.as_ref()) {
-            // What the server holds, it holds under the other name.
+            // The server holds its bytes under the other name.
             self.hiding.leave(before);
             job.forget();
         }
@@ -158,7 +158,7 @@ impl Shared {
             self.fail(taken, &error);
             return None;
         };
-        // What an earlier attempt began is no file to be left alone.
+        // A file that an earlier attempt began is not left alone.
         if self.options.no_clobber && !job.begun {
             let there = Found::at(control, abilities, &path).await;
             if !matches!(there, Found::Nothing) {
@@ -176,7 +176,7 @@ impl Shared {
     }
 }
 
-/// A whole file under its hidden name, and what is under its own.
+/// A whole file under its hidden name, and the object under its own.
 pub(crate) struct Hidden {
     at: FtpPath,
     to: FtpPath,
@@ -187,7 +187,7 @@ pub(crate) struct Hidden {
 pub(crate) struct Renaming {
     at: FtpPath,
     to: FtpPath,
-    /// What was sent for that, unless what is there bars it.
+    /// The commands for that, unless the object of that name bars it.
     sent: Option<[Replies; 2]>,
     /// The replies to that, once they were read.
     told: Option<Renamed>,
@@ -195,28 +195,28 @@ pub(crate) struct Renaming {
     keeps: bool,
 }
 
-/// The question what is under a name.
+/// The question for the object under a name.
 enum There {
-    /// Nothing but what this copy put there.
+    /// Nothing but a file of this copy.
     Nothing,
     Facts(Replies),
     /// As `LIST` shows it.
     Line(Replies),
 }
 
-/// What is under a name.
+/// The object under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Old {
     Nothing,
     File,
     /// The server has no command to tell.
     Unknown,
-    /// Something that a rename must not replace, or of which the server does not tell what it is.
+    /// Something that a rename must not replace, or of a kind that the server does not tell.
     Other,
 }
 
 impl Hidden {
-    /// Asks what the file is to replace.
+    /// Asks for the object that the file is to replace.
     pub(crate) fn ask(control: &Control, mlst: bool, at: FtpPath, to: FtpPath) -> Self {
         let there = match mlst {
             true => There::Facts(control.send(Command::Mlst(Some(to.clone())))),
@@ -236,7 +236,7 @@ impl Hidden {
         Ok(self.there.old(&self.to).await? == Old::Other)
     }
 
-    /// Sends for the file's own name, unless what is there bars that.
+    /// Sends for the file's own name, unless the object of that name bars it.
     ///
     /// # Errors
     /// Where `keeps` says that nothing is to be overwritten, and something has appeared.
@@ -260,8 +260,8 @@ impl Hidden {
         })
     }
 
-    /// Gives the file its own name; `None` where that cannot be, and the file goes back to be written
-    /// straight there.
+    /// Gives the file its own name; `None` where that cannot be, and the file goes back to be
+    /// written straight there.
     pub(crate) async fn publish(
         self,
         control: &Control,
@@ -279,7 +279,7 @@ impl Hidden {
 }
 
 impl Renaming {
-    /// Reads the replies to what was sent; says whether nothing is left to be sent.
+    /// Reads the replies to the rename; says whether nothing is left to be sent.
     pub(crate) async fn is_through(&mut self) -> bool {
         let Some(sent) = self.sent.take() else {
             return true;
@@ -288,7 +288,7 @@ impl Renaming {
         self.keeps || !into.as_ref().is_err_and(is_taken)
     }
 
-    /// As [`Hidden::publish`], whose second half it is.
+    /// The second half of [`Hidden::publish`].
     pub(crate) async fn publish(
         self,
         control: &Control,
@@ -342,8 +342,8 @@ fn appeared(to: &FtpPath) -> TransferError {
     TransferError::source(show(to.as_bytes()), what)
 }
 
-/// Has the file take the place of one that the server does not replace: the old one is moved aside, and
-/// back where the new one does not get its name.
+/// Has the file take the place of one that the server does not replace: the old one is moved aside,
+/// and back where the new one does not get its name.
 async fn replace(control: &Control, at: &FtpPath, to: &FtpPath) -> Result<bool, ControlError> {
     let Some(aside) = FtpPath::new([at.as_bytes(), b".old"].concat()) else {
         return Ok(false);
@@ -387,7 +387,7 @@ async fn succeeded(sent: [Replies; 2]) -> Result<bool, ControlError> {
     }
 }
 
-/// Says whether the server does not replace what has the name.
+/// Says whether the server does not replace the object of that name.
 fn is_taken(refusal: &ControlError) -> bool {
     refusal.kind() == Some(FailureKind::Exists)
 }
@@ -403,7 +403,7 @@ pub(crate) fn may_be_for_name(refusal: &ControlError) -> bool {
 }
 
 impl There {
-    /// What is under the name `to`.
+    /// The object under the name `to`.
     async fn old(self, to: &FtpPath) -> Result<Old, ControlError> {
         let (mut replies, is_facts) = match self {
             Self::Nothing => return Ok(Old::Nothing),
@@ -427,8 +427,8 @@ impl There {
     }
 }
 
-/// Reads what `STAT` tells of a name. Of a directory, also of one behind a symbolic link, it tells what
-/// is in there.
+/// Reads the lines of `STAT` for a name. Of a directory, also of one behind a symbolic link, they
+/// are the entries.
 fn by_lines(lines: &[Vec<u8>], name: &[u8]) -> Old {
     let mut lines = lines
         .iter()

@@ -1,4 +1,4 @@
-//! Jobs: one file or one directory to copy, with what is known of it and what has arrived.
+//! Jobs: one file or one directory to copy, with its facts and its received bytes.
 
 use std::collections::HashSet;
 use std::hash::RandomState;
@@ -38,7 +38,7 @@ pub(crate) struct FileJob {
     pub(crate) from: Vec<u8>,
     /// Path at the destination.
     pub(crate) to: Vec<u8>,
-    /// What is known of the source.
+    /// Facts of the source.
     pub(crate) facts: Facts,
     /// Failed attempts since the last that brought more than all before it.
     pub(crate) failures: u32,
@@ -48,10 +48,10 @@ pub(crate) struct FileJob {
     most: u64,
     /// Ranges that an earlier attempt brought over.
     pub(crate) held: RangeSet,
-    /// Whether an earlier attempt may have begun to write the destination: what lies there may be
+    /// Whether an earlier attempt may have begun to write the destination: the bytes there may be
     /// its work.
     pub(crate) begun: bool,
-    /// Whether the destination refused to go on with what it has, so that the next attempt begins
+    /// Whether the destination refused to go on with its bytes, so that the next attempt begins
     /// at the start.
     pub(crate) anew: bool,
     /// Where an upload lies until it is whole, once it has begun there.
@@ -73,17 +73,17 @@ pub(crate) struct DirJob {
     pub(crate) from: Vec<u8>,
     /// Path at the destination.
     pub(crate) to: Vec<u8>,
-    /// What is known of the source.
+    /// Facts of the source.
     pub(crate) facts: Facts,
     /// Failed attempts so far.
     pub(crate) failures: u32,
     /// How the server lists it.
     pub(crate) form: Form,
-    /// Whether what is in it is known, and it is only to be made.
+    /// Whether its entries are known, and it is only to be made.
     pub(crate) listed: bool,
     /// Hashes of the names that a listing which broke off has brought already.
     pub(crate) seen: HashSet<u64>,
-    /// What hashes them.
+    /// Hasher of the names.
     pub(crate) hasher: RandomState,
     /// The directories it is in, against loops of symbolic links.
     pub(crate) above: Option<Arc<Above>>,
@@ -91,7 +91,7 @@ pub(crate) struct DirJob {
     pub(crate) avoid: Option<Unique>,
     /// Wildcards that names in it have to match.
     pub(crate) pattern: Option<Vec<u8>>,
-    /// What was listed of it and waits.
+    /// Names of its listing that wait.
     pub(crate) rest: Option<Rest>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Above {
     depth: usize,
 }
 
-/// What is known of a source.
+/// Facts of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
     /// Size in bytes.
@@ -133,7 +133,7 @@ impl FileJob {
         *self.started.get_or_insert(now)
     }
 
-    /// Notes what the server says it holds; of pieces beyond number nothing is noted, and they are
+    /// Notes the ranges that the server holds; pieces beyond a number are not noted, and are
     /// sent again.
     pub(crate) fn hold(&mut self, ranges: &RangeSet) {
         if self.held.len() < MOST_RANGES {
@@ -142,7 +142,7 @@ impl FileJob {
     }
 
     /// Whether the source, of which `now` is known, has become smaller since an attempt began to
-    /// write: it may be the destination itself, and what is left of it is not the file.
+    /// write: it may be the destination itself, and the rest of it is not the file.
     pub(crate) fn has_shrunk(&self, now: &Facts) -> bool {
         self.begun && now.size.is_some() && now.size < self.facts.size
     }
@@ -158,7 +158,7 @@ impl FileJob {
         self.failures += 1;
     }
 
-    /// Forgets what earlier attempts brought over.
+    /// Forgets the bytes of earlier attempts.
     pub(crate) fn forget(&mut self) {
         self.held = RangeSet::new();
         self.sink = None;
@@ -175,7 +175,7 @@ impl DirJob {
         }
     }
 
-    /// The chain for what is in this directory, which is `unique`; `None` when the directory is
+    /// The chain for the entries of this directory, which is `unique`; `None` when the directory is
     /// one of those it is in, or nested too deeply to be a real tree.
     pub(crate) fn descend(&self, unique: Option<(u64, u64)>) -> Option<Arc<Above>> {
         let depth = self.above.as_ref().map_or(0, |above| above.depth + 1);
@@ -198,7 +198,7 @@ impl DirJob {
 }
 
 impl Facts {
-    /// What a listing says.
+    /// The facts that a listing tells.
     pub(crate) fn of_entry(entry: &Entry, known: FactSet) -> Self {
         use ftp_wire::facts::Fact;
         Self {
@@ -211,7 +211,7 @@ impl Facts {
         }
     }
 
-    /// What the local file system says.
+    /// The facts that the local file system tells.
     pub(crate) fn of_local(item: &LocalItem) -> Self {
         Self {
             size: Some(item.size),
@@ -220,7 +220,7 @@ impl Facts {
         }
     }
 
-    /// What an open file was when it was opened.
+    /// The facts of a file when it was opened.
     pub(crate) fn of_source(source: &FileSource) -> Self {
         Self {
             size: Some(source.size()),

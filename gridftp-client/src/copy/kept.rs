@@ -1,13 +1,13 @@
-//! What a server kept of an upload that broke, and the proof that it is the source's.
+//! The bytes that a server kept of a broken upload, and the proof that they are the source's.
 //!
-//! MODE E has markers, and in MODE S the server is asked; but by now what it has may be older,
-//! somebody else's, or hold holes. Two kinds of servers can be believed, and no other:
+//! MODE E has markers, and in MODE S the server is asked; but by now its bytes may be
+//! older, another client's, or hold holes. Two kinds of servers can be believed, and no other:
 //!
 //! - One that keeps such bytes apart (`SITE HELD`, ours) publishes the file only if it has the
 //!   digest that was announced to it, so the source's goes ahead (`SITE STORATTR`).
-//! - One that leaves them under the name that is written tells their number (`SIZE`) and their digest
-//!   (`CKSM`), which has to be that of as many bytes of the source; and once all is there, the digest
-//!   of all.
+//! - One that leaves them under the name that is written tells their number (`SIZE`) and their
+//!   digest (`CKSM`), which has to be that of as many bytes of the source; and once all is there,
+//!   the digest of all.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,10 +32,10 @@ const AWAKE: Duration = Duration::from_secs(60);
 /// An algorithm and the digest it gave.
 pub(crate) type Digest = (ChecksumAlgorithm, String);
 
-/// What need not be sent again.
+/// Bytes that need not be sent again.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// The bytes, counted from the start of what is copied.
+    /// Their ranges, counted from the start of the copied part.
     pub(crate) held: RangeSet,
     /// Digest that is to be announced, where it stands for those bytes.
     pub(crate) announce: Option<Digest>,
@@ -80,7 +80,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Takes what markers told that is there of `original`; `None` for nothing.
+    /// Takes the bytes of `original` that markers reported; `None` for none.
     pub(crate) async fn told(&self, held: &RangeSet, original: &Original<'_>) -> Option<Kept> {
         if held.is_empty() {
             return None;
@@ -88,7 +88,7 @@ impl Copy<'_> {
         let algorithm = self.algorithm(original);
         let announce = match algorithm {
             Some(algorithm) if self.abilities.held && self.whole => {
-                // Who cannot read it for that has nothing to go on with.
+                // A source that cannot be read for that gives nothing to go on with.
                 let digest = self.awake(original.digest(algorithm, 0, None)).await?;
                 Some((algorithm, digest))
             }
@@ -174,7 +174,7 @@ async fn checksum(
     asked.digest().await.ok()
 }
 
-/// A digest that was announced for the next stored file, and what the server says to that.
+/// A digest that was announced for the next stored file, and the server's reply to that.
 #[derive(Debug)]
 pub(crate) struct Announced {
     pub(crate) digest: Digest,
@@ -218,7 +218,7 @@ pub(crate) fn judge(
     }
 }
 
-/// What is at the destination of a file that is not to be overwritten.
+/// The object at the destination of a file that is not to be overwritten.
 pub(crate) enum Found {
     /// Nothing.
     Nothing,
@@ -241,7 +241,7 @@ impl Found {
         Self::File(size.ok().flatten())
     }
 
-    /// Leaves the file out; one whose copy is shorter has failed.
+    /// Leaves the file out; a file with a shorter copy has failed.
     pub(crate) fn leave(self, shared: &Shared, taken: Taken) {
         let job = taken.file();
         let size = job.facts.size.filter(|_| !shared.through_layers());

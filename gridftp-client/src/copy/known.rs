@@ -8,7 +8,7 @@ const MOST: usize = 4096;
 /// A set of directories that forgets: to make one that is there again costs a command and no more.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// The first, which all the others are in, and which nobody may be allowed to make.
+    /// The first, the root of all others, which a server may not allow to be made.
     first: Option<Vec<u8>>,
     dirs: HashSet<Vec<u8>>,
 }

@@ -93,7 +93,7 @@ pub(crate) struct Sorter<'a> {
     hasher: RandomState,
     /// Hashes of the names that a listing which broke off brought.
     before: HashSet<u64>,
-    /// Hashes of the names that this one brings, and what tells their objects apart.
+    /// Hashes of the names that this one brings, and the facts `Unique` of their objects.
     seen: HashMap<u64, Option<(u64, u64)>>,
     /// The lines that wait.
     keeping: Option<Keeping>,
@@ -101,15 +101,15 @@ pub(crate) struct Sorter<'a> {
     waited: bool,
     /// Why they could not.
     failed: Option<std::io::Error>,
-    /// What the listing says of the directory itself.
+    /// The facts of the directory itself.
     own: Option<Facts>,
     /// Whether a name was told as one that is not copied.
     refused: Cell<bool>,
 }
 
-/// What a listing brought.
+/// The result of a listing.
 pub(crate) struct Listed {
-    /// What it says of the directory itself.
+    /// The facts of the directory itself.
     pub(crate) own: Option<Facts>,
     /// Hashes of the names that were taken.
     pub(crate) seen: HashSet<u64>,
@@ -137,7 +137,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Gives what the listing brought; `whole` says that it came to its end.
+    /// Gives the result; `whole` says that the listing came to its end.
     ///
     /// # Cancel safety
     /// As [`Keeping::end`].
@@ -196,7 +196,7 @@ impl<'a> Sorter<'a> {
             return self.refuse(&entry.name, &error);
         }
         let hash = self.hasher.hash_one(&entry.name);
-        // After a listing that broke off, what it brought is not taken twice.
+        // After a listing that broke off, its names are not taken twice.
         if self.before.contains(&hash) {
             return;
         }
@@ -215,7 +215,7 @@ impl<'a> Sorter<'a> {
         self.take(&entry, known, unique);
     }
 
-    /// Refuses a line whose name another object had before.
+    /// Refuses a line with the name of another object.
     fn twin(&self, line: &[u8]) {
         if let Ok((entry, _)) = Entry::parse(line) {
             self.refuse(&entry.name, &twice(&entry.name));
@@ -282,7 +282,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Takes what the listing says of the directory itself.
+    /// Takes the facts of the directory itself.
     fn own(&mut self, entry: &Entry, known: FactSet) {
         let unique = known.contains(Fact::Unique).then_some(entry.unique);
         self.own = Some(Facts::of_entry(entry, known));
@@ -302,10 +302,9 @@ impl<'a> Sorter<'a> {
 
     fn refuse(&self, name: &[u8], error: &TransferError) {
         self.refused.set(true);
-        self.shared.totals.found(None);
         let path = names::join(&self.dir.from, name);
-        self.shared
-            .give_up(&self.shared.describe_source(&path), error);
+        let path = self.shared.describe_source(&path);
+        self.shared.give_up_found(&path, error);
     }
 }
 
@@ -382,7 +381,8 @@ fn looped(path: &[u8]) -> TransferError {
 mod tests {
     use super::*;
 
-    /// Feeds `count` lines to a sorter, and takes all jobs; the most that ever waited, and their names.
+    /// Feeds `count` lines to a sorter, and takes all jobs; the most that ever waited, and their
+    /// names.
     async fn run(count: usize) -> (usize, Vec<Vec<u8>>) {
         let shared = Shared::plain();
         let mut dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());

@@ -1,4 +1,4 @@
-//! `Look`: asks a server once more what a file is, to learn whether it is still the same.
+//! `Look`: asks a server once more for the facts of a file, to learn whether it is still the same.
 
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
@@ -16,7 +16,7 @@ const LASTING: u64 = 1 << 20;
 pub(crate) struct Look {
     /// `MLST`, which some know and do not list.
     facts: Replies,
-    /// `SIZE` and `MDTM`, for those who do not.
+    /// `SIZE` and `MDTM`, for servers that do not know it.
     parts: Option<(Replies, Replies)>,
 }
 
@@ -31,7 +31,7 @@ impl Look {
         Self { facts, parts }
     }
 
-    /// Reads what the file is; `None` when the server does not tell.
+    /// Reads the facts of the file; `None` when the server does not tell.
     pub(crate) async fn facts(mut self) -> Result<Option<Facts>, ControlError> {
         let told = self.facts.told().await?;
         if let Some((entry, known)) = told.as_ref().and_then(parse_mlst) {
@@ -56,7 +56,8 @@ impl Facts {
         self.size.is_none_or(|size| size >= LASTING)
     }
 
-    /// Whether these, told later, are of a file that was written to since, as far as the times tell.
+    /// Whether these, told later, are of a file that was written to since, as far as the times
+    /// tell.
     pub(crate) fn differs_from(&self, before: &Self) -> bool {
         self.modified.is_some() && before.modified.is_some() && !self.is_same_as(before)
     }

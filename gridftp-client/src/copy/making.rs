@@ -21,13 +21,13 @@ use crate::names;
 pub(crate) struct Dirs {
     /// Those that it has sent for.
     pub(crate) told: Known,
-    /// Counts those whose replies are not here: a session takes only so many commands, and a tree has
+    /// Counts those without a reply: a session takes only so many commands, and a tree has
     /// as many directories as it likes.
     making: Window,
 }
 
-/// Sends `MKD` for what is not known to be there, from the top; servers run commands in order, so
-/// nothing need be awaited. Gives the reply for `dir` itself, when it was sent for.
+/// Sends `MKD` for the directories that are not known, from the top; servers run commands in order,
+/// so nothing need be awaited. Gives the reply for `dir` itself, when it was sent for.
 pub(crate) fn make_parents(
     control: &Control,
     shared: &Shared,
@@ -50,13 +50,13 @@ pub(crate) fn make_parents(
     last
 }
 
-/// What was done to make a directory.
+/// The making of a directory.
 pub(crate) struct Making(Result<Option<Sent>, TransferError>);
 
-/// What was sent to make a directory.
+/// The commands that make a directory.
 struct Sent {
     made: Replies,
-    /// What is there then.
+    /// The object that is there then.
     look: Replies,
 }
 
@@ -66,8 +66,8 @@ impl Making {
         Self(Ok(None))
     }
 
-    /// Sends what makes `dir`, and the question what it is then: only that tells a directory that
-    /// was there from a file. Nothing need be sent for one that is known, or in a dry run.
+    /// Sends the commands for `dir`, and the question for its facts: only those tell a directory
+    /// that was there from a file. Nothing need be sent for one that is known, or in a dry run.
     pub(crate) fn send(control: &Control, shared: &Shared, dir: &[u8], told: &mut Known) -> Self {
         let Some(path) = control.path(dir) else {
             return Self(Err(TransferError::unsendable(dir)));
@@ -81,9 +81,9 @@ impl Making {
         })))
     }
 
-    /// Reads the replies; servers say in many ways that a directory is there already, so a refusal is
-    /// one that names another cause, or that is not followed by the word that a directory is there.
-    /// Gives whether it is new.
+    /// Reads the replies; servers say in many ways that a directory is there already, so a refusal
+    /// is one that names another cause, or that is not followed by the word that a directory is
+    /// there. Gives whether it is new.
     pub(crate) async fn settle(self) -> Result<bool, TransferError> {
         let Some(Sent { mut made, mut look }) = self.0? else {
             return Ok(false);
@@ -128,7 +128,7 @@ pub(crate) async fn make_dir(
     let Item::Dir(job) = taken.item() else { return };
     dirs.making.room().await;
     let dir = names::trim_slashes(&job.to);
-    // After a failure it may be known as told although it was never made.
+    // After a failure it may be noted although it was never made.
     if job.failures > 0 {
         dirs.told.remove(dir);
     }

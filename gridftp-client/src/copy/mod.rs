@@ -42,11 +42,11 @@ pub(crate) use same::within;
 pub(crate) enum Stop {
     /// The data channel is of no use any more; the session is.
     Channel,
-    /// The session has to be replaced; whoever failed for it has been told.
+    /// The session has to be replaced; the failure has been told.
     Replace,
     /// The server cannot connect to us.
     Unreachable {
-        /// What tells it.
+        /// The reply or the fact that tells it.
         fact: String,
         /// Whether the session still replies.
         session: bool,
@@ -119,8 +119,8 @@ pub struct Summary {
 /// When nothing can be copied: a request that makes no sense, or a server that cannot be used.
 ///
 /// # Cancel safety
-/// Dropping the future closes every connection. What was not published is removed; servers keep
-/// or discard what they have by their own rules.
+/// Dropping the future closes every connection. Files that were not published are removed;
+/// servers keep or discard theirs by their own rules.
 pub async fn copy(
     sources: &[Location],
     destination: &Location,

@@ -27,7 +27,7 @@ pub(crate) enum Depth {
 pub(crate) trait Route: Sync {
     /// A transfer that was asked for.
     type Asked: Send;
-    /// A transfer whose data has been passed on.
+    /// A transfer with its data passed on.
     type Passed: Send;
     /// State of asking.
     type Asking: Send;
@@ -57,7 +57,7 @@ pub(crate) trait Route: Sync {
     ) -> impl Future<Output = Result<(), Stop>> + Send;
 }
 
-/// What the transfers of one data channel have in common.
+/// The settings of the transfers of one data channel.
 pub(crate) struct Pipeline<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) window: &'a Window,
@@ -71,12 +71,12 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) backlog: usize,
 }
 
-/// What passes from asking to passing on; the permit is free again behind it.
+/// A request on its way from asking to passing on; the permit is free again behind it.
 type Step<'a, T> = (T, SemaphorePermit<'a>);
 
 impl Pipeline<'_> {
-    /// Copies `first` and then from the queue, as long as the next item fits the channel. Nothing is
-    /// passed on before the channel is `ready`.
+    /// Copies `first` and then from the queue, as long as the next item fits the channel. Nothing
+    /// is passed on before the channel is `ready`.
     pub(crate) async fn run<R: Route>(
         &self,
         route: &R,

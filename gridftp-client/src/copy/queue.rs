@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use super::job::{FileJob, Item};
 use super::lock;
 
-/// Files that wait before whoever finds more of them must pause.
+/// Files that wait before a walk or a listing must pause.
 pub(crate) const ENOUGH: usize = 8192;
-/// Items that wait before what is listed is kept elsewhere.
+/// Items that wait before the names of a listing are kept elsewhere.
 const CROWD: usize = 2 * ENOUGH;
 
 const TAKEN: &str = "only `done` and `drop` take the item, and both consume";
@@ -41,7 +41,7 @@ struct State {
     /// Those of them that may bring files: at zero all are found.
     finding: usize,
     closed: bool,
-    /// What came back after the end.
+    /// Items that came back after the end.
     orphans: Vec<Item>,
 }
 
@@ -194,7 +194,8 @@ impl Queue {
         let _either = tokio::time::timeout(pause, over).await;
     }
 
-    /// Ends the work: takers get nothing more. Returns what was not done, when all of it is back.
+    /// Ends the work: takers get nothing more. Returns the items that were not done, when all are
+    /// back.
     pub(crate) async fn close(&self) -> Vec<Item> {
         {
             let mut state = self.state();

@@ -6,12 +6,13 @@ use super::lock;
 use super::shared::Shared;
 use crate::client::Client;
 
-/// What is known of the data connections that the server makes.
+/// Knowledge of the data connections that the server makes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
     #[default]
     Unknown,
-    /// It was silent for long, or refused a transfer for its connection: it cannot connect, or it is slow or busy.
+    /// It was silent for long, or refused a transfer for its connection: it cannot connect, or it
+    /// is slow or busy.
     Doubted,
     /// It connects, or nothing says that it cannot; silence is waited out.
     Trusted,
@@ -33,7 +34,7 @@ impl Shared {
         *lock(&self.reach)
     }
 
-    /// Takes `to` for what is known from now on, unless more is known already; gives what was known.
+    /// Replaces the knowledge by `to`, unless more is known already; gives the knowledge before.
     pub(crate) fn note_reach(&self, to: Reach) -> Reach {
         let mut reach = lock(&self.reach);
         let before = *reach;
@@ -43,7 +44,8 @@ impl Shared {
         before
     }
 
-    /// Notes that the server cannot connect to us, as `fact` says; whether another mode may be tried.
+    /// Notes that the server cannot connect to us, as `fact` says; whether another mode may be
+    /// tried.
     pub(crate) fn note_unreachable(&self, fact: &str) -> bool {
         if self.options.connect.mode == Some(Mode::Extended) {
             return false;

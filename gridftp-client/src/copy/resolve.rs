@@ -1,4 +1,4 @@
-//! Works out what each source and the destination are, by the rules of rsync, and runs the copies.
+//! Resolves the sources and the destination by the rules of rsync, and runs the copies.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,7 +30,7 @@ struct Destination {
     /// Whether something is there.
     exists: bool,
     client: Option<Box<Client>>,
-    /// What it has to do with the sources at hand.
+    /// Its relation to the sources at hand.
     kin: Kin,
 }
 
@@ -81,8 +81,7 @@ pub(crate) async fn run(
         let producer = shared.queue.producer();
         for source in group {
             if let Err(error) = add(&shared, client.as_deref(), source, &to).await {
-                totals.found(None);
-                shared.give_up(&source.to_string(), &error);
+                shared.give_up_found(&source.to_string(), &error);
             }
         }
         drop(producer);
@@ -96,7 +95,7 @@ pub(crate) async fn run(
     Ok(worst)
 }
 
-/// Refuses what cannot make sense, before anything is connected.
+/// Refuses requests that make no sense, before anything is connected.
 fn check(
     sources: &[Location],
     destination: &Location,
@@ -128,8 +127,8 @@ fn check(
     Ok(())
 }
 
-/// Says whether the one source is a local FIFO or device, or a file whose size only reading tells:
-/// it is read like standard input.
+/// Says whether the one source is a local FIFO or device, or a file that tells its size only when
+/// it is read: it is read like standard input.
 fn special(sources: &[Location]) -> bool {
     let [Location::Local(path)] = sources else {
         return false;
@@ -163,7 +162,8 @@ pub(super) async fn connect(
         .await
         {
             Ok(client) => return Ok(Box::new(client)),
-            // Only a server that is there but busy is worth waiting for, before anything was copied.
+            // Only a server that is there but busy is worth waiting for, before anything was
+            // copied.
             Err(error @ ConnectError::Busy { .. })
                 if error.is_transient() && failures < options.retries =>
             {
@@ -182,42 +182,34 @@ async fn look(
     options: &CopyOptions,
     observer: &Arc<dyn Observer>,
 ) -> Result<Destination, TransferError> {
-    match destination {
-        Location::Stdio => Err(TransferError::Request(
-            "usage: standard output takes one file".to_owned(),
-        )),
+    let (site, path, client, there) = match destination {
+        Location::Stdio => {
+            let what = "usage: standard output takes one file";
+            return Err(TransferError::Request(what.to_owned()));
+        }
         Location::Local(path) => {
-            let meta = std::fs::metadata(path).ok();
-            let is_dir = meta.as_ref().is_some_and(std::fs::Metadata::is_dir);
-            let path = path.as_os_str().as_bytes().to_vec();
-            not_a_directory(meta.is_some() && !is_dir && to_dir, &path)?;
-            Ok(Destination {
-                site: None,
-                path,
-                dir: to_dir || is_dir,
-                exists: meta.is_some(),
-                client: None,
-                kin: Kin::Apart,
-            })
+            let there = std::fs::metadata(path).ok().map(|meta| meta.is_dir());
+            (None, path.as_os_str().as_bytes().to_vec(), None, there)
         }
         Location::Remote(Remote { site, path, .. }) => {
             let client = connect(site, options, observer).await?;
-            let (exists, is_dir) = match client.stat(path).await {
-                Ok((entry, _)) => (true, is_dir(entry.kind)),
-                Err(error) if error.reply().is_some() => (false, false),
+            let there = match client.stat(path).await {
+                Ok((entry, _)) => Some(is_dir(entry.kind)),
+                Err(error) if error.reply().is_some() => None,
                 Err(error) => return Err(error.into()),
             };
-            not_a_directory(exists && !is_dir && to_dir, path)?;
-            Ok(Destination {
-                site: Some(site.clone()),
-                path: path.clone(),
-                dir: to_dir || is_dir,
-                exists,
-                client: Some(client),
-                kin: Kin::Apart,
-            })
+            (Some(site.clone()), path.clone(), Some(client), there)
         }
-    }
+    };
+    not_a_directory(there == Some(false) && to_dir, &path)?;
+    Ok(Destination {
+        site,
+        path,
+        dir: to_dir || there == Some(true),
+        exists: there.is_some(),
+        client,
+        kin: Kin::Apart,
+    })
 }
 
 fn not_a_directory(wrong: bool, path: &[u8]) -> Result<(), TransferError> {
@@ -283,7 +275,7 @@ async fn add_remote(
     let contents = contents || path == b"/" || path == b"~";
     let (entry, known) = match client.stat(path).await {
         Ok(told) => told,
-        // Not all servers tell of what they list.
+        // Not all servers tell of objects that they list.
         Err(error @ ControlError::Refused { .. }) if contents && !error.is_not_found() => {
             return add_dir(shared, path, true, &Object::named(path), to).await;
         }
@@ -300,7 +292,7 @@ async fn add_remote(
     add_file(shared, path, Facts::of_entry(&entry, known), &object, to).await
 }
 
-/// Adds what matches the wildcards of a source.
+/// Adds the objects that match the wildcards of a source.
 async fn add_matches(
     shared: &Arc<Shared>,
     client: &Client,
@@ -442,12 +434,10 @@ async fn add_tree(
                     let name = path.as_os_str().as_bytes();
                     let error =
                         TransferError::local("read", name, "neither a file nor a directory");
-                    shared.totals.found(None);
-                    shared.give_up(&show(name), &error);
+                    shared.give_up_found(&show(name), &error);
                 }
                 Found::Error(path, error) => {
-                    shared.totals.found(None);
-                    shared.give_up(&show(path.as_os_str().as_bytes()), &error);
+                    shared.give_up_found(&show(path.as_os_str().as_bytes()), &error);
                 }
             }
         }

@@ -44,8 +44,8 @@ impl Keeping {
         })
     }
 
-    /// Adds a line, given without its end, with the hashes of its name and, where that is known, of the
-    /// object that it names.
+    /// Adds a line, given without its end, with the hashes of its name and, where that is known, of
+    /// the object that it names.
     pub(super) fn add(
         &mut self,
         line: &[u8],
@@ -60,7 +60,7 @@ impl Keeping {
         self.lines.write_all(b"\n")
     }
 
-    /// Ends the listing of a directory; `above` is the chain for what is in it.
+    /// Ends the listing of a directory; `above` is the chain for its entries.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work within a partition.
@@ -93,8 +93,8 @@ impl Keeping {
     }
 }
 
-/// Records in a file, partitioned as they come, so that equal names are found by reading it once and
-/// in the memory of one partition.
+/// Records in a file, partitioned as they come, so that equal names are found by reading it once
+/// and in the memory of one partition.
 #[derive(Debug)]
 struct Hashes {
     file: File,
@@ -105,7 +105,8 @@ struct Hashes {
 
 #[derive(Debug, Clone, Default)]
 struct Partition {
-    /// The last of its blocks in the file, counted from 1; each leads to the one before it, the first to 0.
+    /// The last of its blocks in the file, counted from 1; each leads to the one before it, the
+    /// first to 0.
     last: u64,
     /// Records for the next block.
     records: Vec<Record>,
@@ -138,7 +139,7 @@ impl Hashes {
         Ok(())
     }
 
-    /// Finds the lines whose names came before, in their order: the number of each, and whether it
+    /// Finds the lines that repeat a name, in their order: the number of each, and whether it
     /// names the same object.
     fn again(self, is_cancelled: impl Fn() -> bool) -> std::io::Result<VecDeque<(u64, bool)>> {
         let mut found = Vec::new();
@@ -191,7 +192,7 @@ impl Partition {
 #[derive(Debug)]
 pub(crate) struct Rest {
     lines: BufReader<File>,
-    /// Lines whose names came before, and whether for the same object.
+    /// Lines that repeat a name, and whether for the same object.
     again: VecDeque<(u64, bool)>,
     /// Lines read so far.
     at: u64,
@@ -201,9 +202,9 @@ pub(crate) struct Rest {
 /// A line of a listing.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// One whose name did not come before.
+    /// One with a new name.
     First(Vec<u8>),
-    /// One whose name another object had before.
+    /// One with the name of another object.
     Twin(Vec<u8>),
 }
 

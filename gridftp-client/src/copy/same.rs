@@ -19,13 +19,13 @@ use crate::url::{Site, show};
 /// Directories above a destination that are asked for.
 const LEVELS: usize = 64;
 
-/// Device and inode, or what a server gives in their place.
+/// Device and inode, or a server's fact `Unique`.
 pub(crate) type Unique = (u64, u64);
 
-/// What the servers, or the machines, of both ends have to do with each other.
+/// The relation between the servers, or the machines, of both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kin {
-    /// Nothing is known: what a server calls unique says nothing at another.
+    /// Unknown: a server's `Unique` means nothing at another.
     Apart,
     /// They are on one machine, as far as addresses tell: a tunnel may end elsewhere, so objects
     /// have to agree in their times as well.
@@ -73,7 +73,7 @@ fn is_here(client: &Client) -> bool {
     peer.is_loopback() || peer == client.control.local().to_canonical()
 }
 
-/// An object, as far as it can be told from others.
+/// An object, with the facts that distinguish it from others.
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     path: Vec<u8>,
@@ -82,7 +82,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// What is at `path` of a server; nothing is known of it but its name.
+    /// The object at `path` of a server, of which only the name is known.
     pub(super) fn named(path: &[u8]) -> Self {
         Self {
             path: normal(path),
@@ -91,7 +91,7 @@ impl Object {
         }
     }
 
-    /// What a server says of what is at `path`.
+    /// The object at `path`, as a server tells.
     pub(super) fn of_entry(path: &[u8], entry: &Entry, known: FactSet) -> Self {
         Self {
             // Without inodes there is nothing to compare.
@@ -102,7 +102,7 @@ impl Object {
         }
     }
 
-    /// What the local file system says.
+    /// The object at `path` of this machine.
     pub(super) fn of_local(path: &Path, meta: &Metadata) -> Self {
         Self {
             path: path.as_os_str().as_bytes().to_vec(),
@@ -124,7 +124,8 @@ impl Object {
     }
 }
 
-/// The path without `.`, `..` and empty components; one that begins at a home directory is nobody's.
+/// The path without `.`, `..` and empty components; one that begins at a home directory is
+/// nobody's.
 fn normal(path: &[u8]) -> Vec<u8> {
     match FtpPath::new(path) {
         Some(path) if path.is_absolute() => path.normalized().as_bytes().to_vec(),
@@ -139,7 +140,8 @@ pub(super) struct Ancestry {
 }
 
 impl Ancestry {
-    /// Looks at `path` of a server, or of this machine; directories only where the copy is a `tree`.
+    /// Looks at `path` of a server, or of this machine; directories only where the copy is a
+    /// `tree`.
     pub(super) async fn at(
         path: &[u8],
         tree: bool,

@@ -1,4 +1,4 @@
-//! `Shared`: what the connections of one copy have in common.
+//! `Shared`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -32,7 +32,7 @@ const STREAMS: u32 = 4;
 /// A round trip below this is a link on which one stream does best.
 const NEAR: Duration = Duration::from_millis(2);
 
-/// What the connections of a copy share.
+/// State that the connections of a copy share.
 pub(crate) struct Shared {
     pub(crate) options: CopyOptions,
     pub(crate) queue: Queue,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) source: Option<Site>,
     /// The server of the destination, if it is on one.
     pub(crate) destination: Option<Site>,
-    /// What other sources are copied to, where there are any.
+    /// Destinations of other sources, where there are any.
     targets: Option<Arc<Targets>>,
     made: Mutex<Known>,
     pub(super) worst: Mutex<Option<Class>>,
@@ -118,8 +118,8 @@ impl Shared {
         self.gone.store(false, Ordering::Relaxed);
     }
 
-    /// Says whether servers read and write their files through layers: then the size that they tell is not
-    /// the number of bytes that come, and nothing can begin but at the start.
+    /// Says whether servers read and write their files through layers: then the size that they tell
+    /// is not the number of bytes that come, and nothing can begin but at the start.
     pub(crate) fn through_layers(&self) -> bool {
         self.options.connect.disk_stack.is_some()
     }
@@ -131,19 +131,16 @@ impl Shared {
                 "another source is copied to {} already; copy it elsewhere",
                 show(&job.to)
             );
-            let path = show(&job.from);
-            self.totals.found(None);
-            let error = TransferError::Source { path, what };
-            return self.give_up(&self.name_source(&job), &error);
+            let error = TransferError::source(show(&job.from), what);
+            return self.give_up_found(&self.name_source(&job), &error);
         }
         if self.through_layers() && self.source.is_some() {
             job.facts.size = None;
         }
         let offset = self.options.offset.unwrap_or(0);
         if let Some(size) = job.facts.size.filter(|size| offset > *size) {
-            self.totals.found(None);
-            let error = beyond(&self.name_source(&job), offset, size);
-            return self.give_up(&self.name_source(&job), &error);
+            let name = self.name_source(&job);
+            return self.give_up_found(&name, &beyond(&name, offset, size));
         }
         self.totals.found(self.expected(&job));
         self.queue.push(Item::File(Box::new(job)));
@@ -184,7 +181,7 @@ impl Shared {
         mode.map(chmod).into_iter().chain(time.map(utime)).collect()
     }
 
-    /// Notes what a server says of a source `now`, where it does; what it leaves out stays.
+    /// Notes the facts that a server tells of a source `now`; others stay.
     pub(crate) fn update(&self, job: &mut FileJob, now: Option<Facts>) {
         let Some(now) = now else { return };
         job.facts = Facts {
@@ -262,7 +259,7 @@ impl Shared {
         }
     }
 
-    /// What in `dir` of the source was to match `pattern`.
+    /// The names in `dir` of the source that were to match `pattern`.
     pub(crate) fn describe_pattern(&self, dir: &[u8], pattern: &[u8]) -> String {
         let dir = self.describe_source(dir);
         let slash = if dir.ends_with('/') { "" } else { "/" };
@@ -303,7 +300,7 @@ impl Shared {
         dirs
     }
 
-    /// Runs a transfer, and tells the totals and the control session of what moves meanwhile.
+    /// Runs a transfer, and counts its bytes for the totals and the control session meanwhile.
     pub(crate) async fn watched<T>(
         &self,
         control: &Control,
@@ -328,7 +325,7 @@ mod tests {
     use crate::progress::{Counts, Silent};
 
     impl Shared {
-        /// What a copy without any option has, of which nothing is told.
+        /// The state of a copy without any option, of which nothing is told.
         pub(crate) fn plain() -> Self {
             Self::new(
                 CopyOptions::default(),

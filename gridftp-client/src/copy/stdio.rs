@@ -37,7 +37,8 @@ use crate::verify;
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
 
-/// Copies the one source; there is no second try, since what was read or written is gone.
+/// Copies the one source; there is no second try, since the bytes that were read or written are
+/// gone.
 pub(crate) async fn run(
     sources: &[Location],
     destination: &Location,
@@ -128,7 +129,7 @@ impl Hash {
         }
     }
 
-    /// Compares with what the server has from `offset` on.
+    /// Compares with the server's digest from `offset` on.
     async fn compare(
         self,
         client: &Client,
@@ -291,16 +292,17 @@ async fn put(
         }
         (stored, _) => Err(stored.err().unwrap_or_else(gone)),
     };
-    let Some(at) = hidden else {
-        return Ok((client.ok_or_else(gone)?, proven?));
-    };
     match (client, proven) {
         (Some(client), Ok(success)) => {
-            name(&client, shared, remote, (at, to)).await?;
+            if let Some(at) = hidden {
+                name(&client, shared, remote, (at, to)).await?;
+            }
             Ok((client, success))
         }
         (client, proven) => {
-            remove(client, shared, remote, at).await;
+            if let Some(at) = hidden {
+                remove(client, shared, remote, at).await;
+            }
             Err(proven.err().unwrap_or_else(gone))
         }
     }
@@ -325,7 +327,7 @@ async fn name(
     }
 }
 
-/// Stores what comes; gives the number of bytes.
+/// Stores the input; gives the number of bytes.
 async fn store(
     writer: &mut Writer,
     shared: &Shared,
@@ -348,8 +350,8 @@ async fn store(
     }
 }
 
-/// Asks the server to take the file, under a hidden name where it can have one; gives that. Nothing is
-/// read before: the data comes only once.
+/// Asks the server to take the file, under a hidden name where it can have one; gives that. Nothing
+/// is read before: the data comes only once.
 async fn begin(
     mut client: Client,
     shared: &Shared,
@@ -400,7 +402,7 @@ fn unreadable(local: &Location, error: std::io::Error) -> TransferError {
     TransferError::local("read", path(local), error)
 }
 
-/// The failure of a copy whose session ended behind it.
+/// The failure of a copy that lost its session behind the data.
 fn gone() -> TransferError {
     TransferError::Request("transfer: the session ended before the copy was proven".to_owned())
 }

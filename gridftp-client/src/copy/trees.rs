@@ -32,7 +32,7 @@ pub(crate) async fn list(
             continue;
         };
         let (from, dir) = (job.from.clone(), names::trim_slashes(&job.to).to_vec());
-        // After a failure it may be known as told although it was never made.
+        // After a failure it may be noted although it was never made.
         if job.failures > 0 || job.listed {
             told.remove(&dir);
         }
@@ -63,8 +63,7 @@ pub(crate) async fn list(
                 again.listed = true;
                 shared.queue.push(Item::Dir(Box::new(again)));
             } else {
-                shared.totals.found(None);
-                shared.give_up(&show(&dir), &error);
+                shared.give_up_found(&show(&dir), &error);
             }
         }
     }

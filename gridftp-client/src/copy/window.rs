@@ -15,7 +15,7 @@ const BYTES: u64 = 8 << 20;
 /// Transfers that may always be under way: the next is asked for while one runs.
 const ALWAYS: usize = 2;
 
-/// Counts what is under way.
+/// Counts the transfers under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     shared: Arc<Shared>,
@@ -47,7 +47,8 @@ pub(crate) struct UnderWay {
 }
 
 impl Window {
-    /// The window of one of `connections`, whose transfers under way hold a local file open each.
+    /// The window of one of `connections`, on which each transfer under way holds a local file
+    /// open.
     pub(crate) fn of_files(connections: u32) -> Self {
         Self::within(getrlimit(Resource::Nofile).current, connections)
     }

@@ -1,8 +1,8 @@
 //! One remote file as bytes in order: [`Reader`] and [`Writer`], tokio's traits over one transfer.
 //!
 //! A session turns into a reader or a writer of one file, from one position, and comes back when
-//! that is done. Nothing is spawned: bytes move while the reader or the writer is polled, and what
-//! waits in memory is bounded, whatever the other end does.
+//! that is done. Nothing is spawned: bytes move while the reader or the writer is polled, and the
+//! memory for waiting bytes is bounded, whatever the other end does.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -29,9 +29,9 @@
 //! # }
 //! ```
 //!
-//! MODE E is used where [`ConnectOptions::mode`](crate::ConnectOptions::mode) asks for it, and MODE S
-//! otherwise: MODE E needs the server to reach us for a read, and one stream in order gains from it
-//! only over several connections.
+//! MODE E is used where [`ConnectOptions::mode`](crate::ConnectOptions::mode) asks for it, and MODE
+//! S otherwise: MODE E needs the server to reach us for a read, and one stream in order gains from
+//! it only over several connections.
 
 mod reader;
 mod writer;
@@ -86,7 +86,7 @@ fn module(text: &str) -> Result<String, TransferError> {
 }
 
 impl TransferError {
-    /// The kind of I/O error that this is for whoever reads or writes a file.
+    /// The kind of I/O error for the caller of a reader or a writer.
     pub(crate) fn io_kind(&self) -> io::ErrorKind {
         let refused = |kind| match kind {
             FailureKind::NotFound => io::ErrorKind::NotFound,
@@ -127,7 +127,7 @@ impl From<TransferError> for io::Error {
     }
 }
 
-/// What a handle says whose transfer failed before.
+/// The error of a handle after its transfer has failed.
 fn failed_before() -> io::Error {
     io::Error::new(
         io::ErrorKind::BrokenPipe,

@@ -20,7 +20,7 @@ use crate::error::{ControlError, TransferError};
 use crate::transfer::{ACCOUNT, Failure, Session, Transfer};
 use crate::url::show;
 
-/// What of a file to read, and how.
+/// The part of a file to read, and the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOptions {
@@ -28,7 +28,7 @@ pub struct ReadOptions {
     pub offset: u64,
     /// Number of bytes at most; `None` reads to the end.
     pub length: Option<u64>,
-    /// A module of the server that makes what is read of the file, `name="arguments"` (`ERET`); it
+    /// A module of the server that derives the bytes from the file, `name="arguments"` (`ERET`); it
     /// goes with no offset and no length.
     pub module: Option<String>,
     /// Data connections, in MODE E.
@@ -48,9 +48,9 @@ impl Default for ReadOptions {
 
 /// A remote file that is being read.
 ///
-/// It ends when the server has said that it sent all, and no earlier: what was cut off is
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), whose cause is a [`TransferError`] that says how
-/// far it came. Nothing is asked of the server before the first read.
+/// It ends when the server has said that it sent all, and no earlier: a file that was cut off is
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), with a [`TransferError`] as its cause, which
+/// tells the offset. Nothing is asked of the server before the first read.
 ///
 /// # Cancel safety
 /// Dropping a pending read loses nothing. Dropping the reader before the end resets its data
@@ -98,7 +98,7 @@ impl Reader {
 
     /// Stops reading and gives the session back; `None` when it ended with the transfer.
     ///
-    /// What is still on its way is thrown away with its connections, and the server has a few seconds
+    /// Data on its way is thrown away with its connections, and the server has a few seconds
     /// to notice.
     ///
     /// # Cancel safety
@@ -143,7 +143,8 @@ impl Reader {
                     let Err(error) = std::mem::replace(&mut done.result, Ok(())) else {
                         return Poll::Ready(Ok(()));
                     };
-                    // A transfer that began and did not end is cut off; a refused one is nothing at all.
+                    // A transfer that began and did not end is cut off; a refused one is nothing at
+                    // all.
                     let error = match done.begun {
                         true => TransferError::Cut {
                             at: self.position,
@@ -187,7 +188,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// Hands pieces over to whoever reads.
+/// The consumer of a transfer, which hands pieces over to the reader.
 struct To(mpsc::Sender<Bytes>);
 
 impl Consumer for To {
@@ -282,7 +283,7 @@ async fn ask(
     Ok(Some(asked))
 }
 
-/// Takes the data and the server's word on it, until nobody reads any more.
+/// Takes the data and the server's word on it, until the reader stops.
 async fn take(
     client: &mut Client,
     path: &[u8],

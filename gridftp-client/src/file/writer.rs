@@ -1,4 +1,4 @@
-//! `Writer`: a remote file, written in order from one place on.
+//! `Writer`: a remote file, written in order from one offset on.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -31,7 +31,7 @@ pub enum WriteFrom {
     Anew,
     /// From this byte on, the others staying as they are (`ESTO A`).
     At(u64),
-    /// Behind what is there (`APPE`).
+    /// At the end of the file (`APPE`).
     End,
     /// Wherever a module of the server puts it, `name="arguments"` (`ESTO`).
     Module(String),
@@ -63,14 +63,15 @@ impl Default for WriteOptions {
 /// asked of the server before the first 256 KiB are full, or flushed, or the end.
 ///
 /// # Cancel safety
-/// Dropping a pending write loses nothing. Dropping the writer before it is shut down resets its data
-/// connections, sends `ABOR` and closes the session, so that a server which tells a reset from an end does
-/// not take what came for the whole file. The Globus server cannot tell them apart in MODE S over UDT.
+/// Dropping a pending write loses nothing. Dropping the writer before it is shut down resets its
+/// data connections, sends `ABOR` and closes the session, so that a server which tells a reset from
+/// an end does not take a part for the whole file. The Globus server cannot tell them apart in MODE
+/// S over UDT.
 pub struct Writer {
     site: String,
     state: State,
     pieces: mpsc::Sender<Piece>,
-    /// What waits to become a piece.
+    /// Bytes that wait to become a piece.
     block: BytesMut,
     watch: Arc<Watch>,
     /// Bytes that were handed over.
@@ -85,7 +86,7 @@ enum State {
     Failed(Option<Box<Client>>),
 }
 
-/// What passes from the writer to its transfer; without an `End` the file is not whole.
+/// A message of the writer to its transfer; without an `End` the file is not whole.
 enum Piece {
     Bytes(Bytes),
     End,
@@ -192,7 +193,7 @@ impl Writer {
         Poll::Ready(Ok(()))
     }
 
-    /// Hands over what waits, and lets it move as far as it can at once.
+    /// Hands over the waiting bytes, and lets them move as far as they can at once.
     fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.block.is_empty() {
             return Poll::Ready(Ok(()));
@@ -276,7 +277,7 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// Takes pieces from whoever writes.
+/// The source of a transfer: the pieces of the writer.
 struct From(mpsc::Receiver<Piece>);
 
 impl Chunks for From {
@@ -338,7 +339,7 @@ async fn ask(
     Ok(Transfer::upload(client.control.send(command), path))
 }
 
-/// Sends what is written and takes the server's word on it; gives the number of bytes.
+/// Sends the pieces and takes the server's word on them; gives the number of bytes.
 async fn send(
     client: &mut Client,
     options: &WriteOptions,

@@ -7,7 +7,7 @@ use super::*;
 
 const WHOLE: &[u8] = b"0123456789";
 
-/// What the server does with the n-th `RETR`.
+/// The server's act on the n-th `RETR`.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// Sends so many bytes, ends the data connection in good order and replies this.
@@ -20,7 +20,7 @@ enum Act {
     Refuse(&'static str),
 }
 
-/// Serves sessions, each `RETR` by the next act; what is not in the script is served well.
+/// Serves sessions, each `RETR` by the next act; one behind the script is served well.
 async fn serve(acts: &'static [Act]) -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -13,7 +13,7 @@ use xio_core::{ByteSize, parse_duration};
 
 use crate::exit;
 
-/// What `--help` says before the flags.
+/// The text of `--help` before the flags.
 const ABOUT: &str = "\
 Copies files to, from and between GridFTP servers.
 
@@ -54,7 +54,8 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) parallel: Option<u32>,
 
-    /// Control connections, that is files at once [default: by number of files, and distance in MODE S]
+    /// Control connections, that is files at once [default: by number of files, and distance in
+    /// MODE S]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) concurrency: Option<u32>,
 
@@ -81,8 +82,8 @@ pub(crate) struct Flags {
           conflicts_with_all = ["offset", "length", "verify"])]
     pub(crate) disk_stack: Option<String>,
 
-    /// First byte to copy; K, M and G are accepted. An upload is written into the file that is there,
-    /// which a copy that breaks off leaves half changed
+    /// First byte to copy; K, M and G are accepted. An upload is written into the file that is
+    /// there, which a copy that breaks off leaves half changed
     #[arg(long, value_name = "BYTES", value_parser = size, allow_negative_numbers = true)]
     pub(crate) offset: Option<u64>,
 
@@ -112,7 +113,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) preserve: bool,
 
-    /// Say what would be copied, and copy nothing
+    /// Name the files that would be copied, and copy nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -139,8 +140,8 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) trust_pasv_address: bool,
 
-    /// Write one JSON object a line instead of text; a failure has the fields error, class, site, operation,
-    /// path, code and remedy
+    /// Write one JSON object a line instead of text; a failure has the fields error, class, site,
+    /// operation, path, code and remedy
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -175,7 +176,7 @@ pub(crate) enum ModeFlag {
 }
 
 impl Flags {
-    /// What the flags say about connections.
+    /// The options of connections.
     pub(crate) fn connect_options(&self) -> ConnectOptions {
         let mut options = ConnectOptions::default();
         options.mode = self.mode.map(|mode| match mode {
@@ -195,7 +196,7 @@ impl Flags {
         options
     }
 
-    /// Refuses what looks like one thing and is another.
+    /// Refuses words that look like one thing and are another.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let taken = |text: &OsString| -> Option<String> {
             let name = text.to_str()?;
@@ -210,7 +211,7 @@ impl Flags {
         Ok(())
     }
 
-    /// What the flags say about copying.
+    /// The options of copies.
     pub(crate) fn copy_options(&self) -> CopyOptions {
         let mut options = CopyOptions::default();
         options.connect = self.connect_options();

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::flags::Flags;
 use crate::report::Report;
 
-/// Lists what `location` names.
+/// Lists the directory or the file at `location`.
 pub(crate) async fn run(
     location: &Location,
     flags: &Flags,

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes what is all there is to be written.
+/// Writes the whole output of a program that does nothing else.
 fn print(flags: &Flags, text: &[u8]) -> Status {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
@@ -169,7 +169,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     }))
 }
 
-/// What a copy that was stopped leaves at its destination.
+/// The remains of a stopped copy at its destination.
 fn left_behind(destination: &Location, flags: &Flags) -> &'static str {
     match destination {
         Location::Remote(_) => {
@@ -213,7 +213,7 @@ fn hang_up() -> std::io::Result<Option<Signal>> {
     (!ignored).then(|| signal(SignalKind::hangup())).transpose()
 }
 
-/// Runs `work` until it is done or a signal asks to stop; dropping it is what stops it.
+/// Runs `work` until it is done or a signal asks to stop, and then drops it.
 async fn stopped_by_signal<T>(work: impl Future<Output = T>) -> Option<T> {
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)) = (
         signal(SignalKind::interrupt()),

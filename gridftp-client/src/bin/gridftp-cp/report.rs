@@ -1,4 +1,4 @@
-//! `Report`: what a person or a program is told: bars on a terminal, lines or JSON elsewhere.
+//! `Report`: output for a person or a program: bars on a terminal, lines or JSON elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// Tells what may be wrong, and goes on.
+    /// Tells of a possible mistake, and goes on.
     pub(crate) fn warn(&self, text: &str) {
         self.event(&Event::Warning(text));
     }
@@ -304,7 +304,7 @@ fn draw(bar: &ProgressBar, counts: Counts) {
     bar.set_message(state(counts, bar.per_sec()));
 }
 
-/// What stands behind the bar at `rate` bytes a second: an estimate only where there is one.
+/// The text behind the bar at `rate` bytes a second: an estimate only where there is one.
 fn state(counts: Counts, rate: f64) -> String {
     let mut text = format!("{}/{} files", counts.files_done, counts.files_found);
     if counts.bytes_moved == 0 || rate < 1.0 {
@@ -319,7 +319,7 @@ fn state(counts: Counts, rate: f64) -> String {
     text.insert_str(0, &format!("{}/s, ", HumanBytes(whole)));
     let left = counts.bytes_found.saturating_sub(counts.bytes_moved) / whole;
     let left = HumanDuration(Duration::from_secs(left));
-    // What is not found yet takes longer.
+    // Files that are not found yet take longer.
     match (counts.complete, counts.bytes_found > counts.bytes_moved) {
         (true, _) => text.push_str(&format!(", {left} left")),
         (false, true) => text.push_str(&format!(", at least {left} left")),

@@ -1,4 +1,4 @@
-//! Names of uploads: what a rename replaces, and what stays when it is refused.
+//! Names of uploads: the objects that a rename replaces, and those that stay when it is refused.
 
 use ftp_proto::client::Settings;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -21,7 +21,7 @@ fn only_a_file_of_the_name_is_replaced() {
         &["crw-rw-rw-    1 0  0   1,   3 Jan 01 00:00 name"][..],
         &["prw-r--r--    1 0  0   0 Jan 01 00:00 name"],
         &["lrwxrwxrwx    1 0  0   4 Jan 01 00:00 name -> file"],
-        // What is in a directory.
+        // Entries of a directory.
         &["-rw-r--r--    1 0  0   0 Jan 01 00:00 another"],
         &[
             "-rw-r--r--    1 0  0   0 Jan 01 00:00 a",
@@ -33,7 +33,7 @@ fn only_a_file_of_the_name_is_replaced() {
     }
 }
 
-/// Renames with a server that gives these replies; says what was sent.
+/// Renames with a server that gives these replies; gives the commands.
 async fn published(replies: &[&str]) -> (bool, Vec<String>) {
     let (done, sent) = renamed_by(false, replies).await;
     (done.unwrap(), sent)

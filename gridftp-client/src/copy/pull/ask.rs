@@ -1,4 +1,4 @@
-//! Asks for retrievals and listings: says what is held already, and asks what the source is.
+//! Asks for retrievals and listings: names the held bytes, and asks for the source's facts.
 
 use std::sync::Arc;
 
@@ -78,14 +78,14 @@ impl Asker<'_> {
         let from = control.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
         let layers = shared.through_layers();
-        // What came is worth something only in the file that it was written to, and only while it can
+        // Held bytes are of use only in the file that they were written to, and only while it can
         // be seen that the source is still the same.
         if job.sink.is_none() || job.facts.modified.is_none() || (layers && job.failures > 0) {
             job.forget();
         }
         job.sink = Some(open_sink(shared, job).await?);
         let look = || Look::send(control, self.abilities, from.clone());
-        // What was listed may be long ago, and what is carried over is to be what was read.
+        // The listing may be old, and the copy is to have the facts of the file that is read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
         let again = (old || shared.preserves()).then(look);
         let rest = restart(job, self.mode);
@@ -106,7 +106,7 @@ impl Asker<'_> {
             verify::ask(control, algorithm, offset, length, from.clone())
         });
         let lasts = !layers && job.facts.lasts();
-        // The server may have no word left for what is behind a connection that was closed on it.
+        // The server may not answer behind a connection that was closed on it.
         let after = (cut.is_none() && (needed || lasts)).then(|| After {
             look: look(),
             needed,
@@ -123,7 +123,8 @@ impl Asker<'_> {
         })
     }
 
-    /// Asks what a source is that has been read, if a part of it had come before or that took a while.
+    /// Asks for the facts of a source that has been read, if a part of it is older or that took a
+    /// while.
     pub(super) fn look_after(&self, taken: &Taken, needed: bool) -> Option<After> {
         let Item::File(job) = taken.item() else {
             return None;
@@ -156,7 +157,7 @@ impl Asker<'_> {
     }
 }
 
-/// Leaves out what is not to be asked for; names of a listing that wait are taken from it.
+/// Leaves out a file that is not to be asked for; waiting names of a listing are taken from it.
 pub(super) fn admit(shared: &Shared, taken: Taken) -> Option<Taken> {
     let taken = go_on(shared, taken)?;
     let Item::File(job) = taken.item() else {
@@ -173,7 +174,7 @@ pub(super) fn admit(shared: &Shared, taken: Taken) -> Option<Taken> {
     Some(taken)
 }
 
-/// What to tell the server of what is held already.
+/// The `REST` for the held bytes.
 fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
     if job.held.is_empty() {
         return None;
@@ -191,8 +192,8 @@ fn restart(job: &mut FileJob, mode: Mode) -> Option<Restart> {
 }
 
 impl After {
-    /// Says whether the source, of which `before` was known, was left alone meanwhile, as far as the
-    /// server tells.
+    /// Says whether the source, of which `before` was known, was left alone meanwhile, as far as
+    /// the server tells.
     pub(super) async fn confirm(self, before: &Facts) -> Result<bool, ControlError> {
         let now = self.look.facts().await?;
         Ok(match self.needed {

@@ -83,7 +83,7 @@ pub(super) async fn open_sink(
         .map_err(|error| TransferError::local("create", &job.to, error))
 }
 
-/// Checks and publishes a file whose data is here.
+/// Checks and publishes a received file.
 pub(super) async fn publish(
     shared: &Arc<Shared>,
     landed: Landed,
@@ -169,7 +169,7 @@ async fn compare_part(
     Err(verify::mismatch(path, *algorithm, digest, &copy))
 }
 
-/// The error of a file that is not what was announced, and is gone.
+/// The error of a file that differs from the announced one, and is gone.
 fn mismatch(path: String, verified: Option<&Digest>) -> TransferError {
     match verified {
         Some((algorithm, digest)) => {

@@ -65,7 +65,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Ends the listing of a directory, whose job goes back while names of it wait.
+    /// Ends the listing of a directory; its job goes back while names of it wait.
     fn listed(&self, mut taken: Taken, rest: Option<Rest>) {
         if let Item::Dir(job) = taken.item_mut() {
             job.seen = HashSet::new();
@@ -82,7 +82,8 @@ impl Receiver<'_> {
     }
 }
 
-/// Says whether a directory is to be listed in another form after this refusal; its job goes back then.
+/// Says whether a directory is to be listed in another form after this refusal; its job goes back
+/// then.
 pub(super) fn lists_otherwise(taken: &mut Taken, refusal: &ControlError) -> bool {
     let Item::Dir(job) = taken.item_mut() else {
         return false;

@@ -37,7 +37,7 @@ use self::probe::{patience, settle_reach};
 use self::receive::Receiver;
 use self::serial::{Channel, Serial};
 
-/// Files whose data is here and whose checking and renaming is under way.
+/// Received files under check or rename, at most.
 const LANDING: usize = 64;
 
 /// A transfer that was asked for.
@@ -46,7 +46,7 @@ struct Asked {
     sent: Sent,
 }
 
-/// What was sent for a transfer.
+/// The commands that were sent for a transfer.
 struct Sent {
     /// The object's facts, asked again after a failure.
     again: Option<Look>,
@@ -68,7 +68,7 @@ struct Cut {
     length: u64,
 }
 
-/// A file whose data is here.
+/// A file with all its data received.
 struct Landed {
     taken: Taken,
     sink: FileSink,
@@ -79,7 +79,7 @@ struct Landed {
     is_last: bool,
 }
 
-/// The question what the source is once it has been read.
+/// The question for the source's facts once it has been read.
 struct After {
     look: Look,
     /// Whether a part of it had come before, so that an answer is needed.
@@ -212,7 +212,7 @@ impl<'a> Route for Asker<'a> {
     }
 }
 
-/// Publishes each file whose data is here.
+/// Publishes each received file.
 async fn publish_all(
     shared: &Arc<Shared>,
     algorithm: Option<ChecksumAlgorithm>,
@@ -228,7 +228,7 @@ async fn publish_all(
     ended
 }
 
-/// Lists one directory, and makes jobs of what is in it.
+/// Lists one directory, and makes jobs of its entries.
 pub(crate) async fn list_one(
     client: &mut Client,
     shared: &Arc<Shared>,

@@ -22,8 +22,8 @@ pub(super) fn patience(options: &ConnectOptions) -> Duration {
     }
 }
 
-/// Where it is in doubt, finds out on a new session whether the server can connect to us: it is asked to
-/// list its root.
+/// Where it is in doubt, finds out on a new session whether the server can connect to us: it is
+/// asked to list its root.
 ///
 /// A file may have to come from a tape before its server says anything of it; the root is at hand.
 pub(super) async fn settle_reach(client: &mut Client, shared: &Shared) -> Result<(), Stop> {

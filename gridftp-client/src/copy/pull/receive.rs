@@ -1,4 +1,4 @@
-//! `Receiver`: takes the data of one retrieval after the other, and judges what came.
+//! `Receiver`: takes the data of one retrieval after the other, and judges it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Receiver<'_> {
         end(self.shared, asked, sink, &watch, ended.map(drop))
     }
 
-    /// Waits until the server begins; `None` where it refuses what was asked for alone.
+    /// Waits until the server begins; `None` where it refuses this transfer alone.
     async fn begin(&mut self, mut asked: Asked) -> Result<Option<Asked>, Stop> {
         let transfer = &mut asked.sent.transfer;
         let first = match self.patience {
@@ -139,8 +139,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// The failure of an attempt without a connection: the server, which owes no reply then, counts as
-    /// gone.
+    /// The failure of an attempt without a connection: the server, which owes no reply then, counts
+    /// as gone.
     fn unconnected(&self, watch: &Watch, transfer: &Transfer, failure: Failure) -> Failure {
         match &failure.error {
             TransferError::Data { site, cause, .. } if !watch.is_open() => {
@@ -153,8 +153,8 @@ impl Receiver<'_> {
     }
 }
 
-/// Waits for the server's word on a connection that was closed on it. Says whether there was none: the
-/// next reply may be that.
+/// Waits for the server's word on a connection that was closed on it. Says whether there was none:
+/// the next reply may be that.
 async fn cut_off(transfer: &mut Transfer) -> Result<bool, Failure> {
     match timeout(QUIET, transfer.end(|_| ())).await {
         Err(_) => Ok(true),
@@ -210,7 +210,7 @@ async fn settle_before(shared: &Shared, mut asked: Asked) -> Result<Asked, Stop>
     }
 }
 
-/// Judges what came of a file.
+/// Judges the received bytes of a file.
 pub(super) fn end(
     shared: &Shared,
     mut asked: Asked,

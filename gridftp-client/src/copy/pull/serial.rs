@@ -1,5 +1,5 @@
-//! Downloads in MODE S: each file has a connection of its own, which is set up while the file before it is
-//! published.
+//! Downloads in MODE S: each file has a connection of its own, which is set up while the file
+//! before it is published.
 
 use std::sync::Arc;
 

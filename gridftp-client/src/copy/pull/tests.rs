@@ -79,7 +79,7 @@ async fn silence_is_waited_out_where_connections_are_no_question() {
     assert_eq!(shared.reach(), Reach::Trusted);
 }
 
-/// A source that changed, and whose transfer then broke, gives no bytes to those of before.
+/// Bytes of a source that changed before its transfer broke do not join the earlier ones.
 #[tokio::test(start_paused = true)]
 async fn a_changed_source_stays_changed_after_a_failure() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
     assert!(job.changed || job.held.is_empty());
 }
 
-/// What came before is of no use when the file comes from its start.
+/// Earlier bytes are of no use when the file comes from its start.
 #[tokio::test(start_paused = true)]
 async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Asks for stores: opens the source, says what is held already.
+//! Asks for stores: opens the source, names the held bytes.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Asker<'_> {
         Some(self.store(taken, goal, prepared).await)
     }
 
-    /// Opens a source and learns what the server has of it.
+    /// Opens a source and learns which bytes of it the server has.
     async fn prepare(
         &self,
         job: &mut FileJob,
@@ -66,7 +66,7 @@ impl Asker<'_> {
         let path = local(&job.from);
         let source = FileSource::open(path).await;
         let source = source.map_err(|error| TransferError::local("read", &job.from, error))?;
-        // What was found may be long ago, and what is carried over is to be what is read.
+        // The walk may be long ago, and the copy is to have the facts of the file that is read.
         let now = Facts::of_source(&source);
         match source.size() {
             _ if job.has_shrunk(&now) => return Err(shared.shrunk(job, &now)),
@@ -120,7 +120,8 @@ impl Asker<'_> {
     async fn store(&self, mut taken: Taken, goal: Goal, prepared: Prepared) -> Asked {
         let (control, whole) = (self.control, !self.shared.is_partial());
         let (offset, length) = prepared.part;
-        // In MODE S a connection that is cut off looks like the end of the file. A tag tells the size along.
+        // In MODE S a connection that is cut off looks like the end of the file. A tag tells the
+        // size along.
         let worth = length >= ANNOUNCED || (self.mode == Mode::Stream && self.abilities.held);
         if worth && (self.tags.is_none() || !whole) {
             // A server that sees no use in it says so, and the store goes on.
@@ -140,7 +141,7 @@ impl Asker<'_> {
             },
             Some(kept) => self.go_on(kept, &mut announced).await,
         };
-        // What is held, the server tells in wire offsets; the source's begin at the part's offset.
+        // The server tells held ranges in wire offsets; the source's begin at the part's offset.
         let mut ranges: RangeSet = Range64::from_len(offset, length).into_iter().collect();
         for range in &how.held.shift_up(offset).unwrap_or_default() {
             ranges.remove(range);
@@ -169,11 +170,11 @@ impl Asker<'_> {
             hidden: goal.hidden,
             transfer,
             tag,
-            under_way: self.window.enter(length),
+            _under_way: self.window.enter(length),
         }
     }
 
-    /// Has the server go on in MODE S with what it kept, if it will.
+    /// Has the server go on in MODE S with the bytes that it kept, if it will.
     async fn go_on(&self, kept: Kept, announced: &mut Option<Announced>) -> How {
         if kept.announce.is_some()
             && let Some(sent) = announced.take()
@@ -202,7 +203,7 @@ impl Asker<'_> {
     }
 }
 
-/// A source that is open, and what is known of its copy.
+/// A source that is open, and the state of its copy.
 struct Prepared {
     source: FileSource,
     /// Where the copied part begins, and its length.
@@ -212,10 +213,10 @@ struct Prepared {
     digest: Option<Digest>,
 }
 
-/// How a store goes on with what the server has.
+/// How a store goes on with the server's bytes.
 #[derive(Default)]
 struct How {
-    /// What is there, in wire offsets.
+    /// The held ranges, in wire offsets.
     held: RangeSet,
     rest: Option<Replies>,
     /// Algorithm to compare the copy with afterwards.
@@ -224,7 +225,7 @@ struct How {
     append: bool,
 }
 
-/// Reads the reply to `REST`; gives the refusal when the server does not hold what it said it held.
+/// Reads the reply to `REST`; gives the refusal when the server does not hold the ranges after all.
 pub(super) async fn settle_rest(asked: &mut Asked) -> Result<Option<ControlError>, Stop> {
     let Some(mut rest) = asked.rest.take() else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The server's word on each stored file, and what follows a good one: digests, times, modes.
+//! The server's word on each stored file, and the steps behind a good one: digests, times, modes.
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
 use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
-use crate::copy::kept::{Digest, judge};
+use crate::copy::kept::Digest;
 use crate::copy::shared::Shared;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
@@ -24,15 +23,14 @@ use crate::transfer::{Failure, Session};
 use crate::url::show;
 use crate::verify;
 
-use super::{Following, Publishing, Sending, fail, local, note_marker};
+use super::ask::Asker;
+use super::{Asked, Following, Publishing, Sent, fail, judged, local, note_marker};
 
-/// Waits for the server's word on each file, and sends what follows a good one.
+/// Waits for the server's word on each file, and sends the commands behind a good one.
 pub(super) async fn confirm(
-    server: (&Control, &Abilities),
-    shared: &Arc<Shared>,
-    mut sent: mpsc::Receiver<Sending>,
+    asker: &Asker<'_>,
+    mut sent: mpsc::Receiver<Sent>,
     following: mpsc::Sender<Following>,
-    algorithm: Option<ChecksumAlgorithm>,
     broken: &CancellationToken,
 ) -> Result<(), Stop> {
     let mut ended = Ok(());
@@ -41,10 +39,10 @@ pub(super) async fn confirm(
         // It waited behind the one that broke the channel, which pays for it.
         let broke = |failure: &Failure| failure.error.control().is_some_and(lacks_channel);
         let lacks = word.as_ref().is_err_and(broke);
-        if ended.is_err() && lacks && !file.transfer.has_begun() {
+        if ended.is_err() && lacks && !file.store.transfer.has_begun() {
             continue;
         }
-        match confirm_one(server, shared, file, word, algorithm).await {
+        match confirm_one(asker, file, word).await {
             Ok(Some(next)) => {
                 let _gone = following.send(next).await;
             }
@@ -64,70 +62,73 @@ pub(super) async fn confirm(
 pub(super) type Word = Result<Option<Receipt>, Failure>;
 
 /// Waits for the server's word on one file.
-pub(super) async fn settle(file: &mut Sending) -> Word {
-    let Sending {
+pub(super) async fn settle(file: &mut Sent) -> Word {
+    let Asked {
         taken, transfer, ..
-    } = file;
+    } = &mut file.store;
     let reply = transfer.end(|reply| note_marker(taken, reply)).await?;
     Ok(Receipt::parse(&reply.text()))
 }
 
 /// Judges a file by the server's word on it.
 pub(super) async fn confirm_one(
-    server: (&Control, &Abilities),
-    shared: &Arc<Shared>,
-    mut file: Sending,
+    asker: &Asker<'_>,
+    mut file: Sent,
     word: Word,
-    algorithm: Option<ChecksumAlgorithm>,
 ) -> Result<Option<Following>, Stop> {
+    let shared = asker.shared;
     let taken = match word {
         Ok(taken) => taken,
         Err(failure) => return refused(shared, file, failure).map(|()| None),
     };
     match compare(shared, &file, taken) {
         Ok(true) => {}
-        Ok(false) => file.after = file.after.or(Some(ChecksumAlgorithm::Crc32c)),
+        Ok(false) => {
+            file.store.after.get_or_insert(ChecksumAlgorithm::Crc32c);
+        }
         Err(error) => {
             let failure = Failure::midway(error, Session::ChannelBroken);
-            return shared.fail_transfer(file.taken, failure).map(|()| None);
+            return shared
+                .fail_transfer(file.store.taken, failure)
+                .map(|()| None);
         }
     }
-    if file.source.unchanged().await.is_err() {
-        let path = show(&file.taken.file().from);
-        shared.fail(file.taken, &TransferError::Changed { path });
+    if file.store.source.unchanged().await.is_err() {
+        let path = show(&file.store.taken.file().from);
+        shared.fail(file.store.taken, &TransferError::Changed { path });
         return Ok(None);
     }
-    Ok(prove(server, shared, file, algorithm).await)
+    Ok(prove(asker, file).await)
 }
 
 /// Ends the attempt at a file that the server did not take.
-fn refused(shared: &Shared, file: Sending, failure: Failure) -> Result<(), Stop> {
-    let error = failure.error.control();
+fn refused(shared: &Shared, file: Sent, failure: Failure) -> Result<(), Stop> {
+    let (store, error) = (file.store, failure.error.control());
     // A server that knows data by its tag keeps the connections; any other drops them.
-    let of_data = file.sent.is_none() || error.is_some_and(lacks_channel);
+    let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
     let session = match (error, of_data) {
         (Some(ControlError::Lost { .. }), _) => Session::Lost,
         (_, true) => Session::ChannelBroken,
         (_, false) => Session::Reusable,
     };
-    let copy = || shared.name_destination(file.taken.file());
-    let midway = file.transfer.has_begun();
+    let midway = store.transfer.has_begun();
     let failure = Failure {
-        error: judge(failure.error, file.announced.as_ref(), copy),
         session,
         midway,
+        ..judged(shared, &store, failure)
     };
-    fail(shared, file.taken, failure, file.resumes && !midway)
+    fail(shared, store.taken, failure, store.resumes && !midway)
 }
 
 /// Compares the receipts of a tagged store; says whether nothing is left to be compared.
-fn compare(shared: &Shared, file: &Sending, taken: Option<Receipt>) -> Result<bool, TransferError> {
-    let copy = || shared.name_destination(file.taken.file());
-    match (&file.sent, taken) {
+fn compare(shared: &Shared, file: &Sent, taken: Option<Receipt>) -> Result<bool, TransferError> {
+    let copy = || shared.name_destination(file.store.taken.file());
+    match (&file.receipt, taken) {
         (None, _) => Ok(true),
         (Some(sent), Some(taken)) => verify::receipt(sent, &taken, copy),
         (Some(_), None) => {
             let error = file
+                .store
                 .transfer
                 .replies()
                 .misbehaved("no receipt in the reply");
@@ -137,43 +138,45 @@ fn compare(shared: &Shared, file: &Sending, taken: Option<Receipt>) -> Result<bo
 }
 
 /// Asks for the proofs of a store, and sets its metadata.
-async fn prove(
-    (control, abilities): (&Control, &Abilities),
-    shared: &Arc<Shared>,
-    file: Sending,
-    algorithm: Option<ChecksumAlgorithm>,
-) -> Option<Following> {
-    let job = file.taken.file();
+async fn prove(asker: &Asker<'_>, mut file: Sent) -> Option<Following> {
+    let Asker {
+        control, shared, ..
+    } = *asker;
+    let announced = file.store.announced.take();
+    let (store, job) = (&file.store, file.store.taken.file());
     let to = FtpPath::new(job.to.clone())?;
     // It is judged under the name that it has, and gets its own when it is good.
-    let at = file.hidden.clone().unwrap_or_else(|| to.clone());
+    let at = store.hidden.clone().unwrap_or_else(|| to.clone());
     let knows = !shared.options.no_clobber && shared.hiding.is_new(&to);
-    let hidden = file.hidden.map(|at| match knows {
+    let hidden = store.hidden.clone().map(|at| match knows {
         true => Hidden::new(at, to),
-        false => Hidden::ask(control, abilities.mlst, at, to),
+        false => Hidden::ask(control, asker.abilities.mlst, at, to),
     });
     let stored = (file.ask_size).then(|| control.send(Command::Size(at.clone())));
-    let (mut after, mut verified) = (file.after, None);
-    if let Some(announced) = file.announced {
+    let (mut after, mut verified) = (store.after, None);
+    if let Some(announced) = announced {
         let algorithm = announced.digest.0;
         match announced.taken().await {
             Ok(taken) => verified = Some(taken.digest),
-            // What it has not looked at is still to be proven.
-            Err(_) if file.resumes => after = Some(algorithm),
+            // A digest that it has not looked at is still to be proven.
+            Err(_) if store.resumes => after = Some(algorithm),
             Err(_) => {}
         }
     }
     let done = verified.as_ref().map(|(algorithm, _)| *algorithm);
     let size = shared.expected(job).unwrap_or(file.size);
-    let wanted = algorithm.or(after).filter(|wanted| done != Some(*wanted));
+    let wanted = asker
+        .algorithm
+        .or(after)
+        .filter(|wanted| done != Some(*wanted));
     let checksum = wanted.map(|algorithm| {
         let length = shared.is_partial().then_some(size);
-        let asked = verify::ask(control, algorithm, file.base, length, at.clone());
+        let asked = verify::ask(control, algorithm, store.base, length, at.clone());
         (algorithm, asked)
     });
     Some(Following {
         meta: shared.send_meta(control, job, at),
-        taken: file.taken,
+        taken: file.store.taken,
         size,
         hidden,
         stored,
@@ -182,7 +185,7 @@ async fn prove(
     })
 }
 
-/// Reads what follows and ends the jobs. Renames are sent for without waiting for those before them.
+/// Reads the proofs and ends the jobs. Renames are sent without waiting for those before them.
 pub(super) async fn follow(
     control: &Control,
     shared: &Arc<Shared>,
@@ -273,7 +276,7 @@ async fn compare_digests(
     }
 }
 
-/// Waits until a store has its own name and what else it is to have, and ends its job.
+/// Waits until a store has its own name, its times and its mode, and ends its job.
 pub(super) async fn publish(control: &Control, shared: &Shared, next: Publishing) {
     let Publishing {
         mut taken,

@@ -44,7 +44,8 @@ use self::ask::{Asker, settle_rest};
 use self::confirm::{confirm, follow};
 use self::serial::Serial;
 
-/// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a command.
+/// Files at least this large are announced by `ALLO`, in bytes: smaller ones are not worth a
+/// command.
 const ANNOUNCED: u64 = 16 << 20;
 
 /// A store that was asked for.
@@ -55,9 +56,9 @@ struct Asked {
     ranges: RangeSet,
     base: u64,
     rest: Option<Replies>,
-    /// Whether the server is to go on with what it has.
+    /// Whether the server is to go on with its bytes.
     resumes: bool,
-    /// Algorithm to compare the copy with, although nobody asked for that.
+    /// Algorithm to compare the copy with, beyond the options.
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     /// The name it is written under until it is whole, where that is not its own.
@@ -65,7 +66,7 @@ struct Asked {
     transfer: Transfer,
     /// Tag of the data, which is sent without waiting for the server's word.
     tag: Option<u64>,
-    under_way: UnderWay,
+    _under_way: UnderWay,
 }
 
 impl Asked {
@@ -75,27 +76,18 @@ impl Asked {
     }
 }
 
-/// A file whose data is out.
-struct Sending {
-    taken: Taken,
-    source: FileSource,
-    base: u64,
+/// A store with all its data sent.
+struct Sent {
+    store: Asked,
     size: u64,
-    resumes: bool,
-    /// Algorithm to compare the copy with, although nobody asked for that.
-    after: Option<ChecksumAlgorithm>,
-    announced: Option<Announced>,
-    hidden: Option<FtpPath>,
-    transfer: Transfer,
-    /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks to
-    /// it like the end of the file.
+    /// Whether the server is asked how much it has: in MODE S a connection that was cut off looks
+    /// to it like the end of the file.
     ask_size: bool,
-    /// What was sent, where it was tagged.
-    sent: Option<Receipt>,
-    _under_way: UnderWay,
+    /// The receipt of the sent data, where it was tagged.
+    receipt: Option<Receipt>,
 }
 
-/// What follows a store that the server has confirmed.
+/// A store that the server has confirmed, and its outstanding proofs.
 struct Following {
     taken: Taken,
     size: u64,
@@ -124,7 +116,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
     while let Some(first) = shared.queue.next(|_| true).await {
-        // Nobody here waits for what becomes of directories.
+        // The replies for directories are not waited for here.
         if let Some(gone) = client.control.gone() {
             return Err(Stop::Lost(gone.into()));
         }
@@ -234,7 +226,7 @@ struct Push<'a> {
 
 impl Route for Push<'_> {
     type Asked = Asked;
-    type Passed = Sending;
+    type Passed = Sent;
     type Asking = Dirs;
     type Passing = DataChannel;
 
@@ -256,7 +248,7 @@ impl Route for Push<'_> {
         &self,
         channel: &mut DataChannel,
         mut asked: Asked,
-    ) -> Result<Option<Sending>, Stop> {
+    ) -> Result<Option<Sent>, Stop> {
         if let Some(refused) = settle_rest(&mut asked).await? {
             let failure = Failure {
                 midway: asked.transfer.has_begun(),
@@ -277,32 +269,24 @@ impl Route for Push<'_> {
 
     async fn confirm(
         &self,
-        sent: mpsc::Receiver<Sending>,
+        sent: mpsc::Receiver<Sent>,
         broken: &CancellationToken,
     ) -> Result<(), Stop> {
-        let Asker {
-            control,
-            abilities,
-            shared,
-            algorithm,
-            ..
-        } = self.asker;
         let (following, followed) = mpsc::channel(COMMANDS);
-        let server = (control, abilities);
-        let confirmed = confirm(server, shared, sent, following, algorithm, broken);
-        let settled = Box::pin(follow(control, shared, followed));
+        let confirmed = confirm(&self.asker, sent, following, broken);
+        let settled = Box::pin(follow(self.asker.control, self.asker.shared, followed));
         tokio::join!(confirmed, settled).0
     }
 }
 
-/// Notes of a preliminary reply that is a restart marker what the server holds.
+/// Notes the ranges of a preliminary reply that is a restart marker.
 fn note_marker(taken: &mut Taken, reply: &Reply) {
     if let Some(Ok(Marker::Restart(ranges))) = Marker::from_reply(reply) {
         taken.file_mut().hold(&ranges);
     }
 }
 
-/// Ends an attempt whose store did not begin; one that was to go on with what the server has may
+/// Ends an attempt at a store that did not begin; one that was to go on with the server's bytes may
 /// have been refused for that, so the next begins at the start.
 fn fail(
     shared: &Shared,

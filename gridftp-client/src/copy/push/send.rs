@@ -8,7 +8,7 @@ use crate::error::TransferError;
 use crate::transfer::Failure;
 
 use super::ask::Asker;
-use super::{Asked, Push, Sending, fail, judged, note_marker};
+use super::{Asked, Push, Sent, fail, judged, note_marker};
 
 impl Push<'_> {
     /// Waits until the server accepts a store; `None` where it refuses that one alone.
@@ -51,7 +51,7 @@ impl Push<'_> {
         &self,
         channel: &mut DataChannel,
         mut asked: Asked,
-    ) -> Result<Option<Sending>, Stop> {
+    ) -> Result<Option<Sent>, Stop> {
         let Asker {
             control,
             shared,
@@ -73,22 +73,14 @@ impl Push<'_> {
         }
         let ask_size = match mode {
             Mode::Stream => !shared.through_layers(),
-            // What was there before may have been longer.
+            // The old file may have been longer.
             _ => asked.resumes,
         };
-        Ok(Some(Sending {
-            taken: asked.taken,
-            source: asked.source,
-            base: asked.base,
+        Ok(Some(Sent {
+            store: asked,
             size,
-            resumes: asked.resumes,
-            after: asked.after,
-            announced: asked.announced,
-            hidden: asked.hidden,
-            transfer: asked.transfer,
             ask_size: ask_size && !shared.is_partial(),
-            sent: watch.receipt(),
-            _under_way: asked.under_way,
+            receipt: watch.receipt(),
         }))
     }
 }

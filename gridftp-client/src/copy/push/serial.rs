@@ -1,5 +1,5 @@
-//! Uploads in MODE S: each file has a connection of its own, which is set up while the file before it is
-//! proven.
+//! Uploads in MODE S: each file has a connection of its own, which is set up while the file before
+//! it is proven.
 
 use std::sync::Arc;
 
@@ -107,11 +107,10 @@ impl Serial<'_> {
         dirs: &mut Dirs,
         taken: Taken,
     ) -> Result<Option<Following>, Stop> {
-        let (control, abilities) = (&client.control, &client.abilities);
         let route = Push {
             asker: Asker {
-                control,
-                abilities,
+                control: &client.control,
+                abilities: &client.abilities,
                 shared: self.shared,
                 algorithm: self.algorithm,
                 mode: Mode::Stream,
@@ -126,13 +125,6 @@ impl Serial<'_> {
             return Ok(None);
         };
         let word = settle(&mut sent).await;
-        confirm_one(
-            (control, abilities),
-            self.shared,
-            sent,
-            word,
-            self.algorithm,
-        )
-        .await
+        confirm_one(&route.asker, sent, word).await
     }
 }

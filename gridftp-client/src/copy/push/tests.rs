@@ -1,4 +1,5 @@
-//! Directories are sent for as fast as a server makes them, and no faster; files are what they are when opened.
+//! Directories are sent for as fast as a server makes them, and no faster; files have the facts of
+//! their opening.
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;

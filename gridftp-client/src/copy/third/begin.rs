@@ -14,7 +14,7 @@ use crate::copy::hidden::may_be_for_name;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::{ACCOUNT, Failure, QUIET, Session};
 
-/// A `RETR` whose `STOR` has to be there first, in MODE S: some servers lose data that comes before it.
+/// A `RETR`; in MODE S the `STOR` goes first, since some servers lose data that comes before it.
 pub(super) enum Retrieve {
     /// It was sent.
     Sent(Replies),
@@ -23,8 +23,8 @@ pub(super) enum Retrieve {
 }
 
 impl Pair<'_> {
-    /// Waits until both servers have accepted a file; each may say so only when the data connection is
-    /// there.
+    /// Waits until both servers have accepted a file; each may say so only when the data connection
+    /// is there.
     pub(super) async fn begin(&self, mut file: Moving) -> Result<Option<Moving>, Stop> {
         let (source, destination) = loop {
             let begun = (file.retrieve.has_begun(), file.store.has_begun());
@@ -47,7 +47,8 @@ impl Pair<'_> {
         self.refuse(file, source, destination).await
     }
 
-    /// Ends an attempt that one server refused, and frees the other, whose sessions serve the next file.
+    /// Ends an attempt that one server refused, and frees the other: the sessions serve the next
+    /// file.
     async fn refuse(
         &self,
         mut file: Moving,
@@ -102,7 +103,7 @@ impl Pair<'_> {
             .map(|()| None)
     }
 
-    /// Has the source stop sending to someone who does not read; says whether it has.
+    /// Has the source stop sending to a destination that does not read; says whether it has.
     async fn stop_source(&self, retrieve: &mut Replies) -> bool {
         // The destination gives up the port, and with it the connections that nobody took.
         drop(self.destination.send(match self.destination.peer() {
@@ -114,8 +115,8 @@ impl Pair<'_> {
         matches!(ended, Ok(Ok(_) | Err(ControlError::Refused { .. })))
     }
 
-    /// Frees a destination that waits for data which will not come: a connection that is reset at once
-    /// is what it waits for. Says whether it is free.
+    /// Frees a destination that waits for data which will not come: it takes a connection
+    /// that is reset at once. Says whether it is free.
     async fn release(&self, store: &mut Replies) -> bool {
         let reset = async {
             let tcp = xio::registry().stack("tcp").ok()?;

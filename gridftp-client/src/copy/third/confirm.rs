@@ -40,19 +40,19 @@ impl Pair<'_> {
             let refused = failure.session == Session::Reusable && !file.store.has_begun();
             if refused && file.resumes {
                 let job = file.taken.file_mut();
-                // It may have been refused for what it was to go on with.
+                // It may have been refused for the bytes that it was to go on with.
                 job.anew = true;
                 job.forget();
             }
-            // Whatever follows on connections out of step cannot be told apart any more, not even by
-            // servers that call it well: it is copied again.
+            // Whatever follows on connections out of step cannot be told apart any more, not even
+            // by servers that call it well: it is copied again.
             self.shared.fail_transfer(file.taken, failure)?;
         }
         Ok(())
     }
 
-    /// Waits for both ends, keeping what both say; one that failed gives the other a moment. The session
-    /// is reusable where the files behind are in step all the same.
+    /// Waits for both ends and keeps both words; one that failed gives the other a moment. The
+    /// session is reusable where the files behind are in step all the same.
     pub(super) async fn confirm_one(&self, file: &mut Moving) -> Result<(), Failure> {
         let job = file.taken.file();
         let copy = self.shared.name_destination(job);
@@ -87,7 +87,8 @@ impl Pair<'_> {
             }
             (Some(Err(error)), _) => Err(out_of_step(error.into())),
             (source, Some(Err(error))) => {
-                // The source has sent what nobody took, and the next file has a tag of its own.
+                // The source has sent data that nobody took, and the next file has a tag of its
+                // own.
                 let refused = matches!(error, ControlError::Refused { .. });
                 let in_step = *tagged && source.is_some() && refused && !lacks_channel(&error);
                 let error = judge(error.into(), announced.as_ref(), || copy);

@@ -1,4 +1,5 @@
-//! Signs of life of a copy between servers that give none: the size of the copy, asked over another session.
+//! Signs of life of a copy between servers that give none: the size of the copy, asked over another
+//! session.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -19,7 +20,7 @@ use crate::progress::Silent;
 /// Time between two looks, of which several fit into the silence that ends a session.
 pub(super) const LOOK: Duration = Duration::from_secs(120);
 
-/// Someone who knows how many bytes of a copy are there.
+/// Knows how many bytes of a copy are there.
 pub(super) trait Size: Send {
     /// Asks how many bytes are there.
     ///
@@ -28,7 +29,7 @@ pub(super) trait Size: Send {
     fn size(&mut self) -> impl Future<Output = Result<u64, TransferError>> + Send;
 }
 
-/// A session beside the two of a copy, whose servers read no commands while they move data.
+/// A session beside the two of a copy: servers read no commands while they move data.
 pub(super) struct Beside<'a> {
     shared: &'a Shared,
     path: FtpPath,
@@ -36,7 +37,7 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    /// Looks at what is written of `job`; `None` where that cannot be asked for.
+    /// Looks at the written bytes of `job`; `None` where they cannot be asked for.
     pub(super) fn of(shared: &'a Shared, job: &FileJob) -> Option<Self> {
         let own = || FtpPath::new(job.to.clone());
         Some(Self {
@@ -76,8 +77,8 @@ impl Size for Beside<'_> {
 }
 
 impl Pair<'_> {
-    /// Tells both sessions that a copy grows, as long as it does and its servers do not tell of it: their
-    /// account is `told`, of the bytes beyond the `first` that were there before.
+    /// Tells both sessions that a copy grows, as long as it does and its servers do not tell of it:
+    /// their account is `told`, of the bytes beyond the `first` that were there before.
     pub(super) async fn watch(
         &self,
         told: &AtomicU64,

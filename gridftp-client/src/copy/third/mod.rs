@@ -1,10 +1,10 @@
 //! Remote to remote: two control connections, the data goes from server to server.
 //!
-//! In MODE S the `STOR` goes first, since some servers lose data that is there before it. In MODE E it
-//! is sent only when the source has said that the data of its file comes: a `RETR` that fails sends
-//! none. Where both servers tag transfers, the destination knows each file's data by its tag and throws
-//! away that of a `STOR` that fails, so retrievals may be pipelined; any other destination has to
-//! accept each file before the next is asked for, lest it take one for another.
+//! In MODE S the `STOR` goes first, since some servers lose data that is there before it. In MODE E
+//! it is sent only when the source has said that the data of its file comes: a `RETR` that fails
+//! sends none. Where both servers tag transfers, the destination knows each file's data by its tag
+//! and throws away that of a `STOR` that fails, so retrievals may be pipelined; any other
+//! destination has to accept each file before the next is asked for, lest it take one for another.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -54,15 +54,15 @@ struct Asked {
     under_way: UnderWay,
 }
 
-/// What the source was asked.
+/// The commands to the source.
 struct Request {
-    /// What the destination has and the source leaves out, in wire offsets.
+    /// Ranges that the destination has and the source leaves out, in wire offsets.
     held: RangeSet,
     /// The source's digest, where it has to stand for that.
     proof: Option<Digest>,
     /// Algorithm to compare the copy with where it goes on unproven.
     after: Option<ChecksumAlgorithm>,
-    /// The source's facts, where the copy is to have those of what is read.
+    /// The source's facts, where the copy is to have those of the file that is read.
     look: Option<Look>,
     rest: Option<Replies>,
     retrieve: Retrieve,
@@ -74,9 +74,9 @@ struct Request {
 struct Moving {
     taken: Taken,
     retrieve: Replies,
-    /// Whether the destination is to go on with what it has.
+    /// Whether the destination is to go on with its bytes.
     resumes: bool,
-    /// Algorithm to compare the copy with, although nobody asked for that.
+    /// Algorithm to compare the copy with, beyond the options.
     after: Option<ChecksumAlgorithm>,
     announced: Option<Announced>,
     store: Replies,
@@ -178,7 +178,7 @@ async fn set_up(
 struct Pair<'a> {
     source: &'a Control,
     destination: &'a Control,
-    /// What the source can do, and the destination.
+    /// Features of the source, and of the destination.
     abilities: (&'a Abilities, &'a Abilities),
     shared: &'a Arc<Shared>,
     algorithm: Option<ChecksumAlgorithm>,
@@ -243,14 +243,14 @@ impl Route for Pair<'_> {
 }
 
 impl Pair<'_> {
-    /// Asks the source for a file, without what the destination has of it.
+    /// Asks the source for a file, without the bytes that the destination has.
     async fn request(&self, job: &mut FileJob, goal: &Goal) -> Result<Request, TransferError> {
         let shared = self.shared;
         let from = self.source.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
         let mut same = true;
         if job.begun {
-            // What the destination holds is of no use when the source has been written to since.
+            // Held bytes are of no use when the source has been written to since.
             let look = Look::send(self.source, self.abilities.0, from.clone());
             let now = look.facts().await.ok().flatten();
             if let Some(now) = now.filter(|now| job.has_shrunk(now)) {
@@ -276,7 +276,7 @@ impl Pair<'_> {
             Some(kept) => (kept.held, kept.announce, kept.after),
             None => Default::default(),
         };
-        // What was listed may be long ago; after a failure it has just been asked.
+        // The listing may be old; after a failure the source has just been asked.
         let look = (shared.preserves() && !job.begun)
             .then(|| Look::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
@@ -345,7 +345,7 @@ impl Pair<'_> {
         let (announced, append) = match self.go_on(&request.held, request.proof).await {
             Ok(how) => how,
             Err(error) => {
-                // The source leaves out what is held, so a destination that does not go on with it
+                // The source leaves out held bytes, so a destination that does not go on with them
                 // must not store the rest as the whole.
                 job.forget();
                 job.anew = true;

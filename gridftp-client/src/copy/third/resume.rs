@@ -1,4 +1,4 @@
-//! Goes on with what the destination has of a file whose copying broke.
+//! Goes on with the bytes that the destination has of a file after a broken copy.
 
 use byte_ranges::RangeSet;
 use ftp_wire::command::{Command, Mode, Restart};
@@ -9,7 +9,7 @@ use crate::copy::job::FileJob;
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::error::ControlError;
 
-/// The `REST` for what is held, if anything is.
+/// The `REST` for the held ranges, if there are any.
 pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
     let rest = match mode {
         _ if held.is_empty() => return None,
@@ -20,7 +20,7 @@ pub(super) fn restart(mode: Mode, held: &RangeSet) -> Option<Command> {
 }
 
 impl Pair<'_> {
-    /// Says what the destination has of a file: by its markers, or because it is asked.
+    /// The bytes of a file that the destination has: by its markers, or by its reply.
     pub(super) async fn kept(&self, job: &FileJob, from: &FtpPath, to: &FtpPath) -> Option<Kept> {
         let copy = Copy {
             control: self.destination,
@@ -40,7 +40,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Has the destination go on with what it holds; says whether it adds to the end instead,
+    /// Has the destination go on with its bytes; says whether it adds to the end instead,
     /// because it knows no `REST`.
     pub(super) async fn go_on(
         &self,

@@ -1,4 +1,5 @@
-//! A copy that nobody tells of goes on as long as it grows, and what no end compared is proven afterwards.
+//! A copy that nobody tells of goes on as long as it grows; bytes that no end compared are proven
+//! afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +28,7 @@ use crate::url::Site;
 /// How long the copy takes.
 const LONG: Duration = Duration::from_secs(3 * 3600);
 
-/// Two sessions whose servers have greeted.
+/// Two sessions behind the greetings of their servers.
 struct Bed {
     ends: [(Control, DuplexStream); 2],
     abilities: Abilities,
@@ -49,7 +50,7 @@ impl Bed {
         }
     }
 
-    /// The pair of these sessions, and what its servers are written to by.
+    /// The pair of these sessions, and the writers to its servers.
     fn pair(&mut self) -> (Pair<'_>, [&mut DuplexStream; 2]) {
         let [(source, from), (destination, to)] = &mut self.ends;
         let pair = Pair {
@@ -98,8 +99,8 @@ impl Size for Grows {
     }
 }
 
-/// A copy that both servers say nothing of but at the end; it grows so many times, and so many looks
-/// fail before each that does not.
+/// A copy that both servers say nothing of but at the end; it grows so many times, and so many
+/// looks fail before each that does not.
 async fn silent(times: u64, failures: u32) -> (Result<(), ControlError>, u64) {
     let mut bed = Bed::new().await;
     let shared = Arc::clone(&bed.shared);
