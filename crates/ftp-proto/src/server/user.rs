@@ -111,7 +111,7 @@ impl LoggedIn {
         None
     }
 
-    /// Runs a command that needs a login; [`State::open_command`] runs the others.
+    /// Runs a command that needs a login; `State::open_command` runs the others.
     pub(super) fn command(&mut self, command: Command, cx: &mut Cx<'_>) {
         match command {
             Command::User(_)
