@@ -100,8 +100,8 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Sends `bytes` and `close_notify`, waits for the peer's if `wait` is set, and returns the time of the
-/// first write.
+/// Sends `bytes` and `close_notify`, waits for the peer's if `wait` is set, and returns the time
+/// of the first write.
 async fn send(mut stream: impl Both, bytes: u64, wait: bool) -> Result<Instant> {
     let block = vec![7; BLOCK];
     let began = Instant::now();

@@ -15,11 +15,11 @@ use workspace_benches::options::{Extent, folder, wants};
 pub(crate) struct Options {
     /// One part only; may be repeated
     ///
-    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams, also to /dev/null. small: 10,000
-    /// files of 1 kB, both directions. link: 500 files of 10 kB over an emulated link of 50 ms round
-    /// trip (needs root). servers: 2,000 files of 1 kB in MODE S at plain FTP servers, against lftp.
-    /// memory: server memory of 400 sessions in the middle of a slow download. logins: logins per
-    /// second.
+    /// bulk: one large file, MODE S and MODE E with 1 and 4 streams, also to /dev/null. small:
+    /// 10,000 files of 1 kB, both directions. link: 500 files of 10 kB over an emulated link of
+    /// 50 ms round trip (needs root). servers: 2,000 files of 1 kB in MODE S at plain FTP servers,
+    /// against lftp. memory: server memory of 400 sessions in the middle of a slow download.
+    /// logins: logins per second.
     #[arg(long, value_name = "PART", value_parser = ["bulk", "small", "link", "servers", "memory", "logins"])]
     only: Vec<String>,
     /// Number of runs of each side, of which the median is printed [default: 5]

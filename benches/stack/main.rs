@@ -6,9 +6,9 @@
 //! migration or wake-up elsewhere. The socket buffers are fixed, since they would grow during a
 //! measurement otherwise, and the congestion control does not pace by timers.
 //!
-//! In each turn every variant runs one short slice, in random exchange, and is compared with the slice
-//! of the bare tokio socket in the same turn. The output is the median of these ratios and its 95 %
-//! interval. The bare socket runs twice: its second column shows the noise.
+//! In each turn every variant runs one short slice, in random order, and is compared with the
+//! slice of the bare tokio socket in the same turn. The output is the median of these ratios and
+//! its 95 % interval. The bare socket runs twice: its second column shows the noise.
 //!
 //! `--alone` keeps the other processors busy meanwhile, so that no other program runs there: two
 //! processors of a machine may share a core, and nearly always share a cache.

@@ -24,7 +24,7 @@ fn an_unknown_driver_lists_the_known_ones() {
 }
 
 #[test]
-fn an_option_error_names_driver_option_and_what_it_accepts() {
+fn an_option_error_names_driver_option_and_accepted_values() {
     let (kind, text) = refused("tcp:bogus=1,count");
     assert_eq!(kind, ErrorKind::BadOption);
     assert!(

@@ -245,7 +245,7 @@ fn listing_and_wildcards() -> Result<()> {
 
 /// Every level of `-sync` copies changed files only.
 #[test]
-fn sync_copies_what_changed() -> Result<()> {
+fn sync_copies_changed_files() -> Result<()> {
     for level in ["0", "1", "2", "3"] {
         let (from, to) = (End::local()?, End::ours()?);
         from.tree.file("tree/a", 100, 16)?;

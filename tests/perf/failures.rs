@@ -32,8 +32,7 @@ fn connection_refused() {
     for stack in ["tcp", "udt"] {
         let ended = fails(&mut connect(stack, addr, &["--bytes", "10"]));
         let output = ended.stderr.to_lowercase();
-        let fact = ["refused", "nobody is there"];
-        assert!(fact.iter().any(|fact| output.contains(fact)), "{output}");
+        assert!(output.contains("refused"), "{output}");
         let once = output.matches(&format!("{stack}: connect")).count();
         assert_eq!(once, 1, "{output}");
     }
@@ -154,7 +153,7 @@ fn a_response_body_after_a_put_is_no_error() {
         (long, None),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ncreate",
-            Some("not all there is"),
+            Some("truncated"),
         ),
         (
             b"HTTP/1.1 403 No\r\nContent-Length: 8\r\n\r\nnot here",

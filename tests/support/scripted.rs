@@ -340,7 +340,7 @@ impl<'a> Session<'a> {
                     return self.does(midway);
                 }
                 sent.and_then(|()| data.write_all(second))
-                    .map_err(|_| "426 nobody took it")
+                    .map_err(|_| "426 no data connection")
             }
             None => return self.store(line, verb, path, data),
         };

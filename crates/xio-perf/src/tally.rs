@@ -125,7 +125,7 @@ impl Tally {
 
 /// Returns an empty histogram of nanoseconds up to a minute, with three significant digits.
 pub(crate) fn no_turns() -> Histogram<u64> {
-    Histogram::new_with_max(60_000_000_000, 3).expect("bounds and digits are within what it takes")
+    Histogram::new_with_max(60_000_000_000, 3).expect("the bounds and digits are valid")
 }
 
 /// Converts a time to nanoseconds.
