@@ -180,7 +180,7 @@ fn replies_that_need_the_edge() {
 }
 
 #[test]
-fn replies_that_need_facts_or_a_listener() {
+fn replies_that_need_facts() {
     let file = || Outcome::Stat(entry(EntryKind::File));
     let dir = || Outcome::Stat(entry(EntryKind::Dir));
     let dangling = || Outcome::Stat(entry(EntryKind::Slink));
@@ -227,6 +227,12 @@ fn replies_that_need_facts_or_a_listener() {
             Outcome::Lines(vec![b"Type=file; x".to_vec(), b"Type=dir; y".to_vec()]),
             "250-Contents of d\r\n Type=file; x\r\n Type=dir; y\r\n250 End.\r\n",
         ),
+    ]);
+}
+
+#[test]
+fn replies_that_need_a_data_side() {
+    answers([
         (
             "PASV",
             listening(),
