@@ -56,7 +56,7 @@ const CODEC: u8 = 0x0F;
 #[non_exhaustive]
 pub enum BadFrame {
     /// The stream does not begin with the preamble.
-    #[error("the bytes are not of this layer; does the peer's stack have `compress` too?")]
+    #[error("these are not the bytes of this layer; does the peer's stack have `compress` too?")]
     Magic,
     /// The version of the stream is unknown.
     #[error("the peer speaks version {0}, this end {VERSION}")]
