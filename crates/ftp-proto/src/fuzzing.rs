@@ -245,7 +245,6 @@ impl ServerRig {
                 let bad = BadLine::TooLong { limit: 1 };
                 self.session.handle(now, Input::BadLine(bad));
             }
-            9 => self.session.handle(now, Input::Interrupt),
             10 => {
                 if let Some(stale) = self.last {
                     let outcome = Outcome::Transferred { bytes: 0 };

@@ -16,8 +16,6 @@ pub enum Input<'a> {
     /// A line that cannot be a command. One over the limit ends the session: the bytes after it
     /// cannot be trusted. One with control bytes is answered in its turn.
     BadLine(BadLine),
-    /// The peer sent Telnet's interrupt. It has no effect: `ABOR` follows as a line.
-    Interrupt,
     /// Progress of an outstanding action.
     Event(Ticket, Event),
     /// The end of an outstanding action.
@@ -40,7 +38,6 @@ impl fmt::Debug for Input<'_> {
             // A line may be a password.
             Self::Line(line) => f.debug_tuple("Line").field(&line.len()).finish(),
             Self::BadLine(bad) => f.debug_tuple("BadLine").field(bad).finish(),
-            Self::Interrupt => f.write_str("Interrupt"),
             Self::Event(ticket, event) => {
                 f.debug_tuple("Event").field(ticket).field(event).finish()
             }

@@ -109,7 +109,6 @@ impl ServerSession {
             }
             // Queued as an empty line, so that its 500 follows in its turn.
             Input::BadLine(_) => self.on_line(now, b""),
-            Input::Interrupt => {}
             Input::Event(ticket, event) => self.on_event(ticket, event),
             Input::Done(ticket, outcome) => self.on_done(now, ticket, outcome),
             Input::Timeout => self.on_timeout(now),

@@ -379,7 +379,6 @@ fn abort_gives_both_replies_and_the_session_lives() {
     rig.input(Input::Event(ticket, Event::Opened { reused: false }))
         .take();
     rig.lines(&["DELE g", "NOOP"]);
-    rig.input(Input::Interrupt);
     assert_eq!(rig.ask("ABOR"), "");
     assert_eq!(rig.wanted.pop_front().unwrap().1, Action::Abort(ticket));
     // A second ABOR does not stop it twice.
