@@ -180,7 +180,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "an Instant can be had in no other way"
     )]
-    fn what_will_be_hidden_is_hidden_then() {
+    fn predicted_hidden_packets_are_hidden_then() {
         let now = Instant::now();
         let mut delivery = Delivery::new(now);
         delivery.on_hole();

@@ -368,7 +368,7 @@ mod tests {
     );
 
     #[tokio::test]
-    async fn routers_may_cut_up_what_is_too_long_unless_that_was_refused() {
+    async fn routers_may_fragment_unless_that_was_refused() {
         for at in ["127.0.0.1:0", ":0"] {
             let at: Target = at.parse().unwrap();
             for (options, expected) in [
@@ -420,7 +420,7 @@ mod tests {
     );
 
     #[tokio::test]
-    async fn who_finds_room_tells_the_others() {
+    async fn a_sender_that_finds_room_wakes_the_others() {
         let at: Target = "127.0.0.1:0".parse().unwrap();
         let near = Udp::default().bind(&at).await.unwrap();
         let counts = [(); 2].map(|()| Arc::new(Count::default()));

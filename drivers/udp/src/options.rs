@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_globus_xio_writes() {
+    fn reads_strings_of_globus_xio() {
         let text = "port=2811;listen_range=50000%2C51000;sndbuf=4M;rcvbuf=8k;reuse=y;noipv6=1";
         let options: UdpOptions = text.parse().unwrap();
         assert_eq!(options.port, Some(2811));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_options_are_refused() {
         for bad in [
             "multicast=10.0.0.1",
             "multicast_ttl=256",

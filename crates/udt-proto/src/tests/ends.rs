@@ -1,4 +1,4 @@
-//! How connections begin and end: what each end learns, and when.
+//! How connections begin and end, as each end sees it.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn an_unreachable_port_is_told_at_once_but_only_while_connecting() {
 }
 
 #[test]
-fn who_waits_for_an_answer_for_ever_may() {
+fn a_handshake_may_have_no_deadline() {
     let now = World::new(0).now;
     let options = Options {
         connect_timeout: Duration::MAX,
@@ -85,8 +85,8 @@ fn who_waits_for_an_answer_for_ever_may() {
 }
 
 #[test]
-fn an_end_at_once_is_heard_by_who_missed_the_answer() {
-    // The listener's program closes as soon as it is connected; its answer is lost, and told again.
+fn an_end_at_once_reaches_a_client_that_missed_the_answer() {
+    // The listener's program closes at once; its answer is lost and repeated.
     let mut back = path(10, 0);
     back.blackouts = vec![25 * MS..200 * MS];
     let mut world = pair(1, [path(10, 0), back], 0);
@@ -98,7 +98,7 @@ fn an_end_at_once_is_heard_by_who_missed_the_answer() {
 
 #[test]
 fn a_connection_that_nobody_waits_for_any_more_is_given_up_at_both_ends() {
-    // Question, cookie, question and answer take 40 ms.
+    // Both exchanges of the handshake take 40 ms.
     for given_up in (0..50).step_by(5) {
         let mut world = pair(1, [path(10, 0), path(10, 0)], 0);
         world.run(given_up * MS, |_| false);
@@ -109,7 +109,7 @@ fn a_connection_that_nobody_waits_for_any_more_is_given_up_at_both_ends() {
         let mut theirs = world.hosts[1].seats.values();
         let theirs = theirs.next().map(|seat| seat.program.closed);
         let told = Some(Some(Some(ConnectionError::PeerAborted)));
-        // It begins when the second question arrives.
+        // It begins when the second request arrives.
         let may_be_none = given_up <= 20;
         assert!(
             theirs == told || may_be_none && theirs.is_none(),
@@ -119,7 +119,7 @@ fn a_connection_that_nobody_waits_for_any_more_is_given_up_at_both_ends() {
 }
 
 #[test]
-fn an_answer_is_not_waited_for_for_ever_by_who_gave_up() {
+fn a_handshake_that_was_given_up_ends_without_an_answer() {
     let mut back = path(10, 0);
     back.blackouts = vec![25 * MS..60_000 * MS];
     let mut world = pair(1, [path(10, 0), back], 0);
@@ -132,7 +132,7 @@ fn an_answer_is_not_waited_for_for_ever_by_who_gave_up() {
     let datagrams = world.datagrams;
     assert!(world.run(4_000 * MS, |world| is_over(world, 0)));
     assert_eq!(world.only(0).program.closed, closed);
-    // It asks no more.
+    // It sends no more requests.
     assert!(world.datagrams <= datagrams + 30, "{}", world.datagrams);
 }
 
@@ -158,7 +158,7 @@ fn a_stale_cookie_is_asked_for_again() {
 
 #[test]
 fn a_path_is_never_too_long_to_connect_over() {
-    // Question, cookie, question and answer take two round trips, and three seconds are allowed.
+    // The handshake takes two round trips, and three seconds are allowed.
     let mut late = Vec::new();
     for delay in (10..700).step_by(10) {
         let mut world = pair(1, [path(delay, 0), path(delay, 0)], 10);
@@ -168,7 +168,7 @@ fn a_path_is_never_too_long_to_connect_over() {
         });
         let took = world.now - world.start;
         let rtt = world.only(0).connection.stats().rtt;
-        // What is not clear is not taken for a measurement.
+        // An ambiguous answer is no measurement.
         let is_wrong = rtt < MS * delay * 2 && rtt != 100 * MS;
         if took > MS * delay * 4 || is_wrong {
             late.push((delay, took, rtt));
@@ -216,7 +216,7 @@ fn an_end_that_was_lost_is_noticed_while_the_port_answers() {
             .links
             .iter_mut()
             .for_each(|link| link.nature.loss = loss);
-        // As libudt after a word that did not come: nothing is left but the listener.
+        // As libudt after a lost shutdown: only the listener is left.
         let id = world.only(1).connection.id();
         world.hosts[1].seats.clear();
         world.hosts[1].endpoint.forget(id);
@@ -232,7 +232,7 @@ fn an_end_that_was_lost_is_noticed_while_the_port_answers() {
 }
 
 #[test]
-fn who_answers_when_asked_is_there() {
+fn a_peer_that_answers_an_inquiry_is_there() {
     for loss in [0, 200_000] {
         let mut world = reading(1);
         world
@@ -271,7 +271,7 @@ fn giving_up_is_told_apart_from_an_end() {
 }
 
 #[test]
-fn who_has_read_everything_and_drops_it_does_not_spoil_the_others_close() {
+fn an_abort_after_reading_everything_does_not_spoil_the_peers_close() {
     for seed in 0..200 {
         let loss = if seed % 2 == 0 { 0 } else { 200_000 };
         let mut world = pair(seed, [path(10, loss), path(10, loss)], 100_000);
@@ -285,7 +285,7 @@ fn who_has_read_everything_and_drops_it_does_not_spoil_the_others_close() {
 }
 
 #[test]
-fn what_was_given_up_takes_no_memory() {
+fn an_aborted_connection_takes_no_memory() {
     let mut world = pair(1, [path(10, 0), path(10, 0)], 30_000_000);
     world.hosts[1].serves.end = Some(Ok(()));
     assert!(world.run(20_000 * MS, |world| {
@@ -304,7 +304,7 @@ fn what_was_given_up_takes_no_memory() {
 }
 
 #[test]
-fn what_nobody_read_is_not_acknowledged() {
+fn unread_data_is_not_acknowledged_after_an_abort() {
     let mut world = pair(1, [path(10, 0), path(10, 0)], 3_000_000);
     world.only(0).program.closes = true;
     assert!(world.run(20_000 * MS, |world| {
@@ -319,8 +319,8 @@ fn what_nobody_read_is_not_acknowledged() {
 }
 
 #[test]
-fn who_closes_into_the_dark_says_what_has_come_with_the_end() {
-    // Everything arrives, but for five seconds nothing goes back.
+fn a_close_without_answers_acknowledges_with_the_shutdown() {
+    // Everything arrives, but for five seconds nothing is returned.
     let mut there = path(10, 0);
     there.blackouts = vec![35 * MS..5_000 * MS];
     let mut world = pair(1, [there, path(10, 0)], 0);
@@ -384,7 +384,7 @@ fn two_meet() {
                 ..Program::default()
             };
             world.seat(hosts[one], connection, program);
-            // The other comes later.
+            // The other end starts later.
             world.run(MS * 30 * (seed as u32 % 20), |_| false);
         }
         let ended = world.run(60_000 * MS, |world| is_over(world, 0) && is_over(world, 1));

@@ -142,7 +142,7 @@ fn odd_handshakes_are_nobodys() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_so_is_what_does_not_find_room() {
+fn bad_handshakes_and_those_beyond_the_backlog_are_rejected() {
     let (mut endpoint, now) = listener(2);
     let from = stranger(1);
     let cookie = cookie(&mut endpoint, now, from);
@@ -191,7 +191,7 @@ fn what_does_not_fit_is_refused_and_so_is_what_does_not_find_room() {
 }
 
 #[test]
-fn who_ends_before_it_is_taken_keeps_its_place_until_then() {
+fn a_connection_that_ends_unaccepted_counts_in_the_backlog() {
     let (mut endpoint, now) = listener(2);
     let from = stranger(1);
     let cookie = cookie(&mut endpoint, now, from);
@@ -269,7 +269,7 @@ fn misbehaved(how: PeerMisbehaved) -> Option<Option<ConnectionError>> {
 }
 
 #[test]
-fn acknowledging_what_was_not_sent_ends_it() {
+fn an_acknowledgement_of_unsent_packets_ends_it() {
     let ack = |next| {
         let ack = Ack {
             number: 0,
@@ -388,7 +388,7 @@ fn a_shutdown_that_comes_too_early_is_no_end() {
 }
 
 #[test]
-fn who_does_not_read_holds_no_more_than_was_agreed() {
+fn a_program_that_does_not_read_holds_a_bounded_buffer() {
     let options = Options {
         receive_buffer: 100,
         ..Options::default()

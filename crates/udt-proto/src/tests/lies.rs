@@ -58,7 +58,7 @@ fn deceived() -> World {
 }
 
 #[test]
-fn a_lie_about_the_round_trip_does_not_hold_what_is_over() {
+fn a_lie_about_the_round_trip_does_not_hold_an_ended_connection() {
     let is_over = |world: &World| {
         let mut seats = world.hosts[0].seats.values();
         seats.all(|seat| seat.connection.is_over())

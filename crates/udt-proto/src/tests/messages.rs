@@ -119,7 +119,7 @@ fn every_message_arrives_once() {
 }
 
 #[test]
-fn what_is_too_late_is_left_out() {
+fn expired_messages_are_dropped() {
     let mut left_out = 0;
     for seed in 0..100 {
         let mut dice = Dice::new(seed);

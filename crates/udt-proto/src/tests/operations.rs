@@ -1,7 +1,6 @@
-//! Operations against a pair: whatever comes, it neither panics nor grows nor reads what was not
-//! written.
+//! Operations against a pair: it neither panics nor grows nor reads bytes that were not written.
 //!
-//! The same operations are fuzz targets; `connection` there and here is one function.
+//! The same operations are fuzz targets; both call one function `connection`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +11,7 @@ fn operation() -> impl Strategy<Value = Vec<u8>> {
     let number = any::<u8>();
     let simple = (0..12_u8, vec(number, 0..2));
     let forged = (12..14_u8, 0..10_u8, vec(number, 8), vec(number, 0..60));
-    // What is near what was sent does more harm than what is far from it.
+    // Forged packets near the sent ones do more harm than others.
     let near = (
         12..14_u8,
         prop::sample::select(vec![0_u8, 2, 3, 7]),
@@ -23,7 +22,7 @@ fn operation() -> impl Strategy<Value = Vec<u8>> {
         2 => near.prop_map(|(op, kind, message, places)| {
             let places = places.iter().map(|place| (0x7fff_fff0 + place) & 0x7fff_ffff);
             let words: Vec<_> = match kind {
-                // Data: a sequence number and a message, in parts of which there are four.
+                // Data: a sequence number, and one of the four parts of a message.
                 0 => places.clone().take(1).chain([message | message << 30, 0, 1]).collect(),
                 _ => [0x8000_0000 | u32::from(kind) << 16, message, 0, 1].to_vec(),
             };
@@ -39,7 +38,7 @@ fn operation() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The handshake goes through, then anything may happen.
+/// Completes the handshake, then runs random operations.
 fn greeted() -> Vec<u8> {
     let deliver = |end| fuzzing::encode(end, &[15]);
     [
@@ -81,7 +80,7 @@ proptest! {
     }
 }
 
-/// What fuzzing has found, or was given to begin with, stays found.
+/// Replays the findings and seeds of fuzzing.
 #[test]
 fn the_corpora_hold() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");

@@ -216,7 +216,7 @@ fn acknowledgements_come_when_and_as_long_as_they_should() {
 }
 
 #[test]
-fn what_is_missing_is_reported_at_once_and_again() {
+fn missing_packets_are_reported_at_once_and_again() {
     let mut ours = Ours::listening(Options::default());
     for index in [0, 3, 4, 6] {
         ours.hears_data(index, middle(), 1356);
@@ -357,7 +357,7 @@ fn a_message_given_up_makes_way_and_takes_nothing_with_it() {
 }
 
 #[test]
-fn two_that_meet_say_what_the_reference_does() {
+fn a_rendezvous_sends_the_packets_of_the_reference() {
     let now = World::new(0).now;
     let peer: SocketAddr = "10.1.2.3:4000".parse().unwrap();
     let mut endpoint = Endpoint::new(now, [7; 16]);
@@ -430,7 +430,7 @@ fn the_last_packet_goes_out_again_after_a_round_trip_or_two() {
 }
 
 #[test]
-fn what_tears_too_many_holes_is_lost_itself() {
+fn packets_that_tear_too_many_holes_are_lost_themselves() {
     let mut ours = Ours::listening(Options::default());
     ours.waits_to_read();
     let last = 20_000;

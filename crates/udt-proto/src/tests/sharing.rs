@@ -159,7 +159,7 @@ fn nobody_starves_among_several() {
 }
 
 #[test]
-fn who_heeds_no_loss_leaves_something() {
+fn nobody_starves_beside_bbr() {
     for queue in [0.5, 1.0, 2.0] {
         let path = Path {
             megabits: 50,

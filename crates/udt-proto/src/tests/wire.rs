@@ -13,7 +13,7 @@ fn bytes(words: &str) -> Vec<u8> {
     words.flat_map(u32::to_be_bytes).collect()
 }
 
-/// Writes it, and reads what is written.
+/// Writes a packet and parses it again.
 fn check(control: Control<'_>, to: u32, expected: &str) {
     let expected = bytes(expected);
     let mut out = Vec::new();
@@ -187,7 +187,7 @@ fn data() {
 }
 
 #[test]
-fn what_is_too_short_or_odd_is_no_packet_or_unknown() {
+fn short_or_odd_packets_are_none_or_unknown() {
     let handshake = bytes("80000000 0 0 0 4 1 5ea8f91c 5dc 2000 1 130bb38f 0 0100007f 0 0 0");
     for len in 0..16 {
         assert_eq!(Packet::parse(&handshake[..len]), None, "{len}");

@@ -1,4 +1,4 @@
-//! What the other end learns when a program ends, with connections open or just closed.
+//! The other end's view of a program that ends, with connections open or just closed.
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -10,13 +10,13 @@ fn theirs() -> Runtime {
     builder.worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Runs our part, in time that passes as it does.
+/// Runs our part in real time.
 fn block_on(part: impl Future<Output = ()>) {
     let mut ours = Builder::new_current_thread();
     ours.enable_all().build().unwrap().block_on(part);
 }
 
-/// Our handle of a connection, and theirs.
+/// Both handles of a connection.
 async fn pair_with(net: &Net, theirs: &Runtime) -> (UdtHandle, UdtHandle) {
     let there = udt(net, "");
     let listening = theirs.spawn(async move { listen(&there).await });
@@ -26,7 +26,7 @@ async fn pair_with(net: &Net, theirs: &Runtime) -> (UdtHandle, UdtHandle) {
     (near, accepting.await.unwrap().unwrap())
 }
 
-/// Ends the program, and waits until its socket is no more.
+/// Ends the program, and waits until its socket is closed.
 async fn end(theirs: Runtime, net: &Net) {
     theirs.shutdown_background();
     let is_gone = async {
@@ -39,11 +39,11 @@ async fn end(theirs: Runtime, net: &Net) {
 }
 
 #[test]
-fn a_peer_whose_port_is_closed_is_given_up_soon() {
+fn a_peer_with_a_closed_port_is_given_up_soon() {
     block_on(async {
         let (net, theirs) = (Net::new(20), theirs());
         let (mut near, far) = pair_with(&net, &theirs).await;
-        // Gone without a word, and the port with it.
+        // The peer and its port vanish without a packet.
         net.cut(true);
         end(theirs, &net).await;
         net.cut(false);

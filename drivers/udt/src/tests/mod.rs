@@ -1,4 +1,4 @@
-//! Connections over a network in memory, in time that passes at once when everybody waits.
+//! Connections over a network in memory, in paused time.
 
 mod ended;
 mod net;
@@ -33,7 +33,7 @@ async fn pair(net: &Net, options: &str) -> (UdtHandle, UdtHandle) {
     (near.unwrap(), far.unwrap())
 }
 
-/// Sends and ends; the other end sees the same and the end.
+/// Sends and closes; the other end reads the same and the end.
 async fn transfer(mut from: UdtHandle, mut to: UdtHandle, bytes: &[u8]) {
     let sending = async {
         from.write_all(bytes).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_listener_serves_all_on_one_socket_and_goes_when_they_are_gone() {
             transfer(near, far, &bytes).await;
         });
     }
-    // All that connect share one socket as well, since they were asked to.
+    // All clients share one socket as well, by their option.
     assert_eq!(net.sockets(), 2);
     assert!(locals.iter().all(|local| *local == locals[0]));
     drop(listener);
@@ -111,7 +111,7 @@ async fn a_writer_waits_for_a_reader_that_does_not_read() {
     let (mut near, mut far) = pair(&net, "sndbuf=100K;rcvbuf=100K").await;
     let mut sent = 0;
     let block = vec![7; 10_000];
-    // In time that does not pass while anybody can go on, this ends when nobody can.
+    // In paused time the timeout expires when no task can go on.
     while let Ok(n) = tokio::time::timeout(Duration::from_secs(1), near.write(&block)).await {
         sent += n.unwrap();
         assert!(sent < 400_000, "nothing holds the writer back");
@@ -133,7 +133,7 @@ async fn a_writer_waits_for_a_reader_that_does_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_is_in_nobodys_way() {
+async fn a_connection_without_a_reader_does_not_hinder_others() {
     let net = Net::new(24);
     let udt = udt(&net, "reuseaddr=1;sndbuf=100K;rcvbuf=100K");
     let (mut listener, to) = listen(&udt).await;
@@ -197,7 +197,7 @@ async fn nobody_there_is_known_at_once_where_the_network_says_so() {
     let error = udt(&net, "").connect(&nobody).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(begun.elapsed() < Duration::from_millis(10));
-    // Who is to be met may still come.
+    // The peer of a rendezvous may still start.
     let error = udt(&net, "rendezvous=1")
         .connect(&nobody)
         .await
@@ -217,7 +217,7 @@ async fn connecting_leaves_nothing_behind_when_it_is_dropped() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(net.sockets(), 1, "after {time} ms");
     }
-    // What was far enough to be seen is given up, and nothing is in the way of others.
+    // Visible connections are aborted, and none hinders the others.
     let late = async {
         loop {
             let Ok(accepted) =
@@ -249,7 +249,7 @@ async fn an_address_in_the_clothes_of_another_is_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_and_go_unseen_keep_their_places() {
+async fn connections_that_end_unaccepted_count_in_the_backlog() {
     let net = Net::new(17);
     let udt = udt(&net, "backlog=3");
     let (mut listener, to) = listen(&udt).await;
@@ -301,7 +301,7 @@ async fn nobody_is_waited_for_no_longer_than_asked() {
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         assert_eq!(begun.elapsed().as_secs(), seconds, "{options}");
     }
-    // A peer that vanishes is noticed, and so is one that vanishes while we wait for its answer.
+    // A peer that vanishes is noticed, also during the handshake.
     for linger in ["linger=5", "linger=180"] {
         let (mut near, mut far) = pair(&net, linger).await;
         far.write_all(b"before").await.unwrap();
@@ -342,14 +342,14 @@ async fn two_that_meet_are_connected() {
         let (first, second) = tokio::join!(first.connect(&to), late);
         let bytes = Random::new(round).bytes(50_000);
         transfer(first.unwrap(), second.unwrap(), &bytes).await;
-        // The last words are over before the ports are used again.
+        // The shutdown packets end before the ports are used again.
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(net.sockets(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_for_whom_there_is_no_place_are_refused() {
+async fn connections_beyond_the_backlog_are_refused() {
     let net = Net::new(9);
     let udt = udt(&net, "backlog=2");
     let (mut listener, to) = listen(&udt).await;
@@ -357,7 +357,7 @@ async fn those_for_whom_there_is_no_place_are_refused() {
     let second = udt.connect(&to).await.unwrap();
     let error = udt.connect(&to).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    // One is taken, so there is a place again.
+    // One is accepted, so there is room in the backlog again.
     let far = listener.accept().await.unwrap().open().await.unwrap();
     let third = udt.connect(&to).await.unwrap();
     drop((first, second, third, far));
@@ -426,7 +426,7 @@ async fn bytes_and_messages_do_not_mix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_tells_what_it_has_measured() {
+async fn a_handle_returns_its_measurements() {
     let net = Net::new(12);
     net.delay(Duration::from_millis(25));
     let (mut near, mut far) = pair(&net, "mss=1000").await;

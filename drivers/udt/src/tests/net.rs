@@ -1,5 +1,5 @@
-//! `Net`: datagram sockets in memory, on a network that delays, loses and cuts off, in the
-//! runtime's time.
+//! `Net`: datagram sockets in memory, on a network with delay, loss and cuts, in the runtime's
+//! time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSliceMut};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use xio_core::{Bind, Datagram, Info, Received, Result, SocketHints, Target, Transmit};
 use xio_testkit::Random;
 
-/// A network; clones are the same.
+/// A network; clones are handles of the same.
 #[derive(Clone)]
 pub(super) struct Net(Arc<Mutex<State>>);
 
@@ -20,22 +20,22 @@ struct State {
     boxes: HashMap<SocketAddr, Mailbox>,
     next_port: u16,
     random: Random,
-    /// How many datagrams of a hundred are lost.
+    /// Loss in percent.
     pub(super) loss: u8,
     delay: Duration,
     /// Whether nothing arrives at all.
     is_cut: bool,
-    /// How often sockets were asked to take something; every so often they want to be asked later.
+    /// Send calls; every so often one is pending.
     sent: u64,
-    /// Until when no socket takes anything, and how often they were asked meanwhile.
+    /// Time until which no socket is writable, and the send calls until then.
     blocked: Option<Instant>,
     asked: u64,
-    /// Whether nothing can be received, and how often it was tried.
+    /// Whether receiving fails, and the number of attempts.
     is_broken: bool,
     tried: u64,
-    /// Whether sockets of one peer hear that it is not there.
+    /// Whether connected sockets hear of closed ports.
     refuses: bool,
-    /// Packets that say the end which are lost still.
+    /// Shutdown packets still to be lost.
     lost_ends: u32,
 }
 
@@ -43,7 +43,7 @@ struct State {
 struct Mailbox {
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     reader: Option<Waker>,
-    /// Whether the network has to say that nobody was there.
+    /// Whether the network has a closed port to report.
     is_refused: bool,
 }
 
@@ -66,12 +66,12 @@ impl Net {
         })))
     }
 
-    /// Loses so many datagrams of a hundred from now on.
+    /// Sets the loss in percent.
     pub(super) fn lose(&self, percent: u8) {
         self.0.lock().unwrap().loss = percent;
     }
 
-    /// Delivers after so long from now on.
+    /// Sets the delay.
     pub(super) fn delay(&self, time: Duration) {
         self.0.lock().unwrap().delay = time;
     }
@@ -81,17 +81,17 @@ impl Net {
         self.0.lock().unwrap().is_cut = is_cut;
     }
 
-    /// Lets no socket take anything for so long.
+    /// Makes no socket writable for a time.
     pub(super) fn block(&self, time: Duration) {
         self.0.lock().unwrap().blocked = Some(Instant::now() + time);
     }
 
-    /// How often sockets were asked to take something while they did not.
+    /// Number of send calls while no socket was writable.
     pub(super) fn asked(&self) -> u64 {
         self.0.lock().unwrap().asked
     }
 
-    /// Has every attempt to receive fail from now on.
+    /// Makes every attempt to receive fail from now on.
     pub(super) fn spoil(&self) {
         let mut state = self.0.lock().unwrap();
         state.is_broken = true;
@@ -101,22 +101,22 @@ impl Net {
         readers.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells whoever sends to nobody from now on, as far as it is connected.
+    /// Reports closed ports to connected sockets from now on.
     pub(super) fn refuse(&self) {
         self.0.lock().unwrap().refuses = true;
     }
 
-    /// Loses the next packets that say the end.
+    /// Loses the next shutdown packets.
     pub(super) fn lose_ends(&self, count: u32) {
         self.0.lock().unwrap().lost_ends = count;
     }
 
-    /// How often something was to be received from a broken socket.
+    /// Number of attempts to receive from a broken socket.
     pub(super) fn tried(&self) -> u64 {
         self.0.lock().unwrap().tried
     }
 
-    /// How many sockets there are.
+    /// Number of sockets.
     pub(super) fn sockets(&self) -> usize {
         self.0.lock().unwrap().boxes.len()
     }
@@ -196,14 +196,14 @@ impl Datagram for Port {
             });
             return Poll::Pending;
         }
-        // As a kernel does, which tells it to whoever calls first.
+        // As in a kernel, the first call gets the report.
         let own = state.boxes.get_mut(&self.local).unwrap();
         if std::mem::take(&mut own.is_refused) && self.peer.is_some() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionRefused.into()));
         }
         state.sent += 1;
         if state.sent.is_multiple_of(50) {
-            // As a socket whose buffer is full for a moment.
+            // As a socket with a full buffer.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
