@@ -60,7 +60,7 @@ impl fmt::Display for ConnectionError {
             Self::LingerExpired => "udt: close: the peer did not acknowledge all data in time",
             Self::Closed => "udt: the connection is closed at this end",
             Self::MessageTooLong { limit } => {
-                return write!(f, "udt: send: the message is longer than {limit} bytes");
+                return write!(f, "udt: send: a message has {limit} bytes at most");
             }
             Self::WrongService => {
                 "udt: bytes on a connection of messages, or messages on one of bytes"

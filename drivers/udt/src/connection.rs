@@ -1,7 +1,5 @@
-//! `ConnectionInner`: a connection, shared by its handle and the task of its socket; `TaskQueue`:
-//! work for that task.
+//! `ConnectionInner`: a connection, shared by its handle and the task of its socket.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -12,6 +10,7 @@ use udt_proto::{Connection, ConnectionError, ConnectionId, Options};
 use xio_core::{Error, ErrorKind, Info, Operation, PathStats};
 
 use crate::error::error;
+use crate::queue::Queue;
 
 /// Returns the time of the runtime's clock.
 pub(crate) fn now() -> Instant {
@@ -34,87 +33,7 @@ pub(crate) enum Order {
 }
 
 /// Queue of work for the task of a socket.
-#[derive(Default)]
-pub(crate) struct TaskQueue(Mutex<Queued>);
-
-#[derive(Default)]
-struct Queued {
-    connections: Vec<Arc<ConnectionInner>>,
-    orders: VecDeque<Order>,
-    task: Option<Waker>,
-    /// Whether an order was ever queued.
-    was_used: bool,
-    is_closed: bool,
-}
-
-impl TaskQueue {
-    fn lock(&self) -> MutexGuard<'_, Queued> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues an order; returns it when the task has ended.
-    pub(crate) fn order(&self, order: Order) -> Result<(), Order> {
-        let mut queued = self.lock();
-        if queued.is_closed {
-            return Err(order);
-        }
-        queued.orders.push_back(order);
-        queued.was_used = true;
-        let task = queued.task.take();
-        drop(queued);
-        task.into_iter().for_each(Waker::wake);
-        Ok(())
-    }
-
-    fn schedule(&self, conn: Arc<ConnectionInner>) {
-        let mut queued = self.lock();
-        if queued.is_closed {
-            return;
-        }
-        queued.connections.push(conn);
-        let task = queued.task.take();
-        drop(queued);
-        task.into_iter().for_each(Waker::wake);
-    }
-
-    /// Takes the queued work, and registers the task to be woken for more.
-    pub(crate) fn take(
-        &self,
-        cx: &Context<'_>,
-        connections: &mut Vec<Arc<ConnectionInner>>,
-    ) -> VecDeque<Order> {
-        let mut queued = self.lock();
-        connections.append(&mut queued.connections);
-        if !queued
-            .task
-            .as_ref()
-            .is_some_and(|task| task.will_wake(cx.waker()))
-        {
-            queued.task = Some(cx.waker().clone());
-        }
-        std::mem::take(&mut queued.orders)
-    }
-
-    /// Closes the queue if it is empty and was used; says whether it is closed.
-    pub(crate) fn close_if_idle(&self) -> bool {
-        let mut queued = self.lock();
-        let is_idle = queued.orders.is_empty() && queued.connections.is_empty();
-        queued.is_closed |= is_idle && queued.was_used;
-        queued.is_closed
-    }
-
-    /// Closes the queue and drops the work in it.
-    pub(crate) fn close(&self) {
-        let mut queued = self.lock();
-        queued.is_closed = true;
-        let left = (
-            std::mem::take(&mut queued.orders),
-            std::mem::take(&mut queued.connections),
-        );
-        drop(queued);
-        drop(left);
-    }
-}
+pub(crate) type TaskQueue = Queue<Arc<ConnectionInner>, Order>;
 
 /// Loss of a connection that the machine cannot detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -114,9 +114,15 @@ mod handle;
 mod listener;
 mod messages;
 mod options;
+mod queue;
 mod task;
 #[cfg(test)]
 mod tests;
+
+/// The locks of the queue, which a test replaces by those of loom.
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
 
 use std::fmt;
 use std::future::poll_fn;

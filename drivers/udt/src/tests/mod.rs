@@ -2,6 +2,7 @@
 
 mod ended;
 mod net;
+mod wake;
 
 use std::net::SocketAddr;
 use std::time::Duration;
