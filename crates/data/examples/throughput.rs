@@ -1,8 +1,8 @@
 //! Measures transfers of files over loopback beside a bare copy from socket to socket.
 //!
 //! `cargo run --release -p gridftp-data --example throughput [DIR] [MIB] [ROUNDS] [BLOCK_KIB]`
-//! creates one file in DIR (default `/dev/shm`) and moves it in turn: bare (blocking send-file, then
-//! read and write in 256 KiB pieces), in MODE S, and in MODE E over 1 and 4 streams. Sender and
+//! creates one file in DIR (default `/dev/shm`) and moves it in turn: bare (blocking send-file,
+//! then read and write in 256 KiB pieces), in MODE S, and in MODE E over 1 and 4 streams. Sender and
 //! receiver run on one thread each. It prints medians, and CPU seconds of both ends together.
 
 use std::fs::File;

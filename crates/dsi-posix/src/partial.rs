@@ -4,8 +4,8 @@
 //!
 //! - The bytes are in `.NAME.gridftp-part`, which its writer locks.
 //! - `.NAME.gridftp-held` records the ranges held. It names the inode of the partial file, is
-//!   always replaced as a whole, and is removed before that file is removed or published, so that it
-//!   never applies to other bytes.
+//!   always replaced as a whole, and is removed before that file is removed or published, so that
+//!   it never applies to other bytes.
 //! - A partial file without a record has no value: a new upload truncates it, an update is refused.
 //! - A second writer that starts anew gets a unique name, without a record, which is never
 //!   continued; the last to finish gets the target's name. A second writer that wants to continue

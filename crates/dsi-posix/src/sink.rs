@@ -208,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Size of the published file that this is an update of, whose unwritten bytes stay.
+    /// Size of the published file that this is an update of; its unwritten bytes stay.
     fn updates(&self) -> Option<u64> {
         match &self.way {
             Way::Whole(whole) => whole.updates(),
@@ -334,7 +334,7 @@ impl Inner {
         }
     }
 
-    /// Waits for writes in flight, whose futures may have been dropped, and refuses later ones.
+    /// Waits for writes in flight, also those with dropped futures, and refuses later ones.
     fn close(&self) -> Outcome<()> {
         *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.must_be_sound()

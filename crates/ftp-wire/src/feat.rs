@@ -55,7 +55,7 @@ pub enum Feature {
     Spas,
     /// `SPOR`.
     Spor,
-    /// `STOR Tagged;`, ours: `ESTO tag=`, whose data may precede the 150, and `ERET tag=`.
+    /// `STOR Tagged;`, ours: `ESTO tag=`, with data that may precede the 150, and `ERET tag=`.
     StorTagged,
     /// `STORATTR`: attributes of the next stored file.
     StorAttr,

@@ -28,7 +28,7 @@ impl Flags {
     pub const CLOSE: Self = Self(0x04);
     /// Bits without a meaning in any specification.
     pub const RESERVED: Self = Self(0x03);
-    /// Ours: the tag of the following blocks; excludes other flags, and needs the consent of both ends.
+    /// Ours: the tag of the following blocks; excludes other flags, and both ends must agree on it.
     pub const TAG: Self = Self(0x01);
 
     /// Wraps a descriptor byte.

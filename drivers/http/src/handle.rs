@@ -1,4 +1,4 @@
-//! `HttpHandle`: an exchange over a stream, whose writes and reads are the entities.
+//! `HttpHandle`: an exchange over a stream; writes and reads are the entities.
 
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -198,7 +198,7 @@ impl<S: Stream> HttpHandle<S> {
         let answer = if most >= buf.remaining() {
             Pin::new(&mut self.below).poll_read(cx, buf)
         } else {
-            // A smaller window on the same memory, whose filled part is then marked in `buf`.
+            // A smaller window on the same memory; its filled part is then marked in `buf`.
             let mut window = ReadBuf::new(buf.initialize_unfilled_to(most));
             let answer = Pin::new(&mut self.below).poll_read(cx, &mut window);
             let n = window.filled().len();
