@@ -65,10 +65,11 @@ impl<'a> Route for Serial<'a> {
             self.unanswered.cancel();
         }
         drop(moving);
+        let stored = stored?;
         if shared.queue.has_files() {
             client.listen_ahead();
         }
-        match stored? {
+        match stored {
             Some(stored) => Ok(settle_following(control, shared, stored).await),
             None => Ok(None),
         }
@@ -120,7 +121,9 @@ impl Serial<'_> {
             streams: 1,
             reply_within: client.options.reply_within,
         };
-        let asked = route.asker.ask(taken, dirs).await.ok_or(Stop::Channel)?;
+        let Some(asked) = route.asker.ask(taken, dirs).await else {
+            return Ok(None);
+        };
         let Some(mut sent) = route.pass(client.channel.get(), asked).await? else {
             return Ok(None);
         };
