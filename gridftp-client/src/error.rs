@@ -295,7 +295,7 @@ pub enum TransferError {
         what: String,
     },
     /// A file that is read in order ended before its end.
-    #[error("{cause}; what came ends at byte {at}, {CUT}")]
+    #[error("{cause}; the received part ends at byte {at}, {CUT}")]
     Cut {
         /// Offset of the first byte that did not come.
         at: u64,
@@ -475,7 +475,7 @@ mod tests {
             at: 7,
             cause: Box::new(local),
         };
-        let text = "local: read /f: Permission denied (os error 13); what came ends at byte 7, \
+        let text = "local: read /f: Permission denied (os error 13); the received part ends at byte 7, \
                     read on from there";
         assert_eq!(error.to_string(), text);
         let local = error.source().unwrap();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stops_when_nobody_listens() {
+    async fn stops_when_the_receiver_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..WAITING * 2 {
             std::fs::write(dir.path().join(n.to_string()), b"").unwrap();

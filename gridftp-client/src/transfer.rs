@@ -391,7 +391,7 @@ mod tests {
     use crate::played;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_may_be_minutes_about_what_it_has_taken() {
+    async fn the_final_reply_to_an_upload_may_take_minutes() {
         let (control, mut banner, mut far) = played::connect(Settings::default());
         far.write_all(b"220 ready\r\n").await.unwrap();
         banner.finish().await.unwrap();

@@ -297,7 +297,7 @@ impl GridftpHandle {
     }
 }
 
-const BROKEN: &str = "what was written before is lost; open the file again";
+const BROKEN: &str = "bytes that were written before are lost; open the file again";
 
 fn lost(fact: &str, op: Operation) -> io::Error {
     Error::new(ErrorKind::Reset, LAYER, op, fact).into()

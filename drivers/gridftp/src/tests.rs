@@ -98,7 +98,7 @@ fn bytes(len: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn flags_mean_what_fopen_means() {
+async fn flags_mean_the_same_as_in_fopen() {
     for mode in MODES {
         let far = Remotely::serve(Access::Rw);
         for missing in ["flags=r", "flags=r+"] {
@@ -214,7 +214,7 @@ async fn reading_and_writing_share_one_position() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_not_published() {
+async fn a_dropped_writer_publishes_nothing() {
     for mode in MODES {
         let far = Remotely::serve(Access::Rw);
         far.put("a", b"before");
@@ -253,7 +253,7 @@ async fn a_refusal_is_the_error_of_the_write() {
 }
 
 #[tokio::test]
-async fn what_is_no_remote_file_is_refused() {
+async fn targets_without_a_remote_file_are_refused() {
     let far = Remotely::serve(Access::Rw);
     std::fs::create_dir(far.folder.path().join("folder")).unwrap();
     for (contact, part) in [
@@ -345,7 +345,7 @@ async fn the_account_comes_from_contact_options_or_netrc() {
 }
 
 #[tokio::test]
-async fn it_says_what_it_is() {
+async fn it_describes_itself() {
     let far = Remotely::serve(Access::Rw);
     let handle = far.open("flags=w", "a").await.unwrap();
     assert_eq!(handle.info().chain, ["gridftp"]);

@@ -271,7 +271,7 @@ mod tests {
     use crate::played;
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_on_is_proven_whatever_its_size() {
+    async fn held_bytes_are_proven_at_any_size() {
         let (control, _banner, _far) = played::connect(Settings::default());
         let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
         let copy = Copy {

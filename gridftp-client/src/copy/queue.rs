@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_dropped_comes_back_first() {
+    async fn a_dropped_item_comes_back_first() {
         let queue = Queue::default();
         queue.push(file("a"));
         queue.push(file("b"));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_fit_stays() {
+    async fn an_item_that_does_not_fit_stays() {
         let queue = Queue::default();
         queue.push(file("a"));
         assert!(queue.next(|_| false).await.is_none());
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn closing_wakes_all_and_gives_back_what_was_not_done() {
+    async fn closing_wakes_all_and_gives_back_open_items() {
         let queue = Queue::default();
         let producer = queue.producer();
         queue.push(file("a"));
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(name(next(Kind::Any).await.item()), "0");
         drop(latest);
         let done = next(Kind::Any).await.done(|item| name(&item));
-        assert_eq!(done, "0", "what comes back is the first again");
+        assert_eq!(done, "0", "a returned item is the first again");
         assert!(matches!(next(Kind::Any).await.item(), Item::Dir(_)));
     }
 }

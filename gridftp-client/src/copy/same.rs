@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_told_apart_by_what_their_servers_have_in_common() {
+    fn objects_are_compared_by_the_relation_of_their_servers() {
         let server = Kin::Server { account: true };
         let other = Kin::Server { account: false };
         let (a, b) = (Some((1, 1)), Some((1, 2)));

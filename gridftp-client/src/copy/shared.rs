@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_tried_again_is_found_once() {
+    async fn a_retried_source_is_counted_once() {
         let shared = Shared::plain();
         let [from, to] = ["/a", "/b"].map(|name| name.as_bytes().to_vec());
         let dir = DirJob::new(from.clone(), to.clone());

@@ -231,7 +231,7 @@ async fn ask(
     let module = options.module.as_deref().map(module).transpose()?;
     let (offset, length) = (options.offset, options.length);
     if module.is_some() && (offset > 0 || length.is_some()) {
-        let what = "usage: what a module makes of a file is read from its start to its end";
+        let what = "usage: the output of a module is read from its start to its end";
         return Err(TransferError::Request(what.to_owned()));
     }
     // Layers over the file make another number of bytes of it.

@@ -120,7 +120,7 @@ fn a_path_need_not_be_text() {
 }
 
 #[test]
-fn bad_urls_say_what_to_write() {
+fn errors_of_urls_name_the_remedy() {
     assert_eq!(Location::parse(""), Err(UrlError::Empty));
     assert_eq!(Location::parse("ftp:///x"), Err(UrlError::NoHost));
     assert_eq!(

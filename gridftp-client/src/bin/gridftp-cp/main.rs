@@ -173,7 +173,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
 fn left_behind(destination: &Location, flags: &Flags) -> &'static str {
     match destination {
         Location::Remote(_) => {
-            "what came of files not finished, the server keeps or drops as it does with uploads that break off"
+            "the server keeps or drops the bytes of unfinished files as of any upload that breaks off"
         }
         Location::Local(path) if path.is_dir() || !path.exists() => {
             "files not finished are not at their destination names"
@@ -186,7 +186,7 @@ fn left_behind(destination: &Location, flags: &Flags) -> &'static str {
         Location::Local(path) if path.is_file() => {
             "the part of the destination may be replaced only in part"
         }
-        _ => "what was written is not all there is",
+        _ => "the output that was written is not all there is",
     }
 }
 

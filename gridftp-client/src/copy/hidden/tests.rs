@@ -67,7 +67,7 @@ async fn renamed_by(keeps: bool, replies: &[&str]) -> (Result<bool, TransferErro
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_lost_session_did_not_remove_is_still_to_be_removed() {
+async fn a_hidden_file_stays_noted_after_a_lost_session() {
     let (control, _banner, far) = played::connect(Settings::default());
     drop(far);
     let hiding = Hiding::default();
@@ -142,7 +142,7 @@ async fn a_refused_name_costs_no_old_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_bars_rename_is_not_replaced_by_one() {
+async fn a_device_is_not_replaced_by_a_rename() {
     let facts = "250-Listing\r\n type=OS.unix=chr;size=0; /f\r\n250 End";
     let (done, sent) = published(&[facts]).await;
     assert!(!done);

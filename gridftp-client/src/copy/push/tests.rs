@@ -76,7 +76,7 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_is_what_it_is_when_it_is_opened() {
+async fn a_job_has_the_facts_of_the_opened_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, "new").unwrap();

@@ -136,7 +136,7 @@ async fn silent(times: u64, failures: u32) -> (Result<(), ControlError>, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_nobody_tells_of_goes_on_while_it_grows() {
+async fn a_copy_without_markers_goes_on_while_it_grows() {
     let (ended, moved) = silent(u64::MAX, 0).await;
     ended.unwrap();
     assert!(moved >= LONG.as_secs() / LOOK.as_secs() - 1, "{moved}");
@@ -228,7 +228,7 @@ async fn the_size_of_a_copy_is_asked_anew_where_the_session_for_it_failed_or_end
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_end_could_compare_is_proven_by_a_digest() {
+async fn uncompared_bytes_are_proven_by_a_digest() {
     for (source, want) in [
         ("226 Bytes=3;\r\n", Some(ChecksumAlgorithm::Crc32c)),
         ("226 Bytes=3;CRC32C=00000001;\r\n", None),
