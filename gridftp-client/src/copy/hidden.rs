@@ -61,7 +61,8 @@ impl Hiding {
         !lock(&self.left).is_empty()
     }
 
-    /// Removes the hidden files that were given up; those without a reply of the session stay noted.
+    /// Removes the hidden files that were given up; those without a reply of the session stay
+    /// noted.
     pub(crate) async fn clean(&self, control: &Control) {
         let left = lock(&self.left).clone();
         for path in left {
