@@ -6,11 +6,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
-use udt_proto::{Connection, ConnectionError, ConnectionId, Options};
+use udt_proto::{Connection, ConnectionError, ConnectionId, Event, Options};
 use xio_core::{Error, ErrorKind, Info, Operation, PathStats};
 
 use crate::error::error;
 use crate::queue::Queue;
+use crate::task::UNSENT;
 
 /// Returns the time of the runtime's clock.
 pub(crate) fn now() -> Instant {
@@ -124,6 +125,28 @@ impl State {
     pub(crate) fn error(&self, why: ConnectionError, op: Operation) -> Error {
         self.lost
             .map_or_else(|| error(why, op), |lost| lost.error(op))
+    }
+
+    /// Takes in the machine's events, and returns the wakers of the tasks that wait for them.
+    pub(crate) fn take_wakes(&mut self) -> [Option<Waker>; 2] {
+        let (mut to_read, mut to_write) = (false, false);
+        while let Some(event) = self.machine.poll_event() {
+            to_read |= matches!(event, Event::Readable | Event::Closed(_));
+            to_write |= !matches!(event, Event::Readable);
+            match event {
+                Event::Connected => self.is_connected = true,
+                Event::Closed(why) => self.closed = Some(why),
+                _ => {}
+            }
+        }
+        if self.waits_for_sending && self.machine.unsent() <= UNSENT / 2 {
+            self.waits_for_sending = false;
+            to_write = true;
+        }
+        [
+            self.reader.take_if(|_| to_read),
+            self.writer.take_if(|_| to_write),
+        ]
     }
 
     /// Aborts the connection for a reason that the machine cannot detect.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Sleep;
-use udt_proto::{Connection, ConnectionId, Endpoint, Event, Options, Routed};
+use udt_proto::{Connection, ConnectionId, Endpoint, Options, Routed};
 use xio_core::{Datagram, Error, ErrorKind, Info, Operation, Received, Result, Transmit};
 
 use crate::connection::{ConnectionInner, ConnectionRef, Lost, Order, TaskQueue, now};
@@ -231,24 +231,7 @@ impl<D: Datagram> Task<D> {
                 }
             }
         }
-        let (mut to_read, mut to_write) = (false, false);
-        while let Some(event) = state.machine.poll_event() {
-            to_read |= matches!(event, Event::Readable | Event::Closed(_));
-            to_write |= !matches!(event, Event::Readable);
-            match event {
-                Event::Connected => state.is_connected = true,
-                Event::Closed(why) => state.closed = Some(why),
-                _ => {}
-            }
-        }
-        if state.waits_for_sending && state.machine.unsent() <= UNSENT / 2 {
-            state.waits_for_sending = false;
-            to_write = true;
-        }
-        let wakes = [
-            state.reader.take_if(|_| to_read),
-            state.writer.take_if(|_| to_write),
-        ];
+        let wakes = state.take_wakes();
         let due = match state.machine.is_over() {
             true => None,
             false => state.machine.poll_timeout(),

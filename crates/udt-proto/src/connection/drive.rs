@@ -8,6 +8,8 @@ use super::{
 use crate::ConnectionError;
 use crate::handshake_state::{REPEAT, Role};
 use crate::packet::{Control, write_control};
+use crate::recv::Receiver;
+use crate::rtt::RoundTrip;
 use crate::timer::Timer;
 
 /// Expiries in a row after which the peer is gone, unless it was heard within `LATELY`.
@@ -187,22 +189,15 @@ impl Connection {
             return false;
         };
         if let Stage::Closing(shutdown) = &mut halves.stage {
-            if !shutdown.is_due {
+            let Some(control) = shutdown.next(now, rtt, &mut halves.receiver) else {
                 return false;
-            }
-            let control = match std::mem::take(&mut shutdown.is_ack_due)
-                .then(|| halves.receiver.ack_again(now, rtt))
-                .flatten()
-            {
-                Some(ack) => Control::Ack(ack),
-                None => {
-                    if self.timers.get(Timer::Shutdown).is_none() {
-                        let next = now + shutdown.pause;
-                        self.timers.set(Timer::Shutdown, Some(next));
-                    }
-                    shutdown.on_sent(now)
-                }
             };
+            if matches!(control, Control::Shutdown { .. })
+                && self.timers.get(Timer::Shutdown).is_none()
+            {
+                let next = now + shutdown.pause;
+                self.timers.set(Timer::Shutdown, Some(next));
+            }
             write_control(&mut self.out, &control, halves.to);
             return true;
         }
@@ -440,12 +435,25 @@ impl Connection {
 }
 
 impl Shutdown {
-    /// Returns the packet, which is sent now.
-    fn on_sent(&mut self, now: Instant) -> Control<'static> {
+    /// Returns the next packet, if one is due: the acknowledgement, then the shutdown.
+    fn next(
+        &mut self,
+        now: Instant,
+        rtt: RoundTrip,
+        receiver: &mut Receiver,
+    ) -> Option<Control<'static>> {
+        if !self.is_due {
+            return None;
+        }
+        if std::mem::take(&mut self.is_ack_due)
+            && let Some(ack) = receiver.ack_again(now, rtt)
+        {
+            return Some(Control::Ack(ack));
+        }
         self.is_due = false;
         self.is_ack_due = self.kind == ShutdownKind::WithAck;
         self.sent_at = Some(now);
         let reason = self.reason;
-        Control::Shutdown { reason }
+        Some(Control::Shutdown { reason })
     }
 }
