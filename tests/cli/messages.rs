@@ -20,27 +20,12 @@ fn usage_mistakes_are_reported_with_a_remedy() -> Result<()> {
     let (one, slash, to) = (url("dir/one"), url("dir/one/"), url("to"));
     let star = format!("{}*", url("dir/"));
     let nothing = format!("{}no*", url("dir/"));
+    let beyond = &["one", "--offset 101", "100 bytes"][..];
     for (args, status, needles) in [
-        (
-            &["--offset", "101", &one, "x"][..],
-            2,
-            &["dir/one", "--offset 101", "100 bytes"][..],
-        ),
-        (
-            &["--offset", "101", "one", &to],
-            2,
-            &["one", "--offset 101", "100 bytes"],
-        ),
-        (
-            &["--offset", "101", &one, "-"],
-            2,
-            &["dir/one", "--offset 101", "100 bytes"],
-        ),
-        (
-            &["--offset", "101", &one, &to],
-            2,
-            &["dir/one", "--offset 101", "100 bytes"],
-        ),
+        (&["--offset", "101", &one, "x"][..], 2, beyond),
+        (&["--offset", "101", "one", &to], 2, beyond),
+        (&["--offset", "101", &one, "-"], 2, beyond),
+        (&["--offset", "101", &one, &to], 2, beyond),
         (&[&slash, "x"], 2, &["dir/one/: is a file", "without the /"]),
         (
             &["-r", &slash, "x"],

@@ -104,19 +104,7 @@ impl Seen {
                 "PASS" => "230 in".to_owned(),
                 "FEAT" => "211-features\r\n CKSM SHA256:10;\r\n SIZE\r\n211 end".to_owned(),
                 "TYPE" | "ALLO" => "200 ok".to_owned(),
-                "MLST" | "SIZE" => match self.size() {
-                    Some(size) if verb == "SIZE" => format!("213 {size}"),
-                    Some(size) => format!(
-                        "250-facts\r\n type=file;size={size};modify=20260101000000; {rest}\r\n250 end"
-                    ),
-                    None => "550 no such file".to_owned(),
-                },
-                "CKSM" => {
-                    let mut words = rest.split(' ').skip(1);
-                    let mut number = || words.next().and_then(|word| word.parse().ok());
-                    let (offset, length) = (number().unwrap_or(0), number().unwrap_or(u64::MAX));
-                    format!("213 {}", sha256_range(&self.file, offset, length)?)
-                }
+                "MLST" | "SIZE" | "CKSM" => self.facts(verb, rest)?,
                 "PASV" => {
                     let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
                     data = Some(listener);
@@ -173,6 +161,23 @@ impl Seen {
             control.write_all(format!("{reply}\r\n").as_bytes())?;
         }
         Ok(())
+    }
+
+    /// The reply to a command about the file as it is.
+    fn facts(&self, verb: &str, rest: &str) -> Result<String> {
+        if verb == "CKSM" {
+            let mut words = rest.split(' ').skip(1);
+            let mut number = || words.next().and_then(|word| word.parse().ok());
+            let (offset, length) = (number().unwrap_or(0), number().unwrap_or(u64::MAX));
+            return Ok(format!("213 {}", sha256_range(&self.file, offset, length)?));
+        }
+        Ok(match self.size() {
+            Some(size) if verb == "SIZE" => format!("213 {size}"),
+            Some(size) => format!(
+                "250-facts\r\n type=file;size={size};modify=20260101000000; {rest}\r\n250 end"
+            ),
+            None => "550 no such file".to_owned(),
+        })
     }
 
     /// Stores received bytes from `at` or as a new file; returns false for the first upload, which

@@ -5,6 +5,6 @@ async fn null_keeps_the_contract() {
     let report = xio_testkit::dsi_suite::run(&gridftp_dsi_null::Null::new()).await;
     assert_eq!(
         report.passed,
-        ["writing_needs_the_right", "what_is_discarded_is_counted"]
+        ["writing_requires_permission", "discarded_bytes_are_counted"]
     );
 }

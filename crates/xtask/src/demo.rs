@@ -59,68 +59,7 @@ pub(crate) fn show(folder: &Path, size: Size) -> Result<()> {
         demo.one.addr(),
         demo.two.addr()
     );
-    let large = tree.file("local/large", size.large, 1)?;
-    for n in 0..size.files {
-        tree.file(
-            &format!("local/small/dir {}/file {n}", n % 10),
-            1 + n * 10 % 4096,
-            n,
-        )?;
-    }
-    println!(
-        "{:<44} {:>10} {:>8} {:>8}  digest",
-        "copy", "size", "seconds", "MB/s"
-    );
-    let streams = ["--parallel", "4", "--mode", "extended"];
-
-    let whole = sha256(&large)?;
-    demo.row(
-        "upload, MODE E, 4 streams",
-        size.large,
-        &streams,
-        &text(&large),
-        &demo.one.url("up"),
-        || Ok(sha256(&demo.one.path("up"))? == whole),
-    )?;
-    demo.row(
-        "download, MODE E, 4 streams",
-        size.large,
-        &streams,
-        &demo.one.url("up"),
-        &demo.local("down"),
-        || Ok(sha256(&tree.path("local/down"))? == whole),
-    )?;
-    let small = tree_digests(&tree.path("local/small"))?;
-    let bytes = bytes_below(&tree.path("local/small"), &small)?;
-    let name = format!("upload, tree of {} small files", size.files);
-    let source = demo.local("small/");
-    demo.row(
-        &name,
-        bytes,
-        &["--recursive"],
-        &source,
-        &demo.one.url("tree/"),
-        || Ok(tree_digests(&demo.one.path("tree"))? == small),
-    )?;
-    let name = format!("download, tree of {} small files", size.files);
-    demo.row(
-        &name,
-        bytes,
-        &["--recursive"],
-        &demo.one.url("tree/"),
-        &demo.local("back/"),
-        || Ok(tree_digests(&tree.path("local/back"))? == small),
-    )?;
-    let (from, to) = (demo.one.url("up"), demo.two.url("copy"));
-    demo.row(
-        "third party, server to server, 4 streams",
-        size.large,
-        &streams,
-        &from,
-        &to,
-        || Ok(sha256(&demo.two.path("copy"))? == whole),
-    )?;
-
+    demo.rows(size)?;
     let root = tree.root().to_path_buf();
     drop(demo);
     drop(tree);
@@ -141,6 +80,72 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
+    /// Copies one large file and a tree of small ones every way.
+    fn rows(&self, size: Size) -> Result<()> {
+        let large = self.tree.file("local/large", size.large, 1)?;
+        for n in 0..size.files {
+            self.tree.file(
+                &format!("local/small/dir {}/file {n}", n % 10),
+                1 + n * 10 % 4096,
+                n,
+            )?;
+        }
+        println!(
+            "{:<44} {:>10} {:>8} {:>8}  digest",
+            "copy", "size", "seconds", "MB/s"
+        );
+        let streams = ["--parallel", "4", "--mode", "extended"];
+
+        let whole = sha256(&large)?;
+        self.row(
+            "upload, MODE E, 4 streams",
+            size.large,
+            &streams,
+            &text(&large),
+            &self.one.url("up"),
+            || Ok(sha256(&self.one.path("up"))? == whole),
+        )?;
+        self.row(
+            "download, MODE E, 4 streams",
+            size.large,
+            &streams,
+            &self.one.url("up"),
+            &self.local("down"),
+            || Ok(sha256(&self.tree.path("local/down"))? == whole),
+        )?;
+        let small = tree_digests(&self.tree.path("local/small"))?;
+        let bytes = bytes_below(&self.tree.path("local/small"), &small)?;
+        let name = format!("upload, tree of {} small files", size.files);
+        let source = self.local("small/");
+        self.row(
+            &name,
+            bytes,
+            &["--recursive"],
+            &source,
+            &self.one.url("tree/"),
+            || Ok(tree_digests(&self.one.path("tree"))? == small),
+        )?;
+        let name = format!("download, tree of {} small files", size.files);
+        self.row(
+            &name,
+            bytes,
+            &["--recursive"],
+            &self.one.url("tree/"),
+            &self.local("back/"),
+            || Ok(tree_digests(&self.tree.path("local/back"))? == small),
+        )?;
+        let (from, to) = (self.one.url("up"), self.two.url("copy"));
+        self.row(
+            "third party, server to server, 4 streams",
+            size.large,
+            &streams,
+            &from,
+            &to,
+            || Ok(sha256(&self.two.path("copy"))? == whole),
+        )?;
+        Ok(())
+    }
+
     /// Runs a copy, compares it and prints a row.
     fn row(
         &self,
