@@ -27,14 +27,14 @@ const UNBEGUN: &str = "the transfer ended before it began";
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: TransferError,
-    pub(crate) session: Session,
+    pub(crate) session: SessionState,
     /// Whether the server had accepted it: a refusal then may be that of a connection that broke.
     pub(crate) midway: bool,
 }
 
 /// State of a session after a transfer that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Session {
+pub(crate) enum SessionState {
     /// The next transfer can use it, with its data channel.
     Reusable,
     /// The data channel is of no use any more.
@@ -45,7 +45,7 @@ pub(crate) enum Session {
     Lost,
 }
 
-impl Session {
+impl SessionState {
     /// The session after the failure of data that the server has `answered` or not.
     pub(crate) fn after_data(answered: bool) -> Self {
         match answered {
@@ -60,11 +60,11 @@ impl Failure {
     /// is for the data channel.
     pub(crate) fn to_begin(error: ControlError) -> Self {
         let session = match &error {
-            ControlError::Lost { .. } => Session::Lost,
+            ControlError::Lost { .. } => SessionState::Lost,
             ControlError::Refused { .. } if error.kind() != Some(FailureKind::DataChannel) => {
-                Session::Reusable
+                SessionState::Reusable
             }
-            _ => Session::ChannelBroken,
+            _ => SessionState::ChannelBroken,
         };
         Self {
             error: error.into(),
@@ -74,7 +74,7 @@ impl Failure {
     }
 
     /// A transfer that was under way.
-    pub(crate) fn midway(error: impl Into<TransferError>, session: Session) -> Self {
+    pub(crate) fn midway(error: impl Into<TransferError>, session: SessionState) -> Self {
         Self {
             error: error.into(),
             session,
@@ -89,8 +89,8 @@ impl From<TransferError> for Failure {
         let session = match &error {
             TransferError::Control(ControlError::Refused { .. })
             | TransferError::Request(_)
-            | TransferError::Size { .. } => Session::Reusable,
-            _ => Session::Lost,
+            | TransferError::Size { .. } => SessionState::Reusable,
+            _ => SessionState::Lost,
         };
         Self {
             error,
@@ -193,7 +193,7 @@ impl Transfer {
                     // A server that refuses may have closed its port before it says so.
                     Err(cause) => match timeout(QUIET, self.replies.next()).await {
                         Ok(Err(refused)) => refused,
-                        _ => return Err(Failure::midway(self.data_error(cause), Session::Unanswered)),
+                        _ => return Err(Failure::midway(self.data_error(cause), SessionState::Unanswered)),
                     },
                 },
                 begun = self.replies.begin(), if !self.replies.has_begun() => match begun {
@@ -206,8 +206,8 @@ impl Transfer {
                 else => return Ok(()),
             };
             let session = match error {
-                ControlError::Lost { .. } => Session::Lost,
-                _ => Session::ChannelBroken,
+                ControlError::Lost { .. } => SessionState::Lost,
+                _ => SessionState::ChannelBroken,
             };
             return Err(Failure {
                 session,
@@ -282,7 +282,7 @@ impl Transfer {
         };
         word.map_err(|error| {
             let answered = !matches!(error, ControlError::Misbehaved { .. });
-            Failure::midway(error, Session::after_data(answered))
+            Failure::midway(error, SessionState::after_data(answered))
         })
     }
 
@@ -320,7 +320,7 @@ impl Transfer {
             Some(word) => Some(word),
             None => self.account(within, each).await,
         };
-        let session = Session::after_data(word.is_some());
+        let session = SessionState::after_data(word.is_some());
         match (self.data_error(cause), word) {
             (error @ TransferError::Local { .. }, _) => Failure::midway(error, session),
             (_, Some(Err(error))) if first || error.reply().is_some() => self.refused(error),
@@ -334,7 +334,7 @@ impl Transfer {
             (false, Direction::Download) => Failure::to_begin(error),
             (midway, _) => Failure {
                 midway,
-                ..Failure::midway(error, Session::ChannelBroken)
+                ..Failure::midway(error, SessionState::ChannelBroken)
             },
         }
     }

@@ -112,18 +112,17 @@ fn hash(
     }
 }
 
-/// Of algorithms that cost the same, the one that proves more first.
-pub(crate) const STRONGEST: [ChecksumAlgorithm; 6] = [
+/// Algorithms that prove two files to be the same, the strongest first.
+pub(crate) const PROOFS: [ChecksumAlgorithm; 4] = [
     ChecksumAlgorithm::Sha256,
     ChecksumAlgorithm::Sha512,
     ChecksumAlgorithm::Sha1,
     ChecksumAlgorithm::Md5,
-    ChecksumAlgorithm::Crc32c,
-    ChecksumAlgorithm::Adler32,
 ];
 
-/// Those of them that prove two files to be the same: the others find accidents.
-pub(crate) const PROOFS: &[ChecksumAlgorithm] = STRONGEST.split_at(4).0;
+/// Algorithms that only find accidents, the strongest first.
+pub(crate) const CHECKS: [ChecksumAlgorithm; 2] =
+    [ChecksumAlgorithm::Crc32c, ChecksumAlgorithm::Adler32];
 
 /// Compares the receipts of both ends of a tagged transfer. Says whether the first bytes were
 /// compared as well, which no end can where they came in too many pieces.

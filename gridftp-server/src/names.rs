@@ -37,11 +37,7 @@ pub(crate) async fn run<D: Dsi>(
     action: Names,
     events: &mpsc::Sender<Event>,
 ) -> Result<Outcome, Error> {
-    let reads = matches!(
-        action,
-        Names::Stat(_) | Names::Lines(..) | Names::Checksum { .. }
-    );
-    if !reads && !user.may_write {
+    if !action.is_read() && !user.may_write {
         return Err(Forbidden::Write.into());
     }
     let set_meta = async |path: &FtpPath, meta| -> Result<(), Error> {

@@ -141,6 +141,27 @@ pub enum Names {
     },
 }
 
+impl Names {
+    /// Says whether it changes nothing, so that users who may only read may have it done.
+    pub const fn is_read(&self) -> bool {
+        match self {
+            Self::Stat(_) | Self::Lines(..) | Self::Checksum { .. } => true,
+            Self::MakeDir(_)
+            | Self::RemoveDir(_)
+            | Self::Delete(_)
+            | Self::RemoveTree(_)
+            | Self::Rename(..)
+            | Self::SetMode(..)
+            | Self::SetGroup(..)
+            | Self::SetModified(..)
+            | Self::Symlink(..)
+            | Self::Held(_)
+            | Self::DropHeld(_)
+            | Self::Truncate(..) => false,
+        }
+    }
+}
+
 /// One movement of bytes over the data channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

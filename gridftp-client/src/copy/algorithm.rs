@@ -38,9 +38,9 @@ impl Shared {
             let costs = clients.iter().map(|c| c.abilities.cost(*algorithm));
             Some((costs.sum::<Option<u32>>()?, *algorithm))
         };
-        // The first of the cheapest is taken.
-        let cheapest = verify::STRONGEST
-            .iter()
+        // Of algorithms that cost the same, the strongest is taken.
+        let cheapest = (verify::PROOFS.iter())
+            .chain(&verify::CHECKS)
             .filter_map(cost)
             .min_by_key(|(cost, _)| *cost);
         match cheapest {

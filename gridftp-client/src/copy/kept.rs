@@ -65,7 +65,7 @@ pub(crate) struct Copy<'a> {
 impl Copy<'_> {
     /// The algorithm that proves a copy of `original`, if both ends know one.
     fn algorithm(&self, original: &Original<'_>) -> Option<ChecksumAlgorithm> {
-        let mut proofs = verify::PROOFS.iter().copied();
+        let mut proofs = verify::PROOFS.into_iter();
         proofs.find(|proof| self.abilities.knows(*proof) && original.knows(*proof))
     }
 

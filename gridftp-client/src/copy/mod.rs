@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Class, ControlError, TransferError};
 use crate::options::CopyOptions;
 use crate::progress::{Counts, Observer, Totals};
-use crate::transfer::{Failure, Session};
+use crate::transfer::{Failure, SessionState};
 use crate::url::Location;
 
 pub(crate) use listing::Lines;
@@ -61,10 +61,10 @@ impl Stop {
     /// The reason to stop that a failed transfer leaves; `None` where the next can follow.
     fn of(failure: Failure) -> Option<Self> {
         match failure.session {
-            Session::Reusable => None,
-            Session::ChannelBroken => Some(Self::Channel),
-            Session::Unanswered => Some(Self::Replace),
-            Session::Lost => Some(Self::Lost(failure.error)),
+            SessionState::Reusable => None,
+            SessionState::ChannelBroken => Some(Self::Channel),
+            SessionState::Unanswered => Some(Self::Replace),
+            SessionState::Lost => Some(Self::Lost(failure.error)),
         }
     }
 

@@ -21,11 +21,11 @@ const DIRECTORY: &str = "directories are listed or made, not transferred";
 /// Work to do, shared by the connections of a copy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Inner {
     state: Mutex<State>,
     changed: Notify,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Taken {
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.shared.state)
+        lock(&self.inner.state)
     }
 
     /// Promises more items until the producer is dropped.
@@ -98,13 +98,13 @@ impl Queue {
         state.finding += usize::from(item.finds());
         state.put(item, false);
         drop(state);
-        self.shared.changed.notify_waiters();
+        self.inner.changed.notify_waiters();
     }
 
     /// Waits until `check` has an answer.
     async fn when<T>(&self, mut check: impl FnMut(MutexGuard<'_, State>) -> Option<T>) -> T {
         loop {
-            let changed = self.shared.changed.notified();
+            let changed = self.inner.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if let Some(answer) = check(self.state()) {
@@ -137,7 +137,7 @@ impl Queue {
         let space = state.files.len() + 1 == ENOUGH || state.waiting() + 1 == CROWD;
         drop(state);
         if space {
-            self.shared.changed.notify_waiters();
+            self.inner.changed.notify_waiters();
         }
         Taken {
             queue: self.clone(),
@@ -202,7 +202,7 @@ impl Queue {
             state.closed = true;
             state.open = state.open.saturating_sub(state.waiting());
         }
-        self.shared.changed.notify_waiters();
+        self.inner.changed.notify_waiters();
         self.when(|mut state| {
             (state.open == 0).then(|| {
                 let State {
@@ -234,7 +234,7 @@ impl Queue {
         let last = state.open == 0 || (finds && state.finding == 0);
         drop(state);
         if last {
-            self.shared.changed.notify_waiters();
+            self.inner.changed.notify_waiters();
         }
     }
 }
@@ -345,7 +345,7 @@ impl Drop for Taken {
         }
         state.put(item, true);
         drop(state);
-        self.queue.shared.changed.notify_waiters();
+        self.queue.inner.changed.notify_waiters();
     }
 }
 

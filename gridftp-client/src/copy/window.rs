@@ -18,7 +18,7 @@ const ALWAYS: usize = 2;
 /// Counts the transfers under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
     /// Transfers under way at most.
     most: usize,
 }
@@ -26,14 +26,14 @@ pub(crate) struct Window {
 impl Default for Window {
     fn default() -> Self {
         Self {
-            shared: Arc::default(),
+            inner: Arc::default(),
             most: COMMANDS,
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Inner {
     count: AtomicUsize,
     bytes: AtomicU64,
     less: Notify,
@@ -71,11 +71,11 @@ impl Window {
     /// Waits until one more may be under way.
     pub(crate) async fn room(&self) {
         loop {
-            let less = self.shared.less.notified();
+            let less = self.inner.less.notified();
             tokio::pin!(less);
             less.as_mut().enable();
-            let count = self.shared.count.load(Ordering::Relaxed);
-            let bytes = self.shared.bytes.load(Ordering::Relaxed);
+            let count = self.inner.count.load(Ordering::Relaxed);
+            let bytes = self.inner.bytes.load(Ordering::Relaxed);
             if count < ALWAYS || (count < self.most && bytes < BYTES) {
                 return;
             }
@@ -85,8 +85,8 @@ impl Window {
 
     /// Counts a transfer in.
     pub(crate) fn enter(&self, bytes: u64) -> UnderWay {
-        self.shared.count.fetch_add(1, Ordering::Relaxed);
-        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.count.fetch_add(1, Ordering::Relaxed);
+        self.inner.bytes.fetch_add(bytes, Ordering::Relaxed);
         UnderWay {
             window: self.clone(),
             bytes,
@@ -96,10 +96,10 @@ impl Window {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let shared = &self.window.shared;
-        shared.count.fetch_sub(1, Ordering::Relaxed);
-        shared.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        shared.less.notify_waiters();
+        let inner = &self.window.inner;
+        inner.count.fetch_sub(1, Ordering::Relaxed);
+        inner.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        inner.less.notify_waiters();
     }
 }
 

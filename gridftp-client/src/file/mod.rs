@@ -46,7 +46,7 @@ pub use writer::{WriteFrom, WriteOptions, Writer};
 
 use crate::client::Client;
 use crate::error::{ConnectError, ControlError, TransferError};
-use crate::transfer::{Failure, Session};
+use crate::transfer::{Failure, SessionState};
 
 /// Bytes that are handed over at once; a few of them wait in memory, no more.
 const PIECE: usize = 256 * 1024;
@@ -66,7 +66,7 @@ impl Done {
         if failed.is_some() {
             client.drop_channel();
         }
-        let lost = matches!(failed, Some(Session::Unanswered | Session::Lost));
+        let lost = matches!(failed, Some(SessionState::Unanswered | SessionState::Lost));
         let client = Some(client).filter(|client| !lost && client.control.gone().is_none());
         Self {
             client,

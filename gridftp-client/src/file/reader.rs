@@ -17,7 +17,7 @@ use super::{Done, failed_before, module};
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
-use crate::transfer::{ACCOUNT, Failure, Session, Transfer};
+use crate::transfer::{ACCOUNT, Failure, SessionState, Transfer};
 use crate::url::show;
 
 /// The part of a file to read, and the way.
@@ -319,13 +319,13 @@ async fn take(
         client.drop_channel();
         return match asked.transfer.account(ACCOUNT, |_| ()).await {
             Some(Ok(_) | Err(ControlError::Refused { .. })) => Ok(()),
-            Some(Err(error)) => Err(Failure::midway(error, Session::Lost)),
+            Some(Err(error)) => Err(Failure::midway(error, SessionState::Lost)),
             None => {
                 let error = asked
                     .transfer
                     .replies()
                     .misbehaved("no reply to the end of the data");
-                Err(Failure::midway(error, Session::Unanswered))
+                Err(Failure::midway(error, SessionState::Unanswered))
             }
         };
     };

@@ -15,7 +15,7 @@ use crate::copy::job::Item;
 use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
 use crate::error::{Chain, ControlError, TransferError};
-use crate::transfer::{Failure, QUIET, Session, Transfer};
+use crate::transfer::{Failure, QUIET, SessionState, Transfer};
 
 use super::ask::Asker;
 use super::land::{open_sink, plan, whole};
@@ -146,7 +146,10 @@ impl Receiver<'_> {
             TransferError::Data { site, cause, .. } if !watch.is_open() => {
                 let why = Chain(cause).to_string();
                 self.shared.note(&format!("{site}: data connection: {why}"));
-                Failure::midway(transfer.replies().unanswered(&why), Session::Unanswered)
+                Failure::midway(
+                    transfer.replies().unanswered(&why),
+                    SessionState::Unanswered,
+                )
             }
             _ => failure,
         }
@@ -189,8 +192,8 @@ async fn settle_before(shared: &Shared, mut asked: Asked) -> Result<Asked, Stop>
         // The file from its start would not do.
         Some(Cut { offset: 1.., .. }) => {
             let session = match refused {
-                true => Session::Unanswered,
-                false => Session::Lost,
+                true => SessionState::Unanswered,
+                false => SessionState::Lost,
             };
             let failure = Failure {
                 midway: asked.sent.transfer.has_begun(),
@@ -226,7 +229,7 @@ pub(super) fn end(
             true => Err(TransferError::Changed { path }),
             false => whole(shared, job),
         };
-        judged.map_err(|error| Failure::midway(error, Session::Reusable))
+        judged.map_err(|error| Failure::midway(error, SessionState::Reusable))
     });
     let Err(failure) = judged else {
         let size = job.held.end();

@@ -21,7 +21,7 @@ use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
 use crate::copy::window::Window;
 use crate::played;
-use crate::transfer::{Failure, Session, Transfer};
+use crate::transfer::{Failure, SessionState, Transfer};
 
 /// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
 async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
@@ -92,7 +92,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
     job.changed = true;
     shared.queue.push(Item::File(Box::new(job)));
     let replies = control.send(Command::Noop);
-    let failure = Failure::midway(replies.unanswered("it broke"), Session::Unanswered);
+    let failure = Failure::midway(replies.unanswered("it broke"), SessionState::Unanswered);
     let asked = Asked {
         taken: shared.queue.next(|_| true).await.unwrap(),
         sent: Sent {

@@ -19,7 +19,7 @@ use crate::copy::kept::Digest;
 use crate::copy::shared::Shared;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
-use crate::transfer::{Failure, Session};
+use crate::transfer::{Failure, SessionState};
 use crate::url::show;
 use crate::verify;
 
@@ -87,7 +87,7 @@ pub(super) async fn confirm_one(
             file.store.after.get_or_insert(ChecksumAlgorithm::Crc32c);
         }
         Err(error) => {
-            let failure = Failure::midway(error, Session::ChannelBroken);
+            let failure = Failure::midway(error, SessionState::ChannelBroken);
             return shared
                 .fail_transfer(file.store.taken, failure)
                 .map(|()| None);
@@ -107,9 +107,9 @@ fn refused(shared: &Shared, file: Sent, failure: Failure) -> Result<(), Stop> {
     // A server that knows data by its tag keeps the connections; any other drops them.
     let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
     let session = match (error, of_data) {
-        (Some(ControlError::Lost { .. }), _) => Session::Lost,
-        (_, true) => Session::ChannelBroken,
-        (_, false) => Session::Reusable,
+        (Some(ControlError::Lost { .. }), _) => SessionState::Lost,
+        (_, true) => SessionState::ChannelBroken,
+        (_, false) => SessionState::Reusable,
     };
     let midway = store.transfer.has_begun();
     let failure = Failure {

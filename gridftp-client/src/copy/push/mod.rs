@@ -31,7 +31,7 @@ use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
-use crate::transfer::{Failure, Session, Transfer};
+use crate::transfer::{Failure, SessionState, Transfer};
 
 mod ask;
 mod confirm;
@@ -252,7 +252,7 @@ impl Route for Push<'_> {
         if let Some(refused) = settle_rest(&mut asked).await? {
             let failure = Failure {
                 midway: asked.transfer.has_begun(),
-                ..Failure::midway(refused, Session::ChannelBroken)
+                ..Failure::midway(refused, SessionState::ChannelBroken)
             };
             return fail(self.asker.shared, asked.taken, failure, true).map(|()| None);
         }

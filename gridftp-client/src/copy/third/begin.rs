@@ -12,7 +12,7 @@ use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::hidden::may_be_for_name;
 use crate::error::{ControlError, TransferError};
-use crate::transfer::{ACCOUNT, Failure, QUIET, Session};
+use crate::transfer::{ACCOUNT, Failure, QUIET, SessionState};
 
 /// A `RETR`; in MODE S the `STOR` goes first, since some servers lose data that comes before it.
 pub(super) enum Retrieve {
@@ -85,9 +85,9 @@ impl Pair<'_> {
         };
         let hidden = file.taken.file().hidden.is_some();
         let session = match (lost, free) {
-            (true, _) => Session::Lost,
-            (false, true) => Session::ChannelBroken,
-            (false, false) => Session::Unanswered,
+            (true, _) => SessionState::Lost,
+            (false, true) => SessionState::ChannelBroken,
+            (false, false) => SessionState::Unanswered,
         };
         let failure = Failure {
             error,

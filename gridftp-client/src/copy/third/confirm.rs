@@ -23,7 +23,7 @@ use crate::copy::kept::judge;
 use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
-use crate::transfer::{ACCOUNT, Failure, Session};
+use crate::transfer::{ACCOUNT, Failure, SessionState};
 use crate::verify;
 
 /// The word of one end on a transfer: its receipt, where the transfer was tagged.
@@ -37,7 +37,7 @@ impl Pair<'_> {
                 self.settle(file.taken, file.after).await;
                 continue;
             };
-            let refused = failure.session == Session::Reusable && !file.store.has_begun();
+            let refused = failure.session == SessionState::Reusable && !file.store.has_begun();
             if refused && file.resumes {
                 let job = file.taken.file_mut();
                 // It may have been refused for the bytes that it was to go on with.
@@ -97,7 +97,7 @@ impl Pair<'_> {
                 }
                 Err(Failure {
                     error,
-                    session: Session::Reusable,
+                    session: SessionState::Reusable,
                     midway: store.has_begun() || *resumes,
                 })
             }
@@ -251,8 +251,8 @@ impl Pair<'_> {
 /// The failure of a file behind which the data of the others cannot be told apart.
 fn out_of_step(error: TransferError) -> Failure {
     let session = match is_lost(&error) {
-        true => Session::Lost,
-        false => Session::Unanswered,
+        true => SessionState::Lost,
+        false => SessionState::Unanswered,
     };
     Failure::midway(error, session)
 }

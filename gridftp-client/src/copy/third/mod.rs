@@ -33,7 +33,7 @@ use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::setup::{Ahead, active};
-use crate::transfer::{Failure, Session};
+use crate::transfer::{Failure, SessionState};
 
 mod begin;
 mod confirm;
@@ -350,8 +350,8 @@ impl Pair<'_> {
                 job.forget();
                 job.anew = true;
                 let session = match error {
-                    ControlError::Lost { .. } => Session::Lost,
-                    _ => Session::Unanswered,
+                    ControlError::Lost { .. } => SessionState::Lost,
+                    _ => SessionState::Unanswered,
                 };
                 let failure = Failure::midway(error, session);
                 return shared.fail_transfer(asked.taken, failure).map(|()| None);
