@@ -167,7 +167,7 @@ async fn contradictory_blocks_are_errors() {
         ),
         (vec![(long, b"" as &[u8])], "beyond any file"),
         (vec![(restart, b"")], "restart markers"),
-        (vec![(Header::eof(1000), b"")], "1 to 256 are possible"),
+        (vec![(Header::eof(1000), b"")], "allowed are 1 to 256"),
         (
             vec![(Header::data(0, 9), b"abc")],
             "6 bytes before the end of a block",
