@@ -99,8 +99,10 @@ impl Curve {
 #[derive(Debug)]
 pub(crate) struct Cubic {
     most_window: f64,
-    /// Window of slow start, which a loss or a queue ends.
+    /// Window of slow start, which a loss, a queue or `threshold` ends.
     slow_start: f64,
+    /// Window at which slow start after silence ends (RFC 9438, section 4.8).
+    threshold: f64,
     acked: u64,
     signs: QueueSigns,
     curve: Option<Curve>,
@@ -115,6 +117,7 @@ impl Cubic {
         Self {
             most_window: f64::from(peer_window),
             slow_start: FIRST_WINDOW,
+            threshold: f64::INFINITY,
             acked: 0,
             signs: QueueSigns::default(),
             curve: None,
@@ -141,7 +144,9 @@ impl Cubic {
 impl Controller for Cubic {
     fn on_ack(&mut self, now: Instant, progress: &Progress) {
         self.rtt = progress.rtt.duration();
-        let mut is_limited = real(progress.in_flight) < self.packets() / 2.0;
+        // A window that the peer's buffer bounds is not probed.
+        let mut is_limited =
+            real(progress.in_flight) < self.packets() / 2.0 || self.packets() >= self.most_window;
         if let Some(sample) = progress.sample {
             let min_rtt = self.min_rtt.map_or(sample.rtt, |rtt| rtt.min(sample.rtt));
             self.min_rtt = Some(min_rtt);
@@ -159,7 +164,11 @@ impl Controller for Cubic {
             Some(_) => {}
             None if is_limited => {}
             None => {
-                self.slow_start += real(progress.acked.saturating_sub(self.acked));
+                let grown = self.slow_start + real(progress.acked.saturating_sub(self.acked));
+                self.slow_start = grown.min(self.most_window);
+                if self.slow_start >= self.threshold {
+                    self.curve = Some(Curve::steady(self.slow_start, progress.acked));
+                }
             }
         }
         self.acked = progress.acked;
@@ -174,11 +183,9 @@ impl Controller for Cubic {
 
     fn on_timeout(&mut self, progress: &Progress) {
         self.reduce(progress);
-        self.curve = Some(Curve::reduced(
-            LEAST_WINDOW,
-            self.curve.as_ref(),
-            progress.acked,
-        ));
+        self.threshold = self.packets();
+        self.slow_start = LEAST_WINDOW;
+        self.curve = None;
     }
 
     fn on_warning(&mut self, next: u64) {
@@ -193,7 +200,7 @@ impl Controller for Cubic {
 
     fn rate(&self) -> f64 {
         match &self.curve {
-            Some(curve) => curve.rate(self.rtt),
+            Some(_) => self.packets() / self.rtt.max(SYN / 10).as_secs_f64(),
             None => SLOW_START_PACE * self.bandwidth(),
         }
     }
@@ -204,5 +211,77 @@ impl Controller for Cubic {
 
     fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Sample;
+    use crate::rtt::RoundTrip;
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    /// Acknowledges windows for `rounds` round trips of a path that never fills; returns the time.
+    fn run(cubic: &mut Cubic, rounds: u32, progress: &mut Progress, mut now: Instant) -> Instant {
+        for _ in 0..rounds {
+            let window = cubic.window();
+            progress.acked += window;
+            progress.next = progress.acked + window;
+            progress.delivered = progress.acked;
+            progress.in_flight = window;
+            progress.sample = Some(Sample {
+                rate: real(window) / RTT.as_secs_f64(),
+                rtt: RTT,
+                end: progress.acked,
+                is_limited: false,
+            });
+            now += RTT;
+            cubic.on_ack(now, progress);
+        }
+        now
+    }
+
+    fn progress() -> Progress {
+        Progress {
+            is_full: true,
+            acked: 0,
+            next: 0,
+            delivered: 0,
+            is_whole: true,
+            in_flight: 0,
+            lost: 0,
+            sample: None,
+            behind_loss: None,
+            rtt: RoundTrip::measured(RTT),
+            receive_rate: 0.0,
+            capacity: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_rate_is_bounded_by_the_window_of_the_peer() {
+        let (mut cubic, mut path) = (Cubic::new(RTT, 100), progress());
+        let now = run(&mut cubic, 200, &mut path, Instant::now());
+        let most = SLOW_START_PACE * 100.0 / RTT.as_secs_f64();
+        assert!(cubic.rate() <= most, "{}", cubic.rate());
+        cubic.on_loss(now, path.acked, &path);
+        // Ten minutes of growth by the curve.
+        run(&mut cubic, 30_000, &mut path, now);
+        assert!(cubic.rate() <= most / SLOW_START_PACE, "{}", cubic.rate());
+    }
+
+    /// RFC 9438, section 4.8.
+    #[test]
+    fn slow_start_after_silence_ends_at_the_reduced_window() {
+        let (mut cubic, mut path) = (Cubic::new(RTT, 100_000), progress());
+        let now = run(&mut cubic, 8, &mut path, Instant::now());
+        let before = real(path.in_flight);
+        cubic.on_timeout(&path);
+        assert!(cubic.packets() <= LEAST_WINDOW);
+        run(&mut cubic, 16, &mut path, now);
+        let after = cubic.packets();
+        assert!(after >= BETA * before, "{before} packets, then {after}");
+        assert!(after < 2.0 * before, "{before} packets, then {after}");
     }
 }

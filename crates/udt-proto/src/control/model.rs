@@ -296,9 +296,13 @@ impl Controller for Model {
     }
 
     fn on_warning(&mut self, next: u64) {
-        let window = self
-            .bound
-            .map_or_else(|| self.fill(), |bound| bound.window());
+        let window = match &self.bound {
+            Some(bound) => bound.window(),
+            None => {
+                self.rates_before = self.rates;
+                self.fill()
+            }
+        };
         self.bound = Some(Curve::reduced(window, self.bound.as_ref(), next));
     }
 
@@ -335,5 +339,22 @@ impl Controller for Model {
 
     fn min_rtt(&self) -> Option<Duration> {
         Some(self.min_rtt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_without_a_queue_has_its_rates_back_after_a_warning() {
+        let rtt = RoundTrip::measured(Duration::from_millis(20));
+        let mut model = Model::new(Instant::now(), rtt);
+        model.rates = [1e5; ROUNDS];
+        model.on_warning(100);
+        assert!(model.bound.is_some());
+        model.restore();
+        assert!(model.bound.is_none());
+        assert_eq!(model.rates, [1e5; ROUNDS]);
     }
 }
