@@ -4,8 +4,8 @@
 //! Reading gives 0 bytes at the end, [`Handle::close`] ends in good order, and dropping the last
 //! clone is an abort, as everywhere. A time limit is an option of the stack: `tcp,timeout:all=30`.
 //!
-//! Handles and listeners can be cloned: one thread reads while another writes, and a third one
-//! cancels both. One background thread serves the sockets of all of them.
+//! Handles and listeners can be cloned: one thread reads while another writes (on a file they take
+//! turns), and a third one cancels both. One background thread serves the sockets of all of them.
 //!
 //! # When not to use it
 //!
@@ -204,6 +204,8 @@ pub struct Handle {
 struct Shared {
     /// Locked for the time of one poll.
     stream: Mutex<BoxStream>,
+    /// Whether both directions share one position, and with it the one waker of a file.
+    has_one_turn: bool,
     /// Held by the one call of each direction that the stream keeps a waker for.
     reading: tokio::sync::Mutex<()>,
     writing: tokio::sync::Mutex<()>,
@@ -218,6 +220,11 @@ impl Shared {
 impl Handle {
     fn new(stream: BoxStream, cancel: CancellationToken) -> Self {
         let shared = Arc::new(Shared {
+            has_one_turn: stream
+                .info()
+                .chain
+                .first()
+                .is_some_and(|name| name == "file"),
             stream: Mutex::new(stream),
             reading: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
@@ -232,7 +239,7 @@ impl Handle {
         mut poll: impl FnMut(Pin<&mut BoxStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> io::Result<T> {
         let direction = match op {
-            Operation::Read => &self.shared.reading,
+            Operation::Read if !self.shared.has_one_turn => &self.shared.reading,
             _ => &self.shared.writing,
         };
         wait(op, &self.cancel, async {

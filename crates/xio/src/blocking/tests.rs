@@ -211,6 +211,32 @@ fn a_file_is_sought_and_a_socket_is_not() {
     assert_eq!(error.kind(), IoKind::Unsupported);
 }
 
+/// The file keeps one waker, so that calls at one time would lose a wake-up.
+#[test]
+fn threads_that_share_a_file_take_turns() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&[b'x'; 4096]).unwrap();
+    let contact = format!("file:{}", file.path().display());
+    let handle = open("file:flags=r+", &contact).unwrap();
+    let (ended, waits) = std::sync::mpsc::channel();
+    for number in 0..2 {
+        let (handle, ended) = (handle.clone(), ended.clone());
+        thread::spawn(move || {
+            for _ in 0..3000 {
+                match number {
+                    0 => drop((&handle).read(&mut [0; 16])),
+                    _ => (&handle).write_all(b"y").unwrap(),
+                }
+            }
+            ended.send(()).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        let limit = std::time::Duration::from_secs(60);
+        waits.recv_timeout(limit).expect("no wake-up is lost");
+    }
+}
+
 #[test]
 fn open_handles_take_settings_by_driver() {
     let listener = listen("tcp", "127.0.0.1:0").unwrap();
