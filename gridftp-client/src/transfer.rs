@@ -243,15 +243,15 @@ impl Transfer {
             biased;
             moved = &mut data => Some(moved),
             end = word(&mut self.replies, &mut each) => {
-                let moved = match &end {
-                    Ok(_) => Some(data.await),
-                    Err(_) => {
-                        watch.cut();
-                        the_rest(watch, self.grace(), data).await
-                    }
-                };
+                let is_refused = end.is_err();
+                // Kept before any wait: a caller that drops this future still gets the reply.
                 self.end = Some(end);
-                moved
+                if is_refused {
+                    watch.cut();
+                    the_rest(watch, self.grace(), data).await
+                } else {
+                    Some(data.await)
+                }
             }
         };
         match (moved, self.end.take()) {
@@ -292,6 +292,9 @@ impl Transfer {
         within: Duration,
         each: impl FnMut(&Reply),
     ) -> Option<Result<Reply, ControlError>> {
+        if let Some(end) = self.end.take() {
+            return Some(end);
+        }
         timeout(within, self.replies.finish_with(each)).await.ok()
     }
 
@@ -406,5 +409,25 @@ mod tests {
         };
         let (end, ()) = tokio::join!(transfer.end(|_| ()), server);
         end.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_final_reply_outlives_a_download_that_is_given_up() {
+        let (control, mut banner, mut far) = played::connect(Settings::default());
+        far.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let path = FtpPath::new(b"/file".to_vec()).unwrap();
+        let mut transfer = Transfer::download(control.send(Command::Retr(path)), b"/file");
+        far.read_exact(&mut [0; 12]).await.unwrap();
+        far.write_all(b"150 here it is\r\n226 all is sent\r\n")
+            .await
+            .unwrap();
+        let watch = Watch::new();
+        // The last bytes are still on their way when the caller has enough.
+        let data = std::future::pending::<gridftp_data::Result<()>>();
+        let passing = timeout(QUIET, transfer.pass(&watch, data, |_| ()));
+        assert!(passing.await.is_err());
+        let account = transfer.account(ACCOUNT, |_| ()).await;
+        account.expect("it has arrived").unwrap();
     }
 }

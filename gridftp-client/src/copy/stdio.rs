@@ -317,14 +317,18 @@ async fn name(
 ) -> Result<(), TransferError> {
     let (control, shown) = (&client.control, show(at.as_bytes()));
     let hidden = Hidden::ask(control, client.abilities.mlst, at, to);
-    let renaming = hidden.rename(control, shared.options.no_clobber).await?;
-    match renaming.done(control, &shared.hiding).await? {
-        true => Ok(()),
-        false => Err(TransferError::Request(format!(
-            "destination: {remote}: the server does not give the file its name; all of it is there \
-             as {shown}"
-        ))),
-    }
+    let named = match hidden.rename(control, shared.options.no_clobber).await {
+        Ok(renaming) => renaming.done(control, &shared.hiding).await,
+        Err(error) => Err(error),
+    };
+    let why = match named {
+        Ok(true) => return Ok(()),
+        Ok(false) => "the server does not give the file its name",
+        Err(TransferError::Source { .. }) => "another file appeared there, and is left alone",
+        Err(error) => return Err(error),
+    };
+    let what = format!("destination: {remote}: {why}; all of the copy is there as {shown}");
+    Err(TransferError::Request(what))
 }
 
 /// Stores the input; gives the number of bytes.
@@ -378,7 +382,13 @@ async fn begin(
         let for_name = error.control().is_some_and(may_be_for_name);
         match writer.into_client() {
             Some(again) if for_name && hidden.take().is_some() => client = again,
-            _ => return Err(error),
+            client => {
+                // The server may have made the file before the data connection failed.
+                if let Some(at) = hidden {
+                    remove(client, shared, remote, at).await;
+                }
+                return Err(error);
+            }
         }
     }
 }

@@ -66,8 +66,10 @@ impl Done {
         if failed.is_some() {
             client.drop_channel();
         }
-        let lost = matches!(failed, Some(SessionState::Unanswered | SessionState::Lost));
-        let client = Some(client).filter(|client| !lost && client.control.gone().is_none());
+        // A server may close the session behind its confirmation: the transfer is done all the same.
+        let lost = matches!(failed, Some(SessionState::Unanswered | SessionState::Lost))
+            || (failed.is_some() && client.control.gone().is_some());
+        let client = Some(client).filter(|_| !lost);
         Self {
             client,
             result: result.map_err(|failure| failure.error),

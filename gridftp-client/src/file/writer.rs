@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{Done, PIECE, failed_before, module};
 use crate::client::Client;
-use crate::error::TransferError;
+use crate::error::{ControlError, TransferError};
 use crate::transfer::{Failure, Transfer};
 use crate::url::show;
 use crate::verify;
@@ -353,12 +353,18 @@ async fn send(
         .parallelism(options.streams.max(1))
         .dealt();
     let abort = control.abort_on_drop();
-    if mode == Mode::Extended {
-        transfer.begin().await.map_err(Failure::to_begin)?;
+    let begun = if mode == Mode::Extended {
+        transfer.begin().await.map_err(Failure::to_begin)
     } else {
         let open = channel.open(mode, 1);
-        let within = client.options.reply_within;
-        transfer.begin_with(within, open).await?;
+        transfer.begin_with(client.options.reply_within, open).await
+    };
+    if let Err(failure) = begun {
+        // After a refusal there is nothing to abort.
+        if let Some(ControlError::Refused { .. }) = failure.error.control() {
+            abort.spare();
+        }
+        return Err(failure);
     }
     let data = channel.send_chunks(&mut from, &plan, watch);
     let work = Box::pin(transfer.run(watch, data));

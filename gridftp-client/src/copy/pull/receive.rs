@@ -143,7 +143,9 @@ impl Receiver<'_> {
     /// as gone.
     fn unconnected(&self, watch: &Watch, transfer: &Transfer, failure: Failure) -> Failure {
         match &failure.error {
-            TransferError::Data { site, cause, .. } if !watch.is_open() => {
+            TransferError::Data { site, cause, .. }
+                if !watch.is_open() && failure.session == SessionState::Unanswered =>
+            {
                 let why = Chain(cause).to_string();
                 self.shared.note(&format!("{site}: data connection: {why}"));
                 Failure::midway(
