@@ -219,6 +219,7 @@ mod tests {
     use super::*;
     use crate::control::Sample;
     use crate::rtt::RoundTrip;
+    use crate::tests::world::any_instant;
 
     const RTT: Duration = Duration::from_millis(20);
 
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn the_rate_is_bounded_by_the_window_of_the_peer() {
         let (mut cubic, mut path) = (Cubic::new(RTT, 100), progress());
-        let now = run(&mut cubic, 200, &mut path, Instant::now());
+        let now = run(&mut cubic, 200, &mut path, any_instant());
         let most = SLOW_START_PACE * 100.0 / RTT.as_secs_f64();
         assert!(cubic.rate() <= most, "{}", cubic.rate());
         cubic.on_loss(now, path.acked, &path);
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn slow_start_after_silence_ends_at_the_reduced_window() {
         let (mut cubic, mut path) = (Cubic::new(RTT, 100_000), progress());
-        let now = run(&mut cubic, 8, &mut path, Instant::now());
+        let now = run(&mut cubic, 8, &mut path, any_instant());
         let before = real(path.in_flight);
         cubic.on_timeout(&path);
         assert!(cubic.packets() <= LEAST_WINDOW);

@@ -345,11 +345,12 @@ impl Controller for Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::world::any_instant;
 
     #[test]
     fn a_path_without_a_queue_has_its_rates_back_after_a_warning() {
         let rtt = RoundTrip::measured(Duration::from_millis(20));
-        let mut model = Model::new(Instant::now(), rtt);
+        let mut model = Model::new(any_instant(), rtt);
         model.rates = [1e5; ROUNDS];
         model.on_warning(100);
         assert!(model.bound.is_some());

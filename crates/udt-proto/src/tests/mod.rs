@@ -13,4 +13,4 @@ mod tcp;
 mod throughput;
 mod transfer;
 mod wire;
-mod world;
+pub(crate) mod world;

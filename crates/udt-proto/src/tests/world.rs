@@ -95,7 +95,7 @@ pub(super) struct World {
     clippy::disallowed_methods,
     reason = "an Instant can be had in no other way"
 )]
-fn any_instant() -> Instant {
+pub(crate) fn any_instant() -> Instant {
     Instant::now()
 }
 
