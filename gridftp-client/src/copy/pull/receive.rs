@@ -117,10 +117,13 @@ impl Receiver<'_> {
         let data = Box::pin(self.channel.receive(&sink, &plan, &watch));
         let transfer = &mut asked.sent.transfer;
         let work = async {
-            transfer.pass(&watch, data, |_| ()).await?;
+            let received = transfer.pass(&watch, data, |_| ()).await?;
             match cut {
                 None => transfer.end(|_| ()).await.map(|_| false),
-                Some(_) => cut_off(transfer).await,
+                Some(length) => {
+                    let is_whole = received.ranges.end().max(start) >= length;
+                    cut_off(transfer, is_whole).await
+                }
             }
         };
         let ended = self.shared.watched(self.control, &watch, work).await;
@@ -158,14 +161,14 @@ impl Receiver<'_> {
     }
 }
 
-/// Waits for the server's word on a connection that was closed on it. Says whether there was none:
-/// the next reply may be that.
-async fn cut_off(transfer: &mut Transfer) -> Result<bool, Failure> {
+/// Waits for the server's word on a connection that was closed on it, after the whole part or after
+/// less. Says whether there was none: the next reply may be that.
+pub(super) async fn cut_off(transfer: &mut Transfer, is_whole: bool) -> Result<bool, Failure> {
     match timeout(QUIET, transfer.end(|_| ())).await {
         Err(_) => Ok(true),
         Ok(Ok(_)) => Ok(false),
         // It could not send the data behind the part.
-        Ok(Err(failure)) if failure.error.reply().is_some() => Ok(false),
+        Ok(Err(failure)) if is_whole && failure.error.reply().is_some() => Ok(false),
         Ok(Err(failure)) => Err(failure),
     }
 }

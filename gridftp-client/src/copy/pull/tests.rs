@@ -13,7 +13,7 @@ use xio_core::Pool;
 
 use super::ask::Asker;
 use super::land::open_sink;
-use super::receive::{Receiver, end};
+use super::receive::{Receiver, cut_off, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
 use crate::copy::job::{FileJob, Item};
@@ -77,6 +77,25 @@ async fn silence_is_waited_out_where_connections_are_no_question() {
     shared.note_reach(Reach::Trusted);
     assert!(matches!(slowly_refused(&shared).await, Ok(None)));
     assert_eq!(shared.reach(), Reach::Trusted);
+}
+
+/// A server that breaks off a part has failed, unless all of the part had arrived.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_behind_less_than_the_part_fails_the_download() {
+    for is_whole in [true, false] {
+        let (control, mut banner, far) = played::connect(Settings::default());
+        let (far, mut replies) = tokio::io::split(far);
+        let mut lines = BufReader::new(far).lines();
+        replies.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let from = control.path(b"/file").unwrap();
+        let mut transfer = Transfer::download(control.send(Command::Retr(from)), b"/file");
+        lines.next_line().await.unwrap();
+        let told = b"150 here it is\r\n426 the disk failed\r\n";
+        replies.write_all(told).await.unwrap();
+        let ended = cut_off(&mut transfer, is_whole).await;
+        assert_eq!(ended.is_ok(), is_whole);
+    }
 }
 
 /// Bytes of a source that changed before its transfer broke do not join the earlier ones.
