@@ -1,0 +1,2 @@
+//! Grid Security Infrastructure (GSI) without I/O and without a clock.
+#![forbid(unsafe_code)]
