@@ -54,9 +54,10 @@ use xio_core::{
 
 use crate::registry;
 
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
 /// The runtime of every handle: its one thread serves sockets and timers, the calling threads poll.
 fn runtime(op: Operation) -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     // Blocking inside a runtime would stop its other tasks, this call's own I/O perhaps among them.
     if tokio::runtime::Handle::try_current().is_ok() {
         let fact = "a blocking call inside an asynchronous runtime; \
@@ -73,6 +74,36 @@ fn runtime(op: Operation) -> Result<&'static Runtime> {
         .build()
         .map_err(|e| Error::from_io(e, "xio", op))?;
     Ok(RUNTIME.get_or_init(|| built))
+}
+
+/// A value that is dropped in the context of the runtime, where it may start timers and tasks.
+struct Entered<T>(Option<T>);
+
+impl<T> Entered<T> {
+    fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    fn get(&self) -> &T {
+        self.0.as_ref().expect(Self::PRESENT)
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect(Self::PRESENT)
+    }
+
+    fn into_inner(mut self) -> T {
+        self.0.take().expect(Self::PRESENT)
+    }
+
+    const PRESENT: &'static str = "only its end takes it";
+}
+
+impl<T> Drop for Entered<T> {
+    fn drop(&mut self) {
+        let _context = RUNTIME.get().map(Runtime::enter);
+        drop(self.0.take());
+    }
 }
 
 /// Waits for `work` on this thread, or until it is cancelled.
@@ -122,7 +153,7 @@ pub fn listen_with(stack: &DynStack, at: &Target) -> Result<Listener> {
     let inner = wait(Operation::Listen, &cancel, stack.listen(at))?;
     Ok(Listener {
         info: inner.info(),
-        inner: Arc::new(tokio::sync::Mutex::new(inner)),
+        inner: Arc::new(tokio::sync::Mutex::new(Entered::new(inner))),
         cancel,
     })
 }
@@ -130,7 +161,7 @@ pub fn listen_with(stack: &DynStack, at: &Target) -> Result<Listener> {
 /// Waits for peers; clones share the queue.
 #[derive(Clone)]
 pub struct Listener {
-    inner: Arc<tokio::sync::Mutex<BoxListener>>,
+    inner: Arc<tokio::sync::Mutex<Entered<BoxListener>>>,
     info: Info,
     cancel: CancellationToken,
 }
@@ -142,8 +173,9 @@ impl Listener {
     /// # Errors
     /// Those of accepting.
     pub fn accept(&self) -> Result<Incoming> {
-        let accepting = async { self.inner.lock().await.accept().await };
-        wait(Operation::Accept, &self.cancel, accepting).map(Incoming)
+        let accepting = async { self.inner.lock().await.get_mut().accept().await };
+        let incoming = wait(Operation::Accept, &self.cancel, accepting)?;
+        Ok(Incoming(Entered::new(incoming)))
     }
 
     /// The address that it listens at, with the port that the system chose.
@@ -173,8 +205,7 @@ impl fmt::Debug for Listener {
 }
 
 /// A peer that was accepted and not opened; dropping it turns the peer away.
-#[derive(Debug)]
-pub struct Incoming(BoxIncoming);
+pub struct Incoming(Entered<BoxIncoming>);
 
 impl Incoming {
     /// Runs every layer's handshake.
@@ -183,14 +214,20 @@ impl Incoming {
     /// Those of the handshakes; the listener goes on.
     pub fn open(self) -> Result<Handle> {
         let cancel = CancellationToken::new();
-        let stream = wait(Operation::Open, &cancel, self.0.open())?;
+        let stream = wait(Operation::Open, &cancel, self.0.into_inner().open())?;
         Ok(Handle::new(stream, cancel))
     }
 
     /// The description of the peer, known before any handshake.
     #[must_use]
     pub fn info(&self) -> Info {
-        self.0.info()
+        self.0.get().info()
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.get().fmt(f)
     }
 }
 
@@ -203,7 +240,7 @@ pub struct Handle {
 
 struct Shared {
     /// Locked for the time of one poll.
-    stream: Mutex<BoxStream>,
+    stream: Mutex<Entered<BoxStream>>,
     /// Whether both directions share one position, and with it the one waker of a file.
     has_one_turn: bool,
     /// Held by the one call of each direction that the stream keeps a waker for.
@@ -212,7 +249,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn stream(&self) -> MutexGuard<'_, BoxStream> {
+    fn stream(&self) -> MutexGuard<'_, Entered<BoxStream>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -225,7 +262,7 @@ impl Handle {
                 .chain
                 .first()
                 .is_some_and(|name| name == "file"),
-            stream: Mutex::new(stream),
+            stream: Mutex::new(Entered::new(stream)),
             reading: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
         });
@@ -244,7 +281,7 @@ impl Handle {
         };
         wait(op, &self.cancel, async {
             let _turn = direction.lock().await;
-            poll_fn(|cx| poll(Pin::new(&mut *self.shared.stream()), cx)).await
+            poll_fn(|cx| poll(Pin::new(self.shared.stream().get_mut()), cx)).await
         })
     }
 
@@ -275,7 +312,7 @@ impl Handle {
     /// # Errors
     /// A driver that is not in the stack, or an option that is fixed once the handle is open.
     pub fn set(&self, setting: &str) -> Result<()> {
-        self.shared.stream().set(setting)
+        self.shared.stream().get_mut().set(setting)
     }
 
     /// The value of an option of one driver: `tcp:nodelay`.
@@ -283,13 +320,13 @@ impl Handle {
     /// # Errors
     /// As [`set`](Self::set).
     pub fn get(&self, question: &str) -> Result<String> {
-        self.shared.stream().get(question)
+        self.shared.stream().get_mut().get(question)
     }
 
     /// The description of the handle.
     #[must_use]
     pub fn info(&self) -> Info {
-        self.shared.stream().info()
+        self.shared.stream().get().info()
     }
 }
 
@@ -361,7 +398,7 @@ impl Seek for Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.stream().fmt(f)
+        self.shared.stream().get().fmt(f)
     }
 }
 

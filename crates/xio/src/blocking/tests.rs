@@ -3,7 +3,7 @@
 use std::io::ErrorKind as IoKind;
 use std::thread;
 
-use xio_core::Transform;
+use xio_core::{Observer, Tap, Transform};
 
 use super::*;
 
@@ -143,6 +143,51 @@ impl<S: Stream> Transform<S> for Greeted {
 
     fn describe(&self, info: &mut Info) {
         info.layer("greeted");
+    }
+}
+
+/// A layer that starts a timer when it is dropped, as a driver does that shuts down below it then.
+#[derive(Clone)]
+struct Timed;
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        drop(tokio::time::sleep(std::time::Duration::ZERO));
+    }
+}
+
+impl Observer for Timed {
+    fn describe(&self, info: &mut Info) {
+        info.layer("timed");
+    }
+}
+
+impl<S: Stream> Transform<S> for Timed {
+    type Handle = Tap<S, Self>;
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        Ok(Tap::new(inner, self.clone()))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("timed");
+    }
+}
+
+#[test]
+fn a_layer_may_start_a_timer_when_it_is_dropped() {
+    for last in ["listener", "peer", "handle"] {
+        let stack = DynStack::new(crate::tcp::Tcp::new().push(Timed), "tcp,timed");
+        let listener = listen_with(&stack, &"127.0.0.1:0".parse().unwrap()).unwrap();
+        // The listener and its peers share the layer: the last of them drops it.
+        drop(stack);
+        let _near = open("tcp", &listener.local_addr().unwrap().to_string()).unwrap();
+        let peer = listener.accept().unwrap();
+        match last {
+            "listener" => drop((peer, listener)),
+            "peer" => drop((listener, peer)),
+            _ => drop(peer.open().unwrap()),
+        }
     }
 }
 
