@@ -9,7 +9,7 @@ use std::time::Duration;
 use mode_e::{Gather, Header, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
-use xio_core::{BlockRead, Control, Error, ErrorKind, Info, Operation, Result, Stream};
+use xio_core::{BlockRead, Control, Entry, Error, ErrorKind, Info, Operation, Result, Stream};
 
 use crate::lane::{Lane, broken, contradicts};
 use crate::passive::Others;
@@ -46,6 +46,8 @@ pub struct ModeEHandle<S> {
     late: Option<Pin<Box<Sleep>>>,
     /// Deadline for the connections to end, once the whole stream has arrived.
     open: Option<Pin<Box<Sleep>>>,
+    /// Settings of the open stream, for connections that join later.
+    pub(crate) settings: Vec<Entry>,
 }
 
 /// State of the lanes with regard to the next block.
@@ -75,6 +77,7 @@ impl<S: Stream> ModeEHandle<S> {
             others: None,
             late: None,
             open: None,
+            settings: Vec::new(),
         }
     }
 
@@ -91,9 +94,24 @@ impl<S: Stream> ModeEHandle<S> {
         while let Some(others) = &mut self.others
             && let Poll::Ready(next) = others.poll_next(cx)
         {
-            self.lanes.extend(next?.map(|s| Lane::new(s, LIMITS)));
+            if let Some(mut stream) = next? {
+                for setting in &self.settings {
+                    // The others took it: a connection that refuses is broken, as reading it tells.
+                    let _ = stream.control(Control::Set(setting));
+                }
+                self.lanes.push(Lane::new(stream, LIMITS));
+            }
         }
         Ok(())
+    }
+
+    /// Keeps a setting in place of those that it overrides.
+    fn remember(&mut self, setting: &Entry) {
+        self.settings.retain(|before| {
+            let overrides = |key| setting.options().any(|(other, _)| other == key);
+            before.driver() != setting.driver() || !before.options().all(|(key, _)| overrides(key))
+        });
+        self.settings.push(setting.clone());
     }
 
     fn is_opening(&self) -> bool {
@@ -372,7 +390,7 @@ impl<S: Stream> Stream for ModeEHandle<S> {
         info.layer(LAYER);
     }
 
-    /// Applies a setting to every connection; the first one answers.
+    /// Applies a setting to every connection, those that join later too; the first one answers.
     fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
         let mut answers: Vec<_> = self
             .lanes
@@ -380,7 +398,11 @@ impl<S: Stream> Stream for ModeEHandle<S> {
             .filter_map(|lane| lane.stream.control(control))
             .collect();
         let refused = answers.iter().position(|answer| answer.is_err());
-        (!answers.is_empty()).then(|| answers.swap_remove(refused.unwrap_or(0)))
+        let answer = (!answers.is_empty()).then(|| answers.swap_remove(refused.unwrap_or(0)));
+        if let (Control::Set(setting), Some(Ok(_))) = (control, &answer) {
+            self.remember(setting);
+        }
+        answer
     }
 
     fn blocks(&mut self) -> Option<&mut dyn BlockRead> {

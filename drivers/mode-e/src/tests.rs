@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use xio_core::{Incoming, Listener, Passive};
+use xio_core::{Control, Incoming, Info, Listener, Observer, Passive, Tap, Transform};
 use xio_testkit::{Mem, MemHandle, Random};
 
 use mode_e::{Flags, Header};
@@ -224,6 +224,68 @@ async fn connections_of_the_next_stream_are_given_back() {
         read(accept(&mut listener).await).await,
         (b"two".to_vec(), None)
     );
+}
+
+xio_core::options! {
+    /// Options of a connection that can be set while it is open.
+    struct KnobOptions for "knob" {
+        /// Left turn.
+        left: u32 = 0, "left";
+        /// Right turn.
+        right: u32 = 0, "right";
+    }
+}
+
+/// A layer with options.
+struct Knob;
+
+impl<S: Stream> Transform<S> for Knob {
+    type Handle = Tap<S, KnobOptions>;
+
+    async fn respond(&self, inner: S) -> Result<Self::Handle> {
+        Ok(Tap::new(inner, KnobOptions::default()))
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("knob");
+    }
+}
+
+impl Observer for KnobOptions {
+    fn control(&mut self, control: Control<'_>) -> Option<Result<String>> {
+        control.answer("knob", self, &["left", "right"])
+    }
+
+    fn describe(&self, info: &mut Info) {
+        info.layer("knob");
+    }
+}
+
+#[tokio::test]
+async fn settings_reach_connections_that_join_later() {
+    let stack = ModeE::over(Mem::new().push(Knob)).streams(3);
+    let mut listener = stack.listen(&place()).await.unwrap();
+    let mut near = stack.connect(&place()).await.unwrap();
+    let mut far = listener.accept().await.unwrap().open().await.unwrap();
+    {
+        let far: &mut dyn Stream = &mut far;
+        far.set("knob:left=1;right=2").unwrap();
+        far.set("knob:left=4").unwrap();
+        far.set("knob:left=3").unwrap();
+        far.set("knob:left=x").unwrap_err();
+    }
+    assert_eq!(far.lanes.len(), 1);
+    assert_eq!(
+        far.settings.len(),
+        2,
+        "settings that are overridden are dropped"
+    );
+    near.write_all(b"all").await.unwrap();
+    near.shutdown().await.unwrap();
+    assert_eq!(read(&mut far).await, (b"all".to_vec(), None));
+    let settings = far.lanes.iter().map(|lane| lane.stream.observer());
+    let settings: Vec<_> = settings.map(ToString::to_string).collect();
+    assert_eq!(settings, ["left=3;right=2"; 3]);
 }
 
 #[tokio::test]
