@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -53,16 +54,65 @@ pub struct Mapped<S, M> {
     shut: bool,
     /// Whether there are answers that were not flushed.
     answers: bool,
-    /// Waker of a reader that brings answers down before it reads on.
+    /// The tasks that wait for the layer below to take bytes.
+    tasks: Arc<Tasks>,
+}
+
+/// The side that calls the layer below.
+#[derive(Debug, Clone, Copy)]
+enum Side {
+    /// A reader that brings answers down before it reads on.
+    Reader,
+    Writer,
+}
+
+/// The waiting tasks, as one waker: the layer below keeps that of the last call alone, whose future
+/// may be dropped before it is woken.
+#[derive(Default)]
+struct Tasks(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// The side that calls the layer below, which wakes only the last that waited there.
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    Reader,
-    Writer,
+impl Waiting {
+    fn of(&mut self, side: Side) -> &mut Option<Waker> {
+        match side {
+            Side::Reader => &mut self.reader,
+            Side::Writer => &mut self.writer,
+        }
+    }
+}
+
+impl Tasks {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, side: Side, waker: &Waker) {
+        match self.lock().of(side) {
+            Some(known) => known.clone_from(waker),
+            task => *task = Some(waker.clone()),
+        }
+    }
+
+    /// Wakes the tasks, other than that of the side which runs.
+    fn wake_but(&self, running: Option<Side>) {
+        let mut waiting = std::mem::take(&mut *self.lock());
+        if let Some(side) = running {
+            *waiting.of(side) = None;
+        }
+        let tasks = [waiting.reader, waiting.writer];
+        tasks.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Tasks {
+    fn wake(self: Arc<Self>) {
+        self.wake_but(None);
+    }
 }
 
 impl<S: Stream, M: ByteMap> Mapped<S, M> {
@@ -70,15 +120,14 @@ impl<S: Stream, M: ByteMap> Mapped<S, M> {
     pub const MAX_WAITING: usize = 16 << 10;
 
     /// Puts `map` on `inner`.
-    pub const fn new(inner: S, map: M) -> Self {
+    pub fn new(inner: S, map: M) -> Self {
         Self {
             inner,
             map,
             waiting: Outbox::new(),
             shut: false,
             answers: false,
-            reader: None,
-            writer: None,
+            tasks: Arc::default(),
         }
     }
 
@@ -88,29 +137,27 @@ impl<S: Stream, M: ByteMap> Mapped<S, M> {
         self.waiting.len()
     }
 
-    /// Brings everything down for one side, and flushes it on demand; then wakes the other side,
-    /// since the layer below keeps only the waker of this one.
-    fn poll_down(&mut self, cx: &mut Context<'_>, side: Side, flush: bool) -> Poll<io::Result<()>> {
-        let mut down = self.waiting.poll_drain(cx, &mut self.inner);
-        if flush && matches!(down, Poll::Ready(Ok(()))) {
-            down = Pin::new(&mut self.inner).poll_flush(cx);
+    /// Brings everything down for one side, and flushes it on demand; then wakes the other side.
+    fn poll_down(&mut self, waker: &Waker, side: Side, flush: bool) -> Poll<io::Result<()>> {
+        if self.waiting.is_empty() && !flush {
+            return Poll::Ready(Ok(()));
         }
-        let (own, other) = match side {
-            Side::Reader => (&mut self.reader, &mut self.writer),
-            Side::Writer => (&mut self.writer, &mut self.reader),
-        };
-        *own = down.is_pending().then(|| cx.waker().clone());
-        if down.is_ready()
-            && let Some(other) = other.take()
-        {
-            other.wake();
+        self.tasks.wait(side, waker);
+        let tasks = Waker::from(Arc::clone(&self.tasks));
+        let mut cx = Context::from_waker(&tasks);
+        let mut down = self.waiting.poll_drain(&mut cx, &mut self.inner);
+        if flush && matches!(down, Poll::Ready(Ok(()))) {
+            down = Pin::new(&mut self.inner).poll_flush(&mut cx);
+        }
+        if down.is_ready() {
+            self.tasks.wake_but(Some(side));
         }
         down
     }
 
     /// Brings answers down while reading, since the writer may stay idle for long.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let answered = self.poll_down(cx, Side::Reader, self.answers);
+    fn poll_answer(&mut self, waker: &Waker) -> Poll<io::Result<()>> {
+        let answered = self.poll_down(waker, Side::Reader, self.answers);
         self.answers &= answered.is_pending();
         answered
     }
@@ -136,7 +183,8 @@ impl<S: Stream, M: ByteMap> AsyncRead for Mapped<S, M> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while buf.remaining() > 0 {
-            if this.poll_answer(cx)?.is_pending() && this.waiting.len() >= Self::MAX_WAITING {
+            if this.poll_answer(cx.waker())?.is_pending() && this.waiting.len() >= Self::MAX_WAITING
+            {
                 return Poll::Pending;
             }
             let mut fresh = ReadBuf::new(buf.initialize_unfilled());
@@ -149,7 +197,7 @@ impl<S: Stream, M: ByteMap> AsyncRead for Mapped<S, M> {
             if kept > 0 {
                 buf.advance(kept);
                 // The peer is answered even if the caller does not read on.
-                let _ = this.poll_answer(cx)?;
+                let _ = this.poll_answer(cx.waker())?;
                 break;
             }
         }
@@ -172,15 +220,15 @@ impl<S: Stream, M: ByteMap> AsyncWrite for Mapped<S, M> {
             let error = Error::new(ErrorKind::Reset, M::LAYER, Operation::Write, fact);
             return Poll::Ready(Err(error.into()));
         }
-        ready!(this.poll_down(cx, Side::Writer, false))?;
+        ready!(this.poll_down(cx.waker(), Side::Writer, false))?;
         let part = buf.get(..Self::MAX_WAITING).unwrap_or(buf);
         this.map.encode(part, this.waiting.tail());
-        let _ = this.poll_down(cx, Side::Writer, false)?;
+        let _ = this.poll_down(cx.waker(), Side::Writer, false)?;
         Poll::Ready(Ok(part.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_down(cx, Side::Writer, true)
+        self.poll_down(cx.waker(), Side::Writer, true)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -190,7 +238,7 @@ impl<S: Stream, M: ByteMap> AsyncWrite for Mapped<S, M> {
             this.answers = false;
             this.map.finish(this.waiting.tail());
         }
-        ready!(this.poll_down(cx, Side::Writer, false))?;
+        ready!(this.poll_down(cx.waker(), Side::Writer, false))?;
         Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use xio_testkit::{Mem, MemHandle};
 
 use super::*;
@@ -153,4 +153,27 @@ async fn a_reader_that_waits_to_answer_is_woken_when_a_writer_made_room() {
     read.unwrap();
     let woken = reader.0.load(std::sync::atomic::Ordering::SeqCst);
     assert!(woken, "there is more to read, and room to answer");
+}
+
+/// The layer below keeps the waker of a write, which is given up before there is room.
+#[tokio::test]
+async fn a_write_that_is_given_up_leaves_the_reader_its_wake_up() {
+    let (near, mut peer) = Mem::new().capacity(1000).pair();
+    let mut near = Telnet::new().respond(near).await.unwrap();
+    let reader = std::sync::Arc::<Woken>::default();
+    let waker = Waker::from(std::sync::Arc::clone(&reader));
+    let mut byte = [0];
+    for _ in 0..4 {
+        peer.write_all(&b"\xff\xfb\x01".repeat(333)).await.unwrap();
+        let mut buf = ReadBuf::new(&mut byte);
+        let read = Pin::new(&mut near).poll_read(&mut Context::from_waker(&waker), &mut buf);
+        assert!(read.is_pending());
+    }
+    assert!(near.waiting() > 0, "answers wait for room");
+    let mut gone = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut near).poll_write(&mut gone, b"x").is_pending());
+    reader.0.store(false, std::sync::atomic::Ordering::SeqCst);
+    peer.read_exact(&mut [0; 1000]).await.unwrap();
+    let woken = reader.0.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(woken, "there is room to answer");
 }
