@@ -275,7 +275,10 @@ impl Replies {
                 command: self.command.clone(),
                 reply,
             }),
-            Some(Answer::Final(reply)) => Ok(Step::Done(reply)),
+            Some(Answer::Final(reply)) => {
+                self.begun = true;
+                Ok(Step::Done(reply))
+            }
             Some(Answer::Lost(why)) => Err(self.unanswered(&why)),
             None => Err(self.unanswered("the control connection is closed")),
         }
@@ -312,7 +315,7 @@ impl Replies {
         self.finish().await.map(drop)
     }
 
-    /// Says whether a preliminary reply came: the server had accepted the command.
+    /// Says whether the server had accepted the command: old ones say so only at its end.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun
     }

@@ -21,8 +21,6 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// How long the final reply to a download may take behind the end of its data.
 const FINAL: Duration = Duration::from_secs(30);
 
-const UNBEGUN: &str = "the transfer ended before it began";
-
 /// The failure of a transfer, and the session behind it.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -105,7 +103,7 @@ impl Replies {
     pub(crate) async fn begin(&mut self) -> Result<(), ControlError> {
         match self.next().await? {
             Step::Preliminary(_) => Ok(()),
-            Step::Done(_) => Err(self.misbehaved(UNBEGUN)),
+            Step::Done(_) => Err(self.misbehaved("the transfer ended before it began")),
         }
     }
 }
@@ -242,7 +240,7 @@ impl Transfer {
         let moved = tokio::select! {
             biased;
             moved = &mut data => Some(moved),
-            end = word(&mut self.replies, &mut each) => {
+            end = self.replies.finish_with(&mut each) => {
                 let is_refused = end.is_err();
                 // Kept before any wait: a caller that drops this future still gets the reply.
                 self.end = Some(end);
@@ -358,15 +356,6 @@ impl Transfer {
     }
 }
 
-/// The final reply to a transfer, which has to begin first.
-async fn word(replies: &mut Replies, each: impl FnMut(&Reply)) -> Result<Reply, ControlError> {
-    let reply = replies.finish_with(each).await?;
-    match replies.has_begun() {
-        true => Ok(reply),
-        false => Err(replies.misbehaved(UNBEGUN)),
-    }
-}
-
 /// Moves the data that is on its way already, as long as any moves, though not for long.
 async fn the_rest<T>(watch: &Watch, within: Duration, data: impl Future<Output = T>) -> Option<T> {
     tokio::pin!(data);
@@ -386,9 +375,11 @@ async fn the_rest<T>(watch: &Watch, within: Duration, data: impl Future<Output =
 #[cfg(test)]
 mod tests {
     use ftp_proto::client::Settings;
-    use ftp_wire::command::Command;
+    use ftp_wire::command::{Command, Mode};
     use ftp_wire::path::FtpPath;
+    use gridftp_data::{DataChannel, Options};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use xio_core::Pool;
 
     use super::*;
     use crate::played;
@@ -429,5 +420,34 @@ mod tests {
         assert!(passing.await.is_err());
         let account = transfer.account(ACCOUNT, |_| ()).await;
         account.expect("it has arrived").unwrap();
+    }
+
+    /// Old servers say of a listing only that they have sent it.
+    #[tokio::test(start_paused = true)]
+    async fn data_may_end_behind_a_success_without_a_preliminary_reply() {
+        for is_whole in [true, false] {
+            let (control, mut banner, mut far) = played::connect(Settings::default());
+            far.write_all(b"220 ready\r\n").await.unwrap();
+            banner.finish().await.unwrap();
+            let mut transfer = Transfer::download(control.send(Command::Nlst(None)), b"/");
+            far.read_exact(&mut [0; 6]).await.unwrap();
+            far.write_all(b"250 listed\r\n").await.unwrap();
+            let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+            let broken = channel.open(Mode::Stream, 1).await.unwrap_err();
+            let data = async {
+                // The reply comes first.
+                tokio::time::sleep(QUIET).await;
+                is_whole.then_some(7).ok_or(broken)
+            };
+            match transfer.run(&Watch::new(), data).await {
+                Ok(bytes) => assert!(is_whole && bytes == 7),
+                Err(Failure { error, .. }) => {
+                    assert!(
+                        !is_whole && matches!(error, TransferError::Data { .. }),
+                        "{error}"
+                    );
+                }
+            }
+        }
     }
 }
