@@ -20,9 +20,13 @@ use crate::error::{ConnectError, ControlError};
 use crate::login::{last, reach, settings, within};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
+use crate::setup::EarlyPassive;
 use crate::stacks;
 use crate::url::Site;
 use crate::verify;
+
+#[cfg(test)]
+pub(crate) mod scripted;
 
 /// Size of the blocks that data passes through, in bytes.
 const BLOCK: usize = 256 * 1024;
@@ -60,8 +64,8 @@ pub(crate) struct ChannelState {
     pub(crate) tuned: (bool, bool),
     /// The use of the cached connections.
     pub(crate) ready: Option<Ready>,
-    /// The reply to `PASV` for the next transfer in MODE S, where that was sent ahead.
-    pub(crate) passive: Option<Replies>,
+    /// The `PASV` of the next transfer in MODE S, where that was sent ahead.
+    pub(crate) passive: Option<EarlyPassive>,
 }
 
 /// A data channel that is set up: to pull or to push, with so many connections.

@@ -1,6 +1,7 @@
 //! Sets data channels up: the listening end, the connecting end, the streams and the buffers.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use ftp_wire::addr::Passive;
 use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, Site as SiteCommand};
@@ -9,11 +10,15 @@ use gridftp_data::Peers;
 use xio_core::Target;
 
 use crate::client::{Client, Ready, sockets};
+use crate::clock::now;
 use crate::control::Replies;
 use crate::error::{ControlError, TransferError};
 
 /// Seconds between the markers of a server that completes an upload.
 const SIGN_OF_LIFE: u32 = 10;
+/// Age to which the listener of a server is used: some close one without a connection after half a
+/// minute.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// Replies to commands that were sent ahead.
 #[derive(Debug, Default)]
@@ -39,6 +44,13 @@ impl Ahead {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// A `PASV` that was sent ahead of its transfer.
+#[derive(Debug)]
+pub(crate) struct EarlyPassive {
+    sent: Instant,
+    replies: Replies,
 }
 
 impl Client {
@@ -122,8 +134,11 @@ impl Client {
         if side == BufferSide::Receive {
             self.ask_for_markers();
         }
-        let ready = self.state.passive.take();
-        let passive = ready.unwrap_or_else(|| self.send_passive());
+        let early = self.state.passive.take();
+        let passive = match early.filter(|early| now() - early.sent < FRESH) {
+            Some(early) => early.replies,
+            None => self.send_passive(),
+        };
         ahead.settle().await?;
         let to = self.passive(passive).await?;
         self.channel.get().connect_to(self.stack.clone(), to);
@@ -136,7 +151,10 @@ impl Client {
     /// out of turn.
     pub(crate) fn listen_ahead(&mut self) {
         if self.state.passive.is_none() {
-            self.state.passive = Some(self.send_passive());
+            self.state.passive = Some(EarlyPassive {
+                sent: now(),
+                replies: self.send_passive(),
+            });
         }
     }
 
@@ -244,5 +262,31 @@ pub(crate) fn active(at: SocketAddr) -> Command {
     match at {
         SocketAddr::V4(_) => Command::Port(at),
         SocketAddr::V6(_) => Command::Eprt(at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::scripted;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_was_asked_for_long_ago_is_not_used() {
+        for (age, asked) in [(1, 1), (60, 2)] {
+            let replies = vec![
+                ("PASV", scripted::passive(1)),
+                ("QUIT", "221 bye".to_owned()),
+            ];
+            let (mut client, server) = scripted::session(replies).await;
+            let using = async {
+                client.listen_ahead();
+                tokio::time::sleep(Duration::from_secs(age)).await;
+                client.set_up_stream(BufferSide::Send).await.unwrap();
+                client.close().await;
+            };
+            let ((), received) = tokio::join!(using, server);
+            let passive = received.iter().filter(|line| *line == "PASV").count();
+            assert_eq!(passive, asked, "after {age} seconds");
+        }
     }
 }
