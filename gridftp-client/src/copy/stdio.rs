@@ -444,3 +444,6 @@ async fn within(
     }
     Ok(remote)
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ fn failed_before() -> io::Error {
         "the transfer failed before; open the file again",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode, Restart};
 use gridftp_data::{DataChannel, Options, Watch};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use xio_core::Pool;
 
 use super::ask::Asker;
@@ -200,4 +200,56 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
         panic!("it is a file");
     };
     assert!(job.held.is_empty(), "{:?}", job.held);
+}
+
+/// A server that confirms what did not arrive owes no reply: its session goes on.
+#[tokio::test(start_paused = true)]
+async fn a_missing_connection_ends_the_session_only_without_a_reply() {
+    for told in ["150 here it is\r\n226 sent\r\n", ""] {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::plain());
+        let (control, mut banner, mut far) = played::connect(Settings::default());
+        far.write_all(b"220 ready\r\n").await.unwrap();
+        banner.finish().await.unwrap();
+        let to = dir.path().join("file").into_os_string().into_vec();
+        let job = FileJob::new(b"/file".to_vec(), to);
+        shared.queue.push(Item::File(Box::new(job)));
+        let from = control.path(b"/file").unwrap();
+        let asked = Asked {
+            taken: shared.queue.next(|_| true).await.unwrap(),
+            sent: Sent {
+                again: None,
+                rest: None,
+                cut: None,
+                transfer: Transfer::download(control.send(Command::Retr(from)), b""),
+                tag: None,
+                checksum: None,
+                after: None,
+                _under_way: Window::default().enter(0),
+            },
+        };
+        far.read_exact(&mut [0; 12]).await.unwrap();
+        far.write_all(told.as_bytes()).await.unwrap();
+        let asker = Asker {
+            control: &control,
+            abilities: &Abilities::default(),
+            tags: None,
+            shared: &shared,
+            algorithm: None,
+            mode: Mode::Stream,
+            window: &Window::default(),
+        };
+        let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+        let mut receiver = Receiver {
+            control: &control,
+            channel: &mut channel,
+            shared: &shared,
+            patience: None,
+        };
+        match receiver.take_alone(&asker, asked).await {
+            Err(Stop::Channel) => assert!(!told.is_empty()),
+            Err(Stop::Replace) => assert!(told.is_empty()),
+            other => panic!("it has no connection: {:?}", other.map(|_| ())),
+        }
+    }
 }
