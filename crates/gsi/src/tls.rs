@@ -93,7 +93,15 @@ impl Tls {
     ///
     /// The provider of cryptography lacks what a version needs.
     pub fn client(&self, credential: Option<&Credential>) -> Result<ClientConfig, Error> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        self.client_with(rustls::crypto::aws_lc_rs::default_provider(), credential)
+    }
+
+    pub(crate) fn client_with(
+        &self,
+        provider: CryptoProvider,
+        credential: Option<&Credential>,
+    ) -> Result<ClientConfig, Error> {
+        let provider = Arc::new(provider);
         let judge = self.judge(&provider, Clients::Certified);
         let builder = ClientConfig::builder_with_details(provider, Arc::clone(&self.clock))
             .with_protocol_versions(self.versions.list())?
@@ -131,7 +139,7 @@ impl Tls {
         self.server_with(sni::provider(), credential, Clients::Certified)
     }
 
-    fn server_with(
+    pub(crate) fn server_with(
         &self,
         provider: CryptoProvider,
         credential: &Credential,

@@ -142,3 +142,51 @@ pub fn record_length(bytes: &[u8]) -> Result<Option<usize>, BadTail> {
         length => Ok(Some(length)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fact sheet §4.1: the tail of `PROT C`, under both versions.
+    #[test]
+    fn the_tail_of_a_clear_data_channel_follows_the_version() {
+        for version in [ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3] {
+            let (mut near, mut far) = (Tail::initiator(version), Tail::acceptor(version));
+            let mut sent = Vec::new();
+            while (near.next(), far.next()) != (TailStep::Done, TailStep::Done) {
+                let (from, to) = match near.next() {
+                    TailStep::Send(_) => (&mut near, &mut far),
+                    _ => (&mut far, &mut near),
+                };
+                let TailStep::Send(data) = from.next() else {
+                    panic!("both ends wait")
+                };
+                from.sent().unwrap();
+                to.receive(data).unwrap();
+                sent.push(data);
+            }
+            let expected: &[&[u8]] = if version == ProtocolVersion::TLSv1_3 {
+                &[b"\0", b"0"]
+            } else {
+                &[b"0"]
+            };
+            assert_eq!(sent, expected);
+            assert_eq!(near.sent(), Err(BadTail::Misuse));
+            assert_eq!(far.receive(b"0"), Err(BadTail::Misuse));
+        }
+        let mut far = Tail::acceptor(ProtocolVersion::TLSv1_2);
+        assert_eq!(far.receive(b"D"), Err(BadTail::Flag));
+    }
+
+    #[test]
+    fn the_length_of_a_record_is_told_by_its_header() {
+        assert_eq!(record_length(&[]), Ok(None));
+        assert_eq!(record_length(&[23, 3, 3, 0]), Ok(None));
+        assert_eq!(record_length(&[23, 3, 3, 1, 2, 99]), Ok(Some(5 + 0x102)));
+        assert_eq!(record_length(b"\0\0\0\x10"), Err(BadTail::NotTls(0)));
+        assert_eq!(
+            record_length(&[23, 3, 3, 0xff, 0xff]),
+            Err(BadTail::TooLong(5 + 0xffff))
+        );
+    }
+}

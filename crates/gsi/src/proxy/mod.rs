@@ -1,5 +1,8 @@
 //! Proxies made and signed, with the names, serial numbers and extensions of `grid-proxy-init`.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use aws_lc_rs::digest;

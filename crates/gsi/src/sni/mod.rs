@@ -8,6 +8,9 @@
 //!
 //! rustls 0.24 has an option for it (`invalid_sni_policy`), with which this file goes away.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,9 @@
 //! `Credential`: a certificate with its key and the chain above it, read from PEM and written to it.
 
+mod passphrase;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use base64ct::{Base64, Encoding};
@@ -52,6 +56,15 @@ pub enum CredentialError {
          for the passphrase, or decrypt it with `openssl pkcs8 -in KEY -out NEWKEY`"
     )]
     Encrypted,
+    /// The passphrase does not open the private key.
+    #[error("the passphrase does not open the private key")]
+    Passphrase,
+    /// The private key is protected by a passphrase with an algorithm that is not supported.
+    #[error(
+        "the private key is encrypted with an algorithm that is not supported: \
+         convert it with `openssl pkcs8 -topk8 -in KEY -out NEWKEY`"
+    )]
+    Encryption,
     /// The private key is of no use.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -75,8 +88,29 @@ impl Credential {
     /// Any [`CredentialError`]; [`CredentialError::Encrypted`] for a key with a passphrase.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CredentialError> {
         refuse_encryption(pem)?;
+        Self::read(pem, None)
+    }
+
+    /// Reads a credential whose key has a passphrase: PKCS#8 with PBES2, as OpenSSL writes it. It
+    /// takes as long as the iterations in the file ask for.
+    ///
+    /// # Errors
+    ///
+    /// Any [`CredentialError`]; [`CredentialError::Passphrase`] for a wrong one.
+    pub fn from_pem_with_passphrase(
+        pem: &[u8],
+        passphrase: &[u8],
+    ) -> Result<Self, CredentialError> {
+        let Err(CredentialError::Encrypted) = refuse_encryption(pem) else {
+            return Self::from_pem(pem);
+        };
+        let key = passphrase::open(pem, passphrase)?;
+        Self::read(pem, Some(key))
+    }
+
+    /// Reads the blocks that are not encrypted.
+    fn read(pem: &[u8], mut key: Option<KeyPair>) -> Result<Self, CredentialError> {
         let mut chain = Vec::new();
-        let mut key = None;
         for block in <(SectionKind, Vec<u8>) as PemObject>::pem_slice_iter(pem) {
             let (kind, der) = block.map_err(CredentialError::Pem)?;
             let found = match kind {
@@ -227,7 +261,7 @@ impl fmt::Debug for Credential {
 fn refuse_encryption(pem: &[u8]) -> Result<(), CredentialError> {
     for line in pem.split(|byte| *byte == b'\n') {
         let line = line.trim_ascii();
-        if line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----" {
+        if line == passphrase::BEGIN {
             return Err(CredentialError::Encrypted);
         }
         if line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED") {
