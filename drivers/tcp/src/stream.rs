@@ -16,6 +16,7 @@ use xio_core::{
     Control, Info, KernelTransfer, KernelTransfers, Operation, Result, Stream, at_layer,
 };
 
+use crate::low_water::LowWater;
 use crate::{control, path, socket};
 
 /// Most that one send-file call moves, in bytes: a disk that must be waited for delivers this
@@ -31,6 +32,7 @@ pub struct TcpHandle {
     /// Address of the peer, kept since the kernel forgets it when the connection breaks.
     peer: Option<SocketAddr>,
     shut: bool,
+    pub(crate) low_water: LowWater,
 }
 
 impl TcpHandle {
@@ -42,6 +44,7 @@ impl TcpHandle {
             socket,
             peer,
             shut: false,
+            low_water: LowWater::default(),
         }
     }
 
@@ -109,10 +112,12 @@ impl AsyncRead for TcpHandle {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        blame(
-            Pin::new(&mut self.socket).poll_read(cx, buf),
-            Operation::Read,
-        )
+        let this = &mut *self;
+        let answer = Pin::new(&mut this.socket).poll_read(cx, buf);
+        if answer.is_pending() {
+            this.low_water.lower(&this.socket);
+        }
+        blame(answer, Operation::Read)
     }
 }
 
@@ -207,10 +212,15 @@ impl Stream for TcpHandle {
                 })
             }
             KernelTransfer::Splice { pipe, len } => {
-                self.poll_call(cx, Interest::READABLE, op, || {
+                let answer = self.poll_call(cx, Interest::READABLE, op, || {
                     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                     splice(&self.socket, None, pipe, None, len, flags)
-                })
+                });
+                match &answer {
+                    Poll::Ready(moved) => self.low_water.moved(*moved.as_ref().unwrap_or(&0), len),
+                    Poll::Pending => self.low_water.wait(cx, &self.socket, len),
+                }
+                answer
             }
             _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
