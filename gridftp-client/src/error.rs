@@ -1,14 +1,16 @@
 //! Errors of the client: site, operation, path, reply and remedy.
 
+mod fields;
+
 use std::fmt;
 
 use ftp_proto::client::FailureKind;
 use ftp_wire::reply::Reply;
-use serde::Serialize;
 
 pub use crate::connect_error::ConnectError;
 pub(crate) use crate::text::{Chain, Text};
 use crate::url::show;
+pub use fields::{Class, Fields};
 
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -137,62 +139,13 @@ fn remedy(command: &str, reply: &Reply) -> &'static str {
 }
 
 /// Prints a remedy behind the fact.
-pub(crate) struct Remedy(pub(crate) &'static str);
+pub(crate) struct Remedy<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Remedy {
+impl fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => Ok(()),
             remedy => write!(f, "; {remedy}"),
-        }
-    }
-}
-
-/// The parts of an error, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Fields<'a> {
-    /// Kind of failure.
-    pub class: Class,
-    /// The server, `host:port`.
-    pub site: Option<&'a str>,
-    /// The command, secrets masked, or the operation.
-    pub operation: Option<&'a str>,
-    /// The object, where the operation does not name it.
-    pub path: Option<&'a str>,
-    /// Code of the server's reply.
-    pub code: Option<u16>,
-    /// The remedy.
-    pub remedy: Option<&'static str>,
-}
-
-impl<'a> Fields<'a> {
-    pub(crate) fn of(class: Class) -> Self {
-        Self {
-            class,
-            site: None,
-            operation: None,
-            path: None,
-            code: None,
-            remedy: None,
-        }
-    }
-
-    pub(crate) fn with_reply(self, reply: &Reply) -> Self {
-        let code = Some(reply.code().number());
-        Self { code, ..self }
-    }
-
-    pub(crate) fn with_remedy(self, remedy: &'static str) -> Self {
-        let remedy = Some(remedy).filter(|remedy| !remedy.is_empty());
-        Self { remedy, ..self }
-    }
-
-    fn local(operation: &'a str, path: &'a str) -> Self {
-        Self {
-            operation: Some(operation),
-            path: Some(path),
-            ..Self::of(Class::Transfer)
         }
     }
 }
@@ -287,12 +240,14 @@ pub enum TransferError {
         why: &'static str,
     },
     /// The source cannot be copied as it is.
-    #[error("source: {path}: {what}")]
+    #[error("source: {path}: {what}{}", Remedy(.remedy))]
     Source {
         /// Which object.
         path: String,
         /// The fault.
         what: String,
+        /// The remedy; empty where none is known.
+        remedy: &'static str,
     },
     /// A file that is read in order ended before its end.
     #[error("{cause}; the received part ends at byte {at}, {CUT}")]
@@ -304,8 +259,13 @@ pub enum TransferError {
         cause: Box<Self>,
     },
     /// The request itself makes no sense.
-    #[error("{0}")]
-    Request(String),
+    #[error("{what}{}", Remedy(.remedy))]
+    Request {
+        /// The place and the fault.
+        what: String,
+        /// The remedy; empty where none is known.
+        remedy: &'static str,
+    },
     /// Both servers of a third-party copy failed.
     #[error("source: {source}; destination: {destination}")]
     Both {
@@ -319,14 +279,27 @@ pub enum TransferError {
 impl TransferError {
     /// The failure of wildcards that match no name; `pattern` is the URL with them.
     pub fn no_match(pattern: String) -> Self {
-        let what = "no name there matches; in a name, write * ? and [ as %2A, %3F and %5B";
-        Self::source(pattern, what)
+        let remedy = "in a name, write * ? and [ as %2A, %3F and %5B";
+        Self::source(pattern, "no name there matches", remedy)
     }
 
-    /// The failure of a source that cannot be copied as it is.
-    pub(crate) fn source(path: impl Into<String>, what: impl Into<String>) -> Self {
-        let (path, what) = (path.into(), what.into());
-        Self::Source { path, what }
+    /// The failure of a request that makes no sense, with its remedy if there is one.
+    pub fn request(what: impl Into<String>, remedy: &'static str) -> Self {
+        let what = what.into();
+        Self::Request { what, remedy }
+    }
+
+    /// The failure of a source that cannot be copied as it is, with its remedy if there is one.
+    pub(crate) fn source(
+        path: impl Into<String>,
+        what: impl Into<String>,
+        remedy: &'static str,
+    ) -> Self {
+        Self::Source {
+            path: path.into(),
+            what: what.into(),
+            remedy,
+        }
     }
 
     /// Makes an error of the local file system.
@@ -371,7 +344,7 @@ impl TransferError {
             | Self::Shrunk { .. }
             | Self::BadName { .. }
             | Self::Source { .. }
-            | Self::Request(_) => false,
+            | Self::Request { .. } => false,
             Self::Both {
                 source,
                 destination,
@@ -436,29 +409,12 @@ impl TransferError {
                 ..Fields::local("verify", path).with_remedy(MISMATCH)
             },
             Self::BadName { name, .. } => Fields::local("name", name).with_remedy(BAD_NAME),
-            Self::Source { path, .. } => Fields::local("source", path),
+            Self::Source { path, remedy, .. } => Fields::local("source", path).with_remedy(remedy),
             Self::Cut { cause, .. } => cause.fields(),
-            Self::Request(_) => Fields::of(Class::Usage),
+            Self::Request { remedy, .. } => Fields::of(Class::Usage).with_remedy(remedy),
             Self::Both { source, .. } => source.fields(),
         }
     }
-}
-
-/// The class of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Class {
-    /// The request makes no sense.
-    Usage,
-    /// A server cannot be reached.
-    Connect,
-    /// A server refused the login.
-    Login,
-    /// A file was not copied.
-    Transfer,
-    /// A copy differs from its source.
-    Verify,
 }
 
 #[cfg(test)]
@@ -483,5 +439,21 @@ mod tests {
         assert_eq!(end.unwrap().raw_os_error(), Some(13));
         let fields = error.fields();
         assert_eq!((fields.operation, fields.path), (Some("read"), Some("/f")));
+    }
+
+    #[test]
+    fn remedies_are_told_behind_the_fact_and_as_fields() {
+        let request = TransferError::request("source: /d: is a directory", "add --recursive");
+        let source = TransferError::source("/d", "is a directory", "add --recursive");
+        for error in [request, source] {
+            assert_eq!(
+                error.to_string(),
+                "source: /d: is a directory; add --recursive"
+            );
+            assert_eq!(error.fields().remedy, Some("add --recursive"));
+        }
+        let plain = TransferError::source("/d", "leads back", "");
+        assert_eq!(plain.to_string(), "source: /d: leads back");
+        assert_eq!(plain.fields().remedy, None);
     }
 }

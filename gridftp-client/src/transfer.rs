@@ -86,7 +86,7 @@ impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         let session = match &error {
             TransferError::Control(ControlError::Refused { .. })
-            | TransferError::Request(_)
+            | TransferError::Request { .. }
             | TransferError::Size { .. } => SessionState::Reusable,
             _ => SessionState::Lost,
         };

@@ -220,6 +220,20 @@ fn a_failure_in_json_has_fields() -> Result<()> {
 }
 
 #[test]
+fn the_remedy_of_a_request_is_a_field_in_json() -> Result<()> {
+    let bed = Bed::new()?;
+    bed.there.file("dir/file", 10, 1)?;
+    let said = bed.cp(&["--json", &bed.url("dir"), "x"])?;
+    let values = said.stdout.lines().map(serde_json::from_str);
+    let values: Vec<serde_json::Value> = values.collect::<Result<_, _>>()?;
+    let told = values
+        .iter()
+        .any(|value| value["class"] == "usage" && value["remedy"] == "add --recursive to copy it");
+    ensure!(told, "{}", said.report());
+    Ok(())
+}
+
+#[test]
 fn quiet_prints_only_errors() -> Result<()> {
     let bed = Bed::new()?;
     bed.here.file("file", 10, 1)?;

@@ -46,10 +46,9 @@ impl Shared {
         match cheapest {
             Some((_, algorithm)) => Ok(Some(algorithm)),
             None if clients.iter().all(|c| c.abilities.knows(Md5)) => Ok(Some(Md5)),
-            None => Err(TransferError::Request(
-                "verify: the servers have no checksum algorithm in common; name one that both \
-                 ends know, or copy without --verify"
-                    .to_owned(),
+            None => Err(TransferError::request(
+                "verify: the servers have no checksum algorithm in common",
+                "name one that both ends know, or copy without --verify",
             )),
         }
     }
@@ -66,11 +65,9 @@ async fn check(client: &Client) -> Result<(), TransferError> {
         Err(ControlError::Refused { site, reply, .. })
             if FailureKind::of(&reply) == FailureKind::Unsupported && reply.lines().len() == 1 =>
         {
-            let what = format!(
-                "verify: {site}: {}; the server computes no checksums, copy without --verify",
-                crate::error::Text(&reply)
-            );
-            Err(TransferError::Request(what))
+            let what = format!("verify: {site}: {}", crate::error::Text(&reply));
+            let remedy = "the server computes no checksums, copy without --verify";
+            Err(TransferError::request(what, remedy))
         }
         Err(error @ (ControlError::Lost { .. } | ControlError::Misbehaved { .. })) => {
             Err(error.into())
@@ -82,10 +79,11 @@ async fn check(client: &Client) -> Result<(), TransferError> {
 fn not_offered(client: &Client, algorithm: ChecksumAlgorithm) -> TransferError {
     let offered = client.abilities.checksums.iter();
     let offered: Vec<_> = offered.map(|(algorithm, _)| algorithm.name()).collect();
-    TransferError::Request(format!(
+    let what = format!(
         "verify: {}: the server does not offer {}; it offers {}",
         client.site(),
         algorithm.name(),
         offered.join(", ")
-    ))
+    );
+    TransferError::request(what, "")
 }

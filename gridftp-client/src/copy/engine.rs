@@ -148,7 +148,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
         }
     }
     for item in close(shared, workers, &failure).await {
-        let left = TransferError::Request("transfer: no connection is left to copy it".to_owned());
+        let left = TransferError::request("transfer: no connection is left to copy it", "");
         shared.give_up_item(&item, failure.as_ref().unwrap_or(&left));
     }
 }

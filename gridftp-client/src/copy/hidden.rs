@@ -340,7 +340,7 @@ impl Renaming {
 /// The failure of a file that is not to replace another.
 fn appeared(to: &FtpPath) -> TransferError {
     let what = "it appeared at the destination during the copy, and is left alone";
-    TransferError::source(show(to.as_bytes()), what)
+    TransferError::source(show(to.as_bytes()), what, "")
 }
 
 /// Has the file take the place of one that the server does not replace: the old one is moved aside,

@@ -255,10 +255,10 @@ impl Found {
         };
         let path = shared.name_source(job);
         let what = format!(
-            "its copy exists with {there} of {size} bytes, as an upload leaves it that broke off; \
-             copy it without --no-clobber"
+            "its copy exists with {there} of {size} bytes, as an upload leaves it that broke off"
         );
-        shared.fail(taken, &TransferError::Source { path, what });
+        let error = TransferError::source(path, what, "copy it without --no-clobber");
+        shared.fail(taken, &error);
     }
 }
 

@@ -174,8 +174,8 @@ impl<'a> Sorter<'a> {
             Ok(parsed) => parsed,
             Err(error) => {
                 let what = format!("listing has a line without facts: {error}");
-                let path = show(&self.dir.from);
-                return self.refuse(line, &TransferError::Source { path, what });
+                let error = TransferError::source(show(&self.dir.from), what, "");
+                return self.refuse(line, &error);
             }
         };
         if entry.kind == EntryKind::Cdir || entry.name == b"." {
@@ -251,9 +251,10 @@ impl<'a> Sorter<'a> {
             _ if self.looped => {}
             EntryKind::File => self.shared.found(FileJob::new(from, to).with_facts(facts)),
             EntryKind::Dir if !self.shared.options.recursive => {
-                let what = "is a directory; add --recursive to copy it";
+                let remedy = "add --recursive to copy it";
                 let path = self.shared.describe_source(&from);
-                self.refuse(&entry.name, &TransferError::source(path, what));
+                let error = TransferError::source(path, "is a directory", remedy);
+                self.refuse(&entry.name, &error);
             }
             EntryKind::Dir => {
                 let above = self.above();
@@ -357,24 +358,23 @@ pub(crate) fn go_on(shared: &Shared, mut taken: Taken) -> Option<Taken> {
 }
 
 fn unnamed(name: &[u8], why: &str) -> TransferError {
-    let what = match why {
-        "InvalidName" => {
-            "its name holds NUL, CR or LF, which FTP cannot carry; rename it there".to_owned()
-        }
-        why => format!("the server cannot list it: {}", show(why.as_bytes())),
-    };
-    TransferError::source(show(name), what)
+    if why == "InvalidName" {
+        let what = "its name holds NUL, CR or LF, which FTP cannot carry";
+        return TransferError::source(show(name), what, "rename it there");
+    }
+    let what = format!("the server cannot list it: {}", show(why.as_bytes()));
+    TransferError::source(show(name), what, "")
 }
 
 fn twice(name: &[u8]) -> TransferError {
     let what = "the listing names two objects so, of which one has bytes in its name that the server \
-                cannot list; rename it there";
-    TransferError::source(show(name), what)
+                cannot list";
+    TransferError::source(show(name), what, "rename it there")
 }
 
 fn looped(path: &[u8]) -> TransferError {
     let what = "leads back to a directory that it is in; it is not copied again";
-    TransferError::source(show(path), what)
+    TransferError::source(show(path), what, "")
 }
 
 #[cfg(test)]

@@ -102,27 +102,27 @@ fn check(
     options: &CopyOptions,
 ) -> Result<(), TransferError> {
     let remote = |location: &Location| matches!(location, Location::Remote(_));
-    let refuse = |what: &str| Err(TransferError::Request(what.to_owned()));
+    let refuse = |what, remedy| Err(TransferError::request(format!("usage: {what}"), remedy));
     if sources.is_empty() {
-        return refuse("usage: no source; write SOURCE... DEST");
+        return refuse("no source", "write SOURCE... DEST");
     }
     if !sources.iter().chain([destination]).any(remote) {
-        return refuse(
-            "usage: no server at either end; one of source and destination must be an ftp:// URL",
-        );
+        let remedy = "one of source and destination must be an ftp:// URL";
+        return refuse("no server at either end", remedy);
     }
     if !remote(destination) && !sources.iter().all(remote) {
-        return refuse("usage: a source without a server needs an ftp:// destination");
+        return refuse("a source without a server needs an ftp:// destination", "");
     }
     if sources.len() > 1 && (sources.contains(&Location::Stdio) || *destination == Location::Stdio)
     {
-        return refuse("usage: standard input or output takes exactly one source");
+        return refuse("standard input or output takes exactly one source", "");
     }
     if *destination == Location::Stdio && sources.iter().any(|source| pattern(source).is_some()) {
-        return refuse("usage: standard output takes one file, not a pattern");
+        return refuse("standard output takes one file, not a pattern", "");
     }
     if options.recursive && (options.offset.is_some() || options.length.is_some()) {
-        return refuse("usage: --offset and --length copy a part of a file, not of a tree");
+        let what = "--offset and --length copy a part of a file, not of a tree";
+        return refuse(what, "");
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ async fn look(
     let (site, path, client, there) = match destination {
         Location::Stdio => {
             let what = "usage: standard output takes one file";
-            return Err(TransferError::Request(what.to_owned()));
+            return Err(TransferError::request(what, ""));
         }
         Location::Local(path) => {
             let there = std::fs::metadata(path).ok().map(|meta| meta.is_dir());
@@ -215,9 +215,8 @@ async fn look(
 fn not_a_directory(wrong: bool, path: &[u8]) -> Result<(), TransferError> {
     if wrong {
         let path = show(path);
-        let what =
-            format!("destination: {path}: is a file, and a directory is needed; name another");
-        return Err(TransferError::Request(what));
+        let what = format!("destination: {path}: is a file, and a directory is needed");
+        return Err(TransferError::request(what, "name another"));
     }
     Ok(())
 }
@@ -258,9 +257,10 @@ async fn add(
             let item = local::Item::new(path.clone(), Vec::new(), &meta);
             add_file(shared, bytes, Facts::of_local(&item), &object, to).await
         }
-        _ => Err(TransferError::Request(
-            "usage: this source needs a file of its own".to_owned(),
-        )),
+        _ => {
+            let what = "usage: this source needs a file of its own";
+            Err(TransferError::request(what, ""))
+        }
     }
 }
 
@@ -286,8 +286,11 @@ async fn add_remote(
         return add_dir(shared, path, contents, &object, to).await;
     }
     if contents {
-        let what = format!("source: {remote}: is a file; name it without the / at its end");
-        return Err(TransferError::Request(what));
+        let what = format!("source: {remote}: is a file");
+        return Err(TransferError::request(
+            what,
+            "name it without the / at its end",
+        ));
     }
     add_file(shared, path, Facts::of_entry(&entry, known), &object, to).await
 }
@@ -370,8 +373,8 @@ fn target(
 ) -> Result<Vec<u8>, TransferError> {
     if !shared.options.recursive {
         let from = shared.describe_source(from);
-        let what = format!("source: {from}: is a directory; add --recursive to copy it");
-        return Err(TransferError::Request(what));
+        let what = format!("source: {from}: is a directory");
+        return Err(TransferError::request(what, "add --recursive to copy it"));
     }
     not_a_directory(to.exists && !to.dir, &to.path)?;
     let base = names::trim_slashes(&to.path);

@@ -213,16 +213,14 @@ impl Ancestry {
     ) -> Result<Option<Unique>, TransferError> {
         let is = |object: &&Object| source.is(object, kin);
         if self.here.as_ref().filter(is).is_some() {
-            let what =
-                format!("source: {from}: is the destination itself; name another destination");
-            return Err(TransferError::Request(what));
+            let what = format!("source: {from}: is the destination itself");
+            return Err(TransferError::request(what, "name another destination"));
         }
         if tree && self.above.iter().any(|object| is(&object)) {
             let what = format!(
-                "source: {from}: the destination lies in it, and would be copied into itself; \
-                 name one outside"
+                "source: {from}: the destination lies in it, and would be copied into itself"
             );
-            return Err(TransferError::Request(what));
+            return Err(TransferError::request(what, "name one outside"));
         }
         let mut nearest = self.here.iter().chain(&self.above);
         Ok(nearest
@@ -234,7 +232,7 @@ impl Ancestry {
 /// The failure of a directory that the copy is written to.
 pub(crate) fn within(path: &[u8]) -> TransferError {
     let what = "is the directory that is copied to; it is not copied into itself";
-    TransferError::source(show(path), what)
+    TransferError::source(show(path), what, "")
 }
 
 #[cfg(test)]

@@ -127,11 +127,8 @@ impl Shared {
     /// Adds a file to the work.
     pub(crate) fn found(&self, mut job: FileJob) {
         if self.targets.as_ref().is_some_and(|all| !all.take(&job.to)) {
-            let what = format!(
-                "another source is copied to {} already; copy it elsewhere",
-                show(&job.to)
-            );
-            let error = TransferError::source(show(&job.from), what);
+            let what = format!("another source is copied to {} already", show(&job.to));
+            let error = TransferError::source(show(&job.from), what, "copy it elsewhere");
             return self.give_up_found(&self.name_source(&job), &error);
         }
         if self.through_layers() && self.source.is_some() {
@@ -314,9 +311,8 @@ impl Shared {
 
 /// The failure of a part that is not there.
 pub(super) fn beyond(path: &str, offset: u64, size: u64) -> TransferError {
-    TransferError::Request(format!(
-        "source: {path}: --offset {offset} is beyond its end; it has {size} bytes"
-    ))
+    let what = format!("source: {path}: --offset {offset} is beyond its end; it has {size} bytes");
+    TransferError::request(what, "")
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) async fn run(
 ) -> Result<Option<Class>, TransferError> {
     let [source] = sources else {
         let what = "usage: a pipe takes exactly one source";
-        return Err(TransferError::Request(what.to_owned()));
+        return Err(TransferError::request(what, ""));
     };
     // Over one connection bytes come in their order.
     options.connect.mode = Some(Mode::Stream);
@@ -86,7 +86,7 @@ async fn copy(
         (local, Location::Remote(remote)) => (remote.clone(), Some(local)),
         _ => {
             let what = "usage: one end must be an ftp:// URL";
-            return Err(TransferError::Request(what.to_owned()));
+            return Err(TransferError::request(what, ""));
         }
     };
     let client = connect(&remote.site, &shared.options, &shared.observer).await?;
@@ -215,7 +215,7 @@ async fn get(
     let (entry, known) = client.stat(&remote.path).await?;
     if is_dir(entry.kind) {
         let what = format!("source: {remote}: is a directory; a pipe takes one file");
-        return Err(TransferError::Request(what));
+        return Err(TransferError::request(what, ""));
     }
     let path = client.path(&remote.path)?;
     let (offset, length) = (shared.options.offset, shared.options.length);
@@ -328,7 +328,7 @@ async fn name(
         Err(error) => return Err(error),
     };
     let what = format!("destination: {remote}: {why}; all of the copy is there as {shown}");
-    Err(TransferError::Request(what))
+    Err(TransferError::request(what, ""))
 }
 
 /// Stores the input; gives the number of bytes.
@@ -414,7 +414,7 @@ fn unreadable(local: &Location, error: std::io::Error) -> TransferError {
 
 /// The failure of a copy that lost its session behind the data.
 fn gone() -> TransferError {
-    TransferError::Request("transfer: the session ended before the copy was proven".to_owned())
+    TransferError::request("transfer: the session ended before the copy was proven", "")
 }
 
 /// The file that is written: in a directory, one of the name of the source, if that has one.
@@ -437,9 +437,8 @@ async fn within(
             remote.path = names::join(&remote.path, name);
         }
         _ => {
-            let what =
-                format!("destination: {remote}: a pipe has no name of its own; name the file");
-            return Err(TransferError::Request(what));
+            let what = format!("destination: {remote}: a pipe has no name of its own");
+            return Err(TransferError::request(what, "name the file"));
         }
     }
     Ok(remote)

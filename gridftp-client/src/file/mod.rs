@@ -82,7 +82,7 @@ impl Done {
 fn module(text: &str) -> Result<String, TransferError> {
     if text.is_empty() || text.contains(['\0', '\r', '\n']) {
         let what = "usage: a module is name=\"arguments\", without line ends";
-        return Err(TransferError::Request(what.to_owned()));
+        return Err(TransferError::request(what, ""));
     }
     Ok(text.to_owned())
 }
@@ -113,7 +113,7 @@ impl TransferError {
                 DataErrorKind::Protocol | DataErrorKind::Limit => io::ErrorKind::InvalidData,
                 _ => io::ErrorKind::ConnectionReset,
             },
-            Self::Request(_) | Self::BadName { .. } => io::ErrorKind::InvalidInput,
+            Self::Request { .. } | Self::BadName { .. } => io::ErrorKind::InvalidInput,
             Self::Cut { cause, .. } => match cause.io_kind() {
                 io::ErrorKind::TimedOut => io::ErrorKind::TimedOut,
                 _ => io::ErrorKind::UnexpectedEof,

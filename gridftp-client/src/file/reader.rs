@@ -232,7 +232,7 @@ async fn ask(
     let (offset, length) = (options.offset, options.length);
     if module.is_some() && (offset > 0 || length.is_some()) {
         let what = "usage: the output of a module is read from its start to its end";
-        return Err(TransferError::Request(what.to_owned()));
+        return Err(TransferError::request(what, ""));
     }
     // Layers over the file make another number of bytes of it.
     let plain = module.is_none() && client.options.disk_stack.is_none();
@@ -298,8 +298,7 @@ async fn take(
     {
         // From its start would be something else.
         let what = format!("cannot be read from byte {}: {error}", options.offset);
-        let path = show(path);
-        return Err(TransferError::Source { path, what }.into());
+        return Err(TransferError::source(show(path), what, "").into());
     }
     let watch = Watch::new();
     let plan = ReceivePlan::new(asked.mode, Type::Image);

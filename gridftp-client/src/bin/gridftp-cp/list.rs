@@ -19,9 +19,8 @@ pub(crate) async fn run(
     report: &Arc<Report>,
 ) -> Result<(), TransferError> {
     let Location::Remote(remote) = location else {
-        return Err(TransferError::Request(
-            "usage: --list needs an ftp:// URL".to_owned(),
-        ));
+        let what = "usage: --list needs an ftp:// URL";
+        return Err(TransferError::request(what, ""));
     };
     let options = Arc::new(flags.connect_options());
     let observer = Arc::clone(report) as Arc<_>;

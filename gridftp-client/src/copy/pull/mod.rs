@@ -114,11 +114,9 @@ pub(crate) fn go_on(
         Err(Stop::Unreachable { fact, session }) => {
             client.drop_channel();
             if !shared.note_unreachable(&fact) {
-                let error = format!(
-                    "{fact}; in MODE E the server connects to us for downloads: use --mode stream, \
-                    or let it in"
-                );
-                return Err(Stop::Fatal(TransferError::Request(error)));
+                let remedy = "in MODE E the server connects to us for downloads: use --mode stream, \
+                              or let it in";
+                return Err(Stop::Fatal(TransferError::request(fact, remedy)));
             }
             if session { Ok(()) } else { Err(Stop::Replace) }
         }

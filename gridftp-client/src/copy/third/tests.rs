@@ -90,9 +90,7 @@ impl Size for Grows {
         self.size = self.times.min(self.size + 1);
         if self.failed < self.failures {
             self.failed += 1;
-            let what = "busy".to_owned();
-            let path = "/copy".to_owned();
-            return Err(TransferError::Source { path, what });
+            return Err(TransferError::source("/copy", "busy", ""));
         }
         self.failed = 0;
         Ok(self.size)
