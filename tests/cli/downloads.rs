@@ -1,11 +1,9 @@
 //! Downloads from servers that break off, refuse to restart, or change the file.
 
-use std::io::{BufRead, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Tree, passive, serve_sessions};
+use workspace_tests::{Reaction, ScriptedServer, Tree};
 
 use crate::cp_in;
 
@@ -36,155 +34,43 @@ enum Describes {
     Size,
 }
 
-/// A server of one file, in MODE S.
-struct Server {
-    describes: Describes,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// Reactions to come; after the last, the server sends the file.
-    turns: Vec<Turn>,
-    /// Versions of the file, the current one first.
-    versions: Vec<Vec<u8>>,
-    /// Number of replacements of the file.
-    age: u32,
-    /// Number of `RETR` commands.
-    retrieved: u32,
-}
-
-impl Server {
-    /// Starts a server; after a retrieval broke off, the next version replaces the file.
-    fn start(
-        describes: Describes,
-        turns: &[Turn],
-        versions: Vec<Vec<u8>>,
-    ) -> Result<(SocketAddr, Arc<Self>)> {
-        let state = State {
-            turns: turns.to_vec(),
-            versions,
-            age: 0,
-            retrieved: 0,
-        };
-        let server = Arc::new(Self {
-            describes,
-            state: Mutex::new(state),
-        });
-        let shared = Arc::clone(&server);
-        let addr = serve_sessions(move |control| shared.session(control))?;
-        Ok((addr, server))
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the current version of the file, and its time.
-    fn file(&self) -> (Vec<u8>, String) {
-        let state = self.state();
-        let file = state.versions.first().cloned().unwrap_or_default();
-        (file, format!("202601010000{:02}", state.age))
-    }
-
-    /// Replaces the file by its next version, if any.
-    fn replace(&self) {
-        let mut state = self.state();
-        if state.versions.len() > 1 {
-            state.versions.remove(0);
-            state.age += 1;
-        }
-    }
-
-    fn turn(&self) -> Turn {
-        let mut state = self.state();
-        if state.turns.is_empty() {
-            Turn::Send
-        } else {
-            state.turns.remove(0)
-        }
-    }
-
-    fn session(&self, mut control: TcpStream) -> Result<()> {
-        control.write_all(b"220 ready\r\n")?;
-        let mut data: Option<TcpListener> = None;
-        let mut begin = 0;
-        for line in BufReader::new(control.try_clone()?).lines() {
-            let line = line?;
-            let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
-            let (file, time) = self.file();
-            let reply = match verb {
-                "USER" => "331 password".to_owned(),
-                "PASS" => "230 in".to_owned(),
-                "FEAT" if self.describes == Describes::Mlst => {
-                    "211-features\r\n MLST Size*;Modify*;\r\n211 end".to_owned()
-                }
-                "FEAT" => "211-features\r\n SIZE\r\n211 end".to_owned(),
-                "TYPE" => "200 ok".to_owned(),
-                "SIZE" => format!("213 {}", file.len()),
-                "MDTM" if self.describes != Describes::Size => format!("213 {time}"),
-                "MLST" if self.describes == Describes::Mlst => {
-                    let size = file.len();
-                    format!("250-facts\r\n type=file;size={size};modify={time}; {rest}\r\n250 end")
-                }
-                "PASV" => {
-                    let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
-                    let away = self.state().turns.first() == Some(&Turn::Away);
-                    // A closed port refuses connections.
-                    data = Some(listener).filter(|_| !away);
-                    reply
-                }
-                "REST" => {
-                    begin = rest.parse()?;
-                    "350 go on".to_owned()
-                }
-                "RETR" => {
-                    let turn = self.turn();
-                    self.state().retrieved += 1;
-                    let from = std::mem::take(&mut begin);
-                    match turn {
-                        Turn::Busy => "450 busy".to_owned(),
-                        Turn::Away => return Ok(()),
-                        _ => {
-                            control.write_all(b"150 coming\r\n")?;
-                            let (to, _) = data.take().context("no PASV")?.accept()?;
-                            self.send(turn, to, &file, from)?.to_owned()
-                        }
-                    }
-                }
-                "QUIT" => "221 bye".to_owned(),
-                _ => "500 no".to_owned(),
-            };
-            control.write_all(format!("{reply}\r\n").as_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn send(
-        &self,
-        turn: Turn,
-        mut to: TcpStream,
-        file: &[u8],
-        from: usize,
-    ) -> Result<&'static str> {
-        match turn {
-            Turn::Break => {
-                to.write_all(file.get(from..from + SENT).context("too little")?)?;
-                drop(to);
-                self.replace();
-                Ok("426 broken")
+/// Starts a server of one file in MODE S; after a retrieval broke off, the next of `versions`
+/// replaces the file.
+fn serve(describes: Describes, turns: &[Turn], versions: Vec<Vec<u8>>) -> Result<ScriptedServer> {
+    let (turns, mut versions) = (turns.to_vec(), versions.into_iter());
+    let first = versions.next().unwrap_or_default();
+    let versions = Mutex::new(versions);
+    let server = ScriptedServer::with(move |server, line| {
+        // The number of `RETR` commands includes the present one.
+        let turn = |nth: usize| turns.get(nth).copied().unwrap_or(Turn::Send);
+        let present = || turn(server.count("RETR") - 1);
+        match line.split(' ').next() {
+            Some("FEAT") if describes == Describes::Mlst => {
+                Reaction::say("211-features\r\n MLST Size*;Modify*;\r\n211 end")
             }
-            Turn::Rewrite => {
-                to.write_all(file.get(from..SENT).context("too little")?)?;
-                self.replace();
-                to.write_all(self.file().0.get(SENT..).context("too little")?)?;
-                Ok("226 done")
+            Some("FEAT") => Reaction::say("211-features\r\n SIZE\r\n211 end"),
+            Some("MDTM") if describes == Describes::Size => Reaction::say("500 no"),
+            Some("MLST") if describes == Describes::Mlst => Reaction::Execute,
+            Some("PASV") if turn(server.count("RETR")) == Turn::Away => Reaction::Shut,
+            Some("RETR") => match present() {
+                Turn::Send => Reaction::Usual,
+                Turn::Break | Turn::Rewrite => Reaction::Until(SENT),
+                Turn::Busy => Reaction::say("450 busy"),
+                Turn::Away => Reaction::HangUp(String::new()),
+            },
+            Some("MIDWAY") if matches!(present(), Turn::Break | Turn::Rewrite) => {
+                let next = versions.lock().ok().and_then(|mut left| left.next());
+                next.into_iter().for_each(|next| server.file("/file", next));
+                match present() {
+                    Turn::Break => Reaction::say("426 broken"),
+                    _ => Reaction::Usual,
+                }
             }
-            _ => {
-                to.write_all(file.get(from..).context("beyond the end")?)?;
-                Ok("226 done")
-            }
+            _ => Reaction::Usual,
         }
-    }
+    })?;
+    server.file("/file", first);
+    Ok(server)
 }
 
 /// Returns bytes that depend on their offset and on `version`.
@@ -195,12 +81,12 @@ fn bytes(version: u8) -> Vec<u8> {
 
 /// Downloads from such a server, checks that the copy is the last version, and returns the number
 /// of `RETR` commands.
-fn download(describes: Describes, turns: &[Turn], versions: u8) -> Result<u32> {
+fn download(describes: Describes, turns: &[Turn], versions: u8) -> Result<usize> {
     let here = Tree::new()?;
     let versions: Vec<_> = (0..versions).map(bytes).collect();
     let last = versions.last().cloned().unwrap_or_default();
-    let (addr, server) = Server::start(describes, turns, versions)?;
-    let url = format!("ftp://{addr}/file");
+    let server = serve(describes, turns, versions)?;
+    let url = server.url("file");
     let said = cp_in(&here, &["--mode", "stream", "--debug", &url, "file"])?.ok()?;
     ensure!(
         std::fs::read(here.path("file"))? == last,
@@ -208,8 +94,7 @@ fn download(describes: Describes, turns: &[Turn], versions: u8) -> Result<u32> {
         said.report()
     );
     ensure!(here.names("")? == ["file"], "{:?}", here.names("")?);
-    let retrieved = server.state().retrieved;
-    Ok(retrieved)
+    Ok(server.count("RETR"))
 }
 
 #[test]

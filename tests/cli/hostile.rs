@@ -1,13 +1,12 @@
 //! Servers with faults: names outside the target, wrong sizes and addresses, floods, silence.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use workspace_tests::{Finished, Tree, host_port, passive, serve_sessions};
+use anyhow::{Result, ensure};
+use workspace_tests::{Finished, Reaction, ScriptedServer, Tree};
 
 use crate::{Bed, cp_in, fails};
 
@@ -49,95 +48,64 @@ type SessionEnd = Arc<(Mutex<bool>, Condvar)>;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Starts the server, which supports MODE S only.
-fn serve(faults: Faults) -> Result<SocketAddr> {
-    serve_sessions(move |control| session(control, &faults))
+fn serve(faults: Faults) -> Result<ScriptedServer> {
+    Ok(ScriptedServer::start(move |line| faults.reaction(line))?)
 }
 
-fn session(mut control: TcpStream, faults: &Faults) -> Result<()> {
-    let greeting = faults
-        .greeting
-        .clone()
-        .unwrap_or_else(|| b"220 ready\r\n".to_vec());
-    control.write_all(&greeting)?;
-    let lines = BufReader::new(control.try_clone()?).lines();
-    let mut data: Option<TcpListener> = None;
-    let mut port: Option<SocketAddr> = None;
-    for line in lines {
-        let line = line?;
-        let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        let reply = match verb {
-            "USER" => "331 password".to_owned(),
-            "PASS" => "230 in".to_owned(),
-            "FEAT" => "211-features\r\n MLST type*;size*;\r\n SIZE\r\n211 end".to_owned(),
-            "TYPE" | "OPTS" | "ALLO" => "200 ok".to_owned(),
-            "MODE" if rest == "S" => "200 ok".to_owned(),
-            "MLST" | "MLSD" if faults.plain => "500 command not understood".to_owned(),
-            "MKD" if faults.hangs_up.swap(false, Ordering::Relaxed) => return Ok(()),
-            "MKD" | "MLST" if rest.ends_with("void") => "550 cannot".to_owned(),
-            "SIZE" if !rest.ends_with("dir") => format!("213 {}", faults.size),
-            "CWD" if rest.ends_with("dir") => "250 there".to_owned(),
-            "MLST" if rest.ends_with("dir") => format!("250-facts\r\n type=dir; {rest}\r\n250 end"),
-            "MLST" => format!(
-                "250-facts\r\n type=file;size={};{} {rest}\r\n250 end",
-                faults.size, faults.facts
+impl Faults {
+    fn reaction(&self, line: &str) -> Reaction {
+        let (verb, path) = line.split_once(' ').unwrap_or((line, ""));
+        let is_dir = path.ends_with("dir");
+        let say = |text: String| Reaction::Say(text);
+        match verb {
+            "CONNECT" if let Some(greeting) = &self.greeting => Reaction::Raw(greeting.clone()),
+            "FEAT" => Reaction::say("211-features\r\n MLST type*;size*;\r\n SIZE\r\n211 end"),
+            "MLST" | "MLSD" if self.plain => Reaction::say("500 command not understood"),
+            "MKD" if self.hangs_up.swap(false, Ordering::Relaxed) => {
+                Reaction::HangUp(String::new())
+            }
+            "MKD" | "MLST" if path.ends_with("void") => Reaction::say("550 cannot"),
+            "SIZE" if !is_dir => say(format!("213 {}", self.size)),
+            "CWD" if is_dir => Reaction::say("250 there"),
+            "MLST" if is_dir => say(format!("250-facts\r\n type=dir; {path}\r\n250 end")),
+            "MLST" => say(format!(
+                "250-facts\r\n type=file;size={};{} {path}\r\n250 end",
+                self.size, self.facts
+            )),
+            "CKSM" => say(format!("213 {}", self.digest)),
+            "PASV" if self.shut => Reaction::Shut,
+            "PASV" if let Some(host) = self.address => Reaction::Announce(host),
+            "MLSD" if self.torn.swap(false, Ordering::Relaxed) => Reaction::Send(
+                vec![self.listing.split_at(self.listing.len() - 5).0.to_vec()],
+                Box::new(Reaction::say("426 broken off")),
             ),
-            "CKSM" => format!("213 {}", faults.digest),
-            "PORT" => {
-                port = host_port(rest);
-                "200 ok".to_owned()
-            }
-            "PASV" => {
-                let (listener, reply) = passive(faults.address.unwrap_or(Ipv4Addr::LOCALHOST))?;
-                data = (!faults.shut).then_some(listener);
-                reply
-            }
-            "MLSD" if faults.torn.swap(false, Ordering::Relaxed) => {
-                let (mut to, _) = data.take().context("no PASV")?.accept()?;
-                control.write_all(b"150 coming\r\n")?;
-                let (most, _) = faults.listing.split_at(faults.listing.len() - 5);
-                to.write_all(most)?;
-                "426 broken off".to_owned()
-            }
-            "RETR" if faults.shut => faults.end.unwrap_or("425 no connection").to_owned(),
-            "RETR" | "MLSD" => {
-                let mut to = match port.take() {
-                    Some(at) => TcpStream::connect(at)?,
-                    None => data.take().context("no PASV")?.accept()?.0,
-                };
-                control.write_all(b"150 coming\r\n")?;
-                to.write_all(if verb == "MLSD" {
-                    &faults.listing
-                } else {
-                    &faults.data
-                })?;
-                drop(to);
-                faults.end.unwrap_or("226 done").to_owned()
-            }
-            "MKD" if let Some(end) = &faults.late => {
+            "RETR" if self.shut => Reaction::say(self.end.unwrap_or("425 no connection")),
+            "MLSD" => Reaction::send(&self.listing),
+            "RETR" => Reaction::send(&self.data),
+            "END" if let Some(end) = self.end => Reaction::say(end),
+            "MKD" if let Some(end) = &self.late => {
                 let (ended, told) = &**end;
-                let ended = ended.lock().map_err(|_| anyhow!("a session failed"))?;
+                let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(told.wait_timeout_while(ended, GRACE, |ended| !*ended));
-                "553 a file is there".to_owned()
+                Reaction::say("553 a file is there")
             }
-            "QUIT" => {
-                if let Some((ended, told)) = faults.late.as_deref() {
-                    *ended.lock().map_err(|_| anyhow!("a session failed"))? = true;
-                    told.notify_all();
-                }
-                "221 bye".to_owned()
+            "QUIT" if let Some((ended, told)) = self.late.as_deref() => {
+                *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                told.notify_all();
+                Reaction::Usual
             }
-            _ => "500 no".to_owned(),
-        };
-        control.write_all(format!("{reply}\r\n").as_bytes())?;
+            "CONNECT" | "MODE" | "PORT" | "PASV" | "USER" | "PASS" | "TYPE" | "OPTS" | "ALLO"
+            | "QUIT" | "END" | "MIDWAY" => Reaction::Usual,
+            _ => Reaction::say("500 no"),
+        }
     }
-    Ok(())
 }
 
 /// Copies `path` from a server with `faults` into the directory `in` of a new tree.
 fn fetch(faults: Faults, path: &str, flags: &[&str]) -> Result<(Tree, Finished)> {
     let tree = Tree::new()?;
     tree.dir("in")?;
-    let url = format!("ftp://{}/{path}", serve(faults)?);
+    let url = serve(faults)?.url(path);
     let finished = cp_in(
         &tree,
         &[
@@ -193,7 +161,7 @@ fn escape_codes_in_names_never_reach_the_terminal() -> Result<()> {
         finished.report().escape_debug()
     );
     ensure!(tree.names("")?.len() == 1);
-    let url = format!("ftp://{}/dir", serve(faults)?);
+    let url = serve(faults)?.url("dir");
     let finished = cp_in(&tree, &["--list", &url])?.ok()?;
     ensure!(!finished.stdout.contains('\u{1b}') && finished.stdout.contains("\\u{1b}"));
     Ok(())
@@ -279,7 +247,7 @@ fn a_refused_file_behind_a_closed_data_port_is_not_retried() -> Result<()> {
         ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/file", serve(faults)?);
+    let url = serve(faults)?.url("file");
     let finished = cp_in(&tree, &["--retries", "1", &url, "file"])?;
     fails(&finished, 1, &["550 not for you"])?;
     ensure!(!finished.stderr.contains("retry"), "{}", finished.report());
@@ -351,7 +319,7 @@ fn a_silent_server_times_out() -> Result<()> {
         ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/file", serve(faults)?);
+    let url = serve(faults)?.url("file");
     let finished = cp_in(&tree, &["--retries", "0", "--timeout", "1", &url, "x"])?;
     fails(&finished, 3, &["connect", "in time"])
 }
@@ -381,7 +349,7 @@ fn without_listings_only_single_files_are_copied() -> Result<()> {
     ensure!(tree.names("")? == ["in/file"]);
     // An existing file is not overwritten, although MLST does not reveal it.
     tree.file("up", 3, 1)?;
-    let url = format!("ftp://{}/file", serve(faults)?);
+    let url = serve(faults)?.url("file");
     let finished = cp_in(&tree, &["-n", "-v", "up", &url])?.ok()?;
     ensure!(
         finished.stdout.contains("it exists"),
@@ -420,7 +388,7 @@ fn preserved_metadata_comes_from_the_file_and_not_from_the_listing() -> Result<(
         ..Faults::default()
     };
     let bed = Bed::new()?;
-    let from = format!("ftp://{}/dir/", serve(faults)?);
+    let from = serve(faults)?.url("dir/");
     for (to, file) in [
         ("down/".to_owned(), bed.here.path("down/file")),
         (bed.url("over/"), bed.there.path("over/file")),
@@ -441,7 +409,7 @@ fn directory_times_that_cannot_be_set_are_reported() -> Result<()> {
     bed.here.dir("up/dir")?;
     bed.there.dir("up/dir")?;
     for from in ["up/", &bed.url("up/")] {
-        let url = format!("ftp://{}/dir", serve(Faults::default())?);
+        let url = serve(Faults::default())?.url("dir");
         bed.cp(&["-r", from, &url])?.ok()?;
         let finished = bed.cp(&["-r", "--preserve", from, &url])?;
         fails(&finished, 1, &["up/dir: failed:", "500 no"])?;
@@ -497,7 +465,7 @@ fn names_that_the_server_cannot_carry_are_refused() -> Result<()> {
     let bed = Bed::new()?;
     bed.there.dir("empty/ö")?;
     for name in ["up", "empty", &bed.url("empty")] {
-        let url = format!("ftp://{}/dir", serve(faults.clone())?);
+        let url = serve(faults.clone())?.url("dir");
         let finished = cp_in(&tree, &["-r", name, &url])?;
         fails(&finished, 1, &["no command to this server"])?;
     }
@@ -514,7 +482,7 @@ fn a_truncated_listing_line_names_no_file() -> Result<()> {
         ..Faults::default()
     };
     let tree = Tree::new()?;
-    let url = format!("ftp://{}/dir", serve(faults.clone())?);
+    let url = serve(faults.clone())?.url("dir");
     let finished = cp_in(&tree, &["-r", &url, "in/"])?.ok()?;
     let names = tree.names("")?;
     ensure!(
@@ -535,7 +503,7 @@ fn a_directory_that_is_neither_created_nor_found_is_reported() -> Result<()> {
     bed.here.dir("up/void")?;
     bed.there.dir("up/void")?;
     for from in ["up/", &bed.url("up/")] {
-        let url = format!("ftp://{}/dir", serve(Faults::default())?);
+        let url = serve(Faults::default())?.url("dir");
         let finished = bed.cp(&["-r", from, &url])?;
         fails(&finished, 1, &["void", "550 cannot"])?;
     }
@@ -555,7 +523,7 @@ fn a_session_that_ends_at_mkd_is_replaced() -> Result<()> {
             hangs_up: Arc::new(AtomicBool::new(true)),
             ..Faults::default()
         };
-        let url = format!("ftp://{}/dir", serve(faults.clone())?);
+        let url = serve(faults.clone())?.url("dir");
         bed.cp(&["-r", from, &url])?.ok()?;
         ensure!(!faults.hangs_up.load(Ordering::Relaxed));
     }
@@ -571,7 +539,7 @@ fn a_directory_that_is_refused_last_is_reported_once() -> Result<()> {
         late: Some(SessionEnd::default()),
         ..Faults::default()
     };
-    let url = format!("ftp://{}/dir", serve(faults)?);
+    let url = serve(faults)?.url("dir");
     let finished = bed.cp(&["-r", "--preserve", &bed.url("from/"), &url])?;
     fails(&finished, 1, &["empty", "a file is there"])?;
     let told = finished

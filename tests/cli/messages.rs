@@ -1,11 +1,10 @@
 //! Error messages of the program: fact, place and remedy, each once.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree, binary, run, serve_sessions};
+use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree, binary, run};
 
 use crate::{Bed, LIMIT, cp_in, fails};
 
@@ -118,13 +117,11 @@ fn failures_in_json_have_source_and_error() -> Result<()> {
 #[test]
 fn a_port_of_another_protocol_is_reported() -> Result<()> {
     let tree = Tree::new()?;
-    let addr = serve_sessions(|mut stream| {
-        stream.write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")?;
-        std::io::copy(&mut stream, &mut std::io::sink())?;
-        Ok(())
-    })?;
-    let finished = cp_in(&tree, &[&format!("ftp://{addr}/x"), "y"])?;
-    fails(&finished, 3, &[&addr.to_string(), "SSH", "no FTP server"])
+    let server = ScriptedServer::start(|_| Reaction::say("SSH-2.0-OpenSSH_9.2p1 Debian-2"))?;
+    let url = server.url("x");
+    let finished = cp_in(&tree, &[&url, "y"])?;
+    let addr = url.split('/').nth(2).context("no host")?;
+    fails(&finished, 3, &[addr, "SSH", "no FTP server"])
 }
 
 #[test]

@@ -8,7 +8,7 @@ use workspace_tests::{Break, Finished, Reaction, Relay, ScriptedServer, Tree};
 use crate::{Bed, cp_in, fails};
 
 /// Starts a server with `reaction` to commands that begin with `start`.
-fn at(start: &'static str, reaction: Reaction) -> Result<ScriptedServer> {
+fn at(start: &'static str, reaction: Reaction) -> std::io::Result<ScriptedServer> {
     ScriptedServer::start(move |line| match line.starts_with(start) {
         true => reaction.clone(),
         false => Reaction::Usual,

@@ -1,22 +1,17 @@
 //! Uploads that break off, to servers with true and false replies about the stored bytes.
 
-use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use workspace_tests::{
-    Break, Relay, Tree, host_port, passive, run, serve_sessions, sha256, sha256_range,
-};
+use workspace_tests::{Break, Reaction, Relay, ScriptedServer, Tree, binary, run, sha256_of};
 
-use crate::{Bed, LIMIT, command, cp_in, fails};
+use crate::{Bed, LIMIT, cp_in, fails};
 
-const SIZE: u64 = 3_000_001;
+const SIZE: usize = 3_000_001;
 /// Stored bytes of the first upload.
-const TAKEN: u64 = 1_000_003;
+const TAKEN: usize = 1_000_003;
 
 /// Behaviour of a server after an upload broke off.
 #[derive(Clone, Copy)]
@@ -41,188 +36,99 @@ const PLAIN: Habits = Habits {
     later: false,
 };
 
-/// A server of one file, in MODE S.
-struct Server {
-    addr: SocketAddr,
-    seen: Arc<Seen>,
-}
-
-struct Seen {
-    habits: Habits,
-    file: PathBuf,
-    uploads: AtomicU32,
-    bytes: AtomicU64,
-    /// `REST` and the transfer commands.
-    commands: Mutex<Vec<String>>,
-}
-
-impl Server {
-    fn start(file: PathBuf, habits: Habits) -> Result<Self> {
-        let seen = Arc::new(Seen {
-            habits,
-            file,
-            uploads: AtomicU32::new(0),
-            bytes: AtomicU64::new(0),
-            commands: Mutex::default(),
-        });
-        let shared = Arc::clone(&seen);
-        let addr = serve_sessions(move |control| shared.session(control))?;
-        Ok(Self { addr, seen })
-    }
-
-    fn commands(&self) -> Vec<String> {
-        let commands = self.seen.commands.lock();
-        commands.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Seen {
-    fn note(&self, line: String) {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.push(line);
-    }
-
-    fn size(&self) -> Option<u64> {
-        std::fs::metadata(&self.file).ok().map(|meta| meta.len())
-    }
-
-    fn session(&self, mut control: TcpStream) -> Result<()> {
-        control.write_all(b"220 ready\r\n")?;
-        let mut data: Option<TcpListener> = None;
-        let mut active: Option<SocketAddr> = None;
-        let mut begin = None;
-        for line in BufReader::new(control.try_clone()?).lines() {
-            let line = line?;
-            let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
-            // RFC 959 §4.1.3: "This command shall be immediately followed by the appropriate FTP
-            // service command".
-            if !matches!(verb, "STOR" | "APPE" | "RETR") {
-                begin = None;
+/// Starts a server that stores by `STOR` and `APPE` in MODE S and renames no file.
+fn serve(habits: Habits) -> Result<ScriptedServer> {
+    let server = ScriptedServer::with(move |server, line| {
+        let words: Vec<_> = line.split(' ').collect();
+        let first = server.count("STOR") == 1 && server.count("APPE") == 0;
+        let second = server.count("STOR") + server.count("APPE") == 2;
+        match *words.as_slice() {
+            ["FEAT"] => Reaction::say("211-features\r\n CKSM SHA256:10;\r\n SIZE\r\n211 end"),
+            ["CKSM", _, offset, length, path] => digest(server, path, offset, length),
+            ["MLST", _] => Reaction::Execute,
+            ["REST", _] if !habits.rest.starts_with('3') => Reaction::say(habits.rest),
+            ["STOR", _] if let Some(refusal) = habits.behind.filter(|_| is_restarted(server)) => {
+                Reaction::say(refusal)
             }
-            let reply = match verb {
-                "USER" => "331 password".to_owned(),
-                "PASS" => "230 in".to_owned(),
-                "FEAT" => "211-features\r\n CKSM SHA256:10;\r\n SIZE\r\n211 end".to_owned(),
-                "TYPE" | "ALLO" => "200 ok".to_owned(),
-                "MLST" | "SIZE" | "CKSM" => self.facts(verb, rest)?,
-                "PASV" => {
-                    let (listener, reply) = passive(Ipv4Addr::LOCALHOST)?;
-                    data = Some(listener);
-                    reply
+            ["STOR", _] if first => Reaction::Until(TAKEN),
+            ["MIDWAY" | "END", "STOR", path] if first => {
+                if habits.hole {
+                    punch(server, path);
                 }
-                "REST" => {
-                    self.note(verb.to_owned());
-                    if self.habits.rest.starts_with('3') {
-                        begin = rest.parse().ok();
-                    }
-                    self.habits.rest.to_owned()
+                match habits.first.starts_with('2') {
+                    true => Reaction::HangUp(habits.first.to_owned()),
+                    false => Reaction::say(habits.first),
                 }
-                "STOR" | "APPE" => {
-                    self.note(verb.to_owned());
-                    let behind = self.habits.behind.filter(|_| begin.is_some());
-                    let begin = begin.take();
-                    match behind {
-                        Some(refusal) => refusal.to_owned(),
-                        None => {
-                            let at = if verb == "APPE" { self.size() } else { begin };
-                            control.write_all(b"150 come\r\n")?;
-                            let (from, _) = data.take().context("no PASV")?.accept()?;
-                            if self.store(from, at)? {
-                                "226 done".to_owned()
-                            } else {
-                                let first = self.habits.first;
-                                control.write_all(format!("{first}\r\n").as_bytes())?;
-                                if first.starts_with('2') {
-                                    return Ok(());
-                                }
-                                continue;
-                            }
-                        }
-                    }
-                }
-                "PORT" => {
-                    active = host_port(rest);
-                    "200 ok".to_owned()
-                }
-                "RETR" => {
-                    self.note(verb.to_owned());
-                    let mut file = std::fs::File::open(&self.file)?;
-                    file.seek(SeekFrom::Start(begin.take().unwrap_or(0)))?;
-                    control.write_all(b"150 coming\r\n")?;
-                    let mut to = TcpStream::connect(active.take().context("no PORT")?)?;
-                    match std::io::copy(&mut file, &mut to) {
-                        Ok(_) => "226 done".to_owned(),
-                        Err(_) => "426 broken".to_owned(),
-                    }
-                }
-                "QUIT" => "221 bye".to_owned(),
-                _ => "500 no".to_owned(),
-            };
-            control.write_all(format!("{reply}\r\n").as_bytes())?;
+            }
+            ["END", "STOR" | "APPE", path] if second && habits.later => {
+                punch(server, path);
+                Reaction::Usual
+            }
+            ["OPTS" | "MODE" | "MDTM" | "DELE" | "RNFR" | "LIST", ..] => Reaction::say("500 no"),
+            _ => Reaction::Usual,
         }
-        Ok(())
-    }
+    })?;
+    Ok(server)
+}
 
-    /// The reply to a command about the file as it is.
-    fn facts(&self, verb: &str, rest: &str) -> Result<String> {
-        if verb == "CKSM" {
-            let mut words = rest.split(' ').skip(1);
-            let mut number = || words.next().and_then(|word| word.parse().ok());
-            let (offset, length) = (number().unwrap_or(0), number().unwrap_or(u64::MAX));
-            return Ok(format!("213 {}", sha256_range(&self.file, offset, length)?));
-        }
-        Ok(match self.size() {
-            Some(size) if verb == "SIZE" => format!("213 {size}"),
-            Some(size) => format!(
-                "250-facts\r\n type=file;size={size};modify=20260101000000; {rest}\r\n250 end"
-            ),
-            None => "550 no such file".to_owned(),
-        })
-    }
+/// Says whether the last command follows a `REST`.
+fn is_restarted(server: &ScriptedServer) -> bool {
+    let commands = server.commands();
+    let before = commands.iter().rev().nth(1);
+    before.is_some_and(|line| line.starts_with("REST"))
+}
 
-    /// Stores received bytes from `at` or as a new file; returns false for the first upload, which
-    /// breaks off.
-    fn store(&self, from: TcpStream, at: Option<u64>) -> Result<bool> {
-        let mut file = std::fs::File::options()
-            .create(true)
-            .truncate(at.is_none())
-            .write(true)
-            .open(&self.file)?;
-        file.seek(SeekFrom::Start(at.unwrap_or(0)))?;
-        let first = self.uploads.fetch_add(1, Ordering::SeqCst) == 0;
-        let most = if first { TAKEN } else { u64::MAX };
-        let taken = std::io::copy(&mut from.take(most), &mut file)?;
-        self.bytes.fetch_add(taken, Ordering::SeqCst);
-        let second = self.uploads.load(Ordering::SeqCst) == 2;
-        if (first && self.habits.hole) || (second && self.habits.later) {
-            file.write_all_at(&[0; 4096], TAKEN / 2)?;
-        }
-        Ok(!first)
-    }
+/// Replaces a piece of a file by a hole.
+fn punch(server: &ScriptedServer, path: &str) {
+    let mut bytes = server.bytes(path).unwrap_or_default();
+    bytes.splice(TAKEN / 2..TAKEN / 2 + 4096, [0; 4096]);
+    server.file(path, bytes);
+}
+
+/// Replies to `CKSM`.
+fn digest(server: &ScriptedServer, path: &str, offset: &str, length: &str) -> Reaction {
+    let bytes = server.bytes(path).unwrap_or_default();
+    let rest = offset
+        .parse()
+        .ok()
+        .and_then(|offset: usize| bytes.get(offset..));
+    let part = rest
+        .unwrap_or_default()
+        .take(length.parse().unwrap_or(u64::MAX));
+    let digest = sha256_of(part).unwrap_or_default();
+    Reaction::Say(format!("213 {digest}"))
+}
+
+/// Returns the verbs of `REST` and the transfer commands.
+fn verbs(server: &ScriptedServer) -> Vec<String> {
+    let verbs = server.commands().into_iter().filter_map(|line| {
+        let verb = line.split(' ').next()?;
+        matches!(verb, "REST" | "STOR" | "APPE" | "RETR").then(|| verb.to_owned())
+    });
+    verbs.collect()
 }
 
 /// Copies a file to such a server, and returns the number of stored bytes and the commands.
-fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(u64, Vec<String>)> {
-    let there = Tree::new()?;
-    let server = Server::start(there.path("file"), habits)?;
+fn upload(from: &str, here: &Tree, source: &Path, habits: Habits) -> Result<(usize, Vec<String>)> {
+    let server = serve(habits)?;
     // The directory may have to be created.
-    let to = format!("ftp://{}/dir/file", server.addr);
+    let to = server.url("dir/file");
     // `--no-clobber` does not apply to the rest of the first attempt.
     let flags = ["--mode", "stream", "--no-clobber", "--debug", from, &to];
     let finished = cp_in(here, &flags)?.ok()?;
     ensure!(
-        sha256(source)? == sha256(&there.path("file"))?,
+        server.bytes("/dir/file") == Some(std::fs::read(source)?),
         "the copy differs: {}",
         finished.report()
     );
-    Ok((server.seen.bytes.load(Ordering::SeqCst), server.commands()))
+    Ok((server.received(), verbs(&server)))
 }
 
 /// Runs `upload` from a local file and from a server.
-fn both(habits: Habits, bytes: u64, commands: &[&str]) -> Result<()> {
+fn both(habits: Habits, bytes: usize, commands: &[&str]) -> Result<()> {
     let bed = Bed::new()?;
-    bed.here.file("file", SIZE, 3)?;
-    bed.there.file("file", SIZE, 3)?;
+    bed.here.file("file", SIZE as u64, 3)?;
+    bed.there.file("file", SIZE as u64, 3)?;
     let source = bed.here.path("file");
     for from in ["file", &bed.url("file")] {
         let (taken, asked) = upload(from, &bed.here, &source, habits)?;
@@ -284,22 +190,21 @@ fn a_source_without_rest_sends_the_whole_file_again() -> Result<()> {
         ("502 no REST here", ["RETR", "REST", "RETR"]),
     ] {
         let bed = Bed::new()?;
-        let file = bed.here.file("file", SIZE, 3)?;
-        let source = Server::start(file, Habits { rest, ..PLAIN })?;
+        let file = bed.here.file("file", SIZE as u64, 3)?;
+        let source = serve(Habits { rest, ..PLAIN })?;
+        source.file("/file", std::fs::read(file)?);
         // Paced, so that the destination has received the forwarded bytes.
-        let plan = Break::Everything { after: TAKEN };
+        let plan = Break::Everything {
+            after: TAKEN as u64,
+        };
         let relay = Relay::paced(bed.server.addr(), plan, 4_000_000)?;
-        let from = format!("ftp://{}/file", source.addr);
+        let from = source.url("file");
         let to = bed.server.url_at(relay.addr(), "file");
         let finished = bed.cp(&["--mode", "stream", "--debug", &from, &to])?.ok()?;
         bed.same("file", "file")
             .with_context(|| finished.report())?;
-        ensure!(
-            source.commands() == asked,
-            "{rest}: {:?}",
-            source.commands()
-        );
-        let (passed, all) = (relay.passed(), SIZE + TAKEN);
+        ensure!(verbs(&source) == asked, "{rest}: {:?}", source.commands());
+        let (passed, all) = (relay.passed(), (SIZE + TAKEN) as u64);
         ensure!(
             relay.broke() && (passed < all) == rest.starts_with('3'),
             "{rest}: {passed} bytes passed: {}",
@@ -336,11 +241,13 @@ fn an_upload_from_a_pipe_fails_when_its_size_check_is_lost() -> Result<()> {
         first: "226 done",
         ..PLAIN
     };
-    let (here, there) = (Tree::new()?, Tree::new()?);
-    let source = here.file("file", SIZE, 3)?;
-    let server = Server::start(there.path("file"), habits)?;
-    let to = format!("ftp://{}/file", server.addr);
-    let mut copying = command(&here, &["-", &to])?;
-    copying.stdin(std::fs::File::open(source)?);
-    fails(&run(&mut copying, LIMIT)?, 3, &["SIZE"])
+    let here = Tree::new()?;
+    // The server stores it whole before the session is lost.
+    here.file("file", 1000, 3)?;
+    let server = serve(habits)?;
+    let mut shell = Command::new("sh");
+    shell.current_dir(here.root());
+    shell.args(["-c", r#"exec "$0" - "$1" < file"#]);
+    let copying = shell.arg(binary("gridftp-cp")?).arg(server.url("file"));
+    fails(&run(copying, LIMIT)?, 3, &["SIZE"])
 }

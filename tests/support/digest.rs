@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek as _, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -19,13 +19,17 @@ pub fn sha256(path: &Path) -> Result<String> {
 
 /// Returns the digest of at most `length` bytes from `offset`.
 pub fn sha256_range(path: &Path, offset: u64, length: u64) -> Result<String> {
-    let mut file = File::open(path).with_context(|| format!("digest of {}", path.display()))?;
+    let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(offset))?;
-    let mut rest = file.take(length);
+    sha256_of(file.take(length)).with_context(|| format!("digest of {}", path.display()))
+}
+
+/// Returns the digest of bytes in hexadecimal.
+pub fn sha256_of(mut bytes: impl Read) -> Result<String> {
     let mut hash = Sha256::new();
     let mut block = vec![0; 1 << 20];
     loop {
-        let n = rest.read(&mut block)?;
+        let n = bytes.read(&mut block)?;
         if n == 0 {
             break;
         }

@@ -57,7 +57,7 @@ pub fn host_port(text: &str) -> Option<SocketAddr> {
 }
 
 /// Writes an IPv4 address and port as six numbers separated by commas.
-pub(crate) fn six_numbers(addr: SocketAddr) -> String {
+fn six_numbers(addr: SocketAddr) -> String {
     let [high, low] = addr.port().to_be_bytes();
     format!("{},{high},{low}", addr.ip().to_string().replace('.', ","))
 }

@@ -10,6 +10,7 @@
 //! | [`option_suite`] | requirements on the options of every driver |
 //! | [`datagram_suite`] | requirements on every datagram socket |
 //! | [`dsi_suite`] | requirements on every storage backend |
+//! | `ftp`, a feature | an FTP server in memory, scripted command by command |
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,8 @@ pub mod datagram_suite;
 pub mod driver_suite;
 pub mod dsi_suite;
 mod fault;
+#[cfg(feature = "ftp")]
+pub mod ftp;
 mod mem;
 pub mod option_suite;
 mod random;
