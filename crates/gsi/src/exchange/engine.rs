@@ -38,7 +38,7 @@ impl Engine {
         let mut rest = token;
         while !rest.is_empty() {
             match self.connection.read_tls(&mut rest) {
-                // The peer closed, so the rest means nothing.
+                // What follows the end means nothing.
                 Ok(0) => break,
                 Ok(_) => {}
                 // A message of the handshake over the bound of rustls.
@@ -49,6 +49,9 @@ impl Engine {
             let length = state.plaintext_bytes_to_read() as u64;
             let read = self.connection.reader().take(length).read_to_end(&mut data);
             read.map_err(|_| Fault::Truncated)?;
+            if state.peer_has_closed() && data.is_empty() {
+                return Err(Fault::Closed.into());
+            }
         }
         Ok(data)
     }
@@ -62,6 +65,13 @@ impl Engine {
             }
         }
         token
+    }
+
+    /// Returns the token that ends the channel, for peers in tests.
+    #[cfg(test)]
+    pub(super) fn close(&mut self) -> Vec<u8> {
+        self.connection.send_close_notify();
+        self.pending()
     }
 
     /// Encrypts data and returns the token.

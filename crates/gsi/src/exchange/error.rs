@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::credential::CredentialError;
-use crate::exchange::MAX_TOKEN;
+use crate::exchange::{BadTail, MAX_TOKEN};
 use crate::key::KeyError;
 use crate::proxy::ProxyError;
 use crate::request::BadRequest;
@@ -55,6 +55,12 @@ pub enum Fault {
     /// A token holds a part of the peer's flight.
     #[error("the token holds only a part of the handshake's flight: send each flight whole")]
     Incomplete,
+    /// The peer closed the channel.
+    #[error("the peer closed the secure channel")]
+    Closed,
+    /// The records after the handshake of a data channel break the protocol.
+    #[error("data channel: {0}")]
+    Tail(BadTail),
     /// Data came along with the handshake.
     #[error("data in the token of the handshake")]
     EarlyData,
@@ -121,9 +127,11 @@ impl ExchangeError {
             Fault::Refused(refusal) | Fault::DelegatedRefused(refusal) if refusal.is_local() => {
                 Party::Local
             }
-            Fault::Proxy(_) | Fault::NothingToDelegate | Fault::Key(_) | Fault::Misuse => {
-                Party::Local
-            }
+            Fault::Proxy(_)
+            | Fault::NothingToDelegate
+            | Fault::Key(_)
+            | Fault::Misuse
+            | Fault::Tail(BadTail::Misuse) => Party::Local,
             Fault::Tls(
                 rustls::Error::General(_)
                 | rustls::Error::FailedToGetCurrentTime

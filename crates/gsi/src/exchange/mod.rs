@@ -9,6 +9,7 @@
 //! [`Initiator`] and [`Acceptor`] take whole tokens and return tokens; the end is a [`Session`].
 
 mod acceptor;
+mod channel;
 mod engine;
 mod error;
 mod initiator;
@@ -18,6 +19,7 @@ mod tail;
 mod tests;
 
 pub use acceptor::Acceptor;
+pub use channel::DataChannel;
 pub use engine::MAX_TOKEN;
 pub use error::{ExchangeError, Fault, Party};
 pub use initiator::{Delegation, Expectation, Initiator, InitiatorOptions};
@@ -30,7 +32,8 @@ use crate::key::KeySize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// The flag, and delegation if it says so: the control channel.
+    /// The flag, and delegation if it says so: the control channel, and data channels under
+    /// `PROT C`.
     #[default]
     Gsi,
     /// Nothing, as in any use of TLS: data channels under `PROT S` and `PROT P`.
