@@ -132,7 +132,7 @@ pub(crate) async fn within(
 #[cfg(test)]
 mod tests {
     use ftp_wire::command::Command;
-    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::io::AsyncWriteExt as _;
 
     use super::*;
     use crate::played;
@@ -149,11 +149,7 @@ mod tests {
     /// Every limit is the same: of those that end together the one of the login is told.
     #[tokio::test(start_paused = true)]
     async fn a_silent_login_is_told_as_that_whatever_reply_is_due() {
-        let (control, mut banner, far) = played::connect(limited());
-        let (far, mut back) = tokio::io::split(far);
-        let mut lines = BufReader::new(far).lines();
-        back.write_all(b"220 ready\r\n").await.unwrap();
-        last(&mut banner).await.unwrap();
+        let (control, mut lines, _back) = played::greeted(limited()).await;
         let login = within(LIMIT, "server:1", async {
             last(&mut control.send(Command::Noop)).await?;
             Ok(())

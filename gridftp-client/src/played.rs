@@ -8,7 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ftp_proto::client::{ClientSession, Settings};
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
+    Lines, ReadBuf, ReadHalf, WriteHalf,
+};
 
 use crate::clock::now;
 use crate::control::{Control, Replies};
@@ -23,6 +26,21 @@ pub(crate) fn connect(settings: Settings) -> (Control, Replies, DuplexStream) {
     let (control, banner) =
         Control::start(stream, site, session, Duration::ZERO, observer).unwrap();
     (control, banner, far)
+}
+
+/// Gives the client's end behind a greeting, the lines that the server reads, and its replies.
+pub(crate) async fn greeted(
+    settings: Settings,
+) -> (
+    Control,
+    Lines<BufReader<ReadHalf<DuplexStream>>>,
+    WriteHalf<DuplexStream>,
+) {
+    let (control, mut banner, far) = connect(settings);
+    let (far, mut replies) = tokio::io::split(far);
+    replies.write_all(b"220 ready\r\n").await.unwrap();
+    banner.finish().await.unwrap();
+    (control, BufReader::new(far).lines(), replies)
 }
 
 struct Wire(DuplexStream);

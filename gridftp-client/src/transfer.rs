@@ -378,7 +378,7 @@ mod tests {
     use ftp_wire::command::{Command, Mode};
     use ftp_wire::path::FtpPath;
     use gridftp_data::{DataChannel, Options};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncWriteExt as _;
     use xio_core::Pool;
 
     use super::*;
@@ -386,13 +386,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_final_reply_to_an_upload_may_take_minutes() {
-        let (control, mut banner, mut far) = played::connect(Settings::default());
-        far.write_all(b"220 ready\r\n").await.unwrap();
-        banner.finish().await.unwrap();
+        let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
         let path = FtpPath::new(b"/file".to_vec()).unwrap();
         let mut transfer = Transfer::upload(control.send(Command::Stor(path)), b"/file");
-        let mut line = [0; 12];
-        far.read_exact(&mut line).await.unwrap();
+        lines.next_line().await.unwrap();
         let server = async {
             far.write_all(b"150 send it\r\n").await.unwrap();
             tokio::time::sleep(Duration::from_secs(300)).await;
@@ -404,12 +401,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_final_reply_outlives_a_download_that_is_given_up() {
-        let (control, mut banner, mut far) = played::connect(Settings::default());
-        far.write_all(b"220 ready\r\n").await.unwrap();
-        banner.finish().await.unwrap();
+        let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
         let path = FtpPath::new(b"/file".to_vec()).unwrap();
         let mut transfer = Transfer::download(control.send(Command::Retr(path)), b"/file");
-        far.read_exact(&mut [0; 12]).await.unwrap();
+        lines.next_line().await.unwrap();
         far.write_all(b"150 here it is\r\n226 all is sent\r\n")
             .await
             .unwrap();
@@ -426,11 +421,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn data_may_end_behind_a_success_without_a_preliminary_reply() {
         for is_whole in [true, false] {
-            let (control, mut banner, mut far) = played::connect(Settings::default());
-            far.write_all(b"220 ready\r\n").await.unwrap();
-            banner.finish().await.unwrap();
+            let (control, mut lines, mut far) = played::greeted(Settings::default()).await;
             let mut transfer = Transfer::download(control.send(Command::Nlst(None)), b"/");
-            far.read_exact(&mut [0; 6]).await.unwrap();
+            lines.next_line().await.unwrap();
             far.write_all(b"250 listed\r\n").await.unwrap();
             let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
             let broken = channel.open(Mode::Stream, 1).await.unwrap_err();

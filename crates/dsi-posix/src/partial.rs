@@ -88,6 +88,7 @@ impl PartialFile {
         size: Option<u64>,
         stop: &AtomicBool,
     ) -> Outcome<(Self, RangeSet)> {
+        let replaces = target.old_size();
         let Target {
             dir,
             name,
@@ -99,7 +100,6 @@ impl PartialFile {
         }
         let names = Names::of(&name);
         enough_space(dir.as_fd(), &names.partial, size)?;
-        let replaces = old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0));
         // The replacement of a private file is not public during the upload; the owner can write.
         let mode = Mode::from_raw_mode(old.map_or(0o666, |old| old.st_mode & 0o666 | 0o600));
         let mut once = false;

@@ -210,6 +210,14 @@ pub(crate) struct Target {
     pub(crate) index: Option<Arc<Index>>,
 }
 
+impl Target {
+    /// Size of the object that had the name.
+    pub(crate) fn old_size(&self) -> u64 {
+        let size = self.old.map(|old| u64::try_from(old.st_size));
+        size.and_then(Result::ok).unwrap_or(0)
+    }
+}
+
 /// Follows at most `links` links from the entry `name` of the directory `up` to the target of a
 /// write.
 ///

@@ -54,18 +54,14 @@ impl Whole {
             Some(old) => is_regular(old) && target.index.is_some(),
         };
         if small && how == Begin::Anew && nameless && is_new(&target) {
-            let whole = Self {
-                partial: OnceLock::new(),
-                target: Mutex::new(Some(target)),
-            };
-            return Ok((whole, RangeSet::new()));
+            let target = Mutex::new(Some(target));
+            let partial = OnceLock::new();
+            return Ok((Self { partial, target }, RangeSet::new()));
         }
         let (partial, held) = PartialFile::begin(target, how, size, stop)?;
-        let whole = Self {
-            partial: OnceLock::from(Box::new(partial)),
-            target: Mutex::new(None),
-        };
-        Ok((whole, held))
+        let partial = OnceLock::from(Box::new(partial));
+        let target = Mutex::new(None);
+        Ok((Self { partial, target }, held))
     }
 
     /// Size of the file that had the target's name at the beginning.
@@ -74,8 +70,7 @@ impl Whole {
             return partial.replaces();
         }
         let target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = target.as_ref().and_then(|target| target.old);
-        old.map_or(0, |old| u64::try_from(old.st_size).unwrap_or(0))
+        target.as_ref().map_or(0, Target::old_size)
     }
 
     /// Size of the published file that this is an update of.

@@ -265,7 +265,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use ftp_proto::client::Settings;
-    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::io::AsyncWriteExt as _;
 
     use super::*;
     use crate::played;
@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_hears_of_us_while_we_hash() {
-        let (control, mut banner, far) = played::connect(Settings::default());
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let (abilities, path) = (Abilities::default(), FtpPath::new(b"/file".to_vec()));
         let copy = Copy {
             control: &control,
@@ -297,10 +297,6 @@ mod tests {
             part: (0, 1),
             whole: true,
         };
-        let (far, mut replies) = tokio::io::split(far);
-        let mut lines = BufReader::new(far).lines();
-        replies.write_all(b"220 ready\r\n").await.unwrap();
-        banner.finish().await.unwrap();
         let server = async {
             for _ in 0..3 {
                 assert_eq!(lines.next_line().await.unwrap().unwrap(), "NOOP");

@@ -74,7 +74,24 @@ pub(crate) struct Pipeline<'a> {
 /// A request on its way from asking to passing on; the permit is free again behind it.
 type Step<'a, T> = (T, SemaphorePermit<'a>);
 
-impl Pipeline<'_> {
+impl<'a> Pipeline<'a> {
+    /// Makes settings for items of any kind, one at a time, each with connections of its own.
+    pub(crate) const fn new(
+        shared: &'a Shared,
+        window: &'a Window,
+        round_trip: std::time::Duration,
+    ) -> Self {
+        Self {
+            shared,
+            window,
+            depth: Depth::InStep,
+            kind: Kind::Any,
+            streams: None,
+            round_trip,
+            backlog: COMMANDS,
+        }
+    }
+
     /// Copies `first` and then from the queue, as long as the next item fits the channel. Nothing
     /// is passed on before the channel is `ready`.
     pub(crate) async fn run<R: Route>(

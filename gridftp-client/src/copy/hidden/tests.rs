@@ -1,7 +1,7 @@
 //! Names of uploads: the objects that a rename replaces, and those that stay when it is refused.
 
 use ftp_proto::client::Settings;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 use crate::played;
@@ -41,13 +41,9 @@ async fn published(replies: &[&str]) -> (bool, Vec<String>) {
 
 /// As [`published`]; nothing is overwritten where the copy `keeps` old files.
 async fn renamed_by(keeps: bool, replies: &[&str]) -> (Result<bool, TransferError>, Vec<String>) {
-    let (control, mut banner, far) = played::connect(Settings::default());
+    let (control, mut lines, mut back) = played::greeted(Settings::default()).await;
     let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
     let hiding = Hiding::default();
-    let (far, mut back) = tokio::io::split(far);
-    let mut lines = BufReader::new(far).lines();
-    back.write_all(b"220 ready\r\n").await.unwrap();
-    banner.finish().await.unwrap();
     let server = async {
         let mut sent = Vec::new();
         for reply in replies {
@@ -99,12 +95,8 @@ async fn an_old_file_that_the_server_does_not_replace_is_moved_aside() {
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_appeared_is_not_overwritten_where_none_may_be() {
-    let (control, mut banner, far) = played::connect(Settings::default());
+    let (control, mut lines, mut back) = played::greeted(Settings::default()).await;
     let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
-    let (far, mut back) = tokio::io::split(far);
-    let mut lines = BufReader::new(far).lines();
-    back.write_all(b"220 ready\r\n").await.unwrap();
-    banner.finish().await.unwrap();
     let hidden = Hidden::ask(&control, true, at, to);
     assert_eq!(lines.next_line().await.unwrap().unwrap(), "MLST /f");
     let facts = b"250-Listing\r\n type=file;size=3; /f\r\n250 End\r\n";

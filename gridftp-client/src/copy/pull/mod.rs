@@ -16,7 +16,7 @@ use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::look::Look;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
-use crate::copy::queue::{Kind, Taken};
+use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
@@ -136,13 +136,10 @@ async fn transfer(
     let streams = shared.streams(first.item(), client.round_trip());
     let window = Window::of_files(shared.connections());
     let mut pipeline = Pipeline {
-        shared,
-        window: &window,
         depth,
-        kind: Kind::Any,
         streams: Some(streams),
-        round_trip: client.round_trip(),
         backlog: LANDING.min(window.most()),
+        ..Pipeline::new(shared, &window, client.round_trip())
     };
     if mode != Mode::Extended {
         pipeline.streams = None;

@@ -8,7 +8,7 @@ use byte_ranges::RangeSet;
 use ftp_proto::client::Settings;
 use ftp_wire::command::{Command, Mode, Restart};
 use gridftp_data::{DataChannel, Options, Watch};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use xio_core::Pool;
 
 use super::ask::Asker;
@@ -16,6 +16,7 @@ use super::land::open_sink;
 use super::receive::{Receiver, cut_off, end};
 use super::{Asked, Landed, Sent, Stop};
 use crate::abilities::Abilities;
+use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::reach::Reach;
 use crate::copy::shared::Shared;
@@ -23,29 +24,60 @@ use crate::copy::window::Window;
 use crate::played;
 use crate::transfer::{Failure, SessionState, Transfer};
 
-/// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
-async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
-    let (control, mut banner, far) = played::connect(Settings::default());
-    let (far, mut replies) = tokio::io::split(far);
-    let mut lines = BufReader::new(far).lines();
-    replies.write_all(b"220 ready\r\n").await.unwrap();
-    banner.finish().await.unwrap();
-    let job = FileJob::new(b"/tape".to_vec(), b"/nowhere".to_vec());
-    shared.queue.push(Item::File(Box::new(job)));
-    let from = control.path(b"/tape").unwrap();
-    let asked = Asked {
+/// Takes the next file, whose transfer was asked for.
+async fn next(shared: &Shared, rest: Option<Replies>, transfer: Transfer) -> Asked {
+    Asked {
         taken: shared.queue.next(|_| true).await.unwrap(),
         sent: Sent {
             again: None,
-            rest: None,
+            rest,
             cut: None,
-            transfer: Transfer::download(control.send(Command::Retr(from)), b""),
+            transfer,
             tag: None,
             checksum: None,
             after: None,
             _under_way: Window::default().enter(0),
         },
+    }
+}
+
+/// Receives a file in MODE S without a data connection, so that the attempt ends.
+async fn take_alone(
+    control: &Control,
+    shared: &Arc<Shared>,
+    asked: Asked,
+) -> Result<Option<Landed>, Stop> {
+    let asker = Asker {
+        control,
+        abilities: &Abilities::default(),
+        tags: None,
+        shared,
+        algorithm: None,
+        mode: Mode::Stream,
+        window: &Window::default(),
     };
+    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
+    let mut receiver = Receiver {
+        control,
+        channel: &mut channel,
+        shared,
+        patience: None,
+    };
+    receiver.take_alone(&asker, asked).await
+}
+
+/// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
+async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
+    let job = FileJob::new(b"/tape".to_vec(), b"/nowhere".to_vec());
+    shared.queue.push(Item::File(Box::new(job)));
+    let from = control.path(b"/tape").unwrap();
+    let asked = next(
+        shared,
+        None,
+        Transfer::download(control.send(Command::Retr(from)), b""),
+    )
+    .await;
     let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
     let mut receiver = Receiver {
         control: &control,
@@ -83,11 +115,7 @@ async fn silence_is_waited_out_where_connections_are_no_question() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_behind_less_than_the_part_fails_the_download() {
     for is_whole in [true, false] {
-        let (control, mut banner, far) = played::connect(Settings::default());
-        let (far, mut replies) = tokio::io::split(far);
-        let mut lines = BufReader::new(far).lines();
-        replies.write_all(b"220 ready\r\n").await.unwrap();
-        banner.finish().await.unwrap();
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let from = control.path(b"/file").unwrap();
         let mut transfer = Transfer::download(control.send(Command::Retr(from)), b"/file");
         lines.next_line().await.unwrap();
@@ -112,19 +140,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
     shared.queue.push(Item::File(Box::new(job)));
     let replies = control.send(Command::Noop);
     let failure = Failure::midway(replies.unanswered("it broke"), SessionState::Unanswered);
-    let asked = Asked {
-        taken: shared.queue.next(|_| true).await.unwrap(),
-        sent: Sent {
-            again: None,
-            rest: None,
-            cut: None,
-            transfer: Transfer::download(replies, b"/file"),
-            tag: None,
-            checksum: None,
-            after: None,
-            _under_way: Window::default().enter(0),
-        },
-    };
+    let asked = next(&shared, None, Transfer::download(replies, b"/file")).await;
     let ended = end(&shared, asked, sink, &Watch::new(), Err(failure));
     assert!(matches!(ended, Err(Stop::Replace)));
     let mut again = shared.queue.next(|_| true).await.unwrap();
@@ -139,30 +155,19 @@ async fn a_changed_source_stays_changed_after_a_failure() {
 async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let shared = Arc::new(Shared::plain());
-    let (control, mut banner, far) = played::connect(Settings::default());
-    let (far, mut replies) = tokio::io::split(far);
-    let mut lines = BufReader::new(far).lines();
-    replies.write_all(b"220 ready\r\n").await.unwrap();
-    banner.finish().await.unwrap();
+    let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
     let to = dir.path().join("file").into_os_string().into_vec();
     let mut job = FileJob::new(b"/file".to_vec(), to);
     job.sink = Some(open_sink(&shared, &mut job).await.unwrap());
     job.held = RangeSet::up_to(3);
     shared.queue.push(Item::File(Box::new(job)));
     let from = control.path(b"/file").unwrap();
-    let asked = Asked {
-        taken: shared.queue.next(|_| true).await.unwrap(),
-        sent: Sent {
-            again: None,
-            rest: Some(control.send(Command::Rest(Restart::Offset(3)))),
-            cut: None,
-            transfer: Transfer::download(control.send(Command::Retr(from)), b""),
-            tag: None,
-            checksum: None,
-            after: None,
-            _under_way: Window::default().enter(0),
-        },
-    };
+    let asked = next(
+        &shared,
+        Some(control.send(Command::Rest(Restart::Offset(3)))),
+        Transfer::download(control.send(Command::Retr(from)), b""),
+    )
+    .await;
     let server = async {
         while let Some(line) = lines.next_line().await.unwrap() {
             if line.starts_with("REST") {
@@ -173,25 +178,8 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
             }
         }
     };
-    let asker = Asker {
-        control: &control,
-        abilities: &Abilities::default(),
-        tags: None,
-        shared: &shared,
-        algorithm: None,
-        mode: Mode::Stream,
-        window: &Window::default(),
-    };
-    // No connection can be made, so that the attempt ends.
-    let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
-    let mut receiver = Receiver {
-        control: &control,
-        channel: &mut channel,
-        shared: &shared,
-        patience: None,
-    };
     let taken = tokio::select! {
-        taken = receiver.take_alone(&asker, asked) => taken,
+        taken = take_alone(&control, &shared, asked) => taken,
         () = server => panic!("the session stays open"),
     };
     assert!(matches!(taken, Err(Stop::Replace)));
@@ -208,45 +196,16 @@ async fn a_missing_connection_ends_the_session_only_without_a_reply() {
     for told in ["150 here it is\r\n226 sent\r\n", ""] {
         let dir = tempfile::tempdir().unwrap();
         let shared = Arc::new(Shared::plain());
-        let (control, mut banner, mut far) = played::connect(Settings::default());
-        far.write_all(b"220 ready\r\n").await.unwrap();
-        banner.finish().await.unwrap();
+        let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let to = dir.path().join("file").into_os_string().into_vec();
         let job = FileJob::new(b"/file".to_vec(), to);
         shared.queue.push(Item::File(Box::new(job)));
         let from = control.path(b"/file").unwrap();
-        let asked = Asked {
-            taken: shared.queue.next(|_| true).await.unwrap(),
-            sent: Sent {
-                again: None,
-                rest: None,
-                cut: None,
-                transfer: Transfer::download(control.send(Command::Retr(from)), b""),
-                tag: None,
-                checksum: None,
-                after: None,
-                _under_way: Window::default().enter(0),
-            },
-        };
-        far.read_exact(&mut [0; 12]).await.unwrap();
-        far.write_all(told.as_bytes()).await.unwrap();
-        let asker = Asker {
-            control: &control,
-            abilities: &Abilities::default(),
-            tags: None,
-            shared: &shared,
-            algorithm: None,
-            mode: Mode::Stream,
-            window: &Window::default(),
-        };
-        let mut channel = DataChannel::new(Options::default(), Pool::new(1 << 10, 1));
-        let mut receiver = Receiver {
-            control: &control,
-            channel: &mut channel,
-            shared: &shared,
-            patience: None,
-        };
-        match receiver.take_alone(&asker, asked).await {
+        let transfer = Transfer::download(control.send(Command::Retr(from)), b"");
+        let asked = next(&shared, None, transfer).await;
+        lines.next_line().await.unwrap();
+        replies.write_all(told.as_bytes()).await.unwrap();
+        match take_alone(&control, &shared, asked).await {
             Err(Stop::Channel) => assert!(!told.is_empty()),
             Err(Stop::Replace) => assert!(told.is_empty()),
             other => panic!("it has no connection: {:?}", other.map(|_| ())),

@@ -27,7 +27,7 @@ use crate::copy::job::Item;
 use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
-use crate::copy::queue::{Kind, Taken};
+use crate::copy::queue::Taken;
 use crate::copy::shared::Shared;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
@@ -143,15 +143,8 @@ async fn alone(
     algorithm: Option<ChecksumAlgorithm>,
     dirs: &mut Dirs,
 ) -> Result<(), Stop> {
-    let pipeline = Pipeline {
-        shared,
-        window: &Window::default(),
-        depth: Depth::InStep,
-        kind: Kind::Any,
-        streams: None,
-        round_trip: client.round_trip(),
-        backlog: COMMANDS,
-    };
+    let window = Window::default();
+    let pipeline = Pipeline::new(shared, &window, client.round_trip());
     let route = Serial {
         control: client.control.clone(),
         shared,
@@ -190,13 +183,9 @@ async fn extended(
     }
     let window = Window::of_files(shared.connections());
     let pipeline = Pipeline {
-        shared,
-        window: &window,
         depth: Depth::Window,
-        kind: Kind::Any,
         streams: Some(streams),
-        round_trip: client.round_trip(),
-        backlog: COMMANDS,
+        ..Pipeline::new(shared, &window, client.round_trip())
     };
     let tagged = client.abilities.tags;
     let route = Push {

@@ -29,7 +29,7 @@ use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
 use crate::copy::shared::Shared;
-use crate::copy::window::{COMMANDS, UnderWay, Window};
+use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::setup::{Ahead, active};
@@ -120,9 +120,8 @@ pub(crate) async fn run(
             tags: tagged.then_some(&source.state.tags),
             port,
         };
+        let window = Window::default();
         let pipeline = Pipeline {
-            shared,
-            window: &Window::default(),
             depth: match mode {
                 Mode::Extended if tagged => Depth::Window,
                 Mode::Extended => Depth::InStep,
@@ -130,8 +129,7 @@ pub(crate) async fn run(
             },
             kind: Kind::Files,
             streams: Some(streams),
-            round_trip,
-            backlog: COMMANDS,
+            ..Pipeline::new(shared, &window, round_trip)
         };
         let states = (&mut pipeline.window.clone(), &mut told);
         let ended = Box::pin(pipeline.run(&pair, states, async { Ok(()) }, first)).await;
