@@ -24,6 +24,12 @@ pub(crate) fn sole(bytes: &[u8], tag: Tag) -> Option<&[u8]> {
     content(&any, tag).filter(|_| rest.is_empty())
 }
 
+/// The content of the value at `index` in the one value that `bytes` are.
+pub(crate) fn nth(bytes: &[u8], index: usize) -> Option<&[u8]> {
+    let (_, whole) = Any::from_der(bytes).ok()?;
+    Some(values(whole.data)?.get(index)?.data)
+}
+
 /// A number that is not negative; one over `u32::MAX` is taken for that.
 pub(crate) fn number(any: &Any<'_>) -> Option<u32> {
     let bytes = content(any, Tag::Integer)?;

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use x509_parser::asn1_rs::{Any, FromDer};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::extensions::KeyUsage;
 use x509_parser::nom::Parser;
@@ -12,7 +11,7 @@ use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::asn1::values;
+use crate::asn1::nth;
 use crate::kind::Fields;
 pub use crate::kind::{Kind, ProxyFormat, ProxyInfo, ProxyRights};
 use crate::name::Name;
@@ -234,6 +233,11 @@ impl Certificate {
         self.key_bits
     }
 
+    /// The size of an RSA key in bits; `None` for other keys.
+    pub(crate) fn rsa_bits(&self) -> Option<usize> {
+        (self.key_algorithm == KeyAlgorithm::Rsa).then_some(self.key_bits)
+    }
+
     /// The algorithm of the issuer's signature: the content bytes of an `AlgorithmIdentifier`,
     /// as in `rustls::pki_types::AlgorithmIdentifier`.
     pub fn signature_algorithm(&self) -> &[u8] {
@@ -323,12 +327,6 @@ fn extensions(
     Ok(all)
 }
 
-/// The content of the DER value at `index` in a certificate.
-fn nth(der: &[u8], index: usize) -> Option<&[u8]> {
-    let (_, whole) = Any::from_der(der).ok()?;
-    Some(values(whole.data)?.get(index)?.data)
-}
-
 /// The algorithm of a key, and its size in bits.
 fn key(info: &SubjectPublicKeyInfo<'_>) -> (KeyAlgorithm, usize) {
     match info.parsed() {
@@ -344,7 +342,7 @@ fn key(info: &SubjectPublicKeyInfo<'_>) -> (KeyAlgorithm, usize) {
 }
 
 /// The time in seconds; a time before 1970 is its beginning.
-fn instant(time: ASN1Time) -> UnixTime {
+pub(crate) fn instant(time: ASN1Time) -> UnixTime {
     let seconds = u64::try_from(time.timestamp()).unwrap_or(0);
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use x509_parser::asn1_rs::Oid;
+use x509_parser::asn1_rs::{Any, FromDer, Oid};
 
 /// `commonName`, 2.5.4.3.
 pub const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -43,4 +43,9 @@ pub const LIMITED: &[u8] = &[0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
 /// Returns the dotted form of an object identifier.
 pub(crate) fn dotted(oid: &[u8]) -> String {
     Oid::new(Cow::Borrowed(oid)).to_id_string()
+}
+
+/// Returns the dotted form of the identifier in the content of an `AlgorithmIdentifier`.
+pub(crate) fn algorithm(content: &[u8]) -> String {
+    Any::from_der(content).map_or_else(|_| "unknown".into(), |(_, oid)| dotted(oid.data))
 }

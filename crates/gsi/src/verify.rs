@@ -5,7 +5,7 @@ use std::fmt;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::time::ASN1Time;
 
-use crate::certificate::{BadCertificate, ProxyFormat, ProxyRights};
+use crate::certificate::{BadCertificate, Certificate, ProxyFormat, ProxyRights};
 use crate::name::Name;
 
 /// A judge of certificate chains.
@@ -28,6 +28,8 @@ pub struct Peer {
     pub identity: Name,
     /// The subject of the first certificate.
     pub subject: Name,
+    /// The certificate of the identity, with its alternative names.
+    pub holder: Certificate,
     /// The rights that the proxies leave: `Limited` if any of them is, else `Independent` if any
     /// is, else `Full`.
     pub rights: ProxyRights,
