@@ -11,7 +11,7 @@ use x509_parser::public_key::PublicKey;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::asn1::nth;
+use crate::der;
 use crate::kind::Fields;
 pub use crate::kind::{Kind, ProxyFormat, ProxyInfo, ProxyRights};
 use crate::name::Name;
@@ -156,7 +156,7 @@ impl Certificate {
         Ok(Self {
             signed: tbs.as_ref().to_vec(),
             signature: parsed.signature_value.data.to_vec(),
-            signature_algorithm: nth(&der, 1).ok_or(BadCertificate::Malformed)?.to_vec(),
+            signature_algorithm: der::nth(&der, 1).ok_or(BadCertificate::Malformed)?.to_vec(),
             serial: tbs.raw_serial().to_vec(),
             not_before: instant(tbs.validity.not_before),
             not_after: instant(tbs.validity.not_after),

@@ -6,9 +6,15 @@ pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
+pub(crate) const UTF8_STRING: u8 = 0x0c;
 pub(crate) const PRINTABLE_STRING: u8 = 0x13;
+pub(crate) const TELETEX_STRING: u8 = 0x14;
+pub(crate) const IA5_STRING: u8 = 0x16;
 pub(crate) const UTC_TIME: u8 = 0x17;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const VISIBLE_STRING: u8 = 0x1a;
+pub(crate) const UNIVERSAL_STRING: u8 = 0x1c;
+pub(crate) const BMP_STRING: u8 = 0x1e;
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 pub(crate) const TRUE: [u8; 3] = [0x01, 0x01, 0xff];
@@ -133,6 +139,44 @@ pub(crate) fn split(input: &[u8]) -> Option<(Element<'_>, &[u8])> {
 /// Splits the first element off and expects its tag.
 pub(crate) fn expect(input: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
     split(input).filter(|(element, _)| element.tag == tag)
+}
+
+/// Splits bytes that are elements from end to end.
+pub(crate) fn elements(mut input: &[u8]) -> Option<Vec<Element<'_>>> {
+    let mut all = Vec::new();
+    while !input.is_empty() {
+        let (element, rest) = split(input)?;
+        all.push(element);
+        input = rest;
+    }
+    Some(all)
+}
+
+/// Returns the content of the one element that the bytes are.
+pub(crate) fn only(input: &[u8], tag: u8) -> Option<&[u8]> {
+    let (element, rest) = expect(input, tag)?;
+    rest.is_empty().then_some(element.content)
+}
+
+/// Returns the content of the element at `index` in the first element.
+pub(crate) fn nth(input: &[u8], index: usize) -> Option<&[u8]> {
+    let (outer, _) = split(input)?;
+    Some(elements(outer.content)?.get(index)?.content)
+}
+
+impl<'a> Element<'a> {
+    /// Returns the content if the tag is this one.
+    pub(crate) fn content_of(&self, tag: u8) -> Option<&'a [u8]> {
+        (self.tag == tag).then_some(self.content)
+    }
+
+    /// Returns a number that is not negative; one over `u32::MAX` is taken for that.
+    pub(crate) fn number(&self) -> Option<u32> {
+        let bytes = self.content_of(INTEGER)?;
+        let add = |sum: u32, &byte: &u8| sum.checked_mul(256)?.checked_add(byte.into());
+        let fits = bytes.first().is_some_and(|&first| first < 0x80);
+        fits.then(|| bytes.iter().try_fold(0, add).unwrap_or(u32::MAX))
+    }
 }
 
 /// Returns the algorithm of a public key, without the header of its sequence, and the key's bits.

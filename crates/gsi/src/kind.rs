@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
+use x509_parser::asn1_rs::{FromDer, Tag};
 use x509_parser::extensions::{BasicConstraints, GeneralName, SubjectAlternativeName};
 
-use crate::asn1::{content, number, sole, values};
 use crate::certificate::{BadCertificate, Extension};
+use crate::der::{self, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE};
 use crate::name::Name;
 use crate::oid;
 
@@ -192,28 +192,30 @@ impl<'a> Fields<'a> {
 
 /// Parses the value of `ProxyCertInfo`; `None` if it is malformed.
 fn proxy_cert_info(format: ProxyFormat, value: &[u8]) -> Option<ProxyInfo> {
-    let mut fields = values(sole(value, Tag::Sequence)?)?.into_iter().peekable();
+    let mut fields = der::elements(der::only(value, SEQUENCE)?)?
+        .into_iter()
+        .peekable();
     let mut path_length = match format {
-        ProxyFormat::Rfc => fields.next_if(|any| any.tag() == Tag::Integer),
+        ProxyFormat::Rfc => fields.next_if(|field| field.tag == INTEGER),
         ProxyFormat::Draft | ProxyFormat::Legacy => None,
     };
-    let policy = values(content(&fields.next()?, Tag::Sequence)?)?;
+    let policy = der::elements(fields.next()?.content_of(SEQUENCE)?)?;
     if format == ProxyFormat::Draft
         && let Some(tagged) = fields.next()
     {
-        let fits = tagged.class() == Class::ContextSpecific && tagged.tag() == Tag(1);
-        let (rest, inner) = Any::from_der(tagged.data).ok().filter(|_| fits)?;
-        path_length = Some(rest.is_empty().then_some(inner)?);
+        let (length, rest) = der::split(tagged.content_of(0xa1)?)?;
+        path_length = Some(rest.is_empty().then_some(length)?);
     }
     let (language, has_policy) = match policy.as_slice() {
         [language] => (language, false),
-        [language, text] if text.tag() == Tag::OctetString => (language, !text.data.is_empty()),
+        [language, text] => (language, !text.content_of(OCTET_STRING)?.is_empty()),
         _ => return None,
     };
-    if fields.next().is_some() || language.tag() != Tag::Oid || language.data.is_empty() {
+    let language = language.content_of(OBJECT_IDENTIFIER)?;
+    if fields.next().is_some() || language.is_empty() {
         return None;
     }
-    let rights = match language.data {
+    let rights = match language {
         oid::INHERIT_ALL => ProxyRights::Full,
         oid::LIMITED => ProxyRights::Limited,
         oid::INDEPENDENT => ProxyRights::Independent,
@@ -223,10 +225,10 @@ fn proxy_cert_info(format: ProxyFormat, value: &[u8]) -> Option<ProxyInfo> {
         format,
         rights,
         path_length: match path_length {
-            Some(length) => Some(number(&length)?),
+            Some(length) => Some(length.number()?),
             None => None,
         },
-        language: oid::dotted(language.data),
+        language: oid::dotted(language),
         has_policy,
     })
 }

@@ -1,7 +1,6 @@
 //! Grid Security Infrastructure (GSI) without I/O and without a clock.
 #![forbid(unsafe_code)]
 
-mod asn1;
 pub mod certificate;
 pub mod credential;
 mod der;

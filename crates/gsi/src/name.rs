@@ -4,12 +4,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::der::{self, OBJECT_IDENTIFIER, SEQUENCE, SET};
+use crate::oid;
 use aws_lc_rs::digest;
 use md5::{Digest as _, Md5};
-use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
-
-use crate::asn1::{content, sole, tlv, values};
-use crate::oid;
 
 /// The DER of an X.501 name, verbatim.
 ///
@@ -34,7 +32,7 @@ struct Attribute {
     /// The content bytes of the object identifier.
     kind: Vec<u8>,
     /// The DER type of the value.
-    tag: Tag,
+    tag: u8,
     value: Vec<u8>,
 }
 
@@ -63,17 +61,17 @@ impl Name {
     fn parse(der: &[u8]) -> Option<(Vec<u8>, Vec<Vec<Attribute>>)> {
         let mut canonical = Vec::with_capacity(der.len());
         let mut relative = Vec::new();
-        for set in values(sole(der, Tag::Sequence)?)? {
+        for set in der::elements(der::only(der, SEQUENCE)?)? {
             let mut attributes = Vec::new();
             let mut encoded = Vec::new();
-            for pair in values(content(&set, Tag::Set)?)? {
-                let (attribute, value) = Attribute::parse(content(&pair, Tag::Sequence)?)?;
+            for pair in der::elements(set.content_of(SET)?)? {
+                let (attribute, value) = Attribute::parse(pair.content_of(SEQUENCE)?)?;
                 encoded.push(attribute.canonical(value)?);
                 attributes.push(attribute);
             }
             // DER sorts the members of a set.
             encoded.sort();
-            canonical.extend(tlv(0x31, &encoded.concat()));
+            canonical.extend(der::element(SET, &[&encoded.concat()]));
             relative.push(attributes);
         }
         Some((canonical, relative))
@@ -127,30 +125,24 @@ impl Name {
 impl Attribute {
     /// Parses a type and a value, and returns the DER of the value too.
     fn parse(pair: &[u8]) -> Option<(Self, &[u8])> {
-        let (encoded, kind) = Any::from_der(pair).ok()?;
-        let (rest, value) = Any::from_der(encoded).ok()?;
-        let kind = content(&kind, Tag::Oid).filter(|kind| !kind.is_empty() && rest.is_empty())?;
-        let universal = value.class() == Class::Universal;
+        let (kind, rest) = der::expect(pair, OBJECT_IDENTIFIER)?;
+        let (value, rest) = der::split(rest)?;
         let attribute = Self {
-            kind: kind.to_vec(),
-            tag: if universal {
-                value.tag()
-            } else {
-                Tag::EndOfContent
-            },
-            value: value.data.to_vec(),
+            kind: kind.content.to_vec(),
+            tag: value.tag,
+            value: value.content.to_vec(),
         };
-        Some((attribute, encoded))
+        (rest.is_empty() && !kind.content.is_empty()).then_some((attribute, value.whole))
     }
 
     /// The value as text; `None` if it is no string, or not of its own type.
     fn text(&self) -> Option<String> {
         match self.tag {
-            Tag::Utf8String => String::from_utf8(self.value.clone()).ok(),
-            Tag::PrintableString | Tag::Ia5String | Tag::VisibleString | Tag::T61String => {
+            der::UTF8_STRING => String::from_utf8(self.value.clone()).ok(),
+            der::PRINTABLE_STRING | der::IA5_STRING | der::VISIBLE_STRING | der::TELETEX_STRING => {
                 Some(self.value.iter().copied().map(char::from).collect())
             }
-            Tag::BmpString => {
+            der::BMP_STRING => {
                 let (pairs, rest) = self.value.as_chunks::<2>();
                 let units = pairs
                     .iter()
@@ -158,7 +150,7 @@ impl Attribute {
                 rest.is_empty()
                     .then(|| units.map(char::from_u32).collect())?
             }
-            Tag::UniversalString => {
+            der::UNIVERSAL_STRING => {
                 let (words, rest) = self.value.as_chunks::<4>();
                 let units = words.iter().map(|&word| u32::from_be_bytes(word));
                 rest.is_empty()
@@ -171,13 +163,13 @@ impl Attribute {
     fn is_string(&self) -> bool {
         matches!(
             self.tag,
-            Tag::Utf8String
-                | Tag::PrintableString
-                | Tag::Ia5String
-                | Tag::VisibleString
-                | Tag::T61String
-                | Tag::BmpString
-                | Tag::UniversalString
+            der::UTF8_STRING
+                | der::PRINTABLE_STRING
+                | der::IA5_STRING
+                | der::VISIBLE_STRING
+                | der::TELETEX_STRING
+                | der::BMP_STRING
+                | der::UNIVERSAL_STRING
         )
     }
 
@@ -187,11 +179,12 @@ impl Attribute {
             let text = self.text()?.to_ascii_lowercase();
             let blank = |c: char| matches!(c, ' ' | '\t'..='\r');
             let words: Vec<&str> = text.split(blank).filter(|word| !word.is_empty()).collect();
-            tlv(0x0c, words.join(" ").as_bytes())
+            der::element(der::UTF8_STRING, &[words.join(" ").as_bytes()])
         } else {
             encoded.to_vec()
         };
-        Some(tlv(0x30, &[tlv(0x06, &self.kind), value].concat()))
+        let kind = der::element(OBJECT_IDENTIFIER, &[&self.kind]);
+        Some(der::sequence(&[&kind, &value]))
     }
 
     /// OpenSSL's short name of the type; `None` if it has none.
@@ -223,31 +216,123 @@ const SHORT_2_5_4: &[(u8, &str)] = &[
     (11, "OU"),
     (12, "title"),
     (13, "description"),
+    (14, "searchGuide"),
     (15, "businessCategory"),
     (16, "postalAddress"),
     (17, "postalCode"),
     (18, "postOfficeBox"),
+    (19, "physicalDeliveryOfficeName"),
     (20, "telephoneNumber"),
+    (21, "telexNumber"),
+    (22, "teletexTerminalIdentifier"),
+    (23, "facsimileTelephoneNumber"),
+    (24, "x121Address"),
+    (25, "internationaliSDNNumber"),
+    (26, "registeredAddress"),
+    (27, "destinationIndicator"),
+    (28, "preferredDeliveryMethod"),
+    (29, "presentationAddress"),
+    (30, "supportedApplicationContext"),
+    (31, "member"),
+    (32, "owner"),
+    (33, "roleOccupant"),
+    (34, "seeAlso"),
+    (35, "userPassword"),
+    (36, "userCertificate"),
+    (37, "cACertificate"),
+    (38, "authorityRevocationList"),
+    (39, "certificateRevocationList"),
+    (40, "crossCertificatePair"),
     (41, "name"),
     (42, "GN"),
     (43, "initials"),
     (44, "generationQualifier"),
     (45, "x500UniqueIdentifier"),
     (46, "dnQualifier"),
+    (47, "enhancedSearchGuide"),
+    (48, "protocolInformation"),
+    (49, "distinguishedName"),
+    (50, "uniqueMember"),
+    (51, "houseIdentifier"),
+    (52, "supportedAlgorithms"),
+    (53, "deltaRevocationList"),
+    (54, "dmdName"),
     (65, "pseudonym"),
     (72, "role"),
     (97, "organizationIdentifier"),
+    (98, "c3"),
+    (99, "n3"),
+    (100, "dnsName"),
 ];
 
 /// Types under 1.2.840.113549.1.9 and their short names.
 const SHORT_PKCS9: &[(u8, &str)] = &[
     (1, "emailAddress"),
     (2, "unstructuredName"),
+    (3, "contentType"),
+    (4, "messageDigest"),
+    (5, "signingTime"),
+    (6, "countersignature"),
+    (7, "challengePassword"),
     (8, "unstructuredAddress"),
+    (9, "extendedCertificateAttributes"),
+    (14, "extReq"),
+    (15, "SMIME-CAPS"),
+    (16, "SMIME"),
+    (20, "friendlyName"),
+    (21, "localKeyID"),
 ];
 
 /// Types under 0.9.2342.19200300.100.1 and their short names.
-const SHORT_PILOT: &[(u8, &str)] = &[(1, "UID"), (3, "mail"), (25, "DC")];
+const SHORT_PILOT: &[(u8, &str)] = &[
+    (1, "UID"),
+    (2, "textEncodedORAddress"),
+    (3, "mail"),
+    (4, "info"),
+    (5, "favouriteDrink"),
+    (6, "roomNumber"),
+    (7, "photo"),
+    (8, "userClass"),
+    (9, "host"),
+    (10, "manager"),
+    (11, "documentIdentifier"),
+    (12, "documentTitle"),
+    (13, "documentVersion"),
+    (14, "documentAuthor"),
+    (15, "documentLocation"),
+    (20, "homeTelephoneNumber"),
+    (21, "secretary"),
+    (22, "otherMailbox"),
+    (23, "lastModifiedTime"),
+    (24, "lastModifiedBy"),
+    (25, "DC"),
+    (26, "aRecord"),
+    (27, "pilotAttributeType27"),
+    (28, "mXRecord"),
+    (29, "nSRecord"),
+    (30, "sOARecord"),
+    (31, "cNAMERecord"),
+    (37, "associatedDomain"),
+    (38, "associatedName"),
+    (39, "homePostalAddress"),
+    (40, "personalTitle"),
+    (41, "mobileTelephoneNumber"),
+    (42, "pagerTelephoneNumber"),
+    (43, "friendlyCountryName"),
+    (44, "uid"),
+    (45, "organizationalStatus"),
+    (46, "janetMailbox"),
+    (47, "mailPreferenceOption"),
+    (48, "buildingName"),
+    (49, "dSAQuality"),
+    (50, "singleLevelQuality"),
+    (51, "subtreeMinimumQuality"),
+    (52, "subtreeMaximumQuality"),
+    (53, "personalSignature"),
+    (54, "dITRedirect"),
+    (55, "audio"),
+    (56, "documentPublisher"),
+];
 
 /// The form of OpenSSL's `X509_NAME_oneline`: `/O=Grid/OU=x/CN=Alice Lab`.
 ///
@@ -303,9 +388,10 @@ mod tests {
     /// A name of relative names with one attribute each.
     fn name(parts: &[(&[u8], u8, &[u8])]) -> Name {
         let sets = parts.iter().map(|(kind, tag, value)| {
-            tlv(0x31, &tlv(0x30, &[tlv(6, kind), tlv(*tag, value)].concat()))
+            let pair = [der::element(6, &[kind]), der::element(*tag, &[value])].concat();
+            der::element(SET, &[&der::sequence(&[&pair])])
         });
-        Name::from_der(&tlv(0x30, &sets.collect::<Vec<_>>().concat())).unwrap()
+        Name::from_der(&der::sequence(&[&sets.collect::<Vec<_>>().concat()])).unwrap()
     }
 
     const O: &[u8] = &[0x55, 4, 10];

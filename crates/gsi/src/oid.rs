@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use x509_parser::asn1_rs::{Any, FromDer, Oid};
+use x509_parser::asn1_rs::Oid;
+
+use crate::der::{self, OBJECT_IDENTIFIER};
 
 /// `commonName`, 2.5.4.3.
 pub const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -47,5 +49,6 @@ pub(crate) fn dotted(oid: &[u8]) -> String {
 
 /// Returns the dotted form of the identifier in the content of an `AlgorithmIdentifier`.
 pub(crate) fn algorithm(content: &[u8]) -> String {
-    Any::from_der(content).map_or_else(|_| "unknown".into(), |(_, oid)| dotted(oid.data))
+    let found = der::expect(content, OBJECT_IDENTIFIER);
+    found.map_or_else(|| "unknown".into(), |(oid, _)| dotted(oid.content))
 }

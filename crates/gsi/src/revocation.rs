@@ -1,12 +1,12 @@
 //! Certificate revocation lists.
 
 use rustls::pki_types::UnixTime;
-use x509_parser::asn1_rs::{FromDer, Tag};
+use x509_parser::asn1_rs::FromDer;
 use x509_parser::extensions::X509Extension;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-use crate::asn1::{nth, sole, values};
 use crate::certificate::{CRL_SIGN, Certificate, instant};
+use crate::der::{self, SEQUENCE};
 use crate::name::Name;
 use crate::oid;
 use crate::signature::{Algorithms, MIN_RSA_BITS};
@@ -82,7 +82,7 @@ impl RevocationList {
             revoked,
             signed: list.as_ref().to_vec(),
             signature: parsed.signature_value.data.to_vec(),
-            signature_algorithm: nth(der, 1).ok_or_else(malformed)?.to_vec(),
+            signature_algorithm: der::nth(der, 1).ok_or_else(malformed)?.to_vec(),
         })
     }
 
@@ -125,9 +125,9 @@ fn check_extension(extension: &X509Extension<'_>, issuer: &Name) -> Result<(), B
     match extension.oid.as_bytes() {
         oid::ISSUING_DISTRIBUTION_POINT => {
             // The distribution point itself, [0], is the only field that does not narrow the list.
-            let fields = sole(extension.value, Tag::Sequence).and_then(values);
+            let fields = der::only(extension.value, SEQUENCE).and_then(der::elements);
             let fields = fields.ok_or(BadRevocationList::Malformed)?;
-            if fields.iter().any(|field| field.tag() != Tag(0)) {
+            if fields.iter().any(|field| field.tag != 0xa0) {
                 return Err(BadRevocationList::Partial {
                     issuer: issuer.clone(),
                 });

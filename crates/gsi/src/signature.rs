@@ -2,9 +2,8 @@
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::SignatureVerificationAlgorithm;
-use x509_parser::asn1_rs::Tag;
 
-use crate::asn1::{content, sole, values};
+use crate::der;
 
 /// Lower bound of RSA keys, in bits.
 pub(crate) const MIN_RSA_BITS: usize = 2048;
@@ -39,7 +38,7 @@ impl Algorithms {
     ) -> Result<(), Fault> {
         let mut known = self.with_identifier(algorithm).peekable();
         known.peek().ok_or(Fault::Algorithm)?;
-        let (key_algorithm, key) = key_parts(public_key).ok_or(Fault::Wrong)?;
+        let (key_algorithm, key) = der::public_key(public_key).ok_or(Fault::Wrong)?;
         let fitting = known.find(|known| known.public_key_alg_id().as_ref() == key_algorithm);
         let checked = fitting
             .ok_or(Fault::Wrong)?
@@ -55,7 +54,7 @@ impl Algorithms {
                 .iter()
                 .any(|known| known.public_key_alg_id().as_ref() == algorithm)
         };
-        key_parts(public_key).is_some_and(|(algorithm, _)| known(algorithm))
+        der::public_key(public_key).is_some_and(|(algorithm, _)| known(algorithm))
     }
 
     fn with_identifier(
@@ -65,14 +64,4 @@ impl Algorithms {
         let all = self.0.all.iter().copied();
         all.filter(move |known| known.signature_alg_id().as_ref() == algorithm)
     }
-}
-
-/// The content of the algorithm identifier, and the bits of the key.
-fn key_parts(public_key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let parts = values(sole(public_key, Tag::Sequence)?)?;
-    let [algorithm, key] = parts.as_slice() else {
-        return None;
-    };
-    let (unused, key) = content(key, Tag::BitString)?.split_first()?;
-    Some((content(algorithm, Tag::Sequence)?, key)).filter(|_| *unused == 0)
 }
