@@ -217,31 +217,3 @@ fn algorithm(scheme: SignatureScheme) -> Option<AlgorithmIdentifier> {
         _ => return None,
     })
 }
-
-/// A signature that does not verify, for whatever reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadSignature;
-
-/// Verifies a signature in a structure of X.509 by the provider's algorithms. `algorithm` is the
-/// content of its `AlgorithmIdentifier`, and `signer` the signer's `SubjectPublicKeyInfo`.
-pub(crate) fn verify(
-    signer: &[u8],
-    algorithm: &[u8],
-    message: &[u8],
-    signature: &[u8],
-) -> Result<(), BadSignature> {
-    let (kind, key) = der::public_key(signer).ok_or(BadSignature)?;
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let found = provider
-        .signature_verification_algorithms
-        .all
-        .iter()
-        .find(|known| {
-            known.signature_alg_id().as_ref() == algorithm
-                && known.public_key_alg_id().as_ref() == kind
-        });
-    let known = found.ok_or(BadSignature)?;
-    known
-        .verify_signature(key, message, signature)
-        .map_err(|_| BadSignature)
-}

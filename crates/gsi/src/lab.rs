@@ -9,13 +9,12 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use crate::certificate::{Certificate, Kind, ProxyFormat, ProxyRights};
+use crate::certificate::{ProxyFormat, ProxyRights};
 use crate::credential::Credential;
-use crate::key::{self, KeyPair, KeySize};
-use crate::name::Name;
+use crate::key::{KeyPair, KeySize};
 use crate::proxy::ProxyOptions;
 use crate::tls::{Fixed, Tls, Versions};
-use crate::verify::{Peer, Refusal, Rule, Verifier};
+use crate::trust::{TrustOptions, TrustStore};
 
 /// RSA keys are slow to make without optimization, so all tests share these.
 pub(crate) static KEYS: LazyLock<[KeyPair; 3]> = LazyLock::new(|| {
@@ -51,7 +50,7 @@ impl Lab {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(2040, 1, 1);
+        params.not_after = date_time_ymd(2060, 1, 1);
         let key = rcgen::KeyPair::generate().unwrap();
         let root = params.self_signed(&key).unwrap().der().clone();
         let issuer = Issuer::new(params, key);
@@ -82,11 +81,16 @@ impl Lab {
 
     /// Both ends of TLS at the instant of the tests.
     pub(crate) fn tls(versions: Versions) -> Tls {
-        let verifier = Anchored {
-            root: Self::get().root.clone(),
-        };
-        Tls::new(Arc::new(verifier), Arc::new(Fixed(now()))).versions(versions)
+        Tls::new(Arc::new(trust(&Self::get().root)), Arc::new(Fixed(now()))).versions(versions)
     }
+}
+
+/// Trusts one authority, with proxies of every format.
+pub(crate) fn trust(root: &CertificateDer<'_>) -> TrustStore {
+    let options = TrustOptions::default();
+    let mut store = TrustStore::new(options.accept_legacy_proxies().allow_missing_policies());
+    store.add_authority(root.clone()).unwrap();
+    store
 }
 
 fn name(common: &str) -> DistinguishedName {
@@ -111,53 +115,4 @@ fn issue(issuer: &Issuer<'_, rcgen::KeyPair>, common: &str, key: &KeyPair) -> Cr
     let spki = rcgen::KeyPair::try_from(key.secret().secret_der()).unwrap();
     let der = params.signed_by(&spki, issuer).unwrap().der().clone();
     Credential::new(vec![der], key.clone()).unwrap()
-}
-
-/// Follows a chain by signatures to one root, with the least rules that these tests need.
-#[derive(Debug)]
-pub(crate) struct Anchored {
-    pub(crate) root: CertificateDer<'static>,
-}
-
-impl Verifier for Anchored {
-    fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Peer, Refusal> {
-        let owned: Vec<_> = chain.iter().map(|der| der.clone().into_owned()).collect();
-        let all: Vec<Certificate> = owned
-            .iter()
-            .chain([&self.root])
-            .map(|der| Certificate::parse(der.clone()))
-            .collect::<Result<_, _>>()
-            .map_err(|error| Refusal::new(None, Rule::Malformed(error)))?;
-        for pair in all.windows(2) {
-            let [below, above] = pair else {
-                unreachable!("windows of 2")
-            };
-            let refused = |rule| Refusal::new(Some(below.subject().clone()), rule);
-            let issuer = above.subject().clone();
-            if below.not_after() < now {
-                return Err(refused(Rule::Expired {
-                    not_after: below.not_after(),
-                }));
-            }
-            key::verify(
-                above.public_key(),
-                below.signature_algorithm(),
-                below.signed(),
-                below.signature(),
-            )
-            .map_err(|_| refused(Rule::BadSignature { issuer }))?;
-        }
-        let leaf = &all[0];
-        let end = all.iter().find(|one| matches!(one.kind(), Kind::EndEntity));
-        let identity: Name = end.unwrap_or(leaf).subject().clone();
-        Ok(Peer {
-            identity,
-            subject: leaf.subject().clone(),
-            rights: leaf.proxy().map_or(ProxyRights::Full, |proxy| proxy.rights),
-            format: leaf.proxy().map(|proxy| proxy.format),
-            not_after: leaf.not_after(),
-            path: owned.clone(),
-            chain: owned,
-        })
-    }
 }

@@ -1,7 +1,8 @@
 //! Requests for a delegated proxy: the PKCS#10 of the acceptor, its check, and the answer.
 
-use crate::key::{self, Digest, KeyError, KeyPair};
+use crate::key::{Digest, KeyError, KeyPair};
 use crate::proxy::{common_name, extension, requested_info};
+use crate::signature::Algorithms;
 use crate::{der, oid};
 
 /// `extensionRequest` (RFC 2985 §5.4.2), 1.2.840.113549.1.9.14.
@@ -51,15 +52,17 @@ impl Request {
     /// [`BadRequest`].
     pub fn parse(request: &[u8]) -> Result<Self, BadRequest> {
         let parts = Parts::split(request).ok_or(BadRequest::Malformed)?;
-        key::verify(
-            parts.public_key,
-            parts.algorithm,
-            parts.body,
-            parts.signature,
-        )
-        .map_err(|_| BadRequest::Signature)?;
+        let Parts {
+            public_key,
+            algorithm,
+            body,
+            signature,
+        } = parts;
+        Algorithms::default()
+            .check(public_key, algorithm, body, signature)
+            .map_err(|_| BadRequest::Signature)?;
         Ok(Self {
-            public_key: parts.public_key.to_vec(),
+            public_key: public_key.to_vec(),
         })
     }
 

@@ -1,5 +1,7 @@
 //! The rules of a whole path: validity, extensions, authorities, proxies, policies, revocation.
 
+use std::sync::Arc;
+
 use rustls::pki_types::UnixTime;
 
 use crate::certificate::{
@@ -197,7 +199,7 @@ impl<'a> Judge<'a> {
         Ok(Peer {
             identity: holder.subject().clone(),
             subject: first.subject().clone(),
-            holder: (**holder).clone(),
+            holder: Arc::new((**holder).clone()),
             rights: rights.unwrap_or(ProxyRights::Full),
             format: first.proxy().map(|info| info.format),
             not_after: ends.min().unwrap_or(self.now),

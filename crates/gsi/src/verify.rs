@@ -1,6 +1,7 @@
 //! Verdicts on a peer's chain: its identity, or the certificate and the rule that refused it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::time::ASN1Time;
@@ -29,7 +30,7 @@ pub struct Peer {
     /// The subject of the first certificate.
     pub subject: Name,
     /// The certificate of the identity, with its alternative names.
-    pub holder: Certificate,
+    pub holder: Arc<Certificate>,
     /// The rights that the proxies leave: `Limited` if any of them is, else `Independent` if any
     /// is, else `Full`.
     pub rights: ProxyRights,

@@ -1,8 +1,9 @@
 //! Proxies of every format, by their bytes and by the rules between issuer and proxy.
 
 use super::*;
-use crate::key::{self, KeySize};
-use crate::lab::{KEYS, Lab, now};
+use crate::key::KeySize;
+use crate::lab::{KEYS, Lab, now, trust};
+use crate::verify::Verifier;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
@@ -111,18 +112,8 @@ fn every_issuer_signs_proxies_that_verify() {
         let below = issuer
             .make_proxy(KEYS[0].clone(), &ProxyOptions::limited(), now())
             .unwrap();
-        let proxy = below.certificate();
-        key::verify(
-            issuer.certificate().public_key(),
-            proxy.signature_algorithm(),
-            proxy.signed(),
-            proxy.signature(),
-        )
-        .unwrap();
-        let Kind::Proxy(info) = proxy.kind() else {
-            panic!("no proxy")
-        };
-        assert_eq!(info.rights, ProxyRights::Limited);
+        let peer = trust(&lab.root).verify(below.chain(), now()).unwrap();
+        assert!(peer.is_limited());
         assert_eq!(below.chain()[1..], *issuer.chain());
     }
 }
