@@ -136,6 +136,7 @@ impl Certificate {
         if !rest.is_empty() {
             return Err(BadCertificate::Trailing(rest.len()));
         }
+        let parts = der::signed(&der).ok_or(BadCertificate::Malformed)?;
         let tbs = &parsed.tbs_certificate;
         let name = |raw| Name::from_der(raw).map_err(|_| BadCertificate::Malformed);
         let (subject, issuer) = (name(tbs.subject.as_raw())?, name(tbs.issuer.as_raw())?);
@@ -154,9 +155,9 @@ impl Certificate {
         let (dns_names, ip_addresses) = fields.alternative_names()?;
         let (key_algorithm, key_bits) = key(&tbs.subject_pki);
         Ok(Self {
-            signed: tbs.as_ref().to_vec(),
-            signature: parsed.signature_value.data.to_vec(),
-            signature_algorithm: der::nth(&der, 1).ok_or(BadCertificate::Malformed)?.to_vec(),
+            signed: parts.body.whole.to_vec(),
+            signature: parts.signature.to_vec(),
+            signature_algorithm: parts.algorithm.to_vec(),
             serial: tbs.raw_serial().to_vec(),
             not_before: instant(tbs.validity.not_before),
             not_after: instant(tbs.validity.not_after),

@@ -158,10 +158,27 @@ pub(crate) fn only(input: &[u8], tag: u8) -> Option<&[u8]> {
     rest.is_empty().then_some(element.content)
 }
 
-/// Returns the content of the element at `index` in the first element.
-pub(crate) fn nth(input: &[u8], index: usize) -> Option<&[u8]> {
-    let (outer, _) = split(input)?;
-    Some(elements(outer.content)?.get(index)?.content)
+/// The three parts of certificates, revocation lists and requests (RFC 5280 §4.1.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signed<'a> {
+    /// The signed bytes, tag and length included.
+    pub(crate) body: Element<'a>,
+    /// The content of the `AlgorithmIdentifier`.
+    pub(crate) algorithm: &'a [u8],
+    pub(crate) signature: &'a [u8],
+}
+
+/// Splits a structure that is signed, with nothing after it.
+pub(crate) fn signed(input: &[u8]) -> Option<Signed<'_>> {
+    let (body, rest) = expect(only(input, SEQUENCE)?, SEQUENCE)?;
+    let (algorithm, rest) = expect(rest, SEQUENCE)?;
+    let (unused, signature) = only(rest, BIT_STRING)?.split_first()?;
+    let algorithm = algorithm.content;
+    (*unused == 0).then_some(Signed {
+        body,
+        algorithm,
+        signature,
+    })
 }
 
 impl<'a> Element<'a> {

@@ -82,21 +82,16 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn split(request: &'a [u8]) -> Option<Self> {
-        let (outer, rest) = der::expect(request, der::SEQUENCE)?;
-        let (body, after) = der::expect(outer.content, der::SEQUENCE)?;
-        let (algorithm, after) = der::expect(after, der::SEQUENCE)?;
-        let (signature, after) = der::expect(after, der::BIT_STRING)?;
+        let signed = der::signed(request)?;
+        let body = signed.body;
         let (_version, fields) = der::expect(body.content, der::INTEGER)?;
         let (_subject, fields) = der::expect(fields, der::SEQUENCE)?;
         let (public_key, _attributes) = der::expect(fields, der::SEQUENCE)?;
-        let (0, signature) = signature.content.split_first()? else {
-            return None;
-        };
-        (rest.is_empty() && after.is_empty()).then_some(Self {
+        Some(Self {
             body: body.whole,
             public_key: public_key.whole,
-            algorithm: algorithm.content,
-            signature,
+            algorithm: signed.algorithm,
+            signature: signed.signature,
         })
     }
 }

@@ -60,6 +60,7 @@ impl RevocationList {
         };
         let list = &parsed.tbs_cert_list;
         let malformed = || BadRevocationList::Malformed;
+        let parts = der::signed(der).ok_or_else(malformed)?;
         let issuer = Name::from_der(list.issuer.as_raw()).map_err(|_| malformed())?;
         if parsed.signature_algorithm != list.signature {
             return Err(malformed());
@@ -80,9 +81,9 @@ impl RevocationList {
             this_update: instant(list.this_update),
             next_update: list.next_update.map(instant),
             revoked,
-            signed: list.as_ref().to_vec(),
-            signature: parsed.signature_value.data.to_vec(),
-            signature_algorithm: der::nth(der, 1).ok_or_else(malformed)?.to_vec(),
+            signed: parts.body.whole.to_vec(),
+            signature: parts.signature.to_vec(),
+            signature_algorithm: parts.algorithm.to_vec(),
         })
     }
 
