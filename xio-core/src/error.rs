@@ -295,6 +295,13 @@ pub fn at_layer(error: io::Error, layer: &'static str, op: Operation) -> io::Err
     }
 }
 
+/// Returns the error of an operation after the end of writing.
+#[cold]
+#[must_use]
+pub fn shut_down(layer: &'static str, op: Operation) -> io::Error {
+    Error::new(ErrorKind::Reset, layer, op, "this end was shut down before").into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,7 +71,7 @@ pub use copy::{Positional, copy, copy_file};
 pub use datagram::{BATCH_BYTES, Bind, BoxDatagram, Datagram, Received, Transmit};
 pub use end::poll_end;
 pub use erased::{BoxIncoming, BoxListener, DynBind, DynLayer, DynStack};
-pub use error::{Error, ErrorKind, Operation, Result, at_layer};
+pub use error::{Error, ErrorKind, Operation, Result, at_layer, shut_down};
 pub use info::{Info, PathStats};
 pub use kernel::{KernelTransfer, KernelTransfers};
 pub use mapped::{ByteMap, Mapped};

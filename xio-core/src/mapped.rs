@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::control::Control;
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Operation, Result, shut_down};
 use crate::info::Info;
 use crate::outbox::Outbox;
 use crate::stream::Stream;
@@ -216,9 +216,7 @@ impl<S: Stream, M: ByteMap> AsyncWrite for Mapped<S, M> {
             return Poll::Ready(Ok(0));
         }
         if this.shut {
-            let fact = "this end was shut down before";
-            let error = Error::new(ErrorKind::Reset, M::LAYER, Operation::Write, fact);
-            return Poll::Ready(Err(error.into()));
+            return Poll::Ready(Err(shut_down(M::LAYER, Operation::Write)));
         }
         ready!(this.poll_down(cx.waker(), Side::Writer, false))?;
         let part = buf.get(..Self::MAX_WAITING).unwrap_or(buf);

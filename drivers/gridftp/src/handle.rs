@@ -12,7 +12,7 @@ use gridftp_client::file::{self, ReadOptions, Reader, WriteOptions, Writer};
 use gridftp_client::{Client, ConnectOptions, Site};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use xio::file::Flags;
-use xio::{Error, ErrorKind, Info, Operation, Stream, at_layer};
+use xio::{Error, ErrorKind, Info, Operation, Stream, at_layer, shut_down};
 
 use crate::LAYER;
 use crate::options::GridftpOptions;
@@ -208,7 +208,7 @@ impl GridftpHandle {
             .into()));
         }
         if self.shut {
-            return Poll::Ready(Err(lost("it was shut down before", Operation::Write)));
+            return Poll::Ready(Err(shut_down(LAYER, Operation::Write)));
         }
         loop {
             if self.broken {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use xio_core::{ErrorKind, Operation, Result, Stream, at_layer};
+use xio_core::{ErrorKind, Operation, Result, Stream, at_layer, shut_down};
 
 use crate::bad::BadHead;
 use crate::body::{LAST_CHUNK, chunk_line};
@@ -250,8 +250,7 @@ impl<S: Stream> HttpHandle<S> {
                 return Poll::Ready(Err(error(ErrorKind::Unsupported, op, fact).into()));
             }
             Sending::Ended | Sending::Undecided | Sending::Expected => {
-                let fact = "this end was shut down before";
-                return Poll::Ready(Err(error(ErrorKind::Reset, op, fact).into()));
+                return Poll::Ready(Err(shut_down(LAYER, op)));
             }
         }
         self.poll_framed(cx, bufs)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mode_e::{Gather, Header, Limits};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
-use xio_core::{BlockRead, Control, Entry, Error, ErrorKind, Info, Operation, Result, Stream};
+use xio_core::{BlockRead, Control, Entry, ErrorKind, Info, Operation, Result, Stream, shut_down};
 
 use crate::lane::{Lane, broken, contradicts};
 use crate::passive::Others;
@@ -317,9 +317,7 @@ impl<S: Stream> AsyncWrite for ModeEHandle<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.shut {
-            let fact = "this end was shut down before";
-            let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
-            return Poll::Ready(Err(error.into()));
+            return Poll::Ready(Err(shut_down(LAYER, Operation::Write)));
         }
         let part = buf.get(..this.block).unwrap_or(buf);
         if part.is_empty() {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use xio_core::{Error, ErrorKind, Info, Operation, Outbox, Stream};
+use xio_core::{Error, ErrorKind, Info, Operation, Outbox, Stream, shut_down};
 
 use crate::LAYER;
 use crate::fan::{Failure, Fan};
@@ -188,7 +188,7 @@ impl<S: Stream> Node<S> {
             return refused(ErrorKind::Unsupported, fact);
         }
         if self.reported {
-            return refused(ErrorKind::Reset, "it was shut down before");
+            return Poll::Ready(Err(shut_down(LAYER, Operation::Write)));
         }
         ready!(self.waiting.poll_drain(cx, &mut self.above))?;
         let part = buf.get(..MAX_ANSWER).unwrap_or(buf);

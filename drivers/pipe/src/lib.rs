@@ -60,8 +60,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
-    Driver, DynStack, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transport,
-    at_layer,
+    Driver, DynStack, Error, Info, Operation, Result, Stream, Target, Transport, at_layer,
+    shut_down,
 };
 
 use end::{Input, Output};
@@ -155,7 +155,7 @@ impl PipeHandle {
     fn output(&mut self, op: Operation) -> io::Result<Pin<&mut Output>> {
         match &mut self.output {
             Some(output) => Ok(Pin::new(output)),
-            None => Err(Error::new(ErrorKind::Reset, LAYER, op, "it was shut down before").into()),
+            None => Err(shut_down(LAYER, op)),
         }
     }
 }

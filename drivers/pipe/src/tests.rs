@@ -40,7 +40,10 @@ async fn pipes_are_waited_for_and_end() {
         drain.read_to_string(&mut text).unwrap();
         assert_eq!(text, "out");
         let error = handle.write_all(b"more").await.unwrap_err();
-        assert_eq!(error.to_string(), "pipe: write: it was shut down before");
+        assert_eq!(
+            error.to_string(),
+            "pipe: write: this end was shut down before"
+        );
     }
 }
 

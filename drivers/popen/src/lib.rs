@@ -64,7 +64,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use xio_core::{
     Driver, DynStack, Error, ErrorKind, Info, Operation, Result, Stream, Target, Transport,
-    at_layer,
+    at_layer, shut_down,
 };
 
 pub use options::PopenOptions;
@@ -159,14 +159,7 @@ impl PopenHandle {
     }
 
     fn input(&mut self) -> io::Result<Pin<&mut ChildStdin>> {
-        let gone = || {
-            Error::new(
-                ErrorKind::Reset,
-                LAYER,
-                Operation::Write,
-                "it was shut down before",
-            )
-        };
+        let gone = || shut_down(LAYER, Operation::Write);
         Ok(Pin::new(self.input.as_mut().ok_or_else(gone)?))
     }
 }

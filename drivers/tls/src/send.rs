@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use xio_core::{Error, ErrorKind, Operation, Stream};
+use xio_core::{Operation, Stream, shut_down};
 
 use crate::error::{LAYER, blame};
 use crate::handle::{Ending, FIRST_READ, Output, TlsHandle};
@@ -123,13 +123,7 @@ impl<S: Stream> TlsHandle<S> {
     ) -> Poll<io::Result<usize>> {
         self.check(Operation::Write)?;
         if self.ending != Ending::Open {
-            let error = Error::new(
-                ErrorKind::Reset,
-                LAYER,
-                Operation::Write,
-                "this end was shut down before",
-            );
-            return Poll::Ready(Err(error.into()));
+            return Poll::Ready(Err(shut_down(LAYER, Operation::Write)));
         }
         if bufs.iter().all(|buf| buf.is_empty()) {
             return Poll::Ready(Ok(0));

@@ -71,7 +71,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use xio_core::{
     ByteSize, Control, Driver, DynLayer, Error, ErrorKind, Info, Operation, Outbox, Result,
-    Setting, Stream, Transform, poll_end,
+    Setting, Stream, Transform, poll_end, shut_down,
 };
 
 pub use block::{BadBlock, Opener, Sealer};
@@ -186,9 +186,7 @@ impl<S: Stream> AsyncWrite for Verified<S> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if this.shut {
-            let fact = "it was shut down before";
-            let error = Error::new(ErrorKind::Reset, LAYER, Operation::Write, fact);
-            return Poll::Ready(Err(error.into()));
+            return Poll::Ready(Err(shut_down(LAYER, Operation::Write)));
         }
         ready!(this.waiting.poll_drain(cx, &mut this.inner))?;
         let part = buf.get(..this.block).unwrap_or(buf);
