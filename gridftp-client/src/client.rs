@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ftp_proto::client::{ClientSession, FailureKind};
-use ftp_wire::command::{Command, Mode, Site as SiteCommand};
+use ftp_wire::command::{Command, Mode, SiteCommand};
 use ftp_wire::facts::{Entry, EntryKind, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;

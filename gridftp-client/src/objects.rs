@@ -1,7 +1,7 @@
 //! Questions to a server about one object, and changes of it, by the commands that it knows.
 
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Site};
+use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::facts::TimeVal;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
@@ -14,7 +14,7 @@ impl Control {
     pub(crate) fn send_modified(&self, time: TimeVal, path: FtpPath) -> Replies {
         self.send(match self.mfmt {
             true => Command::Mfmt(time, path),
-            false => Command::Site(Site::Utime(time.whole(), path)),
+            false => Command::Site(SiteCommand::Utime(time.whole(), path)),
         })
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use ftp_wire::addr::Passive;
-use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, Site as SiteCommand};
+use ftp_wire::command::{BufferSide, Command, Epsv, Event, Mode, SiteCommand};
 use ftp_wire::opts::Opts;
 use gridftp_data::Peers;
 use xio_core::Target;

@@ -1,6 +1,6 @@
 //! The stack of data connections, and the commands that tell the server of it.
 
-use ftp_wire::command::{Command, Site, StackSide};
+use ftp_wire::command::{Command, SiteCommand, StackSide};
 use xio_core::{DynStack, Plan};
 
 use crate::control::Control;
@@ -23,7 +23,7 @@ pub(crate) async fn tell(control: &Control, options: &ConnectOptions) -> Result<
     let sent: Vec<_> = to_tell(options)?
         .into_iter()
         .map(|(side, stack)| {
-            let command = Command::Site(Site::Stack(side, Some(stack.clone())));
+            let command = Command::Site(SiteCommand::Stack(side, Some(stack.clone())));
             (stack, control.send(command))
         })
         .collect();

@@ -138,7 +138,7 @@ pub enum Command {
     /// `TREV event interval`: the seconds between markers.
     Trev(Event, u32),
     /// `SITE …`.
-    Site(Site),
+    Site(SiteCommand),
 
     // RFC 2228, GFD.20: security.
     /// `AUTH mechanism`.
@@ -157,7 +157,7 @@ pub enum Command {
 
 /// A subcommand of `SITE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Site {
+pub enum SiteCommand {
     /// `SITE HELP [name]`.
     Help(Option<String>),
     /// A receive or send buffer size in bytes, under any of its names.

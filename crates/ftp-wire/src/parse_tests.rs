@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::command::Spot;
-use crate::command::{BufferSide, Family, Site, StackSide, StorAttr};
+use crate::command::{BufferSide, Family, SiteCommand, StackSide, StorAttr};
 use crate::facts::TimeVal;
 use crate::path::FtpPath;
 use crate::reply::Code;
@@ -211,11 +211,11 @@ fn arguments_become_values() {
     let time = TimeVal::parse(b"20261120194724").unwrap();
     assert_eq!(
         parse("SITE CHMOD 0755 a"),
-        Command::Site(Site::Chmod(0o755, path("a")))
+        Command::Site(SiteCommand::Chmod(0o755, path("a")))
     );
     assert_eq!(
         parse("SITE RBUFSZ 9"),
-        Command::Site(Site::Buffer(BufferSide::Receive, 9))
+        Command::Site(SiteCommand::Buffer(BufferSide::Receive, 9))
     );
     assert_eq!(
         parse("MFMT  20261120194724 a b"),
@@ -262,7 +262,7 @@ fn arguments_become_values() {
         checksum: Some(("sha256".into(), "ab01".into())),
     };
     let line = "SITE STORATTR MODIFY=20261120194724;X.Checksum.SHA256=AB01";
-    assert_eq!(parse(line), Command::Site(Site::StorAttr(attr)));
+    assert_eq!(parse(line), Command::Site(SiteCommand::StorAttr(attr)));
     assert_eq!(parse("PASS  x"), Command::Pass(Secret::new(" x")));
 }
 
@@ -378,11 +378,11 @@ fn a_name_keeps_its_blanks_and_control_bytes() {
     }
     assert_eq!(
         parse("SITE  RDEL  x"),
-        Command::Site(Site::Rdel(path(" x")))
+        Command::Site(SiteCommand::Rdel(path(" x")))
     );
     assert_eq!(
         parse("SITE CHMOD  755  a"),
-        Command::Site(Site::Chmod(0o755, path(" a")))
+        Command::Site(SiteCommand::Chmod(0o755, path(" a")))
     );
     assert_eq!(
         parse("CKSM MD5  0 -1  x"),
@@ -467,14 +467,14 @@ proptest! {
 
 #[test]
 fn stacks_are_named_or_the_default() {
-    let net = |text: Option<&str>| Site::Stack(StackSide::Net, text.map(str::to_owned));
+    let net = |text: Option<&str>| SiteCommand::Stack(StackSide::Net, text.map(str::to_owned));
     for (line, site) in [
         (&b"SITE SETNETSTACK udt,gsi"[..], net(Some("udt,gsi"))),
         (b"site setnetstack  udt ", net(Some("udt"))),
         (b"SITE SETNETSTACK Default", net(None)),
         (
             b"SITE SETDISKSTACK file,compress:codec=zlib",
-            Site::Stack(StackSide::Disk, Some("file,compress:codec=zlib".to_owned())),
+            SiteCommand::Stack(StackSide::Disk, Some("file,compress:codec=zlib".to_owned())),
         ),
     ] {
         assert_eq!(Command::parse(line).unwrap(), Command::Site(site));

@@ -1,17 +1,17 @@
 //! `SITE`: the table of subcommands and the parsers of their arguments (GFD.20, GCT).
 
 use crate::args::{Args, digest};
-use crate::command::{BufferSide, Site, StackSide, StorAttr};
+use crate::command::{BufferSide, SiteCommand, StackSide, StorAttr};
 use crate::error::BadCommandKind;
 use crate::facts::TimeVal;
 use crate::parse::Parsed;
 
-type Parser = fn(&mut Args<'_>) -> Parsed<Site>;
+type Parser = fn(&mut Args<'_>) -> Parsed<SiteCommand>;
 
 /// Subcommand, syntax for HELP, and parser of its arguments.
 const VERBS: &[(&str, &str, Parser)] = &[
     ("SITE HELP", "SITE HELP [<sp> command]", |a| {
-        a.optional_word("command").map(Site::Help)
+        a.optional_word("command").map(SiteCommand::Help)
     }),
     ("SITE SBUF", "SITE SBUF <sp> bytes", |a| {
         buffer(a, BufferSide::Both)
@@ -38,21 +38,21 @@ const VERBS: &[(&str, &str, Parser)] = &[
         buffer(a, BufferSide::Send)
     }),
     ("SITE CHMOD", "SITE CHMOD <sp> mode <sp> path", |a| {
-        Ok(Site::Chmod(a.octal()?, a.path()?))
+        Ok(SiteCommand::Chmod(a.octal()?, a.path()?))
     }),
     ("SITE CHGRP", "SITE CHGRP <sp> group <sp> path", |a| {
-        Ok(Site::Chgrp(a.word("group")?, a.path()?))
+        Ok(SiteCommand::Chgrp(a.word("group")?, a.path()?))
     }),
     (
         "SITE UTIME",
         "SITE UTIME <sp> YYYYMMDDHHMMSS <sp> path",
-        |a| Ok(Site::Utime(a.time()?, a.path()?)),
+        |a| Ok(SiteCommand::Utime(a.time()?, a.path()?)),
     ),
     ("SITE SYMLINKFROM", "SITE SYMLINKFROM <sp> target", |a| {
-        a.path().map(Site::SymlinkFrom)
+        a.path().map(SiteCommand::SymlinkFrom)
     }),
     ("SITE SYMLINKTO", "SITE SYMLINKTO <sp> link", |a| {
-        a.path().map(Site::SymlinkTo)
+        a.path().map(SiteCommand::SymlinkTo)
     }),
     (
         "SITE SYMLINK",
@@ -60,31 +60,31 @@ const VERBS: &[(&str, &str, Parser)] = &[
         symlink,
     ),
     ("SITE RDEL", "SITE RDEL <sp> path", |a| {
-        a.path().map(Site::Rdel)
+        a.path().map(SiteCommand::Rdel)
     }),
     ("SITE HELD", "SITE HELD <sp> path", |a| {
-        a.path().map(Site::Held)
+        a.path().map(SiteCommand::Held)
     }),
     ("SITE DELHELD", "SITE DELHELD <sp> path", |a| {
-        a.path().map(Site::DropHeld)
+        a.path().map(SiteCommand::DropHeld)
     }),
     ("SITE TRNC", "SITE TRNC <sp> length <sp> path", |a| {
-        Ok(Site::Trnc(a.number("length")?, a.path()?))
+        Ok(SiteCommand::Trnc(a.number("length")?, a.path()?))
     }),
-    ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(Site::Whoami)),
-    ("SITE VERSION", "SITE VERSION", |_| Ok(Site::Version)),
+    ("SITE WHOAMI", "SITE WHOAMI", |_| Ok(SiteCommand::Whoami)),
+    ("SITE VERSION", "SITE VERSION", |_| Ok(SiteCommand::Version)),
     (
         "SITE CLIENTINFO",
         "SITE CLIENTINFO <sp> key=\"value\";...",
-        |a| a.text("client info").map(Site::ClientInfo),
+        |a| a.text("client info").map(SiteCommand::ClientInfo),
     ),
     ("SITE TASKID", "SITE TASKID <sp> id", |a| {
-        a.text("task id").map(Site::TaskId)
+        a.text("task id").map(SiteCommand::TaskId)
     }),
     (
         "SITE STORATTR",
         "SITE STORATTR <sp> modify=time;x.checksum.alg=digest;",
-        |a| stor_attr(a).map(Site::StorAttr),
+        |a| stor_attr(a).map(SiteCommand::StorAttr),
     ),
     (
         "SITE SETNETSTACK",
@@ -97,10 +97,10 @@ const VERBS: &[(&str, &str, Parser)] = &[
         |a| stack(a, StackSide::Disk),
     ),
     ("SITE RESTRICT", "SITE RESTRICT <sp> paths", |a| {
-        a.text("paths").map(Site::Restrict)
+        a.text("paths").map(SiteCommand::Restrict)
     }),
     ("SITE CHROOT", "SITE CHROOT <sp> path", |a| {
-        a.path().map(Site::Chroot)
+        a.path().map(SiteCommand::Chroot)
     }),
 ];
 
@@ -123,31 +123,31 @@ pub(crate) fn name_in(line: &[u8], at: usize) -> Option<&'static str> {
     find(word).map(|(name, ..)| *name)
 }
 
-pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<Site> {
+pub(crate) fn parse(args: &mut Args<'_>) -> Parsed<SiteCommand> {
     let (word, at) = args.require()?;
     let (.., parse) = find(word).ok_or((BadCommandKind::UnknownSite, at))?;
     parse(args)
 }
 
-fn buffer(args: &mut Args<'_>, side: BufferSide) -> Parsed<Site> {
+fn buffer(args: &mut Args<'_>, side: BufferSide) -> Parsed<SiteCommand> {
     args.number("buffer size")
-        .map(|bytes| Site::Buffer(side, bytes))
+        .map(|bytes| SiteCommand::Buffer(side, bytes))
 }
 
-fn stack(args: &mut Args<'_>, side: StackSide) -> Parsed<Site> {
+fn stack(args: &mut Args<'_>, side: StackSide) -> Parsed<SiteCommand> {
     let text = args.text("stack")?;
     let text = text.trim_ascii();
     let named = !text.eq_ignore_ascii_case("default");
-    Ok(Site::Stack(side, named.then(|| text.to_owned())))
+    Ok(SiteCommand::Stack(side, named.then(|| text.to_owned())))
 }
 
 /// Parses the form that GCT's client library sends and GCT's server lacks; only the link's name can
 /// hold a blank.
-fn symlink(args: &mut Args<'_>) -> Parsed<Site> {
+fn symlink(args: &mut Args<'_>) -> Parsed<SiteCommand> {
     let (target, at) = args.require()?;
     let target = crate::path::FtpPath::new(target);
     let target = target.ok_or((BadCommandKind::BadArgument("target"), at))?;
-    Ok(Site::Symlink(target, args.path()?))
+    Ok(SiteCommand::Symlink(target, args.path()?))
 }
 
 fn stor_attr(args: &mut Args<'_>) -> Parsed<StorAttr> {

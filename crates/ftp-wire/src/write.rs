@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use crate::addr;
 use crate::command::{
-    BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, Site, StackSide, Type,
+    BufferSide, Command, Dcau, Epsv, Event, Family, Mode, Restart, SiteCommand, StackSide, Type,
 };
 use crate::path::FtpPath;
 
@@ -180,7 +180,7 @@ impl Command {
     }
 }
 
-impl Site {
+impl SiteCommand {
     fn arguments(&self, line: &mut Line) {
         match self {
             Self::Help(name) => {

@@ -30,7 +30,7 @@ fn no_text_carries_a_second_command() {
     for command in [
         Command::User(evil.clone()),
         Command::Pass(Secret::new(evil.clone())),
-        Command::Site(Site::ClientInfo(evil.clone())),
+        Command::Site(SiteCommand::ClientInfo(evil.clone())),
         Command::Scks {
             algorithm: evil.clone(),
             digest: evil.clone(),

@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use crate::budget::Budget;
 use crate::flow::{Ended, LINGER, STALL, Work, is_gone, leave, stalled};
-use crate::goal::Goal;
 
 impl Work {
-    /// Sends its goal while it receives the peer's data. An end without a goal stops when the peer
-    /// does.
+    /// Sends its budget while it receives the peer's data. An end without a budget stops
+    /// when the peer does.
     pub(crate) async fn both<R, W>(&self, reader: &mut R, writer: &mut W) -> io::Result<()>
     where
         R: AsyncRead + Unpin,
@@ -100,12 +100,12 @@ impl Work {
 
     async fn pull_rest<R: AsyncRead + Unpin>(&self, reader: &mut R) -> io::Result<Ended> {
         // Data in flight when the time is over still counts, within a limit.
-        let until = self.goal.until().map(|until| until + STALL);
+        let until = self.budget.until().map(|until| until + STALL);
         let time = until.map(|until| until - Instant::now());
-        self.pull(reader, &Goal::new(None, time)).await
+        self.pull(reader, &Budget::new(None, time)).await
     }
 
     fn is_endless(&self) -> bool {
-        self.goal.is_endless() && self.source.is_none()
+        self.budget.is_endless() && self.source.is_none()
     }
 }

@@ -1,4 +1,4 @@
-//! `Goal`: the bytes or the time of a session, shared by its connections.
+//! `Budget`: the bytes or the time of a session, shared by its connections.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The goal of one direction of a session, from which connections take their parts.
+/// The budget of one direction of a session, from which connections take their parts.
 #[derive(Debug)]
-pub(crate) struct Goal {
+pub(crate) struct Budget {
     left: AtomicU64,
     limited: bool,
     time: Option<Duration>,
     begun: OnceLock<Instant>,
 }
 
-impl Goal {
-    /// Creates a goal of at most `bytes` and `time`, which starts at the first use.
+impl Budget {
+    /// Creates a budget of at most `bytes` and `time`, which starts at the first use.
     pub(crate) fn new(bytes: Option<u64>, time: Option<Duration>) -> Self {
         Self {
             left: AtomicU64::new(bytes.unwrap_or(u64::MAX)),
@@ -55,7 +55,7 @@ impl Goal {
         }
     }
 
-    /// Takes at most `want` bytes; returns 0 when the goal is reached.
+    /// Takes at most `want` bytes; returns 0 when the budget is reached.
     pub(crate) fn take(&self, want: usize) -> usize {
         if self.until().is_some_and(|until| Instant::now() >= until) {
             return 0;
@@ -73,7 +73,7 @@ impl Goal {
         usize::try_from(taken).unwrap_or(usize::MAX)
     }
 
-    /// Returns unused bytes to the goal.
+    /// Returns unused bytes to the budget.
     pub(crate) fn give_back(&self, unused: usize) {
         if self.limited {
             self.left.fetch_add(unused as u64, Ordering::Relaxed);
@@ -87,22 +87,22 @@ mod tests {
 
     #[test]
     fn connections_together_take_the_limit_only() {
-        let goal = Goal::new(Some(10), None);
-        assert_eq!(goal.take(4), 4);
-        goal.give_back(1);
-        assert_eq!(goal.take(100), 7);
-        assert_eq!(goal.take(1), 0);
-        assert!(!goal.is_endless());
-        assert!(Goal::new(None, None).is_endless());
+        let budget = Budget::new(Some(10), None);
+        assert_eq!(budget.take(4), 4);
+        budget.give_back(1);
+        assert_eq!(budget.take(100), 7);
+        assert_eq!(budget.take(1), 0);
+        assert!(!budget.is_endless());
+        assert!(Budget::new(None, None).is_endless());
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_taken_after_the_time() {
-        let goal = Goal::new(None, Some(Duration::from_secs(1)));
+        let budget = Budget::new(None, Some(Duration::from_secs(1)));
         // Time before the first use is not counted.
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(goal.take(5), 5);
+        assert_eq!(budget.take(5), 5);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(goal.take(5), 0);
+        assert_eq!(budget.take(5), 0);
     }
 }

@@ -12,9 +12,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use xio::{BoxIncoming, BoxStream, Incoming, Listener, Passive, Stream, Transport};
 
+use crate::budget::Budget;
 use crate::flags::{Run, Serve, Shape};
 use crate::flow::{Activity, Work};
-use crate::goal::Goal;
 use crate::payload::Payload;
 use crate::report::{self, Report};
 use crate::tally::Tally;
@@ -227,7 +227,7 @@ fn work(
         payload,
         source,
         sink,
-        goal: Goal::new(shape.bytes.map(xio::ByteSize::bytes), time),
+        budget: Budget::new(shape.bytes.map(xio::ByteSize::bytes), time),
         tally: Tally::new(),
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use xio::file::{File, FileHandle, FileOptions, Flags};
 use xio::{BoxStream, Pool, Stream, Target, Transport, copy_file};
 
-use crate::goal::Goal;
+use crate::budget::Budget;
 use crate::payload::Payload;
 use crate::tally::{Tally, nanoseconds, no_turns};
 
@@ -46,7 +46,7 @@ pub(crate) struct Work {
     pub(crate) source: Option<PathBuf>,
     /// File to write.
     pub(crate) sink: Option<PathBuf>,
-    pub(crate) goal: Goal,
+    pub(crate) budget: Budget,
     pub(crate) tally: Tally,
 }
 
@@ -84,7 +84,7 @@ impl Work {
             None => self.push(stream).await,
         };
         match pushed {
-            Err(error) if self.goal.is_endless() && self.source.is_none() && is_gone(&error) => {
+            Err(error) if self.budget.is_endless() && self.source.is_none() && is_gone(&error) => {
                 return Ok(());
             }
             other => other?,
@@ -98,7 +98,7 @@ impl Work {
     /// # Errors
     /// When bytes are missing.
     pub(crate) fn complete(&self) -> anyhow::Result<()> {
-        let missing = self.goal.missing();
+        let missing = self.budget.missing();
         if self.activity == Activity::Receive && missing > 0 {
             let received = self.tally.received();
             let asked = received + missing;
@@ -108,31 +108,31 @@ impl Work {
     }
 
     async fn receive(&self, stream: &mut BoxStream) -> io::Result<()> {
-        match self.pull(stream, &self.goal).await? {
+        match self.pull(stream, &self.budget).await? {
             Ended::ByPeer => leave(stream).await,
             // The time was over before any data arrived.
-            Ended::Enough if self.tally.received() == 0 && self.goal.left(1) > 0 => {
+            Ended::Enough if self.tally.received() == 0 && self.budget.left(1) > 0 => {
                 Err(timed_out("no data arrived: does the other end send?"))
             }
             Ended::Enough => Ok(()),
         }
     }
 
-    /// Sends the goal from the source, through memory.
+    /// Sends the budget from the source, through memory.
     pub(crate) async fn push<W: AsyncWrite + Unpin>(&self, to: &mut W) -> io::Result<()> {
         let mut source = match &self.source {
             Some(path) => Source::File(open(path, Flags::Read).await?, vec![0; self.block]),
             None => Source::Made(self.payload.clone()),
         };
         loop {
-            let want = self.goal.take(self.block);
+            let want = self.budget.take(self.block);
             let mut block = source.next(want).await?;
-            self.goal.give_back(want - block.len());
+            self.budget.give_back(want - block.len());
             if block.is_empty() {
                 return Ok(());
             }
             while !block.is_empty() {
-                let Some(n) = in_time(&self.goal, to.write(block)).await? else {
+                let Some(n) = in_time(&self.budget, to.write(block)).await? else {
                     return Ok(());
                 };
                 if n == 0 {
@@ -153,7 +153,7 @@ impl Work {
         let pool = Pool::new(self.block, 2);
         let mut offset = 0;
         loop {
-            let want = self.goal.take(FILE_BLOCK);
+            let want = self.budget.take(FILE_BLOCK);
             let sent = stalled(copy_file(&file, offset, want as u64, to, &pool)).await?;
             if sent == 0 {
                 return Ok(());
@@ -164,11 +164,11 @@ impl Work {
         }
     }
 
-    /// Receives until the peer ends or the goal is reached.
+    /// Receives until the peer ends or the budget is reached.
     pub(crate) async fn pull<R: AsyncRead + Unpin>(
         &self,
         from: &mut R,
-        goal: &Goal,
+        budget: &Budget,
     ) -> io::Result<Ended> {
         let mut file = match &self.sink {
             Some(path) => Some(open(path, Flags::Write).await?),
@@ -176,10 +176,10 @@ impl Work {
         };
         let mut block = vec![0; self.block];
         let ended = loop {
-            let want = goal.left(self.block);
+            let want = budget.left(self.block);
             let room = block.get_mut(..want).unwrap_or_default();
             if room.is_empty() {
-                // A peer with the same goal ends now; a peer that sends more is not awaited.
+                // A peer with the same budget ends now; a peer that sends more is not awaited.
                 break match timeout(LINGER, from.read(&mut [0])).await {
                     Ok(Ok(0)) => Ended::ByPeer,
                     _ => {
@@ -188,13 +188,13 @@ impl Work {
                     }
                 };
             }
-            let Some(n) = in_time(goal, from.read(room)).await? else {
+            let Some(n) = in_time(budget, from.read(room)).await? else {
                 break Ended::Enough;
             };
             if n == 0 {
                 break Ended::ByPeer;
             }
-            goal.take(n);
+            budget.take(n);
             self.tally.add_received(n);
             if let Some(file) = &mut file {
                 stalled(file.write_all(room.get(..n).unwrap_or_default())).await?;
@@ -212,7 +212,7 @@ impl Work {
         let mut turns = no_turns();
         let outcome = async {
             loop {
-                let question = payload.next(self.goal.take(self.block));
+                let question = payload.next(self.budget.take(self.block));
                 let Some(room) = answer.get_mut(..question.len()) else {
                     return Ok(());
                 };
@@ -225,7 +225,7 @@ impl Work {
                     stream.flush().await?;
                     stream.read_exact(room).await
                 });
-                match self.goal.until() {
+                match self.budget.until() {
                     // The last answer may take a little longer.
                     Some(until) => timeout_at(until + LINGER, turn).await.unwrap_or_else(|_| {
                         Err(timed_out(
@@ -280,10 +280,10 @@ fn timed_out(fact: &'static str) -> io::Error {
 /// # Cancel safety
 /// That of the operation: a dropped write wrote nothing.
 async fn in_time<T>(
-    goal: &Goal,
+    budget: &Budget,
     operation: impl Future<Output = io::Result<T>>,
 ) -> io::Result<Option<T>> {
-    match goal.until() {
+    match budget.until() {
         Some(until) => match timeout_at(until, stalled(operation)).await {
             Ok(outcome) => outcome.map(Some),
             Err(_) => Ok(None),

@@ -7,10 +7,10 @@
 )]
 
 mod both;
+mod budget;
 mod ends;
 mod flags;
 mod flow;
-mod goal;
 mod payload;
 mod report;
 mod tally;

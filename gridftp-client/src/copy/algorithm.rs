@@ -3,13 +3,13 @@
 use ftp_proto::client::FailureKind;
 use gridftp_dsi::types::ChecksumAlgorithm::{self, Md5};
 
-use super::shared::Shared;
+use super::state::CopyState;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 use crate::options::Verify;
 use crate::verify;
 
-impl Shared {
+impl CopyState {
     /// The algorithm to compare digests with, when that is asked: the one asked for, or the
     /// cheapest that every server of the copy offers.
     ///

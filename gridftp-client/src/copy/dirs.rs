@@ -11,12 +11,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::engine::{self, Session};
 use super::job::{DirJob, Facts};
-use super::shared::Shared;
+use super::state::CopyState;
 use crate::client::Client;
 use crate::error::{ControlError, TransferError};
 
 /// Sets times and modes of every directory that was copied, the deepest first.
-pub(crate) async fn settle(shared: &Arc<Shared>) {
+pub(crate) async fn settle(shared: &Arc<CopyState>) {
     let dirs = shared.take_dirs();
     if dirs.is_empty() {
         return;
@@ -57,7 +57,7 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
 }
 
 /// Sets them at a server, over one session, and keeps in `left` the directories behind its end.
-async fn there(shared: &Shared, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
+async fn there(shared: &CopyState, left: &mut VecDeque<DirJob>) -> Result<(), TransferError> {
     let client = match engine::connect(shared).await? {
         Session::Push(client) | Session::Third(_, client) => client,
         Session::Pull(_) => return Ok(()),
@@ -75,7 +75,7 @@ async fn there(shared: &Shared, left: &mut VecDeque<DirJob>) -> Result<(), Trans
 }
 
 /// Counts a failure: with --preserve, a directory has to have its time and its mode.
-fn tell(shared: &Shared, dir: &DirJob, error: &TransferError) {
+fn tell(shared: &CopyState, dir: &DirJob, error: &TransferError) {
     shared.give_up_found(&shared.describe_source(&dir.from), error);
 }
 

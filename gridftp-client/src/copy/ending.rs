@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::job::Item;
 use super::kept::Digest;
 use super::queue::Taken;
-use super::shared::Shared;
+use super::state::CopyState;
 use super::{Stop, lock};
 use crate::error::{Class, TransferError};
 use crate::progress::Event;
@@ -18,7 +18,7 @@ pub(crate) struct Success {
     pub(crate) verified: Option<Digest>,
 }
 
-impl Shared {
+impl CopyState {
     /// Ends a job well.
     pub(crate) fn succeed(&self, taken: Taken, success: &Success) {
         taken.done(|item| {

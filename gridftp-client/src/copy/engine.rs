@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::job::Item;
 use super::queue::Kind;
-use super::shared::Shared;
+use super::state::CopyState;
 use super::window::COMMANDS;
 use super::{Stop, pull, push, third, trees};
 use crate::client::Client;
@@ -57,7 +57,7 @@ impl Session {
 
     /// Returns how many connections are worth it, all in all, where the caller does not say, and
     /// how many files are to wait for each of them before there is one more.
-    fn worth(&self, shared: &Shared) -> (u32, usize) {
+    fn worth(&self, shared: &CopyState) -> (u32, usize) {
         let most = shared.connections();
         match self {
             Self::Pull(client) | Self::Push(client) => {
@@ -94,7 +94,7 @@ enum Task {
 
 /// Works until the queue is done, and accounts for everything in it; `last` says that no other
 /// queue follows.
-pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
+pub(crate) async fn run(shared: &Arc<CopyState>, session: Session, last: bool) {
     let mut workers = JoinSet::new();
     if matches!(session, Session::Third(..)) && shared.queue.has_dirs() {
         workers.spawn(worker(Arc::clone(shared), None, Task::List));
@@ -155,7 +155,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, session: Session, last: bool) {
 
 /// Ends the work and gives the items that are left; a lister gets a moment for its directory.
 async fn close<T: 'static>(
-    shared: &Shared,
+    shared: &CopyState,
     mut workers: JoinSet<T>,
     failure: &Option<TransferError>,
 ) -> Vec<Item> {
@@ -175,7 +175,7 @@ async fn close<T: 'static>(
 }
 
 async fn worker(
-    shared: Arc<Shared>,
+    shared: Arc<CopyState>,
     session: Option<Session>,
     task: Task,
 ) -> (Task, Result<(), TransferError>) {
@@ -185,7 +185,7 @@ async fn worker(
 /// Gives up every directory, now that nobody can list them: the copying of files must not wait for
 /// lists that will not come.
 async fn list_no_more(
-    shared: Arc<Shared>,
+    shared: Arc<CopyState>,
     error: TransferError,
 ) -> (Task, Result<(), TransferError>) {
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {
@@ -196,7 +196,7 @@ async fn list_no_more(
 
 /// One worker: connects, works, and connects again when the session is lost.
 async fn work(
-    shared: Arc<Shared>,
+    shared: Arc<CopyState>,
     mut session: Option<Session>,
     task: Task,
 ) -> Result<(), TransferError> {
@@ -244,7 +244,7 @@ async fn work(
 }
 
 /// Removes the hidden files of uploads that were given up, over a session for that: theirs ended.
-async fn clean(shared: &Shared) {
+async fn clean(shared: &CopyState) {
     if !shared.hiding.has_left() {
         return;
     }
@@ -254,7 +254,10 @@ async fn clean(shared: &Shared) {
     }
 }
 
-async fn next_session(shared: &Shared, session: Option<Session>) -> Result<Session, ConnectError> {
+async fn next_session(
+    shared: &CopyState,
+    session: Option<Session>,
+) -> Result<Session, ConnectError> {
     match session {
         Some(session) => Ok(session),
         None => {
@@ -266,7 +269,7 @@ async fn next_session(shared: &Shared, session: Option<Session>) -> Result<Sessi
 }
 
 /// Opens the sessions for one more worker.
-pub(crate) async fn connect(shared: &Shared) -> Result<Session, ConnectError> {
+pub(crate) async fn connect(shared: &CopyState) -> Result<Session, ConnectError> {
     let (source, destination) = tokio::try_join!(
         open(shared, shared.source.as_ref()),
         open(shared, shared.destination.as_ref())
@@ -274,7 +277,10 @@ pub(crate) async fn connect(shared: &Shared) -> Result<Session, ConnectError> {
     Ok(Session::of(source, destination))
 }
 
-async fn open(shared: &Shared, site: Option<&Site>) -> Result<Option<Box<Client>>, ConnectError> {
+async fn open(
+    shared: &CopyState,
+    site: Option<&Site>,
+) -> Result<Option<Box<Client>>, ConnectError> {
     let Some(site) = site else { return Ok(None) };
     let options = Arc::new(shared.options.connect.clone());
     let observer = Arc::clone(&shared.observer);
@@ -282,7 +288,7 @@ async fn open(shared: &Shared, site: Option<&Site>) -> Result<Option<Box<Client>
     Ok(Some(Box::new(client)))
 }
 
-async fn run_session(session: Session, shared: &Arc<Shared>, task: Task) -> Result<(), Stop> {
+async fn run_session(session: Session, shared: &Arc<CopyState>, task: Task) -> Result<(), Stop> {
     match session {
         Session::Pull(mut client) => {
             pull::run(&mut client, shared).await?;

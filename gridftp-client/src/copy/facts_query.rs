@@ -1,4 +1,4 @@
-//! `Look`: asks a server once more for the facts of a file, to learn whether it is still the same.
+//! `FactsQuery`: asks a server whether a file still has the same facts.
 
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
@@ -13,14 +13,14 @@ use crate::error::ControlError;
 const LASTING: u64 = 1 << 20;
 
 /// The question, sent.
-pub(crate) struct Look {
+pub(crate) struct FactsQuery {
     /// `MLST`, which some know and do not list.
     facts: Replies,
     /// `SIZE` and `MDTM`, for servers that do not know it.
     parts: Option<(Replies, Replies)>,
 }
 
-impl Look {
+impl FactsQuery {
     /// Sends it, behind whatever was sent before.
     pub(crate) fn send(control: &Control, abilities: &Abilities, path: FtpPath) -> Self {
         let facts = control.send(Command::Mlst(Some(path.clone())));

@@ -17,7 +17,7 @@ use crate::copy::kept::Found;
 use crate::copy::known::Known;
 use crate::copy::lock;
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::names;
 use crate::url::show;
@@ -27,7 +27,7 @@ const LONGEST: usize = 255;
 
 /// State of hidden names at one server, shared by the uploads of a copy.
 #[derive(Debug, Default)]
-pub(crate) struct Hiding {
+pub(crate) struct HiddenNames {
     /// Tells the hidden names of this run from those of others, which may write to the same name.
     run: RandomState,
     /// Whether the server was asked if it renames.
@@ -40,7 +40,7 @@ pub(crate) struct Hiding {
     new: Mutex<Known>,
 }
 
-impl Hiding {
+impl HiddenNames {
     /// Notes a hidden file that is given up, to be removed.
     pub(crate) fn leave(&self, hidden: FtpPath) {
         lock(&self.left).push(hidden);
@@ -101,7 +101,7 @@ impl Hiding {
     }
 }
 
-impl Shared {
+impl CopyState {
     /// The name to write a file under until it is whole; `None` for its own. Our server keeps such
     /// files apart by itself, a part is written into the file that is there, and the layers of a
     /// server show in names.
@@ -135,21 +135,21 @@ impl Shared {
 }
 
 /// Where a store writes.
-pub(crate) struct Goal {
+pub(crate) struct StorePath {
     /// The path of the command.
     pub(crate) path: FtpPath,
     /// The same, where it is not the file's own.
     pub(crate) hidden: Option<FtpPath>,
 }
 
-impl Shared {
+impl CopyState {
     /// Decides whether a file is stored, and under which name; ends its job or gives it back
     /// otherwise.
     pub(crate) async fn admit(
         &self,
         mut taken: Taken,
         (control, abilities): (&Control, &Abilities),
-    ) -> Option<(Taken, Goal)> {
+    ) -> Option<(Taken, StorePath)> {
         let job = taken.file_mut();
         if !self.options.dry_run {
             self.start(job);
@@ -173,7 +173,7 @@ impl Shared {
         }
         let hidden = self.hide(control, abilities, job).await;
         let path = hidden.clone().unwrap_or(path);
-        Some((taken, Goal { path, hidden }))
+        Some((taken, StorePath { path, hidden }))
     }
 }
 
@@ -266,7 +266,7 @@ impl Hidden {
     pub(crate) async fn publish(
         self,
         control: &Control,
-        shared: &Shared,
+        shared: &CopyState,
         taken: Taken,
     ) -> Option<Taken> {
         match self.rename(control, shared.options.no_clobber).await {
@@ -293,7 +293,7 @@ impl Renaming {
     pub(crate) async fn publish(
         self,
         control: &Control,
-        shared: &Shared,
+        shared: &CopyState,
         mut taken: Taken,
     ) -> Option<Taken> {
         match self.done(control, &shared.hiding).await {
@@ -315,7 +315,7 @@ impl Renaming {
     pub(crate) async fn done(
         self,
         control: &Control,
-        hiding: &Hiding,
+        hiding: &HiddenNames,
     ) -> Result<bool, TransferError> {
         let Self { at, to, .. } = self;
         let told = match (self.told, self.sent) {

@@ -11,8 +11,8 @@ use ftp_wire::path::FtpPath;
 use gridftp_dsi::Source as _;
 use gridftp_dsi_posix::{FileSink, FileSource};
 
-use super::rest::Rest;
 use super::same::Unique;
+use super::spool::SpoolReader;
 use crate::local::Item as LocalItem;
 use crate::ls::Form;
 
@@ -92,7 +92,7 @@ pub(crate) struct DirJob {
     /// Wildcards that names in it have to match.
     pub(crate) pattern: Option<Vec<u8>>,
     /// Names of its listing that wait.
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<SpoolReader>,
 }
 
 /// A directory and those it is in.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use byte_ranges::RangeSet;
 use ftp_proto::client::FailureKind;
-use ftp_wire::command::{Command, Site, StorAttr};
+use ftp_wire::command::{Command, SiteCommand, StorAttr};
 use ftp_wire::marker::Marker;
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -22,7 +22,7 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::{ControlError, TransferError};
 use crate::verify;
 
@@ -107,7 +107,7 @@ impl Copy<'_> {
         let (offset, length) = self.part;
         if self.abilities.held && self.whole {
             let path = self.path.clone();
-            let held = self.control.send(Command::Site(Site::Held(path)));
+            let held = self.control.send(Command::Site(SiteCommand::Held(path)));
             let bytes = beginning(held).await?.min(length);
             let announce = self.awake(original.digest(algorithm, 0, None)).await?;
             return Some(Kept {
@@ -186,7 +186,7 @@ impl Announced {
     pub(crate) fn send(control: &Control, digest: Digest) -> Self {
         let mut attributes = StorAttr::default();
         attributes.checksum = Some((digest.0.name().to_ascii_lowercase(), digest.1.clone()));
-        let told = control.send(Command::Site(Site::StorAttr(attributes)));
+        let told = control.send(Command::Site(SiteCommand::StorAttr(attributes)));
         Self {
             digest,
             told: Some(told),
@@ -242,7 +242,7 @@ impl Found {
     }
 
     /// Leaves the file out; a file with a shorter copy has failed.
-    pub(crate) fn leave(self, shared: &Shared, taken: Taken) {
+    pub(crate) fn leave(self, shared: &CopyState, taken: Taken) {
         let job = taken.file();
         let size = job.facts.size.filter(|_| !shared.through_layers());
         let part = match self {

@@ -12,9 +12,9 @@ use gridftp_dsi::{Error as StorageError, ErrorKind};
 
 use super::job::{Above, DirJob, Facts, FileJob, Item};
 use super::queue::{ENOUGH, Taken};
-use super::rest::{Keeping, Line, Rest};
 use super::same::within;
-use super::shared::Shared;
+use super::spool::{Line, SpoolReader, SpoolWriter};
+use super::state::CopyState;
 use crate::error::TransferError;
 use crate::names;
 use crate::url::show;
@@ -86,7 +86,7 @@ impl<F: FnMut(&[u8]) + Send> Consumer for Lines<F> {
 /// Names beyond those that the queue has room for wait in a file, so that no directory costs more
 /// memory for its size.
 pub(crate) struct Sorter<'a> {
-    shared: &'a Shared,
+    shared: &'a CopyState,
     dir: &'a DirJob,
     above: Option<Arc<Above>>,
     looped: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Sorter<'a> {
     /// Hashes of the names that this one brings, and the facts `Unique` of their objects.
     seen: HashMap<u64, Option<(u64, u64)>>,
     /// The lines that wait.
-    keeping: Option<Keeping>,
+    spool: Option<SpoolWriter>,
     /// Whether no more may wait, since these have waited.
     waited: bool,
     /// Why they could not.
@@ -114,13 +114,13 @@ pub(crate) struct Listed {
     /// Hashes of the names that were taken.
     pub(crate) seen: HashSet<u64>,
     /// The names that wait.
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<SpoolReader>,
     /// Why it is not good, although it came to its end.
     pub(crate) error: Option<TransferError>,
 }
 
 impl<'a> Sorter<'a> {
-    pub(crate) fn new(shared: &'a Shared, dir: &'a DirJob, before: HashSet<u64>) -> Self {
+    pub(crate) fn new(shared: &'a CopyState, dir: &'a DirJob, before: HashSet<u64>) -> Self {
         Self {
             shared,
             dir,
@@ -131,7 +131,7 @@ impl<'a> Sorter<'a> {
             hasher: dir.hasher.clone(),
             before,
             seen: HashMap::new(),
-            keeping: None,
+            spool: None,
             waited: false,
             failed: None,
         }
@@ -140,11 +140,11 @@ impl<'a> Sorter<'a> {
     /// Gives the result; `whole` says that the listing came to its end.
     ///
     /// # Cancel safety
-    /// As [`Keeping::end`].
+    /// As [`SpoolWriter::end`].
     pub(crate) async fn end(mut self, whole: bool) -> Listed {
         let mut rest = None;
-        if let (Some(keeping), true) = (self.keeping.take(), whole) {
-            match keeping.end(self.above.clone()).await {
+        if let (Some(spool), true) = (self.spool.take(), whole) {
+            match spool.end(self.above.clone()).await {
                 Ok(lines) => rest = Some(lines),
                 Err(error) => self.failed = Some(error),
             }
@@ -225,18 +225,18 @@ impl<'a> Sorter<'a> {
     /// Has a line wait, where too many have been taken; false when it is to be taken now.
     fn keep(&mut self, line: &[u8], name: u64, unique: Option<(u64, u64)>) -> bool {
         let many = self.seen.len() >= ENOUGH || self.shared.queue.is_crowded();
-        if self.waited || !(many || self.keeping.is_some()) {
+        if self.waited || !(many || self.spool.is_some()) {
             return false;
         }
-        if self.keeping.is_none() {
+        if self.spool.is_none() {
             // Where there is no room for a file, memory has to do.
-            self.keeping = Keeping::new().ok();
+            self.spool = SpoolWriter::new().ok();
         }
-        let Some(keeping) = &mut self.keeping else {
+        let Some(spool) = &mut self.spool else {
             return false;
         };
         let object = unique.map(|unique| self.hasher.hash_one(unique));
-        if let Err(error) = keeping.add(line, name, object) {
+        if let Err(error) = spool.add(line, name, object) {
             self.failed.get_or_insert(error);
         }
         true
@@ -311,7 +311,7 @@ impl<'a> Sorter<'a> {
 
 /// Takes the next names that wait in `taken`, where it is a directory of which some do; gives back
 /// anything else.
-pub(crate) fn go_on(shared: &Shared, mut taken: Taken) -> Option<Taken> {
+pub(crate) fn go_on(shared: &CopyState, mut taken: Taken) -> Option<Taken> {
     let Item::Dir(job) = taken.item_mut() else {
         return Some(taken);
     };
@@ -384,7 +384,7 @@ mod tests {
     /// Feeds `count` lines to a sorter, and takes all jobs; the most that ever waited, and their
     /// names.
     async fn run(count: usize) -> (usize, Vec<Vec<u8>>) {
-        let shared = Shared::plain();
+        let shared = CopyState::plain();
         let mut dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
         let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
         for n in 0..count {
@@ -424,7 +424,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_objects_of_one_name_are_told_however_far_apart() {
-        let shared = Shared::plain();
+        let shared = CopyState::plain();
         let mut dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
         let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
         let mut line = |name: usize, unique: usize| {
@@ -450,7 +450,7 @@ mod tests {
 
     #[tokio::test]
     async fn names_are_taken_as_they_are() {
-        let shared = Shared::plain();
+        let shared = CopyState::plain();
         let dir = DirJob::new(b"/d".to_vec(), b"to".to_vec());
         let mut sorter = Sorter::new(&shared, &dir, HashSet::new());
         for line in [

@@ -9,7 +9,7 @@ use ftp_wire::facts::EntryKind;
 use super::job::Item;
 use super::known::Known;
 use super::queue::Taken;
-use super::shared::Shared;
+use super::state::CopyState;
 use super::window::Window;
 use crate::client::parse_mlst;
 use crate::control::{Control, Replies};
@@ -30,7 +30,7 @@ pub(crate) struct Dirs {
 /// so nothing need be awaited. Gives the reply for `dir` itself, when it was sent for.
 pub(crate) fn make_parents(
     control: &Control,
-    shared: &Shared,
+    shared: &CopyState,
     dir: &[u8],
     told: &mut Known,
 ) -> Option<Replies> {
@@ -68,7 +68,12 @@ impl Making {
 
     /// Sends the commands for `dir`, and the question for its facts: only those tell a directory
     /// that was there from a file. Nothing need be sent for one that is known, or in a dry run.
-    pub(crate) fn send(control: &Control, shared: &Shared, dir: &[u8], told: &mut Known) -> Self {
+    pub(crate) fn send(
+        control: &Control,
+        shared: &CopyState,
+        dir: &[u8],
+        told: &mut Known,
+    ) -> Self {
         let Some(path) = control.path(dir) else {
             return Self(Err(TransferError::unsendable(dir)));
         };
@@ -121,7 +126,7 @@ impl Making {
 /// Makes a directory at the server, once few enough others are under way.
 pub(crate) async fn make_dir(
     control: &Control,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     taken: Taken,
     dirs: &mut Dirs,
 ) {

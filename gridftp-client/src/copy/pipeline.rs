@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::Stop;
 use super::job::Item;
 use super::queue::{Kind, Taken};
-use super::shared::Shared;
+use super::state::CopyState;
 use super::window::{COMMANDS, Window};
 
 /// How far transfers are asked for ahead of the one that moves.
@@ -59,7 +59,7 @@ pub(crate) trait Route: Sync {
 
 /// The settings of the transfers of one data channel.
 pub(crate) struct Pipeline<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a CopyState,
     pub(crate) window: &'a Window,
     pub(crate) depth: Depth,
     /// Items to take.
@@ -77,7 +77,7 @@ type Step<'a, T> = (T, SemaphorePermit<'a>);
 impl<'a> Pipeline<'a> {
     /// Makes settings for items of any kind, one at a time, each with connections of its own.
     pub(crate) const fn new(
-        shared: &'a Shared,
+        shared: &'a CopyState,
         window: &'a Window,
         round_trip: std::time::Duration,
     ) -> Self {

@@ -3,7 +3,7 @@
 use ftp_wire::command::Mode;
 
 use super::lock;
-use super::shared::Shared;
+use super::state::CopyState;
 use crate::client::Client;
 
 /// Knowledge of the data connections that the server makes.
@@ -20,7 +20,7 @@ pub(crate) enum Reach {
     Denied,
 }
 
-impl Shared {
+impl CopyState {
     /// The mode for files on `client`.
     pub(crate) fn mode(&self, client: &Client) -> Mode {
         if client.is_extended() && self.reach() != Reach::Denied {

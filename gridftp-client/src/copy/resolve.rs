@@ -11,7 +11,7 @@ use super::engine::{self, Session};
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::queue::Kind;
 use super::same::{Ancestry, Kin, Object};
-use super::shared::{Shared, Targets};
+use super::state::{CopyState, Targets};
 use super::{dirs, stdio};
 use crate::client::Client;
 use crate::error::{Class, ConnectError, ControlError, TransferError};
@@ -67,7 +67,7 @@ pub(crate) async fn run(
             client.as_deref().zip(first.as_ref()),
             to.client.as_deref().zip(to.site.as_ref()),
         );
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(CopyState::new(
             options.clone(),
             Arc::clone(observer),
             Arc::clone(totals),
@@ -227,7 +227,7 @@ pub(super) fn is_dir(kind: EntryKind) -> bool {
 
 /// Adds one source to the work.
 async fn add(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     client: Option<&Client>,
     source: &Location,
     to: &Destination,
@@ -265,7 +265,7 @@ async fn add(
 }
 
 async fn add_remote(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     client: &Client,
     remote: &Remote,
     contents: bool,
@@ -297,7 +297,7 @@ async fn add_remote(
 
 /// Adds the objects that match the wildcards of a source.
 async fn add_matches(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     client: &Client,
     remote: &Remote,
     pattern: &[u8],
@@ -324,7 +324,7 @@ impl Destination {
     /// that must not be entered.
     async fn refuse(
         &self,
-        shared: &Shared,
+        shared: &CopyState,
         source: &Object,
         target: &[u8],
         from: &[u8],
@@ -346,7 +346,7 @@ fn pattern(location: &Location) -> Option<&[u8]> {
 }
 
 async fn add_file(
-    shared: &Shared,
+    shared: &CopyState,
     from: &[u8],
     facts: Facts,
     object: &Object,
@@ -366,7 +366,7 @@ async fn add_file(
 
 /// The directory that a directory is copied to.
 fn target(
-    shared: &Shared,
+    shared: &CopyState,
     from: &[u8],
     contents: bool,
     to: &Destination,
@@ -387,7 +387,7 @@ fn target(
 }
 
 async fn add_dir(
-    shared: &Shared,
+    shared: &CopyState,
     from: &[u8],
     contents: bool,
     object: &Object,
@@ -405,7 +405,7 @@ async fn add_dir(
 
 /// Walks a local tree into the queue, as fast as the queue is emptied.
 async fn add_tree(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     from: &[u8],
     contents: bool,
     object: &Object,

@@ -1,4 +1,4 @@
-//! `Rest`: the lines of a listing that wait in a file without a name until there is room for them.
+//! The lines of a listing that wait in a file without a name until there is room for them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,13 +29,13 @@ type Record = [u64; 3];
 
 /// The lines of a listing that still comes.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct SpoolWriter {
     lines: BufWriter<File>,
     hashes: Hashes,
     count: u64,
 }
 
-impl Keeping {
+impl SpoolWriter {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             lines: BufWriter::with_capacity(PIECE, tempfile::tempfile()?),
@@ -64,7 +64,7 @@ impl Keeping {
     ///
     /// # Cancel safety
     /// Dropping the future ends the work within a partition.
-    pub(super) async fn end(self, above: Option<Arc<Above>>) -> std::io::Result<Rest> {
+    pub(super) async fn end(self, above: Option<Arc<Above>>) -> std::io::Result<SpoolReader> {
         let (to, rest) = oneshot::channel();
         spawn_blocking(move || {
             let rest = self.rest(above, || to.is_closed());
@@ -79,12 +79,12 @@ impl Keeping {
         self,
         above: Option<Arc<Above>>,
         is_cancelled: impl Fn() -> bool,
-    ) -> std::io::Result<Rest> {
+    ) -> std::io::Result<SpoolReader> {
         let again = self.hashes.again(is_cancelled)?;
         let lines = self.lines.into_inner();
         let mut lines = lines.map_err(|error| error.into_error())?;
         lines.rewind()?;
-        Ok(Rest {
+        Ok(SpoolReader {
             lines: BufReader::with_capacity(PIECE, lines),
             again,
             at: 0,
@@ -190,7 +190,7 @@ impl Partition {
 
 /// The lines of a listing that are not taken yet.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct SpoolReader {
     lines: BufReader<File>,
     /// Lines that repeat a name, and whether for the same object.
     again: VecDeque<(u64, bool)>,
@@ -208,7 +208,7 @@ pub(super) enum Line {
     Twin(Vec<u8>),
 }
 
-impl Rest {
+impl SpoolReader {
     /// Takes at most `most` lines, without those that name an object again; none is the end.
     pub(super) fn next(&mut self, most: usize) -> std::io::Result<Vec<Line>> {
         let mut taken = Vec::new();
@@ -246,20 +246,20 @@ mod tests {
     }
 
     /// Keeps so many lines, each with a name of its own.
-    fn keep(count: u64) -> Keeping {
-        let mut keeping = Keeping::new().unwrap();
+    fn keep(count: u64) -> SpoolWriter {
+        let mut spool = SpoolWriter::new().unwrap();
         for n in 0..count {
-            keeping.add(b"", n << 50 | n, None).unwrap();
+            spool.add(b"", n << 50 | n, None).unwrap();
         }
-        keeping
+        spool
     }
 
     #[test]
     fn the_names_of_a_listing_are_read_once_however_many_there_are() {
         let count = 10 * (1 << 16);
-        let keeping = keep(count);
+        let spool = keep(count);
         let before = bytes_read();
-        let rest = keeping.rest(None, || false).unwrap();
+        let rest = spool.rest(None, || false).unwrap();
         let read = bytes_read() - before;
         assert!(read < 2 * 24 * count, "{read} bytes for {count} names");
         assert!(rest.again.is_empty());
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn names_that_come_again_are_found_however_far_apart() {
         for between in [0, 1, 1000 * PARTITIONS as u64] {
-            let mut keeping = Keeping::new().unwrap();
+            let mut spool = SpoolWriter::new().unwrap();
             let mut want = Vec::new();
             for (name, object, again) in [
                 (3, Some(1), None),
@@ -277,23 +277,23 @@ mod tests {
                 (4, None, Some(false)),
                 (3, Some(2), Some(false)),
             ] {
-                want.extend(again.map(|same| (keeping.count, same)));
-                keeping.add(b"line", name, object).unwrap();
+                want.extend(again.map(|same| (spool.count, same)));
+                spool.add(b"line", name, object).unwrap();
                 for n in 0..between {
-                    let other = 5 + keeping.count;
-                    keeping.add(b"line", n << 56 | other, None).unwrap();
+                    let other = 5 + spool.count;
+                    spool.add(b"line", n << 56 | other, None).unwrap();
                 }
             }
-            let rest = keeping.rest(None, || false).unwrap();
+            let rest = spool.rest(None, || false).unwrap();
             assert_eq!(rest.again, want, "{between}");
         }
     }
 
     #[test]
     fn a_listing_that_is_given_up_is_read_no_further() {
-        let keeping = keep(100_000);
+        let spool = keep(100_000);
         let before = bytes_read();
-        keeping.rest(None, || true).unwrap_err();
+        spool.rest(None, || true).unwrap_err();
         assert!(bytes_read() - before < BLOCK as u64);
     }
 

@@ -1,4 +1,4 @@
-//! `Shared`: the state that the connections of one copy share.
+//! `CopyState`: the state that the connections of one copy share.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ftp_wire::command::{Command, Site as SiteCommand};
+use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::path::FtpPath;
 use gridftp_data::Watch;
 
-use super::hidden::Hiding;
+use super::hidden::HiddenNames;
 use super::job::{DirJob, Facts, FileJob, Item};
 use super::known::Known;
 use super::lock;
@@ -33,7 +33,7 @@ const STREAMS: u32 = 4;
 const NEAR: Duration = Duration::from_millis(2);
 
 /// State that the connections of a copy share.
-pub(crate) struct Shared {
+pub(crate) struct CopyState {
     pub(crate) options: CopyOptions,
     pub(crate) queue: Queue,
     pub(crate) totals: Arc<Totals>,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(super) reach: Mutex<Reach>,
     /// Whether it was told that a server is gone.
     gone: AtomicBool,
-    pub(crate) hiding: Hiding,
+    pub(crate) hiding: HiddenNames,
 }
 
 /// Hashes of the paths that files are copied to: no two sources may go to one.
@@ -68,7 +68,7 @@ impl Targets {
     }
 }
 
-impl Shared {
+impl CopyState {
     /// Connections at most.
     pub(crate) fn connections(&self) -> u32 {
         self.options.concurrency.unwrap_or(CONNECTIONS)
@@ -95,7 +95,7 @@ impl Shared {
             dirs: Mutex::default(),
             reach: Mutex::default(),
             gone: AtomicBool::new(false),
-            hiding: Hiding::default(),
+            hiding: HiddenNames::default(),
         }
     }
 
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::progress::{Counts, Silent};
 
-    impl Shared {
+    impl CopyState {
         /// The state of a copy without any option, of which nothing is told.
         pub(crate) fn plain() -> Self {
             Self::new(
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_retried_source_is_counted_once() {
-        let shared = Shared::plain();
+        let shared = CopyState::plain();
         let [from, to] = ["/a", "/b"].map(|name| name.as_bytes().to_vec());
         let dir = DirJob::new(from.clone(), to.clone());
         shared.queue.push(Item::Dir(Box::new(dir)));

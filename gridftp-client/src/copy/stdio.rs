@@ -23,7 +23,7 @@ use super::known::Known;
 use super::making::make_parents;
 use super::queue::Taken;
 use super::resolve::{connect, is_dir, site};
-use super::shared::{Shared, beyond};
+use super::state::{CopyState, beyond};
 use crate::client::Client;
 use crate::error::{Class, TransferError};
 use crate::file::{ReadOptions, WriteFrom, WriteOptions, Writer};
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     options.connect.mode = Some(Mode::Stream);
     let (observer, totals) = (Arc::clone(observer), Arc::clone(totals));
     let (from, to) = (site(source), site(destination));
-    let shared = Shared::new(options, observer, totals, from, to, None);
+    let shared = CopyState::new(options, observer, totals, from, to, None);
     shared.found(FileJob::new(path(source), path(destination)));
     let Some(taken) = shared.queue.next(|_| true).await else {
         return Ok(shared.worst());
@@ -76,7 +76,7 @@ fn path(location: &Location) -> Vec<u8> {
 }
 
 async fn copy(
-    shared: &Shared,
+    shared: &CopyState,
     mut taken: Taken,
     source: &Location,
     destination: &Location,
@@ -207,7 +207,7 @@ fn failure(error: std::io::Error, remote: &Remote) -> TransferError {
 
 async fn get(
     client: Client,
-    shared: &Shared,
+    shared: &CopyState,
     job: &mut FileJob,
     remote: &Remote,
     mut hash: Hash,
@@ -257,7 +257,7 @@ async fn get(
 
 async fn put(
     client: Client,
-    shared: &Shared,
+    shared: &CopyState,
     job: &mut FileJob,
     local: &Location,
     remote: &Remote,
@@ -311,7 +311,7 @@ async fn put(
 /// Gives a file that is whole its own name.
 async fn name(
     client: &Client,
-    shared: &Shared,
+    shared: &CopyState,
     remote: &Remote,
     (at, to): (FtpPath, FtpPath),
 ) -> Result<(), TransferError> {
@@ -334,7 +334,7 @@ async fn name(
 /// Stores the input; gives the number of bytes.
 async fn store(
     writer: &mut Writer,
-    shared: &Shared,
+    shared: &CopyState,
     (local, input): (&Location, &Arc<File>),
     remote: &Remote,
     hash: &mut Hash,
@@ -358,7 +358,7 @@ async fn store(
 /// is read before: the data comes only once.
 async fn begin(
     mut client: Client,
-    shared: &Shared,
+    shared: &CopyState,
     job: &mut FileJob,
     remote: &Remote,
     path: &FtpPath,
@@ -394,7 +394,7 @@ async fn begin(
 }
 
 /// Removes a hidden file that is given up, over another session where its own has ended.
-async fn remove(client: Option<Client>, shared: &Shared, remote: &Remote, at: FtpPath) {
+async fn remove(client: Option<Client>, shared: &CopyState, remote: &Remote, at: FtpPath) {
     shared.hiding.leave(at);
     if let Some(client) = client {
         let _told = timeout(ACCOUNT, shared.hiding.clean(&client.control)).await;

@@ -7,7 +7,7 @@ use super::known::Known;
 use super::listing::go_on;
 use super::making::Making;
 use super::queue::Kind;
-use super::shared::Shared;
+use super::state::CopyState;
 use super::{Stop, pull};
 use crate::client::Client;
 use crate::names;
@@ -17,7 +17,7 @@ use crate::url::show;
 pub(crate) async fn list(
     source: &mut Client,
     destination: &Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
     let mut told = Known::default();
     while let Some(taken) = shared.queue.next_of(Kind::Dirs, |_| true).await {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use ftp_wire::command::{Command, Site};
+use ftp_wire::command::{Command, SiteCommand};
 use ftp_wire::error::BadReply;
 use ftp_wire::reply::Reply;
 use ftp_wire::reply_parser::ReplyParser;
@@ -422,7 +422,7 @@ const fn reply_timeout(command: &Command) -> ReplyTimeout {
         | Command::Mlsc(_)
         | Command::Stat(_)
         | Command::Cksm { .. }
-        | Command::Site(Site::Rdel(_)) => ReplyTimeout::Long,
+        | Command::Site(SiteCommand::Rdel(_)) => ReplyTimeout::Long,
         _ => ReplyTimeout::Short,
     }
 }

@@ -1,6 +1,6 @@
 //! `Dialect`: whether a client speaks GridFTP, and the form of failures for it.
 
-use ftp_wire::command::{Command, Mode, Site};
+use ftp_wire::command::{Command, Mode, SiteCommand};
 use ftp_wire::opts::Opts;
 use ftp_wire::reply::Reply;
 
@@ -55,15 +55,15 @@ fn is_gridftp(command: &Command) -> bool {
         | Command::Dcsc(_) => true,
         Command::Site(site) => matches!(
             site,
-            Site::Buffer(..)
-                | Site::Held(_)
-                | Site::DropHeld(_)
-                | Site::ClientInfo(_)
-                | Site::TaskId(_)
-                | Site::StorAttr(_)
-                | Site::Stack(..)
-                | Site::Rdel(_)
-                | Site::Trnc(..)
+            SiteCommand::Buffer(..)
+                | SiteCommand::Held(_)
+                | SiteCommand::DropHeld(_)
+                | SiteCommand::ClientInfo(_)
+                | SiteCommand::TaskId(_)
+                | SiteCommand::StorAttr(_)
+                | SiteCommand::Stack(..)
+                | SiteCommand::Rdel(_)
+                | SiteCommand::Trnc(..)
         ),
         _ => false,
     }

@@ -1,6 +1,6 @@
 //! Login, and the commands that need none.
 
-use ftp_wire::command::{Command, Secret, Site};
+use ftp_wire::command::{Command, Secret, SiteCommand};
 use ftp_wire::facts::FactSet;
 
 use super::help;
@@ -44,7 +44,7 @@ impl State {
             Command::Pass(password) => self.check_password(password, cx),
             Command::Feat => help::features(self.facts(), cx),
             Command::Help(about) => help::help(about.as_deref(), cx),
-            Command::Site(Site::Help(about)) => help::site_help(about.as_deref(), cx),
+            Command::Site(SiteCommand::Help(about)) => help::site_help(about.as_deref(), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),
             Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
             Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),

@@ -16,30 +16,30 @@ use crate::types::{Action, Event, ListForm, Names, Outcome, Ticket};
 #[derive(Debug)]
 pub(super) enum NameJob {
     /// `CWD`: the directory to enter, as the client sees it.
-    Enter(FtpPath),
+    Cwd(FtpPath),
     /// `SITE CHROOT`: the directory in the user's tree.
-    Root(FtpPath),
+    Chroot(FtpPath),
     /// `MKD`: the directory as the client sees it.
-    Made(FtpPath),
+    Mkd(FtpPath),
     /// 250 and no more.
-    Plain,
+    Change,
     /// `MFMT`: the time that is set, and the path as requested.
-    Touched(TimeVal, FtpPath),
-    /// `SITE RDEL`: the same as `Plain`, after any time.
-    Tree,
+    Mfmt(TimeVal, FtpPath),
+    /// `SITE RDEL`: the same as `Change`, after any time.
+    Rdel,
     /// `RNFR`: the source of the rename.
-    From(FtpPath),
+    Rnfr(FtpPath),
     Size,
-    Modified,
+    Mdtm,
     /// `MLST`: the path as requested.
-    Facts(FtpPath),
+    Mlst(FtpPath),
     /// `STAT path`: the path as requested.
-    Status(FtpPath),
+    Stat(FtpPath),
     /// `MLSC`: the path as requested.
-    Contents(FtpPath),
-    /// Either, after its first lines were sent under this code.
-    Lines(Code),
-    Checksum,
+    Mlsc(FtpPath),
+    /// `STAT path` or `MLSC`, after its first lines were sent under this code.
+    Continued(Code),
+    Cksm,
     /// `SITE HELD`.
     Held,
 }
@@ -48,17 +48,17 @@ impl NameJob {
     /// Says whether an abort stops it: reads, and work in steps. A single change ends sooner than a
     /// reply could deny it.
     pub(super) const fn can_stop(&self) -> bool {
-        !matches!(self, Self::Made(_) | Self::Touched(..) | Self::Plain)
+        !matches!(self, Self::Mkd(_) | Self::Mfmt(..) | Self::Change)
     }
 
     /// The code and the first line of a listing's reply, unless it was sent.
     fn heading(&self) -> Option<(Code, Vec<u8>)> {
         match self {
-            Self::Status(path) => {
+            Self::Stat(path) => {
                 let first = [b"status of ", path.as_bytes()].concat();
                 Some((Code::of::<213>(), first))
             }
-            Self::Contents(path) => {
+            Self::Mlsc(path) => {
                 let first = [b"Contents of ", path.as_bytes()].concat();
                 Some((Code::of::<250>(), first))
             }
@@ -78,14 +78,14 @@ impl LoggedIn {
     /// `MKD`.
     pub(super) fn make_directory(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
         if let Some(found) = self.find(Some(path), Access::Write, cx) {
-            self.work(Names::MakeDir(found.real), NameJob::Made(found.shown), cx);
+            self.work(Names::MakeDir(found.real), NameJob::Mkd(found.shown), cx);
         }
     }
 
     /// `MFMT`.
     pub(super) fn set_modified(&mut self, time: TimeVal, path: FtpPath, cx: &mut Cx<'_>) {
         if let Some(found) = self.find(Some(&path), Access::Write, cx) {
-            let job = NameJob::Touched(time, path);
+            let job = NameJob::Mfmt(time, path);
             self.work(Names::SetModified(found.real, time), job, cx);
         }
     }
@@ -93,15 +93,15 @@ impl LoggedIn {
     /// `MLST`.
     pub(super) fn print_facts(&mut self, path: Option<FtpPath>, cx: &mut Cx<'_>) {
         let path = path.unwrap_or_else(|| self.view.cwd());
-        self.look(&path, NameJob::Facts(path.clone()), cx);
+        self.look(&path, NameJob::Mlst(path.clone()), cx);
     }
 
     /// `MLSC`.
     pub(super) fn print_contents(&mut self, path: Option<FtpPath>, cx: &mut Cx<'_>) {
         let path = path.unwrap_or_else(|| self.view.cwd());
-        if let Some(found) = self.find(Some(&path), Access::Look, cx) {
+        if let Some(found) = self.find(Some(&path), Access::Metadata, cx) {
             let form = self.facts_of(&found);
-            self.work(Names::Lines(found.real, form), NameJob::Contents(path), cx);
+            self.work(Names::Lines(found.real, form), NameJob::Mlsc(path), cx);
         }
     }
 
@@ -110,9 +110,9 @@ impl LoggedIn {
         let Some(path) = path else {
             return cx.out.say::<212>("GridFTP server status.");
         };
-        if let Some(found) = self.find(Some(&path), Access::Look, cx) {
+        if let Some(found) = self.find(Some(&path), Access::Metadata, cx) {
             let names = Names::Lines(found.real, ListForm::Long);
-            self.work(names, NameJob::Status(path), cx);
+            self.work(names, NameJob::Stat(path), cx);
         }
     }
 
@@ -136,7 +136,7 @@ impl LoggedIn {
                 length,
                 markers: self.hash_every,
             };
-            self.work(work, NameJob::Checksum, cx);
+            self.work(work, NameJob::Cksm, cx);
         }
     }
 
@@ -168,7 +168,7 @@ impl LoggedIn {
         if found.shown.as_bytes() == b"/" {
             return cx.out.say::<550>("The root cannot be removed.");
         }
-        self.work(Names::RemoveTree(found.real), NameJob::Tree, cx);
+        self.work(Names::RemoveTree(found.real), NameJob::Rdel, cx);
     }
 
     /// `SITE CHROOT`.
@@ -176,10 +176,10 @@ impl LoggedIn {
         if self.view.has_root() {
             return cx.out.say::<500>("Root directory is already set.");
         }
-        if let Some(found) = self.find(Some(path), Access::Look, cx) {
+        if let Some(found) = self.find(Some(path), Access::Metadata, cx) {
             self.work(
                 Names::Stat(found.real.clone()),
-                NameJob::Root(found.real),
+                NameJob::Chroot(found.real),
                 cx,
             );
         }
@@ -199,7 +199,7 @@ impl LoggedIn {
         if let Some(found) = self.find_tree(Some(path), Access::Write, cx) {
             self.work(
                 Names::Stat(found.real.clone()),
-                NameJob::From(found.real),
+                NameJob::Rnfr(found.real),
                 cx,
             );
         }
@@ -213,7 +213,7 @@ impl LoggedIn {
         };
         let from = from.clone();
         match self.find(Some(to), Access::Write, cx) {
-            Some(found) => self.work(Names::Rename(from, found.real), NameJob::Plain, cx),
+            Some(found) => self.work(Names::Rename(from, found.real), NameJob::Change, cx),
             None => self.forget_pair(),
         }
     }
@@ -226,7 +226,7 @@ impl LoggedIn {
         };
         let target = target.clone();
         match self.find(Some(link), Access::Write, cx) {
-            Some(found) => self.work(Names::Symlink(target, found.real), NameJob::Plain, cx),
+            Some(found) => self.work(Names::Symlink(target, found.real), NameJob::Change, cx),
             None => self.forget_pair(),
         }
     }
@@ -243,13 +243,13 @@ impl LoggedIn {
     }
 
     pub(super) fn enter(&mut self, path: &FtpPath, cx: &mut Cx<'_>) {
-        if let Some(found) = self.find(Some(path), Access::Look, cx) {
-            self.work(Names::Stat(found.real), NameJob::Enter(found.shown), cx);
+        if let Some(found) = self.find(Some(path), Access::Metadata, cx) {
+            self.work(Names::Stat(found.real), NameJob::Cwd(found.shown), cx);
         }
     }
 
     pub(super) fn look(&mut self, path: &FtpPath, job: NameJob, cx: &mut Cx<'_>) {
-        if let Some(found) = self.find(Some(path), Access::Look, cx) {
+        if let Some(found) = self.find(Some(path), Access::Metadata, cx) {
             self.work(Names::Stat(found.real), job, cx);
         }
     }
@@ -261,7 +261,7 @@ impl LoggedIn {
         cx: &mut Cx<'_>,
     ) {
         if let Some(found) = self.find(Some(path), Access::Write, cx) {
-            self.work(what(found.real), NameJob::Plain, cx);
+            self.work(what(found.real), NameJob::Change, cx);
         }
     }
 
@@ -279,15 +279,15 @@ impl LoggedIn {
             return;
         };
         match event {
-            Event::Hashed { at, bytes } if matches!(job, NameJob::Checksum) => {
+            Event::Hashed { at, bytes } if matches!(job, NameJob::Cksm) => {
                 cx.out.reply(Marker::Hash { at, bytes }.to_reply());
             }
             Event::Lines(lines) => {
                 if let Some((code, first)) = job.heading() {
                     cx.out.reply(Reply::opening(code, first));
-                    *job = NameJob::Lines(code);
+                    *job = NameJob::Continued(code);
                 }
-                if let NameJob::Lines(code) = job {
+                if let NameJob::Continued(code) = job {
                     cx.out.reply(Reply::inside(*code, lines));
                 }
             }
@@ -299,7 +299,7 @@ impl LoggedIn {
     pub(super) fn is_in_reply(&self, filled: Ticket) -> bool {
         matches!(
             &self.activity,
-            Activity::Working { ticket, job: Job::Names(NameJob::Lines(_)), aborting: false }
+            Activity::Working { ticket, job: Job::Names(NameJob::Continued(_)), aborting: false }
                 if *ticket == filled
         )
     }
@@ -309,7 +309,7 @@ impl LoggedIn {
         matches!(
             self.activity,
             Activity::Working {
-                job: Job::Names(NameJob::Checksum),
+                job: Job::Names(NameJob::Cksm),
                 ..
             }
         )
@@ -323,7 +323,7 @@ impl LoggedIn {
         outcome: Outcome,
         cx: &mut Cx<'_>,
     ) {
-        if let (NameJob::From(from), Outcome::Stat(_)) = (&job, &outcome) {
+        if let (NameJob::Rnfr(from), Outcome::Stat(_)) = (&job, &outcome) {
             let from = from.clone();
             self.shift(Trigger::Found, Activity::Renaming { from });
             return cx.out.say::<350>("OK. Send RNTO with destination name.");
@@ -334,30 +334,30 @@ impl LoggedIn {
             return cx.out.reply(Reply::indented(code, first, lines, "End."));
         }
         match (job, outcome) {
-            (NameJob::Lines(code), Outcome::Lines(lines)) => {
+            (NameJob::Continued(code), Outcome::Lines(lines)) => {
                 cx.out.reply(Reply::inside(code, lines));
                 cx.out.reply(Reply::closing(code, "End."));
             }
-            (NameJob::Lines(code), _) => {
+            (NameJob::Continued(code), _) => {
                 cx.out
                     .reply(Reply::closing(code, "Command aborted, lines are missing."));
             }
             (_, Outcome::Failed(_)) if aborting => cx.out.say::<426>("Command aborted."),
             (job, Outcome::Stat(entry)) => self.stat_done(job, *entry, cx),
-            (NameJob::Made(shown), Outcome::Done) => {
+            (NameJob::Mkd(shown), Outcome::Done) => {
                 // RFC 959, appendix II: the name comes first, where clients look for it.
                 let mut text = shown.quoted();
                 text.extend_from_slice(b" created.");
                 cx.out.say::<257>(text);
             }
             // draft-somers-ftp-mfxx §3.1: the facts that were set, and the name.
-            (NameJob::Touched(time, path), Outcome::Done) => {
+            (NameJob::Mfmt(time, path), Outcome::Done) => {
                 let mut text = format!("Modify={time}; ").into_bytes();
                 text.extend_from_slice(path.as_bytes());
                 cx.out.say::<213>(text);
             }
-            (NameJob::Plain | NameJob::Tree, Outcome::Done) => cx.out.say::<250>("OK."),
-            (NameJob::Checksum, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
+            (NameJob::Change | NameJob::Rdel, Outcome::Done) => cx.out.say::<250>("OK."),
+            (NameJob::Cksm, Outcome::Checksum(digest)) => cx.out.say::<213>(digest),
             (NameJob::Held, Outcome::Held(ranges)) => cx.out.reply(Marker::held(&ranges)),
             (_, outcome) => super::unexpected(outcome, cx),
         }
@@ -366,24 +366,24 @@ impl LoggedIn {
     /// Answers work that needed the facts of an object.
     fn stat_done(&mut self, job: NameJob, mut entry: Entry, cx: &mut Cx<'_>) {
         match job {
-            NameJob::Enter(to) if is_dir(&entry) => {
+            NameJob::Cwd(to) if is_dir(&entry) => {
                 self.view.enter(&to);
                 cx.out.say::<250>("CWD command successful.");
             }
-            NameJob::Root(real) if is_dir(&entry) && entry.target.is_none() => {
+            NameJob::Chroot(real) if is_dir(&entry) && entry.target.is_none() => {
                 cx.out.action(Action::NoLinks);
                 self.view.set_root(&real);
                 cx.out.say::<250>("OK.");
             }
-            NameJob::Enter(_) | NameJob::Root(_) => {
+            NameJob::Cwd(_) | NameJob::Chroot(_) => {
                 refuse("NOT_A_DIRECTORY", "Not a directory", cx);
             }
             // A dangling link has neither size nor time of its own (RFC 3659 §3.3, §4.3).
-            NameJob::Size | NameJob::Modified if entry.kind == EntryKind::Slink => {
+            NameJob::Size | NameJob::Mdtm if entry.kind == EntryKind::Slink => {
                 refuse("PATH_NOT_FOUND", "No such file or directory", cx);
             }
             NameJob::Size => cx.out.say::<213>(entry.size.to_string()),
-            NameJob::Modified => {
+            NameJob::Mdtm => {
                 // Whole seconds, as every client of MDTM expects them (RFC 3659 §3.1 allows both).
                 let time = TimeVal {
                     nanos: 0,
@@ -391,7 +391,7 @@ impl LoggedIn {
                 };
                 cx.out.say::<213>(time.to_string());
             }
-            NameJob::Facts(path) => {
+            NameJob::Mlst(path) => {
                 entry.name = path.as_bytes().to_vec();
                 let mut line = Vec::new();
                 entry.write_facts(self.facts, &mut line);

@@ -98,7 +98,7 @@ impl LoggedIn {
             follow: self.tree_follows,
             fail: self.tree_fails,
         };
-        let found = self.find_tree(path, Access::Look, cx);
+        let found = self.find_tree(path, Access::Metadata, cx);
         self.list_found(found, |_, _| form, cx);
     }
 
@@ -109,7 +109,7 @@ impl LoggedIn {
         form: impl FnOnce(&Self, &ResolvedPath) -> ListForm,
         cx: &mut Cx<'_>,
     ) {
-        let found = self.find(path, Access::Look, cx);
+        let found = self.find(path, Access::Metadata, cx);
         self.list_found(found, form, cx);
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ftp_wire::command::{Command, Dcau, Family, Site, StackSide};
+use ftp_wire::command::{Command, Dcau, Family, SiteCommand, StackSide};
 use ftp_wire::facts::FactSet;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -65,7 +65,10 @@ impl LoggedIn {
 
     /// Gives up an `RNFR` or `SITE SYMLINKFROM` unless `next` is its second half.
     pub(super) fn expect_pair(&mut self, next: &Command) {
-        if !matches!(next, Command::Rnto(_) | Command::Site(Site::SymlinkTo(_))) {
+        if !matches!(
+            next,
+            Command::Rnto(_) | Command::Site(SiteCommand::SymlinkTo(_))
+        ) {
             self.forget_pair();
         }
     }
@@ -122,7 +125,7 @@ impl LoggedIn {
             | Command::Noop
             | Command::Auth(_)
             | Command::Adat(_)
-            | Command::Site(Site::Help(_)) => {}
+            | Command::Site(SiteCommand::Help(_)) => {}
 
             // RFC 959 §4.2: superfluous on a server without accounting.
             Command::Acct(_) => cx.out.say::<202>("ACCT is superfluous at this site."),
@@ -171,7 +174,7 @@ impl LoggedIn {
             Command::Rnfr(path) => self.rename_from(&path, cx),
             Command::Rnto(to) => self.rename_to(&to, cx),
             Command::Size(path) => self.look(&path, NameJob::Size, cx),
-            Command::Mdtm(path) => self.look(&path, NameJob::Modified, cx),
+            Command::Mdtm(path) => self.look(&path, NameJob::Mdtm, cx),
             Command::Mfmt(time, path) => self.set_modified(time, path, cx),
             Command::Mlst(path) => self.print_facts(path, cx),
             Command::Mlsc(path) => self.print_contents(path, cx),
@@ -239,48 +242,48 @@ impl LoggedIn {
     }
 
     /// Runs a subcommand of `SITE`.
-    fn site_command(&mut self, site: Site, cx: &mut Cx<'_>) {
+    fn site_command(&mut self, site: SiteCommand, cx: &mut Cx<'_>) {
         match site {
-            Site::Help(_) => {}
-            Site::Buffer(side, bytes) => {
+            SiteCommand::Help(_) => {}
+            SiteCommand::Buffer(side, bytes) => {
                 self.data.set_buffers(side, bytes, cx.settings);
                 cx.out.say::<200>("Site Command Successful.");
             }
-            Site::Whoami => cx.out.say::<200>(self.name.as_str()),
-            Site::Version => cx.out.say::<200>(cx.settings.version.as_str()),
-            Site::ClientInfo(value) => annotate("clientinfo", value, cx),
-            Site::TaskId(value) => annotate("taskid", value, cx),
-            Site::StorAttr(attributes) => self.store_attributes(attributes, cx),
-            Site::Stack(side, stack) => {
+            SiteCommand::Whoami => cx.out.say::<200>(self.name.as_str()),
+            SiteCommand::Version => cx.out.say::<200>(cx.settings.version.as_str()),
+            SiteCommand::ClientInfo(value) => annotate("clientinfo", value, cx),
+            SiteCommand::TaskId(value) => annotate("taskid", value, cx),
+            SiteCommand::StorAttr(attributes) => self.store_attributes(attributes, cx),
+            SiteCommand::Stack(side, stack) => {
                 // The data side belongs to the old stack.
                 if side == StackSide::Net {
                     self.data.drop_all(cx);
                 }
                 self.start(Action::Stack(side, stack), Job::Stack, cx);
             }
-            Site::Restrict(list) => self.restrict(&list, cx),
-            Site::Chroot(path) => self.change_root(&path, cx),
+            SiteCommand::Restrict(list) => self.restrict(&list, cx),
+            SiteCommand::Chroot(path) => self.change_root(&path, cx),
 
-            Site::Chmod(mode, path) => self.set_mode_bits(mode, &path, cx),
-            Site::Chgrp(group, path) => {
+            SiteCommand::Chmod(mode, path) => self.set_mode_bits(mode, &path, cx),
+            SiteCommand::Chgrp(group, path) => {
                 self.change(&path, |path| Names::SetGroup(path, group), cx);
             }
-            Site::Utime(time, path) => {
+            SiteCommand::Utime(time, path) => {
                 self.change(&path, |path| Names::SetModified(path, time), cx);
             }
-            Site::Trnc(length, path) => {
+            SiteCommand::Trnc(length, path) => {
                 self.change(&path, |path| Names::Truncate(path, length), cx);
             }
-            Site::Rdel(path) => self.remove_tree(&path, cx),
-            Site::Held(path) => self.print_held(&path, cx),
-            Site::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
-            Site::Symlink(target, link) => {
+            SiteCommand::Rdel(path) => self.remove_tree(&path, cx),
+            SiteCommand::Held(path) => self.print_held(&path, cx),
+            SiteCommand::DropHeld(path) => self.change(&path, Names::DropHeld, cx),
+            SiteCommand::Symlink(target, link) => {
                 if self.may_link(cx) {
                     self.change(&link, |link| Names::Symlink(target, link), cx);
                 }
             }
-            Site::SymlinkFrom(target) => self.link_from(target, cx),
-            Site::SymlinkTo(link) => self.link_to(&link, cx),
+            SiteCommand::SymlinkFrom(target) => self.link_from(target, cx),
+            SiteCommand::SymlinkTo(link) => self.link_to(&link, cx),
         }
     }
 

@@ -6,7 +6,7 @@ use ftp_wire::path::{FtpPath, joined};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Look at names and metadata.
-    Look,
+    Metadata,
     /// Read contents.
     Read,
     /// Change anything.
@@ -195,7 +195,7 @@ impl View {
 impl Rule {
     fn permits(&self, access: Access) -> bool {
         match access {
-            Access::Look => self.read || self.write,
+            Access::Metadata => self.read || self.write,
             Access::Read => self.read,
             Access::Write => self.write,
         }
@@ -234,12 +234,16 @@ mod tests {
     }
 
     fn shown(view: &View, named: &str) -> String {
-        let resolved = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
+        let resolved = view
+            .find("ann", Some(&ftp(named)), Access::Metadata)
+            .unwrap();
         String::from_utf8(resolved.shown.as_bytes().to_vec()).unwrap()
     }
 
     fn real(view: &View, named: &str) -> String {
-        let resolved = view.find("ann", Some(&ftp(named)), Access::Look).unwrap();
+        let resolved = view
+            .find("ann", Some(&ftp(named)), Access::Metadata)
+            .unwrap();
         String::from_utf8(resolved.real.as_bytes().to_vec()).unwrap()
     }
 
@@ -284,15 +288,15 @@ mod tests {
         let may = |named: &str, access| view.find("ann", Some(&ftp(named)), access).is_ok();
         assert!(may("/data/x", Access::Read) && !may("/data/x", Access::Write));
         assert!(may("/data/in/x", Access::Write));
-        assert!(!may("/data/in/secret/x", Access::Look));
+        assert!(!may("/data/in/secret/x", Access::Metadata));
         assert!(may("/home/ann/f", Access::Write));
-        assert!(!may("/database", Access::Look) && !may("/", Access::Look));
+        assert!(!may("/database", Access::Metadata) && !may("/", Access::Metadata));
         let whole = |named: &str, access| {
             let resolved = view.find("ann", Some(&ftp(named)), access).unwrap();
             view.permits_beneath(&resolved, access)
         };
-        assert!(!whole("/data/in", Access::Write) && !whole("/data", Access::Look));
-        assert!(whole("/data/in/other", Access::Write) && whole("/data/more", Access::Look));
+        assert!(!whole("/data/in", Access::Write) && !whole("/data", Access::Metadata));
+        assert!(whole("/data/in/other", Access::Write) && whole("/data/more", Access::Metadata));
         for bad in ["", "data", "X/data", "/a*", "/a:b"] {
             assert!(!View::new(&ftp("/")).restrict("ann", bad), "{bad}");
         }

@@ -43,7 +43,7 @@ async fn published(replies: &[&str]) -> (bool, Vec<String>) {
 async fn renamed_by(keeps: bool, replies: &[&str]) -> (Result<bool, TransferError>, Vec<String>) {
     let (control, mut lines, mut back) = played::greeted(Settings::default()).await;
     let [at, to] = ["/.f.gridftp-1", "/f"].map(|name| FtpPath::new(name).unwrap());
-    let hiding = Hiding::default();
+    let hiding = HiddenNames::default();
     let server = async {
         let mut sent = Vec::new();
         for reply in replies {
@@ -66,7 +66,7 @@ async fn renamed_by(keeps: bool, replies: &[&str]) -> (Result<bool, TransferErro
 async fn a_hidden_file_stays_noted_after_a_lost_session() {
     let (control, _banner, far) = played::connect(Settings::default());
     drop(far);
-    let hiding = Hiding::default();
+    let hiding = HiddenNames::default();
     hiding.leave(FtpPath::new("/.f.gridftp-00000000").unwrap());
     hiding.clean(&control).await;
     assert!(hiding.has_left());
@@ -116,7 +116,7 @@ async fn a_file_that_appears_before_the_rename_is_not_moved_aside_where_none_may
 #[tokio::test(start_paused = true)]
 async fn a_file_that_changes_its_hidden_name_begins_anew() {
     let (control, _banner, _far) = played::connect(Settings::default());
-    let shared = Shared::plain();
+    let shared = CopyState::plain();
     let mut job = FileJob::new(b"f".to_vec(), b"/f".to_vec());
     job.hidden = FtpPath::new("/.f.gridftp-1");
     job.hold(&byte_ranges::RangeSet::up_to(1000));

@@ -8,11 +8,11 @@ use gridftp_dsi::types::ChecksumAlgorithm;
 
 use crate::abilities::{Abilities, Tags};
 use crate::control::Control;
+use crate::copy::facts_query::FactsQuery;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::listing::go_on;
-use crate::copy::look::Look;
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::transfer::Transfer;
@@ -27,7 +27,7 @@ pub(super) struct Asker<'a> {
     pub(super) abilities: &'a Abilities,
     /// The session's tags, where the server knows such and the mode has room for them.
     pub(super) tags: Option<&'a Tags>,
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<CopyState>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) mode: Mode,
     pub(super) window: &'a Window,
@@ -84,7 +84,7 @@ impl Asker<'_> {
             job.forget();
         }
         job.sink = Some(open_sink(shared, job).await?);
-        let look = || Look::send(control, self.abilities, from.clone());
+        let look = || FactsQuery::send(control, self.abilities, from.clone());
         // The listing may be old, and the copy is to have the facts of the file that is read.
         let old = !layers && (job.failures > 0 || job.facts.size.is_none());
         let again = (old || shared.preserves()).then(look);
@@ -131,7 +131,7 @@ impl Asker<'_> {
         };
         let from = self.control.path(&job.from)?;
         (needed || job.facts.lasts()).then(|| After {
-            look: Look::send(self.control, self.abilities, from),
+            look: FactsQuery::send(self.control, self.abilities, from),
             needed,
         })
     }
@@ -158,7 +158,7 @@ impl Asker<'_> {
 }
 
 /// Leaves out a file that is not to be asked for; waiting names of a listing are taken from it.
-pub(super) fn admit(shared: &Shared, taken: Taken) -> Option<Taken> {
+pub(super) fn admit(shared: &CopyState, taken: Taken) -> Option<Taken> {
     let taken = go_on(shared, taken)?;
     let Item::File(job) = taken.item() else {
         return Some(taken);

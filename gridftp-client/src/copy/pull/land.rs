@@ -12,7 +12,7 @@ use gridftp_dsi_posix::FileSink;
 use crate::copy::ending::Success;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::names;
 use crate::verify;
@@ -20,7 +20,7 @@ use crate::verify;
 use super::{Landed, local};
 
 /// Checks that all of a file is held.
-pub(super) fn whole(shared: &Shared, job: &FileJob) -> Result<(), TransferError> {
+pub(super) fn whole(shared: &CopyState, job: &FileJob) -> Result<(), TransferError> {
     let got = job.held.total();
     let expected = shared.expected(job).unwrap_or_else(|| job.held.end());
     let all = Range64::new(0, expected).is_none_or(|range| job.held.covers(range));
@@ -34,14 +34,14 @@ pub(super) fn whole(shared: &Shared, job: &FileJob) -> Result<(), TransferError>
     })
 }
 
-pub(super) fn plan(shared: &Shared, mode: Mode, start: u64) -> ReceivePlan {
+pub(super) fn plan(shared: &CopyState, mode: Mode, start: u64) -> ReceivePlan {
     ReceivePlan::new(mode, Type::Image)
         .base(shared.options.offset.unwrap_or(0))
         .start(start)
 }
 
 /// Makes a local directory and those it is in.
-pub(crate) async fn make_dir(shared: &Shared, dir: &[u8]) -> Result<(), TransferError> {
+pub(crate) async fn make_dir(shared: &CopyState, dir: &[u8]) -> Result<(), TransferError> {
     if dir.is_empty()
         || shared.destination.is_some()
         || shared.options.dry_run
@@ -62,7 +62,7 @@ pub(crate) async fn make_dir(shared: &Shared, dir: &[u8]) -> Result<(), Transfer
 
 /// Opens the file that takes the data, or the one of an earlier attempt.
 pub(super) async fn open_sink(
-    shared: &Shared,
+    shared: &CopyState,
     job: &mut FileJob,
 ) -> Result<FileSink, TransferError> {
     if let Some(sink) = job.sink.take() {
@@ -85,7 +85,7 @@ pub(super) async fn open_sink(
 
 /// Checks and publishes a received file.
 pub(super) async fn publish(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     landed: Landed,
     algorithm: Option<ChecksumAlgorithm>,
 ) {
@@ -124,7 +124,7 @@ pub(super) async fn publish(
 
 /// Gives a file its name, its time and its mode.
 async fn finish(
-    shared: &Shared,
+    shared: &CopyState,
     job: &FileJob,
     sink: FileSink,
     size: u64,
@@ -152,7 +152,7 @@ async fn finish(
 
 /// Compares a part that lies in the file with the digest of the source.
 async fn compare_part(
-    shared: &Shared,
+    shared: &CopyState,
     job: &FileJob,
     size: u64,
     verified: Option<&Digest>,

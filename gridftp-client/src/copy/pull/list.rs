@@ -10,7 +10,7 @@ use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::listing::{Lines, Sorter};
 use crate::copy::queue::Taken;
-use crate::copy::rest::Rest;
+use crate::copy::spool::SpoolReader;
 use crate::error::{ControlError, TransferError};
 use crate::ls::Form;
 
@@ -66,7 +66,7 @@ impl Receiver<'_> {
     }
 
     /// Ends the listing of a directory; its job goes back while names of it wait.
-    fn listed(&self, mut taken: Taken, rest: Option<Rest>) {
+    fn listed(&self, mut taken: Taken, rest: Option<SpoolReader>) {
         if let Item::Dir(job) = taken.item_mut() {
             job.seen = HashSet::new();
             job.rest = rest;

@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::copy::Stop;
-use crate::copy::look::Look;
+use crate::copy::facts_query::FactsQuery;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::TransferError;
 use crate::transfer::Transfer;
@@ -49,7 +49,7 @@ struct Asked {
 /// The commands that were sent for a transfer.
 struct Sent {
     /// The object's facts, asked again after a failure.
-    again: Option<Look>,
+    again: Option<FactsQuery>,
     rest: Option<Replies>,
     /// The part that the connection is closed behind, where no command tells the server its end.
     cut: Option<Cut>,
@@ -81,13 +81,13 @@ struct Landed {
 
 /// The question for the source's facts once it has been read.
 struct After {
-    look: Look,
+    look: FactsQuery,
     /// Whether a part of it had come before, so that an answer is needed.
     needed: bool,
 }
 
 /// Copies from the queue until nothing is left.
-pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
+pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     while let Some(first) = shared.queue.next(|_| true).await {
@@ -102,7 +102,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
 /// Decides whether the session can go on after a stop.
 pub(crate) fn go_on(
     client: &mut Client,
-    shared: &Shared,
+    shared: &CopyState,
     ended: Result<(), Stop>,
 ) -> Result<(), Stop> {
     match ended {
@@ -127,7 +127,7 @@ pub(crate) fn go_on(
 /// Copies `first`, and from the queue as deep as the mode and `depth` allow.
 async fn transfer(
     client: &mut Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     first: Taken,
     algorithm: Option<ChecksumAlgorithm>,
     depth: Depth,
@@ -209,7 +209,7 @@ impl<'a> Route for Asker<'a> {
 
 /// Publishes each received file.
 async fn publish_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     algorithm: Option<ChecksumAlgorithm>,
     mut landed: mpsc::Receiver<Landed>,
 ) -> Result<(), Stop> {
@@ -226,7 +226,7 @@ async fn publish_all(
 /// Lists one directory, and makes jobs of its entries.
 pub(crate) async fn list_one(
     client: &mut Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     taken: Taken,
 ) -> Result<(), Stop> {
     settle_reach(client, shared).await?;

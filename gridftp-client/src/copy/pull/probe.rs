@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::control::Step;
 use crate::copy::Stop;
 use crate::copy::reach::Reach;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::ControlError;
 use crate::options::ConnectOptions;
 
@@ -26,7 +26,7 @@ pub(super) fn patience(options: &ConnectOptions) -> Duration {
 /// asked to list its root.
 ///
 /// A file may have to come from a tape before its server says anything of it; the root is at hand.
-pub(super) async fn settle_reach(client: &mut Client, shared: &Shared) -> Result<(), Stop> {
+pub(super) async fn settle_reach(client: &mut Client, shared: &CopyState) -> Result<(), Stop> {
     if shared.reach() != Reach::Doubted || !client.is_extended() {
         return Ok(());
     }

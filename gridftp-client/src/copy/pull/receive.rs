@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::copy::Stop;
 use crate::copy::job::Item;
 use crate::copy::reach::Reach;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::{Chain, ControlError, TransferError};
 use crate::transfer::{Failure, QUIET, SessionState, Transfer};
 
@@ -26,7 +26,7 @@ use super::{Asked, Cut, Landed};
 pub(super) struct Receiver<'a> {
     pub(super) control: &'a Control,
     pub(super) channel: &'a mut gridftp_data::DataChannel,
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<CopyState>,
     /// How long to wait for a server of which it is not known whether it reaches us.
     pub(super) patience: Option<Duration>,
 }
@@ -174,7 +174,7 @@ pub(super) async fn cut_off(transfer: &mut Transfer, is_whole: bool) -> Result<b
 }
 
 /// Reads the replies to the commands before the transfer command.
-async fn settle_before(shared: &Shared, mut asked: Asked) -> Result<Asked, Stop> {
+async fn settle_before(shared: &CopyState, mut asked: Asked) -> Result<Asked, Stop> {
     if let Some(again) = asked.sent.again.take() {
         let now = again
             .facts()
@@ -220,7 +220,7 @@ async fn settle_before(shared: &Shared, mut asked: Asked) -> Result<Asked, Stop>
 
 /// Judges the received bytes of a file.
 pub(super) fn end(
-    shared: &Shared,
+    shared: &CopyState,
     mut asked: Asked,
     sink: FileSink,
     watch: &Watch,

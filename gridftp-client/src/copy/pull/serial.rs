@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::copy::Stop;
 use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 
 use super::ask::{Asker, admit};
@@ -21,7 +21,7 @@ use super::{Landed, publish_all};
 
 /// Downloads over one control connection in MODE S.
 pub(super) struct Serial<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<CopyState>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) window: &'a Window,
 }

@@ -19,13 +19,13 @@ use crate::abilities::Abilities;
 use crate::control::{Control, Replies};
 use crate::copy::job::{FileJob, Item};
 use crate::copy::reach::Reach;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::played;
 use crate::transfer::{Failure, SessionState, Transfer};
 
 /// Takes the next file, whose transfer was asked for.
-async fn next(shared: &Shared, rest: Option<Replies>, transfer: Transfer) -> Asked {
+async fn next(shared: &CopyState, rest: Option<Replies>, transfer: Transfer) -> Asked {
     Asked {
         taken: shared.queue.next(|_| true).await.unwrap(),
         sent: Sent {
@@ -44,7 +44,7 @@ async fn next(shared: &Shared, rest: Option<Replies>, transfer: Transfer) -> Ask
 /// Receives a file in MODE S without a data connection, so that the attempt ends.
 async fn take_alone(
     control: &Control,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     asked: Asked,
 ) -> Result<Option<Landed>, Stop> {
     let asker = Asker {
@@ -67,7 +67,7 @@ async fn take_alone(
 }
 
 /// Asks for a file of a server that refuses it after a minute, and gives it five seconds to begin.
-async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
+async fn slowly_refused(shared: &Arc<CopyState>) -> Result<Option<Landed>, Stop> {
     let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
     let job = FileJob::new(b"/tape".to_vec(), b"/nowhere".to_vec());
     shared.queue.push(Item::File(Box::new(job)));
@@ -99,7 +99,7 @@ async fn slowly_refused(shared: &Arc<Shared>) -> Result<Option<Landed>, Stop> {
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_waited_out_where_connections_are_no_question() {
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let taken = slowly_refused(&shared).await;
     assert!(
         matches!(taken, Err(Stop::Replace)),
@@ -130,7 +130,7 @@ async fn a_refusal_behind_less_than_the_part_fails_the_download() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_source_stays_changed_after_a_failure() {
     let dir = tempfile::tempdir().unwrap();
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let (control, _banner, _far) = played::connect(Settings::default());
     let to = dir.path().join("file").into_os_string().into_vec();
     let mut job = FileJob::new(b"/file".to_vec(), to);
@@ -154,7 +154,7 @@ async fn a_changed_source_stays_changed_after_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_restart_in_mode_s_begins_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
     let to = dir.path().join("file").into_os_string().into_vec();
     let mut job = FileJob::new(b"/file".to_vec(), to);
@@ -195,7 +195,7 @@ async fn a_refused_restart_in_mode_s_begins_at_the_start() {
 async fn a_missing_connection_ends_the_session_only_without_a_reply() {
     for told in ["150 here it is\r\n226 sent\r\n", ""] {
         let dir = tempfile::tempdir().unwrap();
-        let shared = Arc::new(Shared::plain());
+        let shared = Arc::new(CopyState::plain());
         let (control, mut lines, mut replies) = played::greeted(Settings::default()).await;
         let to = dir.path().join("file").into_os_string().into_vec();
         let job = FileJob::new(b"/file".to_vec(), to);

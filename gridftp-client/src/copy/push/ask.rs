@@ -12,12 +12,12 @@ use gridftp_dsi_posix::FileSource;
 use crate::abilities::{Abilities, Tags};
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::hidden::Goal;
+use crate::copy::hidden::StorePath;
 use crate::copy::job::{Facts, FileJob};
 use crate::copy::kept::{Announced, Copy, Digest, Kept, Original};
 use crate::copy::making::{Dirs, make_parents};
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::names;
@@ -30,7 +30,7 @@ use super::{ANNOUNCED, Asked, local};
 pub(super) struct Asker<'a> {
     pub(super) control: &'a Control,
     pub(super) abilities: &'a Abilities,
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<CopyState>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     pub(super) mode: Mode,
     /// The tags of the session, where stores have one.
@@ -117,7 +117,7 @@ impl Asker<'_> {
     }
 
     /// Sends for the store, with all that goes before it.
-    async fn store(&self, mut taken: Taken, goal: Goal, prepared: Prepared) -> Asked {
+    async fn store(&self, mut taken: Taken, goal: StorePath, prepared: Prepared) -> Asked {
         let (control, whole) = (self.control, !self.shared.is_partial());
         let (offset, length) = prepared.part;
         // In MODE S a connection that is cut off looks like the end of the file. A tag tells the

@@ -16,7 +16,7 @@ use crate::copy::ending::Success;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
 use crate::copy::kept::Digest;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::COMMANDS;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{Failure, SessionState};
@@ -102,7 +102,7 @@ pub(super) async fn confirm_one(
 }
 
 /// Ends the attempt at a file that the server did not take.
-fn refused(shared: &Shared, file: Sent, failure: Failure) -> Result<(), Stop> {
+fn refused(shared: &CopyState, file: Sent, failure: Failure) -> Result<(), Stop> {
     let (store, error) = (file.store, failure.error.control());
     // A server that knows data by its tag keeps the connections; any other drops them.
     let of_data = file.receipt.is_none() || error.is_some_and(lacks_channel);
@@ -121,7 +121,7 @@ fn refused(shared: &Shared, file: Sent, failure: Failure) -> Result<(), Stop> {
 }
 
 /// Compares the receipts of a tagged store; says whether nothing is left to be compared.
-fn compare(shared: &Shared, file: &Sent, taken: Option<Receipt>) -> Result<bool, TransferError> {
+fn compare(shared: &CopyState, file: &Sent, taken: Option<Receipt>) -> Result<bool, TransferError> {
     let copy = || shared.name_destination(file.store.taken.file());
     match (&file.receipt, taken) {
         (None, _) => Ok(true),
@@ -188,7 +188,7 @@ async fn prove(asker: &Asker<'_>, mut file: Sent) -> Option<Following> {
 /// Reads the proofs and ends the jobs. Renames are sent without waiting for those before them.
 pub(super) async fn follow(
     control: &Control,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     mut followed: mpsc::Receiver<Following>,
 ) {
     let (proven, mut publishing) = mpsc::channel(COMMANDS);
@@ -210,7 +210,7 @@ pub(super) async fn follow(
 /// Reads the proofs of a store; gives it when they are good, and its own name is asked for.
 pub(super) async fn settle_following(
     control: &Control,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     next: Following,
 ) -> Option<Publishing> {
     let Following {
@@ -257,7 +257,7 @@ pub(super) async fn settle_following(
 
 /// Compares the digests of both ends.
 async fn compare_digests(
-    shared: &Shared,
+    shared: &CopyState,
     job: &FileJob,
     size: u64,
     (algorithm, mut copy): (ChecksumAlgorithm, Replies),
@@ -277,7 +277,7 @@ async fn compare_digests(
 }
 
 /// Waits until a store has its own name, its times and its mode, and ends its job.
-pub(super) async fn publish(control: &Control, shared: &Shared, next: Publishing) {
+pub(super) async fn publish(control: &Control, shared: &CopyState, next: Publishing) {
     let Publishing {
         mut taken,
         success,

@@ -28,7 +28,7 @@ use crate::copy::kept::{Announced, Digest, judge};
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, UnderWay, Window};
 use crate::error::ControlError;
 use crate::transfer::{Failure, SessionState, Transfer};
@@ -111,7 +111,7 @@ struct Publishing {
 }
 
 /// Copies from the queue until nothing is left.
-pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(), Stop> {
+pub(crate) async fn run(client: &mut Client, shared: &Arc<CopyState>) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[client]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut dirs = Dirs::default();
@@ -138,7 +138,7 @@ pub(crate) async fn run(client: &mut Client, shared: &Arc<Shared>) -> Result<(),
 /// Copies in MODE S: `first`, and from the queue until nothing is left.
 async fn alone(
     client: &mut Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     first: Taken,
     algorithm: Option<ChecksumAlgorithm>,
     dirs: &mut Dirs,
@@ -159,7 +159,7 @@ async fn alone(
 /// Copies over one MODE E channel: `first`, and from the queue as long as the next item fits it.
 async fn extended(
     client: &mut Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
     first: Taken,
     algorithm: Option<ChecksumAlgorithm>,
     dirs: &mut Dirs,
@@ -278,7 +278,7 @@ fn note_marker(taken: &mut Taken, reply: &Reply) {
 /// Ends an attempt at a store that did not begin; one that was to go on with the server's bytes may
 /// have been refused for that, so the next begins at the start.
 fn fail(
-    shared: &Shared,
+    shared: &CopyState,
     mut taken: Taken,
     mut failure: Failure,
     resumes: bool,
@@ -294,7 +294,7 @@ fn fail(
 }
 
 /// The failure of a store, which may have been refused for the digest that was announced.
-fn judged(shared: &Shared, asked: &Asked, failure: Failure) -> Failure {
+fn judged(shared: &CopyState, asked: &Asked, failure: Failure) -> Failure {
     let copy = || shared.name_destination(asked.taken.file());
     Failure {
         error: judge(failure.error, asked.announced.as_ref(), copy),

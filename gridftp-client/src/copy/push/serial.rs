@@ -15,7 +15,7 @@ use crate::copy::job::Item;
 use crate::copy::making::{Dirs, make_dir};
 use crate::copy::pipeline::Route;
 use crate::copy::queue::Taken;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 
 use super::ask::Asker;
@@ -25,7 +25,7 @@ use super::{Following, Publishing, Push};
 /// Uploads over one control connection in MODE S.
 pub(super) struct Serial<'a> {
     pub(super) control: Control,
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<CopyState>,
     pub(super) algorithm: Option<ChecksumAlgorithm>,
     /// Held while data moves: servers take no other commands then.
     pub(super) moving: Mutex<()>,

@@ -16,7 +16,7 @@ use super::ask::{Asker, settle_rest};
 use crate::abilities::Abilities;
 use crate::copy::job::{DirJob, Facts, FileJob, Item};
 use crate::copy::making::{Dirs, make_dir};
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::{COMMANDS, Window};
 use crate::played;
 
@@ -29,7 +29,7 @@ async fn a_tree_of_directories_does_not_outrun_the_server() {
     let mut settings = Settings::default();
     settings.window = 8 * DIRS;
     let (control, mut banner, far) = played::connect(settings);
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let maker = tokio::spawn({
         let shared = Arc::clone(&shared);
         async move {
@@ -86,7 +86,7 @@ async fn a_job_has_the_facts_of_the_opened_file() {
     file.set_permissions(std::fs::Permissions::from_mode(0o640))
         .unwrap();
     let (control, _banner, _far) = played::connect(Settings::default());
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let mut job = FileJob::new(path.into_os_string().into_vec(), b"/to".to_vec());
     job.facts = Facts {
         size: Some(4),
@@ -121,7 +121,7 @@ async fn a_refused_restart_is_told_as_that() {
     let path = dir.path().join("file");
     std::fs::write(&path, "abc").unwrap();
     let (control, _banner, far) = played::connect(Settings::default());
-    let shared = Arc::new(Shared::plain());
+    let shared = Arc::new(CopyState::plain());
     let mut job = FileJob::new(path.clone().into_os_string().into_vec(), b"/to".to_vec());
     job.facts = Facts::of_source(&FileSource::open(&path).await.unwrap());
     job.held = RangeSet::up_to(1);

@@ -21,7 +21,7 @@ async fn the_hidden_file_of_an_upload_that_fails_to_begin_is_removed() {
         ("QUIT", "221 bye".to_owned()),
     ];
     let (client, server) = scripted::session(replies).await;
-    let shared = Shared::plain();
+    let shared = CopyState::plain();
     let beginning = async {
         let to = b"/dir/file".to_vec();
         let path = client.path(&to).unwrap();

@@ -17,10 +17,10 @@ use super::{Moving, Pair};
 use crate::control::Replies;
 use crate::copy::Stop;
 use crate::copy::ending::Success;
+use crate::copy::facts_query::FactsQuery;
 use crate::copy::hidden::Hidden;
 use crate::copy::job::FileJob;
 use crate::copy::kept::judge;
-use crate::copy::look::Look;
 use crate::copy::queue::Taken;
 use crate::error::{ControlError, TransferError, lacks_channel};
 use crate::transfer::{ACCOUNT, Failure, SessionState};
@@ -209,7 +209,7 @@ impl Pair<'_> {
         };
         let to = job.hidden.clone().unwrap_or(to);
         let again = (job.facts.lasts() && !shared.through_layers())
-            .then(|| Look::send(self.source, self.abilities.0, from.clone()));
+            .then(|| FactsQuery::send(self.source, self.abilities.0, from.clone()));
         if let Some(algorithm) = self.algorithm.or(after) {
             let offset = shared.options.offset.unwrap_or(0);
             let length = if shared.is_partial() {

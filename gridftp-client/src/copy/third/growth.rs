@@ -13,7 +13,7 @@ use ftp_wire::path::FtpPath;
 use super::Pair;
 use crate::client::Client;
 use crate::copy::job::FileJob;
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::error::TransferError;
 use crate::progress::Silent;
 
@@ -31,14 +31,14 @@ pub(super) trait Size: Send {
 
 /// A session beside the two of a copy: servers read no commands while they move data.
 pub(super) struct Beside<'a> {
-    shared: &'a Shared,
+    shared: &'a CopyState,
     path: FtpPath,
     client: Option<Box<Client>>,
 }
 
 impl<'a> Beside<'a> {
     /// Looks at the written bytes of `job`; `None` where they cannot be asked for.
-    pub(super) fn of(shared: &'a Shared, job: &FileJob) -> Option<Self> {
+    pub(super) fn of(shared: &'a CopyState, job: &FileJob) -> Option<Self> {
         let own = || FtpPath::new(job.to.clone());
         Some(Self {
             shared,

@@ -20,15 +20,15 @@ use crate::abilities::{Abilities, Tags};
 use crate::client::Client;
 use crate::control::{Control, Replies};
 use crate::copy::Stop;
-use crate::copy::hidden::Goal;
+use crate::copy::facts_query::FactsQuery;
+use crate::copy::hidden::StorePath;
 use crate::copy::job::FileJob;
 use crate::copy::kept::{Announced, Digest};
 use crate::copy::known::Known;
-use crate::copy::look::Look;
 use crate::copy::making::make_parents;
 use crate::copy::pipeline::{Depth, Pipeline, Route};
 use crate::copy::queue::{Kind, Taken};
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::{UnderWay, Window};
 use crate::error::{ControlError, TransferError};
 use crate::names;
@@ -63,7 +63,7 @@ struct Request {
     /// Algorithm to compare the copy with where it goes on unproven.
     after: Option<ChecksumAlgorithm>,
     /// The source's facts, where the copy is to have those of the file that is read.
-    look: Option<Look>,
+    look: Option<FactsQuery>,
     rest: Option<Replies>,
     retrieve: Retrieve,
     /// Tag of the data, where both servers know such.
@@ -89,7 +89,7 @@ struct Moving {
 pub(crate) async fn run(
     source: &mut Client,
     destination: &mut Client,
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
@@ -178,7 +178,7 @@ struct Pair<'a> {
     destination: &'a Control,
     /// Features of the source, and of the destination.
     abilities: (&'a Abilities, &'a Abilities),
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<CopyState>,
     algorithm: Option<ChecksumAlgorithm>,
     mode: Mode,
     /// The tags of the source's session, where both servers know such.
@@ -242,14 +242,14 @@ impl Route for Pair<'_> {
 
 impl Pair<'_> {
     /// Asks the source for a file, without the bytes that the destination has.
-    async fn request(&self, job: &mut FileJob, goal: &Goal) -> Result<Request, TransferError> {
+    async fn request(&self, job: &mut FileJob, goal: &StorePath) -> Result<Request, TransferError> {
         let shared = self.shared;
         let from = self.source.path(&job.from);
         let from = from.ok_or_else(|| TransferError::unsendable(&job.from))?;
         let mut same = true;
         if job.begun {
             // Held bytes are of no use when the source has been written to since.
-            let look = Look::send(self.source, self.abilities.0, from.clone());
+            let look = FactsQuery::send(self.source, self.abilities.0, from.clone());
             let now = look.facts().await.ok().flatten();
             if let Some(now) = now.filter(|now| job.has_shrunk(now)) {
                 return Err(shared.shrunk(job, &now));
@@ -276,7 +276,7 @@ impl Pair<'_> {
         };
         // The listing may be old; after a failure the source has just been asked.
         let look = (shared.preserves() && !job.begun)
-            .then(|| Look::send(self.source, self.abilities.0, from.clone()));
+            .then(|| FactsQuery::send(self.source, self.abilities.0, from.clone()));
         let rest = restart(self.mode, &held).map(|rest| self.source.send(rest));
         let tag = self.tags.map(Tags::next);
         let command = Command::retrieve(from, shared.region(job), tag);

@@ -19,7 +19,7 @@ use super::{Moving, Pair};
 use crate::abilities::Abilities;
 use crate::control::Control;
 use crate::copy::job::{FileJob, Item};
-use crate::copy::shared::Shared;
+use crate::copy::state::CopyState;
 use crate::copy::window::Window;
 use crate::error::{ControlError, TransferError};
 use crate::played;
@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(3 * 3600);
 struct Bed {
     ends: [(Control, DuplexStream); 2],
     abilities: Abilities,
-    shared: Arc<Shared>,
+    shared: Arc<CopyState>,
 }
 
 impl Bed {
@@ -46,7 +46,7 @@ impl Bed {
         Self {
             ends: [end().await, end().await],
             abilities: Abilities::default(),
-            shared: Arc::new(Shared::plain()),
+            shared: Arc::new(CopyState::plain()),
         }
     }
 
@@ -178,9 +178,9 @@ async fn serve(listener: &TcpListener, greeting: &str, size: &str, looks: usize)
 }
 
 /// A copy to `/to`, hidden under another name, and where its size is asked.
-async fn hidden_copy() -> (Shared, FileJob, TcpListener) {
+async fn hidden_copy() -> (CopyState, FileJob, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut shared = Shared::plain();
+    let mut shared = CopyState::plain();
     shared.destination = Some(Site {
         host: "127.0.0.1".to_owned(),
         port: listener.local_addr().unwrap().port(),
