@@ -1,4 +1,4 @@
-//! `Input` and `Output`: one descriptor, non-blocking or on a blocking thread.
+//! `Input` and `Output`: one descriptor, waited for by the runtime or read on a blocking thread.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
+
+use crate::socket::Socket;
 
 /// Opens a pipe again, as non-blocking, if possible.
 ///
@@ -25,8 +27,15 @@ fn anew(fd: &OwnedFd, blocking: bool, how: &mut std::fs::OpenOptions) -> Option<
         .ok()
 }
 
+/// Whether to treat a descriptor as a socket.
+fn is_socket(fd: &OwnedFd, blocking: bool) -> bool {
+    let kind = rustix::fs::fstat(fd).map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+    !blocking && kind == Ok(rustix::fs::FileType::Socket)
+}
+
 pub(crate) enum Input {
     Waiting(pipe::Receiver),
+    Socket(Socket),
     Threaded(tokio::fs::File),
 }
 
@@ -34,6 +43,7 @@ impl Input {
     pub(crate) fn new(fd: OwnedFd, blocking: bool) -> io::Result<Self> {
         match anew(&fd, blocking, File::options().read(true)) {
             Some(file) => Ok(Self::Waiting(pipe::Receiver::from_file(file)?)),
+            None if is_socket(&fd, blocking) => Ok(Self::Socket(Socket::new(fd)?)),
             None => Ok(Self::Threaded(File::from(fd).into())),
         }
     }
@@ -47,6 +57,7 @@ impl AsyncRead for Input {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Waiting(pipe) => Pin::new(pipe).poll_read(cx, buf),
+            Self::Socket(socket) => socket.poll_read(cx, buf),
             Self::Threaded(file) => Pin::new(file).poll_read(cx, buf),
         }
     }
@@ -54,6 +65,7 @@ impl AsyncRead for Input {
 
 pub(crate) enum Output {
     Waiting(pipe::Sender),
+    Socket(Socket),
     Threaded(tokio::fs::File),
 }
 
@@ -61,6 +73,7 @@ impl Output {
     pub(crate) fn new(fd: OwnedFd, blocking: bool) -> io::Result<Self> {
         match anew(&fd, blocking, File::options().write(true)) {
             Some(file) => Ok(Self::Waiting(pipe::Sender::from_file(file)?)),
+            None if is_socket(&fd, blocking) => Ok(Self::Socket(Socket::new(fd)?)),
             None => Ok(Self::Threaded(File::from(fd).into())),
         }
     }
@@ -74,6 +87,7 @@ impl AsyncWrite for Output {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Waiting(pipe) => Pin::new(pipe).poll_write(cx, buf),
+            Self::Socket(socket) => socket.poll_write(cx, buf),
             Self::Threaded(file) => Pin::new(file).poll_write(cx, buf),
         }
     }
@@ -85,6 +99,10 @@ impl AsyncWrite for Output {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Waiting(pipe) => Pin::new(pipe).poll_write_vectored(cx, bufs),
+            Self::Socket(socket) => {
+                let first = bufs.iter().find(|buf| !buf.is_empty());
+                socket.poll_write(cx, first.map_or(&[], |buf| buf))
+            }
             Self::Threaded(file) => Pin::new(file).poll_write_vectored(cx, bufs),
         }
     }
@@ -92,11 +110,15 @@ impl AsyncWrite for Output {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Waiting(pipe) => Pin::new(pipe).poll_flush(cx),
+            Self::Socket(_) => Poll::Ready(Ok(())),
             Self::Threaded(file) => Pin::new(file).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(cx)
+        match self.get_mut() {
+            Self::Socket(socket) => Poll::Ready(socket.end()),
+            other => Pin::new(other).poll_flush(cx),
+        }
     }
 }

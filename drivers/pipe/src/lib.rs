@@ -22,7 +22,7 @@
 //!
 //! # Cost
 //!
-//! A pipe takes one system call per read or write. Anything else is read and written on a blocking
+//! A pipe or a socket takes one system call per read or write. Anything else is read and written on a blocking
 //! thread, like a file: tens of microseconds each. Such a read cannot be cancelled, so a program
 //! that exits while one waits for a terminal ends with the next line.
 //!
@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod end;
+mod socket;
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -208,7 +209,12 @@ impl AsyncWrite for PipeHandle {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.as_mut().poll_flush(cx))?;
+        if let Some(output) = &mut self.output {
+            ready!(named(
+                Pin::new(output).poll_shutdown(cx),
+                Operation::Shutdown
+            ))?;
+        }
         if self.output.take().is_some() && self.standard {
             // The reader sees no end while the program's own descriptor is open.
             let null = std::fs::File::options().write(true).open("/dev/null");

@@ -94,3 +94,33 @@ fn a_peer_never_gets_it() {
     registry.stack("pipe:blocking=yes").unwrap();
     assert!(registry.restrict(&["pipe"]).stack("pipe").is_err());
 }
+
+#[tokio::test]
+async fn sockets_are_waited_for_and_end() {
+    let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut handle = open(&Pipe::of(near.try_clone().unwrap(), near))
+        .await
+        .unwrap();
+    assert!(matches!(handle.input, Input::Socket(_)));
+    let waited = tokio::time::timeout(Duration::from_millis(1), handle.read_u8()).await;
+    assert!(waited.is_err(), "nothing was written yet");
+    far.write_all(b"in").unwrap();
+    let mut two = [0; 2];
+    handle.read_exact(&mut two).await.unwrap();
+    assert_eq!(&two, b"in");
+
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).map(|_| (all, far))
+    });
+    handle.write_all(&bytes).await.unwrap();
+    for _ in 0..3 {
+        handle.shutdown().await.unwrap();
+    }
+    // The end is seen although the input is another descriptor of the same socket.
+    let (all, mut far) = reader.join().unwrap().unwrap();
+    assert!(all == bytes);
+    far.write_all(b"x").unwrap();
+    assert_eq!(handle.read_u8().await.unwrap(), b'x');
+}
