@@ -32,6 +32,8 @@ pub(crate) struct Executor<D: Dsi> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) ends: Ends,
+    /// The account of every login, where the control connection belongs to somebody already.
+    pub(crate) person: Option<Admitted>,
     /// The account, after login.
     pub(crate) account: Option<Arc<Admitted>>,
     /// Lent to the running action; lost if that is dropped.
@@ -177,11 +179,18 @@ impl<D: Dsi> Executor<D> {
     fn login(&self, name: String, password: Secret) -> Work {
         let (shared, policy) = (Arc::clone(&self.shared), Arc::clone(&self.policy));
         let (peer, reservation) = (self.ends.peer, self.permit.reserve());
+        let person = self.person.clone();
         Box::pin(async move {
-            let login = shared
-                .authenticator
-                .login(policy, name, password, peer, reservation);
-            match login.await {
+            let authenticator = &shared.authenticator;
+            let login = match person {
+                Some(person) => crate::auth::given(person, reservation),
+                None => {
+                    authenticator
+                        .login(policy, name, password, peer, reservation)
+                        .await
+                }
+            };
+            match login {
                 Ok(account) => {
                     let home = account.user.home.as_bytes();
                     let home = FtpPath::new(home).unwrap_or_else(FtpPath::root);

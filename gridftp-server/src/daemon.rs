@@ -10,7 +10,7 @@ use gridftp_dsi::Dsi;
 use gridftp_dsi_null::Null;
 use gridftp_dsi_posix::Posix;
 use gridftp_server::config::{Backend, Config, Options, Policy};
-use gridftp_server::{Control, Server};
+use gridftp_server::{Control, Server, serve_stdio};
 use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -24,21 +24,30 @@ pub(crate) fn merge(file: Option<&Path>, flags: &Options) -> anyhow::Result<Opti
     Ok(flags.clone().or(file))
 }
 
-/// Serves until a signal stops it.
+/// The origin of the sessions.
+pub(crate) enum Entry {
+    /// Connections to the listening address; a reload reads this file and these flags.
+    Listener(Option<PathBuf>, Box<Options>),
+    /// Standard input and output, for one session.
+    Stdio,
+}
+
+/// Serves until a signal stops it, or the one session has ended.
 pub(crate) async fn run(
     config: Config,
-    file: Option<PathBuf>,
-    flags: Options,
+    entry: Entry,
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
-    warn(&config);
+    if matches!(entry, Entry::Listener(..)) {
+        warn(&config);
+    }
     // The default action of SIGXFSZ ends the process where a write reaches the limit of a file's
     // size; caught, the write fails, and the client gets a reply.
     let _too_large = signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?;
     let mut config = config;
     config.policy = Arc::new(within_descriptors(Policy::clone(&config.policy)));
     match config.backend {
-        Backend::Null => serve(config, Null::default(), file, flags, ready).await,
+        Backend::Null => serve(config, Null::default(), entry, ready).await,
         Backend::Posix => {
             let root = config
                 .root
@@ -53,7 +62,7 @@ pub(crate) async fn run(
             if let Some(age) = config.partial_expiry {
                 tokio::spawn(expire(posix.clone(), age));
             }
-            serve(config, posix, file, flags, ready).await
+            serve(config, posix, entry, ready).await
         }
     }
 }
@@ -61,15 +70,9 @@ pub(crate) async fn run(
 async fn serve<D: Dsi>(
     config: Config,
     dsi: D,
-    file: Option<PathBuf>,
-    flags: Options,
+    entry: Entry,
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
-    let (wanted, running) = (config.listen.first().copied(), config.clone());
-    let server = Server::bind(config, dsi).with_context(|| match wanted {
-        Some(address) => format!("listen on {address}"),
-        None => "listen".to_owned(),
-    })?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let ((stop, stopped), (hurry, hurried)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
@@ -82,20 +85,27 @@ async fn serve<D: Dsi>(
             }
         }
     });
-    let reload = tokio::spawn(reload(
-        signal(SignalKind::hangup())?,
-        server.control(),
-        running,
-        file,
-        flags,
-    ));
-    ready(server.local_addr());
-    server
-        .run(async { drop(stopped.await) }, async { drop(hurried.await) })
-        .await;
+    let (stopped, hurried) = (async { drop(stopped.await) }, async { drop(hurried.await) });
+    let served = match entry {
+        Entry::Stdio => serve_stdio(config, dsi, stopped, hurried)
+            .await
+            .context("serve standard input and output"),
+        Entry::Listener(file, flags) => {
+            let (wanted, running) = (config.listen.first().copied(), config.clone());
+            let server = Server::bind(config, dsi).with_context(|| match wanted {
+                Some(address) => format!("listen on {address}"),
+                None => "listen".to_owned(),
+            })?;
+            let hangup = signal(SignalKind::hangup())?;
+            let reload = tokio::spawn(reload(hangup, server.control(), running, file, *flags));
+            ready(server.local_addr());
+            server.run(stopped, hurried).await;
+            reload.abort();
+            Ok(())
+        }
+    };
     signals.abort();
-    reload.abort();
-    Ok(())
+    served
 }
 
 /// Removes old partial uploads, once an hour.

@@ -30,6 +30,7 @@
 //! | [`auth`] | Accounts, password hashes, lockout |
 //! | [`log`], `log_queue` | The log and its transfer lines |
 //! | `server`, `admission`, `control` | Accepting, limits, draining |
+//! | `stdio` | One session on standard input and output, as under ssh |
 //! | `session`, `outbox` | One control connection: drives `ftp_proto`'s machine without decisions of its own |
 //! | `action`, `names`, `listing`, `data` | The machine's actions, run against storage and data channel |
 //! | `reply_for` | The one table from errors to replies |
@@ -53,5 +54,7 @@ mod owners;
 mod reply_for;
 mod server;
 mod session;
+mod stdio;
 
 pub use server::{Control, Server};
+pub use stdio::serve_stdio;

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use gridftp_server::config::{Config, Options};
+use gridftp_server::config::{Config, LogLevel, Options};
+
+use crate::daemon::Entry;
 
 /// Time that abandoned work on the storage may go on when the server ends.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -34,6 +36,11 @@ struct Cli {
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    /// Serve one session on standard input and output, as the person who runs this program: for
+    /// ssh, whose login it trusts. Serves / unless --root says otherwise, and logs errors only
+    #[arg(long, conflicts_with_all = ["bind", "port", "anonymous", "users"])]
+    stdio: bool,
+
     #[command(flatten)]
     options: Options,
 
@@ -52,7 +59,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Some(Command::Passwd(args)) => passwd::run(&args),
-        None => serve(cli.config, cli.options),
+        None => serve(cli.config, cli.options, cli.stdio),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,8 +70,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
-    let options = daemon::merge(file.as_deref(), &flags)?;
+fn serve(file: Option<PathBuf>, flags: Options, stdio: bool) -> anyhow::Result<()> {
+    let mut options = daemon::merge(file.as_deref(), &flags)?;
+    if stdio {
+        options.root.get_or_insert_with(|| "/".into());
+        options.log_level.get_or_insert(LogLevel::Error);
+    }
     let config = Config::check(&options)?;
     let _log = gridftp_server::log::install(config.log_format, config.log_level)
         .context("start the log")?;
@@ -81,8 +92,11 @@ fn serve(file: Option<PathBuf>, flags: Options) -> anyhow::Result<()> {
         drop(writeln!(out, "listening on {address}").and_then(|()| out.flush()));
     };
     // On a worker rather than here: a connection stays on the thread that accepted it.
-    let served =
-        runtime.block_on(async { tokio::spawn(daemon::run(config, file, flags, ready)).await });
+    let entry = match stdio {
+        true => Entry::Stdio,
+        false => Entry::Listener(file, Box::new(flags)),
+    };
+    let served = runtime.block_on(async { tokio::spawn(daemon::run(config, entry, ready)).await });
     // Copies and hashes still under way on threads are abandoned.
     runtime.shutdown_timeout(LEAVING);
     served?

@@ -16,11 +16,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{self, MissedTickBehavior};
-use xio::Pool;
+use xio::{BoxStream, Pool};
 
 use crate::action::Executor;
-use crate::admission::{Admission, SessionLimits};
-use crate::auth::Authenticator;
+use crate::admission::{Admission, Full, SessionLimits, SessionPermit};
+use crate::auth::{Admitted, Authenticator};
 use crate::config::{Config, Policy, ThirdParty};
 use crate::control::ControlStream;
 use crate::data::{DataSide, Ends, FILE, Stacks};
@@ -87,8 +87,8 @@ pub(crate) struct Shared<D: Dsi> {
 
 /// The policy of new sessions; replaced as a whole by a reload.
 #[derive(Debug, Clone)]
-struct Rules {
-    policy: Arc<Policy>,
+pub(crate) struct Rules {
+    pub(crate) policy: Arc<Policy>,
     settings: Arc<Settings>,
 }
 
@@ -138,25 +138,10 @@ impl<D: Dsi> Server<D> {
         }
         let listener = result?;
         let address = listener.local_addr()?;
-        let rules = Rules {
-            settings: Arc::new(settings(&config, &config.policy, &dsi)),
-            policy: Arc::clone(&config.policy),
-        };
-        let shared = Shared {
-            owners: Owners::load(),
-            authenticator: Authenticator::new(),
-            admission: Arc::new(Admission::default()),
-            stacks: Arc::new(Stacks::new(&config)),
-            pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
-            descriptors: Descriptors::new(config.policy.max_data_descriptors),
-            rules: Mutex::new(rules),
-            dsi,
-            config,
-        };
         Ok(Self {
             listener,
             address,
-            shared: Arc::new(shared),
+            shared: Shared::new(config, dsi),
         })
     }
 
@@ -257,22 +242,56 @@ async fn drain(
 }
 
 impl<D: Dsi> Shared<D> {
-    /// Makes a session of a connection, or refuses it.
+    pub(crate) fn new(config: Config, dsi: D) -> Arc<Self> {
+        let rules = Rules {
+            settings: Arc::new(settings(&config, &config.policy, &dsi)),
+            policy: Arc::clone(&config.policy),
+        };
+        Arc::new(Self {
+            owners: Owners::load(),
+            authenticator: Authenticator::new(),
+            admission: Arc::new(Admission::default()),
+            stacks: Arc::new(Stacks::new(&config)),
+            pool: Pool::new(config.block_size, (POOL / config.block_size).max(8)),
+            descriptors: Descriptors::new(config.policy.max_data_descriptors),
+            rules: Mutex::new(rules),
+            dsi,
+            config,
+        })
+    }
+
+    /// Makes a session of an accepted connection, or refuses it.
     fn receive(
         self: &Arc<Self>,
         stream: TcpStream,
         stopping: &watch::Receiver<u8>,
     ) -> Option<Box<Session<D>>> {
-        let rules = self
-            .rules
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
         // An error here means that the connection has ended.
         let peer = stream.peer_addr().ok()?.ip().to_canonical();
         let here = stream.local_addr().ok()?;
-        let local = here.ip().to_canonical();
-        let policy = rules.policy;
+        let ends = Ends {
+            local: here.ip().to_canonical(),
+            peer,
+            link: match here {
+                SocketAddr::V6(here) => here.scope_id(),
+                SocketAddr::V4(_) => 0,
+            },
+            advertise: self.config.advertise,
+        };
+        let rules = self.rules();
+        let Ok(permit) = self.admit(&rules.policy, peer) else {
+            let limit = rules.policy.max_sessions;
+            tracing::warn!(%peer, limit, "connection refused: too many sessions");
+            refuse_connection(&stream);
+            return None;
+        };
+        let stream = Box::new(ControlStream::new(stream).ok()?);
+        tracing::debug!(%peer, "connection");
+        Some(self.session(stream, ends, (rules, permit), None, stopping.clone()))
+    }
+
+    /// Counts a connection.
+    pub(crate) fn admit(&self, policy: &Policy, peer: IpAddr) -> Result<SessionPermit, Full> {
         let limits = SessionLimits {
             users: policy.max_sessions,
             unauthenticated: policy.max_unauthenticated,
@@ -282,38 +301,37 @@ impl<D: Dsi> Shared<D> {
                 None => policy.max_unauthenticated.div_ceil(4),
             },
         };
-        let Ok(permit) = self.admission.enter(limits, peer) else {
-            tracing::warn!(%peer, limit = policy.max_sessions, "connection refused: too many sessions");
-            refuse_connection(&stream);
-            return None;
-        };
-        let stream = Box::new(ControlStream::new(stream).ok()?);
-        tracing::debug!(%peer, "connection");
-        let machine = ServerSession::new(Instant::now(), rules.settings, peer);
-        let ends = Ends {
-            local,
-            peer,
-            link: match here {
-                SocketAddr::V6(here) => here.scope_id(),
-                SocketAddr::V4(_) => 0,
-            },
-            advertise: self.config.advertise,
-        };
+        self.admission.enter(limits, peer)
+    }
+
+    /// A session on a connected stream; `person` is the account of every login, where the stream
+    /// belongs to somebody already.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        stream: BoxStream,
+        ends: Ends,
+        (rules, permit): (Rules, SessionPermit),
+        person: Option<Admitted>,
+        stopping: watch::Receiver<u8>,
+    ) -> Box<Session<D>> {
+        let machine = ServerSession::new(Instant::now(), rules.settings, ends.peer);
         let executor = Executor {
             shared: Arc::clone(self),
-            policy,
+            policy: rules.policy,
             ends,
+            person,
             account: None,
             side: None,
             task: "".into(),
             permit,
         };
-        Some(Box::new(Session::new(
-            machine,
-            stream,
-            executor,
-            stopping.clone(),
-        )))
+        Box::new(Session::new(machine, stream, executor, stopping))
+    }
+
+    /// The policy in force.
+    pub(crate) fn rules(&self) -> Rules {
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.clone()
     }
 
     /// A data side with the limits of this policy.

@@ -196,6 +196,14 @@ fn overwrite_stack() {
     std::hint::black_box(&mut [0u8; 16 << 10]);
 }
 
+/// Logs in the person to whom the control connection belongs.
+pub(crate) fn given(person: Admitted, reservation: Reservation) -> Result<Admitted, Refused> {
+    reservation
+        .commit()
+        .map_err(|admission::Full| Refused::Full)?;
+    Ok(person)
+}
+
 fn is_anonymous(name: &str) -> bool {
     name.eq_ignore_ascii_case("anonymous") || name.eq_ignore_ascii_case("ftp")
 }
@@ -204,7 +212,7 @@ fn root() -> DsiPath {
     DsiPath::new(ROOT).expect("`/` is absolute")
 }
 
-fn admit(name: &str, home: DsiPath, may_write: bool, by_password: bool) -> Admitted {
+pub(crate) fn admit(name: &str, home: DsiPath, may_write: bool, by_password: bool) -> Admitted {
     Admitted {
         user: User::new(name, home, may_write),
         by_password,

@@ -22,6 +22,7 @@ mod process;
 mod restart;
 mod stacks;
 mod stalls;
+mod stdio;
 mod stuck;
 mod support;
 mod tagged;
