@@ -1,6 +1,7 @@
 //! The name that a server's certificate must have.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use crate::certificate::Certificate;
 use crate::verify::Peer;
@@ -65,6 +66,26 @@ pub enum Names {
     /// `STRICT_GT2`: the common name, with the name of an interface after a hyphen.
     Gt2,
 }
+
+impl FromStr for Names {
+    type Err = UnknownNames;
+
+    /// Parses a value of `NAME_COMPATIBILITY`.
+    fn from_str(text: &str) -> Result<Self, UnknownNames> {
+        match text {
+            "STRICT_RFC2818" => Ok(Self::Rfc2818),
+            "HYBRID" => Ok(Self::Hybrid),
+            "STRICT_GT2" => Ok(Self::Gt2),
+            _ => Err(UnknownNames(text.to_owned())),
+        }
+    }
+}
+
+/// The text names no rules for names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("name compatibility {0} is unknown: use STRICT_RFC2818, HYBRID or STRICT_GT2")]
+#[non_exhaustive]
+pub struct UnknownNames(pub String);
 
 /// The server is not the expected one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -400,11 +400,12 @@ mod tests {
     #[test]
     fn the_hash_is_the_one_of_openssl() {
         let lab = name(&[
-            (O, 19, b"Grid"),
-            (OU, 19, b"GridLab"),
-            (oid::COMMON_NAME, 19, b"Lab CA"),
+            (O, 12, b"Grid"),
+            (OU, 12, b"GridLab"),
+            (oid::COMMON_NAME, 12, b"Lab CA"),
         ]);
         assert_eq!(format!("{:08x}", lab.hash()), "b699121e");
+        assert_eq!(format!("{:08x}", lab.old_hash()), "49f49416");
         assert_eq!(lab.to_string(), "/O=Grid/OU=GridLab/CN=Lab CA");
     }
 

@@ -38,7 +38,31 @@ impl TrustOptions {
 
 /// Authorities, their signing policies and their revocation lists.
 ///
-/// The order in which they are added does not matter.
+/// The order in which they are added does not matter. An authority is asked for its signing
+/// policy, found by either hash of its name, and for its revocation lists whenever it signs an
+/// end entity or another authority; proxies need neither.
+///
+/// Some rules are stricter than those of the Globus programs, so as to fail closed: a proxy in a
+/// policy language that is not known is refused with a policy or without, as is a proxy whose
+/// `ProxyCertInfo` is not critical, a chain with name constraints, and an authority as a user,
+/// unless it is an anchor. Purposes (`extendedKeyUsage`) do not matter, as there. Legacy proxies
+/// and authorities without a signing policy need [`TrustOptions`].
+///
+/// ```no_run
+/// # fn file(name: &str) -> Vec<u8> { unimplemented!("{name}") }
+/// # let (chain, now) = (Vec::new(), rustls::pki_types::UnixTime::now());
+/// use gsi::policy::SigningPolicy;
+/// use gsi::revocation::RevocationList;
+/// use gsi::trust::{TrustOptions, TrustStore};
+/// use gsi::verify::Verifier;
+///
+/// let mut store = TrustStore::new(TrustOptions::default());
+/// store.add_authority(file("b699121e.0").into())?;
+/// store.add_policy(0xb699121e, SigningPolicy::parse(&file("b699121e.signing_policy"))?);
+/// store.add_revocations(RevocationList::parse(&file("b699121e.r0"))?);
+/// println!("{}", store.verify(&chain, now)?.identity);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TrustStore {
     options: TrustOptions,
@@ -94,6 +118,12 @@ impl TrustStore {
     /// Either of the two hashes of a name does.
     pub fn add_policy(&mut self, hash: u32, policy: SigningPolicy) {
         self.policies.insert(hash, policy);
+    }
+
+    /// The signing policies of an authority's file, which may name others than the authority.
+    pub fn policy(&self, authority: &Name) -> Option<&SigningPolicy> {
+        let find = |hash| self.policies.get(&hash);
+        find(authority.hash()).or_else(|| find(authority.old_hash()))
     }
 
     /// Adds a revocation list.
@@ -157,8 +187,7 @@ impl TrustStore {
         issuer: &Name,
         may_be_missing: bool,
     ) -> Result<(), Rule> {
-        let find = |hash| self.policies.get(&hash);
-        let policy = find(issuer.hash()).or_else(|| find(issuer.old_hash()));
+        let policy = self.policy(issuer);
         let issuer = issuer.clone();
         let Some(policy) = policy else {
             let allowed = may_be_missing || self.options.allows_missing_policies;

@@ -129,3 +129,14 @@ fn a_subject_is_compared_exactly() {
          connect to a name of its certificate, or expect its subject"
     );
 }
+
+#[test]
+fn rules_have_the_names_of_gsi_conf() {
+    assert_eq!("STRICT_RFC2818".parse(), Ok(Names::default()));
+    assert_eq!("HYBRID".parse(), Ok(Names::Hybrid));
+    assert_eq!("STRICT_GT2".parse(), Ok(Names::Gt2));
+    assert_eq!(
+        "GT2".parse::<Names>().unwrap_err().to_string(),
+        "name compatibility GT2 is unknown: use STRICT_RFC2818, HYBRID or STRICT_GT2"
+    );
+}
