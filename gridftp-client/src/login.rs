@@ -50,7 +50,9 @@ impl Client {
         let site = self.site().to_owned();
         let session = done.map_err(|refused| match refused {
             LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
-            LoginError::Clear(reply) => ConnectError::Security { site, reply },
+            LoginError::Clear(reply) | LoginError::Mechanism(_, reply) => {
+                ConnectError::Security { site, reply }
+            }
             LoginError::Setting(command, reply) => {
                 let command = command.to_string();
                 ConnectError::Control(ControlError::Refused {

@@ -27,6 +27,8 @@ pub enum PeerMisbehaved {
     ReplyTooLong,
     /// The server sent replies to no command.
     Unsolicited,
+    /// Clear text followed the agreement to protect the connection.
+    ClearText,
 }
 
 impl PeerMisbehaved {
@@ -39,7 +41,8 @@ impl PeerMisbehaved {
             | Self::OtherGreeting
             | Self::NotAReply
             | Self::ReplyTooLong
-            | Self::Unsolicited => None,
+            | Self::Unsolicited
+            | Self::ClearText => None,
         }
     }
 }
@@ -59,6 +62,9 @@ impl fmt::Display for PeerMisbehaved {
             Self::NotAReply => "control channel: the server sent lines that are no reply",
             Self::ReplyTooLong => "control channel: the server sent a reply over the limit",
             Self::Unsolicited => "control channel: the server sent replies to no command",
+            Self::ClearText => {
+                "control channel: clear text followed the agreement on TLS; a third party may have sent it"
+            }
         })
     }
 }

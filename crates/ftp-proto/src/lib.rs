@@ -47,7 +47,8 @@
 //! in order.
 //!
 //! The client's end matches replies to commands; [`client::Login`] is the login of every client, as
-//! a value that runs over any connection.
+//! a value that runs over any connection. It asks for TLS before it names the account
+//! ([`client::Security`]), and sends nothing more to a server that refuses.
 //!
 //! # Verbs implemented by the server
 //!
@@ -117,6 +118,7 @@ pub mod client;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod security;
 pub mod server;
 pub mod types;
 

@@ -1,4 +1,4 @@
-//! `Login`: the steps from the greeting to a session with known features.
+//! `Login`: the steps from the greeting to a protected session with known features.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,8 +7,13 @@ use ftp_wire::command::{Command, Mode, Secret, Type};
 use ftp_wire::reply::Reply;
 
 use super::capabilities::Capabilities;
+use crate::security::{Level, Mechanism};
 
-/// Logs in, asks for the features, and sets TYPE I and the mode; a value that does no I/O.
+/// Protects the session where that is asked for, logs in, asks for the features, and sets TYPE I
+/// and the mode; a value that does no I/O.
+///
+/// A server that refuses the protection gets neither name nor password: what FEAT says of it does
+/// not matter, since a third party on the way could have changed that.
 ///
 /// The password is sent only after 331: a server that wants `AUTH` first must not get it in clear
 /// text, and one that accepts the name alone gets none. The commands after the login are sent with
@@ -44,6 +49,9 @@ use super::capabilities::Capabilities;
 #[derive(Debug)]
 pub struct Login {
     user: String,
+    security: Security,
+    /// The mechanism that the server agreed to, until the caller has run its handshake.
+    agreed: Option<Mechanism>,
     /// Commands ready to be sent.
     to_send: VecDeque<(Due, Command)>,
     /// Commands after the login.
@@ -56,11 +64,26 @@ pub struct Login {
     found: LoggedIn,
 }
 
+/// The protection of a session, and of its data channels by `PROT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Security {
+    /// None: everything goes in clear text.
+    #[default]
+    Clear,
+    /// By `AUTH` before anything else.
+    Explicit(Mechanism, Level),
+    /// TLS from the first byte on, before the greeting.
+    Implicit(Level),
+}
+
 /// The next step of a login.
 #[derive(Debug)]
 pub enum LoginStep {
     /// Send this command, then call again.
     Send(Command),
+    /// Run the handshake of this mechanism, to which the server agreed, then call
+    /// [`Login::secured`]. After a failure nothing may be sent any more.
+    Secure(Mechanism),
     /// Wait for the next final reply.
     Wait,
     /// The login has ended: all replies have arrived, or it was refused.
@@ -89,6 +112,8 @@ pub enum LoginError {
     Account(Reply),
     /// A login in clear text: it wants another security mechanism first.
     Clear(Reply),
+    /// The security mechanism that was asked for; neither name nor password was sent.
+    Mechanism(Mechanism, Reply),
     /// A setting without which the copy would differ.
     Setting(Command, Reply),
 }
@@ -99,6 +124,7 @@ impl fmt::Display for LoginError {
             Self::Greeting(reply) => ("greeting".to_owned(), reply),
             Self::Account(reply) => ("login".to_owned(), reply),
             Self::Clear(reply) => ("login in clear text".to_owned(), reply),
+            Self::Mechanism(mechanism, reply) => (format!("AUTH {}", mechanism.name()), reply),
             Self::Setting(command, reply) => (command.to_string(), reply),
         };
         write!(f, "server: {what}: {} {}", reply.code(), reply.text())
@@ -110,6 +136,9 @@ impl std::error::Error for LoginError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Greeting,
+    Auth(Mechanism),
+    Pbsz,
+    Prot(Level),
     User,
     Pass,
     Feat,
@@ -130,6 +159,8 @@ impl Login {
         }
         Self {
             user: user.to_owned(),
+            security: Security::Clear,
+            agreed: None,
             to_send: VecDeque::new(),
             then,
             password: Some(password),
@@ -140,10 +171,40 @@ impl Login {
         }
     }
 
+    /// Protects the session first.
+    #[must_use]
+    pub fn with_security(self, security: Security) -> Self {
+        Self { security, ..self }
+    }
+
+    /// The handshake that [`LoginStep::Secure`] asked for is done.
+    pub fn secured(&mut self) {
+        if self.agreed.take().is_some() {
+            self.protect_data();
+        }
+    }
+
+    /// Asks for the protection of data channels, then names the account. The replies are read in
+    /// order, so a refusal is known before the password is sent.
+    fn protect_data(&mut self) {
+        if let Security::Explicit(_, level) | Security::Implicit(level) = self.security {
+            // RFC 4217 §8: PBSZ must precede PROT, and is 0 under TLS.
+            self.to_send.extend([
+                (Due::Pbsz, Command::Pbsz(0)),
+                (Due::Prot(level), Command::Prot(level.letter())),
+            ]);
+        }
+        let user = std::mem::take(&mut self.user);
+        self.to_send.push_back((Due::User, Command::User(user)));
+    }
+
     /// Returns the next step; called again after every [`LoginStep::Send`] and every reply.
     pub fn step(&mut self) -> LoginStep {
         // The server may close the connection after a refusal: no further reply is awaited.
         if self.error.is_none() {
+            if let Some(mechanism) = self.agreed {
+                return LoginStep::Secure(mechanism);
+            }
             if let Some((due, command)) = self.to_send.pop_front() {
                 self.due.push_back(due);
                 return LoginStep::Send(command);
@@ -158,23 +219,43 @@ impl Login {
         })
     }
 
+    fn on_greeting(&mut self, reply: &Reply) {
+        let text = reply.text();
+        self.found.ascii_only = ["[Grid Community Toolkit", "[Globus Toolkit"]
+            .iter()
+            .any(|name| text.contains(name));
+        match self.security {
+            // Nothing is sent to a server that does not greet.
+            _ if !reply.code().is_success() => {}
+            Security::Explicit(mechanism, _) => {
+                let auth = Command::Auth(mechanism.name().to_owned());
+                self.to_send.push_back((Due::Auth(mechanism), auth));
+            }
+            Security::Clear | Security::Implicit(_) => self.protect_data(),
+        }
+    }
+
     /// Handles the final reply to the oldest command without one; the first is the greeting.
     pub fn reply(&mut self, reply: &Reply) {
         let well = reply.code().is_success();
         let refused = |make: fn(Reply) -> LoginError| Some(make(reply.clone()));
+        let setting = |command| Some(LoginError::Setting(command, reply.clone()));
         let error = match self.due.pop_front() {
-            // Nothing is sent to a server that does not greet.
             Some(Due::Greeting) => {
-                let text = reply.text();
-                self.found.ascii_only = ["[Grid Community Toolkit", "[Globus Toolkit"]
-                    .iter()
-                    .any(|name| text.contains(name));
-                if well {
-                    let user = std::mem::take(&mut self.user);
-                    self.to_send.push_back((Due::User, Command::User(user)));
-                }
+                self.on_greeting(reply);
                 (!well).then(|| LoginError::Greeting(reply.clone()))
             }
+            Some(Due::Auth(mechanism)) => {
+                let agrees = match mechanism {
+                    Mechanism::Tls => 234,
+                    Mechanism::Gssapi => 334,
+                };
+                let agrees = reply.code().number() == agrees;
+                self.agreed = agrees.then_some(mechanism);
+                (!agrees).then(|| LoginError::Mechanism(mechanism, reply.clone()))
+            }
+            Some(Due::Pbsz) if !well => setting(Command::Pbsz(0)),
+            Some(Due::Prot(level)) if !well => setting(Command::Prot(level.letter())),
             Some(Due::User | Due::Pass) if well => {
                 self.to_send.extend(self.then.drain(..));
                 None
@@ -193,19 +274,13 @@ impl Login {
                 self.found.capabilities = Capabilities::from_feat(reply);
                 None
             }
-            Some(Due::Type) if !well => {
-                let command = Command::Type(Type::Image);
-                Some(LoginError::Setting(command, reply.clone()))
-            }
-            Some(Due::Mode) if !well && self.must_extend => {
-                let command = Command::Mode(Mode::Extended);
-                Some(LoginError::Setting(command, reply.clone()))
-            }
+            Some(Due::Type) if !well => setting(Command::Type(Type::Image)),
+            Some(Due::Mode) if !well && self.must_extend => setting(Command::Mode(Mode::Extended)),
             Some(Due::Mode) => {
                 self.found.extended = well;
                 None
             }
-            Some(Due::Type) | None => None,
+            Some(Due::Type | Due::Pbsz | Due::Prot(_)) | None => None,
         };
         if self.error.is_none() {
             self.error = error;
@@ -219,108 +294,4 @@ fn wants_more(reply: &Reply) -> bool {
     ["GSSAPI", "AUTH ", "TLS", "SSL"]
         .iter()
         .any(|word| text.contains(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(mut login: Login, replies: &[Reply]) -> (Vec<String>, Result<LoggedIn, LoginError>) {
-        let mut replies = replies.iter();
-        let mut sent = Vec::new();
-        loop {
-            match login.step() {
-                LoginStep::Send(command) => sent.push(command.verb().to_owned()),
-                LoginStep::Wait => login.reply(replies.next().expect("no reply is left")),
-                LoginStep::Done(result) => {
-                    assert!(replies.next().is_none(), "a reply is left over");
-                    return (sent, result);
-                }
-            }
-        }
-    }
-
-    fn ann(mode: Option<Mode>) -> Login {
-        Login::new("ann", Secret::new("secret"), mode)
-    }
-
-    #[test]
-    fn nothing_is_sent_before_a_greeting_that_welcomes() {
-        assert!(matches!(ann(None).step(), LoginStep::Wait));
-        let busy = Reply::of::<421>("Service busy");
-        let (sent, result) = run(ann(None), std::slice::from_ref(&busy));
-        assert!(sent.is_empty());
-        assert_eq!(result, Err(LoginError::Greeting(busy)));
-    }
-
-    #[test]
-    fn a_login_without_a_password_is_put_up_with() {
-        let replies = [
-            Reply::of::<220>("hi"),
-            Reply::of::<230>("come in"),
-            Reply::of::<500>("FEAT?"),
-            Reply::of::<200>("I"),
-        ];
-        let (sent, result) = run(ann(Some(Mode::Stream)), &replies);
-        assert_eq!(sent, ["USER", "FEAT", "TYPE"]);
-        assert!(!result.unwrap().extended);
-    }
-
-    #[test]
-    fn servers_that_drop_bytes_of_names_are_known_by_their_greeting() {
-        for (greeting, drops) in [
-            (
-                "vm GridFTP Server 13.24 (gcc64, 1) [Grid Community Toolkit 6.2] ready.",
-                true,
-            ),
-            ("vm GridFTP Server 0.1.0 ready.", false),
-        ] {
-            let mut replies = vec![Reply::of::<200>("ok"); 6];
-            replies[0] = Reply::of::<220>(greeting);
-            replies[1] = Reply::of::<331>("?");
-            assert_eq!(run(ann(None), &replies).1.unwrap().ascii_only, drops);
-        }
-    }
-
-    #[test]
-    fn a_refused_login_is_told_at_once() {
-        let replies = [
-            Reply::of::<220>("hi"),
-            Reply::of::<331>("Password required for ann."),
-            Reply::of::<530>("Login incorrect."),
-        ];
-        // The server may close the connection at once, so nothing else is awaited.
-        let (sent, result) = run(ann(Some(Mode::Extended)), &replies);
-        assert_eq!(sent, ["USER", "PASS", "FEAT", "TYPE", "MODE"]);
-        assert_eq!(result, Err(LoginError::Account(replies[2].clone())));
-        assert_eq!(
-            result.unwrap_err().to_string(),
-            "server: login: 530 Login incorrect."
-        );
-    }
-
-    #[test]
-    fn no_password_goes_to_a_server_that_wants_another_mechanism_first() {
-        for text in ["Must perform GSSAPI authentication.", "Do AUTH TLS first."] {
-            let want = Reply::of::<530>(text);
-            let (sent, result) = run(ann(None), &[Reply::of::<220>("hi"), want.clone()]);
-            assert_eq!(sent, ["USER"]);
-            assert_eq!(result, Err(LoginError::Clear(want)));
-        }
-    }
-
-    #[test]
-    fn mode_e_is_done_without_unless_it_was_asked_for() {
-        let replies = [
-            Reply::of::<220>("hi"),
-            Reply::of::<331>("?"),
-            Reply::of::<230>("in"),
-            Reply::of::<500>("FEAT?"),
-            Reply::of::<200>("I"),
-            Reply::of::<504>("E?"),
-        ];
-        assert!(!run(ann(None), &replies).1.unwrap().extended);
-        let error = run(ann(Some(Mode::Extended)), &replies).1.unwrap_err();
-        assert!(matches!(error, LoginError::Setting(..)), "{error}");
-    }
 }

@@ -4,6 +4,8 @@
 mod capabilities;
 mod failure;
 mod login;
+#[cfg(test)]
+mod login_tests;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,10 +18,11 @@ use ftp_wire::reply_parser::ReplyParser;
 
 pub use self::capabilities::{Capabilities, Support};
 pub use self::failure::FailureKind;
-pub use self::login::{LoggedIn, Login, LoginError, LoginStep};
+pub use self::login::{LoggedIn, Login, LoginError, LoginStep, Security};
 use crate::error::{ApiMisuse, PeerMisbehaved};
 use crate::types::Ticket;
 
+const AUTH: &str = "AUTH";
 /// Most replies to no command before the session ends.
 const MAX_UNSOLICITED: u32 = 16;
 
@@ -152,6 +155,16 @@ enum ReplyTimeout {
     Long,
 }
 
+/// The progress of `AUTH TLS`. Unless it is idle, commands wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Upgrade {
+    Idle,
+    /// `AUTH` has no reply yet.
+    Asked,
+    /// The server agreed: the next bytes are those of the handshake.
+    Agreed,
+}
+
 /// A command that waits for room in the window.
 #[derive(Debug)]
 struct Waiting {
@@ -173,6 +186,10 @@ struct Sent {
 ///
 /// Commands may be given at any time; they are sent as far as the window allows, and replies are
 /// matched to them in order. The greeting is the reply to [`Ticket::BANNER`].
+///
+/// After a 234 to `AUTH` the caller runs the handshake and calls [`upgraded`](Self::upgraded). Until
+/// then no command is sent, and any byte received ends the session: text that was put in front of
+/// the handshake must not pass for text under its protection.
 #[derive(Debug)]
 pub struct ClientSession {
     settings: Settings,
@@ -184,6 +201,7 @@ pub struct ClientSession {
     /// Time of the last progress of the oldest command.
     quiet_since: Instant,
     unsolicited: u32,
+    upgrade: Upgrade,
     closed: bool,
 }
 
@@ -205,6 +223,7 @@ impl ClientSession {
             tickets: 0,
             quiet_since: now,
             unsolicited: 0,
+            upgrade: Upgrade::Idle,
             closed: false,
         }
     }
@@ -235,8 +254,18 @@ impl ClientSession {
         let lost = self.waiting.drain(..);
         self.out.extend(lost.map(|w| Output::Lost(w.sent.ticket)));
         let ticket = abor.sent.ticket;
-        self.put_on_wire(now, abor);
+        if self.upgrade == Upgrade::Idle {
+            self.put_on_wire(now, abor);
+        } else {
+            self.waiting.push_back(abor);
+        }
         Ok(ticket)
+    }
+
+    /// Continues on the connection that was protected after a 234.
+    pub fn upgraded(&mut self, now: Instant) {
+        self.upgrade = Upgrade::Idle;
+        self.fill_window(now);
     }
 
     /// Advances on one input. Drain [`poll`](Self::poll) to [`Output::Wait`] before the next.
@@ -299,7 +328,7 @@ impl ClientSession {
     }
 
     fn fill_window(&mut self, now: Instant) {
-        while self.in_flight.len() < self.settings.window.max(1) {
+        while self.upgrade == Upgrade::Idle && self.in_flight.len() < self.settings.window.max(1) {
             let Some(next) = self.waiting.pop_front() else {
                 return;
             };
@@ -310,6 +339,9 @@ impl ClientSession {
     fn put_on_wire(&mut self, now: Instant, next: Waiting) {
         if self.in_flight.is_empty() {
             self.quiet_since = now;
+        }
+        if next.sent.verb == AUTH {
+            self.upgrade = Upgrade::Asked;
         }
         self.in_flight.push_back(next.sent);
         self.out.push_back(Output::Send(next.outgoing));
@@ -334,6 +366,12 @@ impl ClientSession {
         }
         self.parser.push(bytes);
         while !self.closed {
+            if self.upgrade == Upgrade::Agreed {
+                if self.parser.buffered() > 0 {
+                    self.close(Ending::Misbehaved(PeerMisbehaved::ClearText));
+                }
+                return;
+            }
             match self.parser.next_reply() {
                 None => return,
                 Some(Ok(reply)) => self.on_reply(now, reply),
@@ -362,6 +400,12 @@ impl ClientSession {
             oldest.under_way = true;
             self.out.push_back(Output::Preliminary(ticket, reply));
             return;
+        }
+        if oldest.verb == AUTH {
+            self.upgrade = match reply.code().number() {
+                234 => Upgrade::Agreed,
+                _ => Upgrade::Idle,
+            };
         }
         self.in_flight.pop_front();
         let goodbye = (reply.code().number() == 421).then(|| reply.clone());

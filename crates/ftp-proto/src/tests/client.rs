@@ -335,3 +335,47 @@ fn an_end_after_all_replies_is_no_error() {
         1
     );
 }
+
+/// RFC 4217 §4: the handshake begins right behind the 234, so neither end sends anything else.
+#[test]
+fn commands_wait_for_the_handshake() {
+    let mut rig = Rig::greeted();
+    rig.send(&Command::Auth("TLS".into()));
+    rig.send(&Command::User("ann".into()));
+    rig.session.abort(rig.now).unwrap();
+    rig.drain();
+    rig.bytes("234 go on\r\n");
+    assert_eq!(rig.take(), ["> AUTH TLS", "2 lost", "1 234"]);
+    rig.send(&Command::Noop);
+    assert!(rig.take().is_empty());
+    rig.session.upgraded(rig.now);
+    rig.drain();
+    assert_eq!(rig.take(), ["> ABOR", "> NOOP"]);
+    // A refusal leaves the connection as it was.
+    let mut rig = Rig::greeted();
+    rig.send(&Command::Auth("TLS".into()));
+    rig.send(&Command::Noop);
+    rig.bytes("504 what?\r\n");
+    assert_eq!(rig.take(), ["> AUTH TLS", "1 504", "> NOOP"]);
+}
+
+#[test]
+fn clear_text_in_front_of_the_handshake_ends_the_session() {
+    for text in [
+        "234 go on\r\n230 you are in\r\n",
+        "234 go on\r\n2",
+        "234 go on\r\n\r\n",
+    ] {
+        for whole in [true, false] {
+            let mut rig = Rig::greeted();
+            rig.send(&Command::Auth("TLS".into()));
+            match whole {
+                true => rig.bytes(text),
+                false => (0..text.len()).for_each(|at| rig.bytes(&text[at..=at])),
+            }
+            assert_eq!(rig.take(), ["> AUTH TLS", "1 234", "closed"], "{text:?}");
+            let misbehaved = Ending::Misbehaved(PeerMisbehaved::ClearText);
+            assert_eq!(rig.closed, Some(misbehaved), "{text:?}");
+        }
+    }
+}

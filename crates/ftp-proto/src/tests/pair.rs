@@ -182,6 +182,7 @@ impl Pair {
                     let (_, reply) = self.replies.pop_front().expect("a reply is due");
                     login.reply(&reply);
                 }
+                LoginStep::Secure(_) => unreachable!("no protection is asked for"),
                 LoginStep::Done(result) => return result,
             }
         }
