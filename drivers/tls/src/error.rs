@@ -103,6 +103,8 @@ fn certificate(why: &CertificateError) -> String {
             "the peer's certificate is not meant for this end of a connection (extended key usage)"
                 .to_owned()
         }
+        // A verifier of the caller, with words of its own.
+        CertificateError::Other(why) => why.to_string(),
         other => format!("the peer's certificate is not acceptable: {other}"),
     }
 }

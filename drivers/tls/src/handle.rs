@@ -12,6 +12,7 @@ use tokio::time::Sleep;
 use xio_core::{Control, Error, ErrorKind, Info, Operation, Result, Stream, at_layer};
 
 use crate::buffer::Buffer;
+use crate::end::Filter;
 use crate::error::{LAYER, blame, truncated};
 use crate::info::TlsInfo;
 use crate::session::{Intent, RECORD, Session, Step};
@@ -102,6 +103,8 @@ pub struct TlsHandle<S> {
     pub(crate) writer: Option<Waker>,
     /// Waker of the task that waits for bytes; a writer does not read meanwhile, or wakes it.
     pub(crate) reader: Option<Waker>,
+    /// `None` after the handshake.
+    filter: Option<Box<dyn Filter>>,
     info: Arc<TlsInfo>,
 }
 
@@ -115,7 +118,12 @@ impl<S> TlsHandle<S> {
 
 impl<S: Stream> TlsHandle<S> {
     /// One end of a session over `below`, before its [`handshake`](Self::handshake).
-    pub(crate) fn new(below: S, session: Session, receiving: Receiving) -> Self {
+    pub(crate) fn new(
+        below: S,
+        session: Session,
+        receiving: Receiving,
+        filter: Option<Box<dyn Filter>>,
+    ) -> Self {
         Self {
             below,
             session: Box::new(session),
@@ -131,12 +139,14 @@ impl<S: Stream> TlsHandle<S> {
             fault: None,
             writer: None,
             reader: None,
+            filter,
             info: Arc::default(),
         }
     }
 
     pub(crate) async fn handshake(&mut self, op: Operation) -> Result<()> {
         std::future::poll_fn(|cx| self.poll_handshake(cx, op)).await?;
+        self.filter = None;
         self.verdict = Self::awaits_verdict(&self.session).then(|| Verdict {
             fetched: self.incoming.len() as u64,
             silence: None,
@@ -191,12 +201,22 @@ impl<S: Stream> TlsHandle<S> {
     /// Takes a step, and keeps the decrypted payload, which is no more than was received.
     pub(crate) fn step(&mut self, intent: Intent<'_>) -> std::result::Result<Step, rustls::Error> {
         let plain = &mut self.plain;
-        let step = self.session.step(
-            &mut self.incoming,
-            &mut self.outgoing,
-            intent,
-            &mut |bytes| plain.extend(bytes),
-        )?;
+        let mut step = || {
+            self.session.step(
+                &mut self.incoming,
+                &mut self.outgoing,
+                intent,
+                &mut |bytes| plain.extend(bytes),
+            )
+        };
+        let step = match &self.filter {
+            None => step(),
+            Some(filter) => {
+                let mut taken = Ok(Step::Starved);
+                filter.scope(&mut || taken = step());
+                taken
+            }
+        }?;
         if step == Step::PeerClosed {
             self.receiving = Receiving::Closed;
         }
@@ -247,6 +267,9 @@ impl<S: Stream> TlsHandle<S> {
         let mut room = ReadBuf::new(self.incoming.room(least));
         ready!(Pin::new(&mut self.below).poll_read(cx, &mut room))?;
         let n = room.filled().len();
+        if let Some(filter) = &mut self.filter {
+            filter.admit(room.filled_mut());
+        }
         // Grows while it is filled, and shrinks after many small reads: freeing memory and taking
         // it again costs more than keeping it for a while.
         if n >= self.read_size / 8 {

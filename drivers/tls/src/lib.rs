@@ -90,6 +90,7 @@
 mod buffer;
 mod builder;
 mod credentials;
+mod end;
 mod error;
 mod handle;
 mod info;
@@ -117,6 +118,7 @@ use crate::session::Session;
 
 pub use builder::{Both, Client, Initiates, Responds, Server, TlsBuilder};
 pub use credentials::{Identity, Roots};
+pub use end::{Filter, TlsEnd};
 pub use handle::TlsHandle;
 pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};
@@ -197,23 +199,9 @@ impl Tls {
             true => Receiving::Unmarked,
             false => Receiving::Marked,
         };
-        let mut handle = TlsHandle::new(inner, session, receiving);
-        let done = tokio::time::timeout(self.handshake_timeout, handle.handshake(op)).await;
-        let failure = match done {
-            Ok(Ok(())) => return Ok(handle),
-            Ok(Err(failure)) => failure,
-            Err(_) => Error::new(
-                ErrorKind::TimedOut,
-                LAYER,
-                op,
-                format!(
-                    "the handshake was not done in {} s; the peer may speak no TLS",
-                    self.handshake_timeout.as_secs_f64()
-                ),
-            ),
-        };
-        handle.linger().await;
-        Err(failure)
+        TlsHandle::new(inner, session, receiving, None)
+            .opened(self.handshake_timeout, op)
+            .await
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use rustls::{Error as Fault, ProtocolVersion};
-use xio_core::{Error, ErrorKind, Operation, Stream, at_layer};
+use xio_core::{Error, ErrorKind, Operation, Result, Stream, at_layer};
 
 use crate::error::{LAYER, blame, truncated};
 use crate::handle::{Ending, Receiving, TlsHandle, Verdict};
@@ -21,6 +21,26 @@ const LINGER_BYTES: usize = 1 << 20;
 const SILENCE: Duration = Duration::from_secs(30);
 
 impl<S: Stream> TlsHandle<S> {
+    /// Runs the handshake within a time limit, and sends the alert of a refusal.
+    pub(crate) async fn opened(mut self, limit: Duration, op: Operation) -> Result<Self> {
+        let done = tokio::time::timeout(limit, self.handshake(op)).await;
+        let failure = match done {
+            Ok(Ok(())) => return Ok(self),
+            Ok(Err(failure)) => failure,
+            Err(_) => Error::new(
+                ErrorKind::TimedOut,
+                LAYER,
+                op,
+                format!(
+                    "the handshake was not done in {} s; the peer may speak no TLS",
+                    limit.as_secs_f64()
+                ),
+            ),
+        };
+        self.linger().await;
+        Err(failure)
+    }
+
     /// Sends the alert of a failed handshake, and lingers until the peer has closed.
     ///
     /// The peer may have sent more by then, as a client does in TLS 1.3 right after its part of the
@@ -30,7 +50,7 @@ impl<S: Stream> TlsHandle<S> {
     ///
     /// # Cancel safety
     /// The connection breaks off when the future is dropped.
-    pub(crate) async fn linger(&mut self) {
+    async fn linger(&mut self) {
         if !matches!(&self.fault, Some(fault) if !matches!(fault, Fault::AlertReceived(_))) {
             return;
         }

@@ -63,7 +63,7 @@ async fn open(suite: SupportedCipherSuite) -> (TlsHandle<MemHandle>, TlsHandle<M
     let name = ServerName::try_from(HOST).unwrap();
     let session = Session::initiate(Arc::new(config), name).unwrap();
     let (near, far) = Mem::new().capacity(1 << 20).pair();
-    let mut near = TlsHandle::new(near, session, Receiving::Marked);
+    let mut near = TlsHandle::new(near, session, Receiving::Marked, None);
     let (done, far) = tokio::join!(near.handshake(Operation::Connect), server.respond(far));
     done.unwrap();
     (near, far.unwrap())

@@ -2,6 +2,7 @@
 
 mod agree;
 mod close;
+mod ends;
 mod hostile;
 mod keys;
 mod refuse;
