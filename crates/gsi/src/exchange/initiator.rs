@@ -28,7 +28,7 @@ pub enum Delegation {
 }
 
 /// The check of the server's name, made when the handshake is complete and before anything is
-/// delegated. Its error becomes [`Fault::Unexpected`].
+/// delegated; see [`Expected`](crate::host::Expected). Its error becomes [`Fault::Unexpected`].
 pub type Expectation =
     Box<dyn FnOnce(&Peer) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send>;
 
