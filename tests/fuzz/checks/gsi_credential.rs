@@ -5,7 +5,6 @@ use gsi::credential::Credential;
 /// `data` is a file of PEM blocks.
 pub(crate) fn check(data: &[u8]) {
     let Ok(credential) = Credential::from_pem(data) else {
-        let _ = Credential::from_pem_with_passphrase(data, b"");
         return;
     };
     let pem = credential.to_pem();

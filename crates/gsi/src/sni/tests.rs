@@ -390,6 +390,21 @@ fn a_scope_ends_with_a_panic_too() {
     assert_eq!(sent(b"aaaaa").as_ref(), b"aaaaa");
 }
 
+/// Fact sheet §5.3: a client that is given an address sends no name, so nothing is changed.
+#[test]
+fn an_address_is_not_told() {
+    for (name, changes) in [("192.0.2.1", false), ("::1", false), ("localhost", true)] {
+        let config = Lab::tls(Versions::All).client(None).unwrap();
+        let name = ServerName::try_from(name).unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).unwrap();
+        let mut admitted = hello.clone();
+        NameFilter::new().admit(&mut admitted);
+        assert_eq!(admitted != hello, changes);
+    }
+}
+
 #[test]
 fn other_protocols_pass_unchanged() {
     for bytes in [

@@ -255,3 +255,54 @@ fn tokens_cannot_be_replayed_swapped_or_changed() {
         assert!(!error.alert().is_empty());
     }
 }
+
+/// A middle box that changes a bit of a token stops the exchange, or changes nothing: the version
+/// in the header of a clear record has no meaning.
+#[test]
+fn a_changed_token_never_changes_the_outcome() {
+    let user = &Lab::get().user;
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        for number in 0..7 {
+            for place in 0..12 {
+                let options = options(versions, Some(user), Delegation::Limited);
+                let acceptor = acceptor(Mode::Gsi, Clients::Certified);
+                let met = meet_over(options, acceptor, |turn, token| {
+                    if turn == number {
+                        let at = token.len() * place / 12;
+                        token[at] ^= 1 << (place % 8);
+                    }
+                });
+                let case = format!("{versions:?} {number} {place}");
+                match met {
+                    Ok(met) => {
+                        let identity = &met.acceptor.peer().unwrap().identity;
+                        assert_eq!(identity, user.subject(), "{case}");
+                        let delegated = met.acceptor.delegated().unwrap().certificate();
+                        let rights = delegated.proxy().unwrap().rights;
+                        assert_eq!(rights, ProxyRights::Limited, "{case}");
+                    }
+                    Err(error) => assert_eq!(error.party(), Party::Peer, "{case}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_cut_or_repeated_stops_the_exchange() {
+    let user = &Lab::get().user;
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        for number in 0..7 {
+            for repeat in [false, true] {
+                let options = options(versions, Some(user), Delegation::Limited);
+                let acceptor = acceptor(Mode::Gsi, Clients::Certified);
+                let met = meet_over(options, acceptor, |turn, token| match (turn, repeat) {
+                    (turn, true) if turn == number => token.extend_from_within(..),
+                    (turn, false) if turn == number => token.truncate(token.len() / 2),
+                    _ => {}
+                });
+                assert!(met.is_err(), "{versions:?} {number} {repeat}");
+            }
+        }
+    }
+}

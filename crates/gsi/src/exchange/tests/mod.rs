@@ -47,13 +47,23 @@ struct Met {
     tokens: Vec<Vec<u8>>,
 }
 
-/// Carries tokens from end to end until both are done, and the last one fails or not.
-fn meet(options: InitiatorOptions, mut acceptor: Acceptor) -> Result<Met, ExchangeError> {
+/// Carries tokens from end to end until both are done.
+fn meet(options: InitiatorOptions, acceptor: Acceptor) -> Result<Met, ExchangeError> {
+    meet_over(options, acceptor, |_, _| {})
+}
+
+/// Carries tokens through `wire`, which may change them and knows their number.
+fn meet_over(
+    options: InitiatorOptions,
+    mut acceptor: Acceptor,
+    mut wire: impl FnMut(usize, &mut Vec<u8>),
+) -> Result<Met, ExchangeError> {
     let (mut initiator, first) = Initiator::new(options, now())?;
     let mut tokens = vec![first];
     let (mut near, mut far) = (None, None);
     for turn in 0..9 {
-        let token = tokens.last().unwrap().clone();
+        let mut token = tokens.last().unwrap().clone();
+        wire(turn, &mut token);
         let mut step = match turn % 2 {
             0 => acceptor.step(&token, now())?,
             _ => initiator.step(&token, now())?,
