@@ -73,22 +73,26 @@ impl Acceptor {
     /// The peer breaks the protocol or is refused; see [`Fault`].
     pub fn step(&mut self, token: &[u8], now: UnixTime) -> Result<Step, ExchangeError> {
         let Running { mut engine, phase } = self.running.take().ok_or(Fault::Misuse)?;
-        if let Phase::Key(_) = phase {
-            return Err(Fault::Misuse.into());
-        }
-        let data = engine.feed(token)?;
         match phase {
-            Phase::Handshake => self.on_handshake(engine, &data, now),
-            Phase::Flag(peer) => self.on_flag(engine, peer, &data),
-            Phase::Certificate(peer, key) => {
-                let delegated = self.on_certificate(&peer, key, &data, now)?;
-                let session = Session::new(engine, Some(*peer), Some(delegated));
-                Ok(Step::Done {
-                    token: None,
-                    session: Box::new(session),
-                })
+            Phase::Handshake => {
+                let data = engine.feed(token)?;
+                self.on_handshake(engine, &data, now)
+            }
+            Phase::Flag(peer) => {
+                let flag = engine.feed(token)?;
+                self.on_flag(engine, peer, &flag)
             }
             Phase::Key(_) => Err(Fault::Misuse.into()),
+            Phase::Certificate(peer, key) => {
+                let certificate = engine.feed(token)?;
+                let delegated = self.on_certificate(&peer, key, &certificate, now)?;
+                let session = Session::new(engine, Some(*peer), Some(delegated));
+                let session = Box::new(session);
+                Ok(Step::Done {
+                    token: None,
+                    session,
+                })
+            }
         }
     }
 

@@ -287,3 +287,17 @@ fn a_user_with_a_curve_key_delegates_to_a_fresh_rsa_key() {
     );
     assert_eq!(delegated.key().public_key(), KEYS[1].public_key());
 }
+
+#[test]
+fn an_exchange_moves_between_threads() {
+    fn is_send<T: Send + 'static>() {}
+    is_send::<(
+        Initiator,
+        Acceptor,
+        Session,
+        DataChannel,
+        Step,
+        ExchangeError,
+    )>();
+    is_send::<(Credential, KeyPair, Tls, crate::sni::NameFilter)>();
+}
