@@ -215,6 +215,9 @@ fn parse(chain: &[CertificateDer<'_>]) -> Result<Vec<Certificate>, Rule> {
             limit: MAX_BYTES,
         });
     }
-    let parse = |der: &CertificateDer<'_>| Certificate::parse(der.clone()).map_err(Rule::Malformed);
-    chain.iter().map(parse).collect()
+    let parse = |(index, der): (usize, &CertificateDer<'_>)| {
+        let number = index + 1;
+        Certificate::parse(der.clone()).map_err(|reason| Rule::Malformed { number, reason })
+    };
+    chain.iter().enumerate().map(parse).collect()
 }

@@ -84,7 +84,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.subject {
             Some(subject) => write!(f, "certificate of {subject}: {}", self.rule),
-            None => write!(f, "certificate chain: {}", self.rule),
+            None => write!(f, "{}", self.rule),
         }
     }
 }
@@ -96,10 +96,10 @@ impl std::error::Error for Refusal {}
 #[non_exhaustive]
 pub enum Rule {
     /// There is no certificate.
-    #[error("the peer sent none")]
+    #[error("the peer sent no certificate")]
     Empty,
     /// The chain is too long.
-    #[error("the peer sent {count}; at most {limit} are allowed")]
+    #[error("the peer sent {count} certificates; at most {limit} are allowed")]
     TooMany {
         /// The number of certificates.
         count: usize,
@@ -107,7 +107,7 @@ pub enum Rule {
         limit: usize,
     },
     /// The chain is too large.
-    #[error("the peer sent {bytes} bytes; at most {limit} are allowed")]
+    #[error("the peer sent {bytes} bytes of certificates; at most {limit} are allowed")]
     TooLarge {
         /// The size of all certificates.
         bytes: usize,
@@ -115,8 +115,13 @@ pub enum Rule {
         limit: usize,
     },
     /// A certificate does not parse, or contradicts itself.
-    #[error("{0}")]
-    Malformed(BadCertificate),
+    #[error("certificate {number} of the chain: {reason}")]
+    Malformed {
+        /// The place in the chain, from 1, the peer's own certificate.
+        number: usize,
+        /// The fault.
+        reason: BadCertificate,
+    },
     /// The certificate is too old.
     #[error("it expired at {}; get a new one, or set the clock", utc(*.not_after))]
     Expired {

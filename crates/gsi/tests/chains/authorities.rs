@@ -520,4 +520,13 @@ fn a_refusal_names_the_remedy() {
          get a new one, or set the clock"
     );
     assert!(!refusal.is_local());
+    let junk = Issued {
+        der: vec![0x30, 0],
+        ..alice.clone()
+    };
+    let refusal = verify(&none, &[&alice, &junk]).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "certificate 2 of the chain: the certificate is malformed"
+    );
 }
