@@ -123,7 +123,7 @@ impl Client {
         let name: Arc<str> = site.to_string().into();
         let stack = stacks::of_data(&options)?;
         let limit = options.connect_within;
-        let (stream, round_trip) = reach(site, &name, limit).await?;
+        let (stream, round_trip) = reach(site, &name, &options).await?;
         let session = ClientSession::new(now(), settings(&options));
         let (control, mut banner) = Control::start(
             stream,

@@ -140,6 +140,7 @@ pub mod options;
 mod played;
 pub mod progress;
 mod setup;
+mod ssh;
 mod stacks;
 mod text;
 mod transfer;

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use ftp_proto::client::{Login, LoginError, LoginStep, Settings};
 use ftp_wire::command::{Mode, Secret};
 use ftp_wire::reply::Reply;
-use xio_core::{Target, Transport as _};
+use xio_core::{BoxStream, Target, Transport as _};
 
 use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ConnectError, ControlError};
 use crate::options::ConnectOptions;
-use crate::url::Site;
+use crate::ssh;
+use crate::url::{Scheme, Site};
 
 /// Stack of control connections. They are idle while a transfer runs, and NAT and firewalls on the
 /// way forget idle connections after some minutes.
@@ -78,18 +79,22 @@ impl Client {
 pub(crate) async fn reach(
     site: &Site,
     name: &str,
-    limit: Duration,
-) -> Result<(xio_core::BoxStream, Duration), ConnectError> {
+    options: &ConnectOptions,
+) -> Result<(BoxStream, Duration), ConnectError> {
+    let limit = options.connect_within;
     let unreachable = |cause: Box<dyn std::error::Error + Send + Sync>| ConnectError::Unreachable {
         site: name.to_owned(),
         cause,
     };
-    let tcp = xio::registry()
-        .stack(CONTROL)
-        .map_err(|error| unreachable(error.into()))?;
-    let target = Target::host(site.host.clone(), site.port);
     let begun = Instant::now();
-    match tokio::time::timeout(limit, tcp.connect(&target)).await {
+    let connecting = async {
+        if site.scheme == Scheme::Ssh {
+            return ssh::connect(site, options.remote_program.as_deref()).await;
+        }
+        let target = Target::host(site.host.clone(), site.port);
+        xio::registry().stack(CONTROL)?.connect(&target).await
+    };
+    match tokio::time::timeout(limit, connecting).await {
         Ok(Ok(stream)) => Ok((stream, begun.elapsed())),
         Ok(Err(error)) => Err(unreachable(error.into())),
         Err(_) => Err(unreachable(

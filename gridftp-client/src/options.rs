@@ -35,6 +35,9 @@ pub struct ConnectOptions {
     pub trust_pasv: bool,
     /// Password sent with `anonymous`.
     pub anonymous_password: String,
+    /// Path of `gridftp-server` on hosts that are reached through ssh; `None` looks in their
+    /// `PATH`, and then for the entry of a Globus server.
+    pub remote_program: Option<String>,
 }
 
 impl Default for ConnectOptions {
@@ -51,6 +54,7 @@ impl Default for ConnectOptions {
             disk_stack: None,
             trust_pasv: false,
             anonymous_password: "gridftp-cp@".to_owned(),
+            remote_program: None,
         }
     }
 }

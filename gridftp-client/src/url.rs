@@ -12,6 +12,9 @@ use percent_encoding::percent_decode_str;
 /// GridFTP daemons listen on 2811, but `ftp://` means port 21 to every tool, and so to this one.
 pub const FTP_PORT: u16 = 21;
 
+/// The port of `sshftp://`, unless the configuration of `ssh` names another for the host.
+pub const SSH_PORT: u16 = 22;
+
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,7 +23,7 @@ pub enum Location {
     Stdio,
     /// A path of this machine: a plain path or a `file:` URL.
     Local(PathBuf),
-    /// An `ftp://` URL.
+    /// An `ftp://` or `sshftp://` URL, or `HOST:/PATH`.
     Remote(Remote),
 }
 
@@ -37,10 +40,41 @@ pub struct Remote {
     pub pattern: Option<Vec<u8>>,
 }
 
+/// The protocol of a control channel, as the scheme of a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Scheme {
+    /// `ftp`: a connection to an FTP or GridFTP server.
+    #[default]
+    Ftp,
+    /// `sshftp`: a server process started through `ssh`.
+    Ssh,
+}
+
+impl Scheme {
+    /// The scheme before `://`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ftp => "ftp",
+            Self::Ssh => "sshftp",
+        }
+    }
+
+    /// The port when the URL names none.
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Ftp => FTP_PORT,
+            Self::Ssh => SSH_PORT,
+        }
+    }
+}
+
 /// A server and an account on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Site {
+    /// The protocol of the control channel.
+    pub scheme: Scheme,
     /// Host name or address, without brackets.
     pub host: String,
     /// Port of the control channel.
@@ -56,13 +90,13 @@ pub struct Site {
 #[non_exhaustive]
 pub enum UrlError {
     /// Nothing at all.
-    #[error("url: empty; give a path, file: or ftp:// URL, or -")]
+    #[error("url: empty; give a path, a file:, ftp:// or sshftp:// URL, or -")]
     Empty,
     /// A scheme that this client does not speak.
-    #[error("url: scheme {}: unknown; use ftp://, file: or a plain path", .0.escape_default())]
+    #[error("url: scheme {}: unknown; use ftp://, sshftp://, file: or a plain path", .0.escape_default())]
     Scheme(String),
     /// A scheme that it will speak.
-    #[error("url: {0}:// is not supported yet; only ftp:// servers can be reached")]
+    #[error("url: {0}:// is not supported yet; ftp:// and sshftp:// servers can be reached")]
     NotYet(&'static str),
     /// No host between `//` and the path.
     #[error("url: no host; write ftp://HOST[:PORT]/PATH")]
@@ -93,7 +127,8 @@ impl Location {
     /// Reads the text that a user typed.
     ///
     /// A text is a URL when it has a scheme of two or more letters before `:` and the scheme is
-    /// `file` or is followed by `//`; all else is a path of this machine, so `a:b` is a file name.
+    /// `file` or is followed by `//`. `[USER@]HOST:/PATH`, as `scp` has it, is a path behind ssh.
+    /// All else is a path of this machine, so `a:b` is a file name.
     ///
     /// # Errors
     /// [`UrlError`] tells the mistake and the remedy.
@@ -105,13 +140,17 @@ impl Location {
             return Ok(Self::Stdio);
         }
         let Some((scheme, rest)) = text.split_once(':').filter(|(s, r)| is_scheme(s, r)) else {
-            return Ok(Self::Local(PathBuf::from(text)));
+            return match of_scp(text) {
+                Some(url) => Remote::parse(Scheme::Ssh, &url).map(Self::Remote),
+                None => Ok(Self::Local(PathBuf::from(text))),
+            };
         };
+        let authority = rest.strip_prefix("//").unwrap_or(rest);
         match scheme.to_ascii_lowercase().as_str() {
             "file" => parse_file(rest),
-            "ftp" => Remote::parse(rest.strip_prefix("//").unwrap_or(rest)).map(Self::Remote),
+            "ftp" => Remote::parse(Scheme::Ftp, authority).map(Self::Remote),
+            "sshftp" => Remote::parse(Scheme::Ssh, authority).map(Self::Remote),
             "gsiftp" => Err(UrlError::NotYet("gsiftp")),
-            "sshftp" => Err(UrlError::NotYet("sshftp")),
             "ftps" => Err(UrlError::NotYet("ftps")),
             _ => Err(UrlError::Scheme(scheme.to_owned())),
         }
@@ -159,6 +198,26 @@ fn is_scheme(scheme: &str, rest: &str) -> bool {
         && (scheme.eq_ignore_ascii_case("file") || rest.starts_with("//"))
 }
 
+/// The URL, without its scheme, of a text in the syntax of `scp`: `[USER@]HOST:/PATH`,
+/// `[USER@]HOST:~/PATH` or `USER@HOST:PATH`.
+///
+/// Without an account, a relative path or a host of one letter the text is a file name, as `a:b`.
+fn of_scp(text: &str) -> Option<String> {
+    let after = text.find(']').unwrap_or(0);
+    let colon = after + text.get(after..)?.find(':')?;
+    let (host, path) = (text.get(..colon)?, text.get(colon + 1..)?);
+    let named = host.contains('@') || path.starts_with(['/', '~']);
+    if !named || host.len() < 2 || host.contains('/') {
+        return None;
+    }
+    let path = path.replace('%', "%25");
+    Some(match path.starts_with('/') {
+        true => format!("{host}{path}"),
+        false if path.starts_with('~') => format!("{host}/{path}"),
+        false => format!("{host}/~/{path}"),
+    })
+}
+
 fn parse_file(rest: &str) -> Result<Location, UrlError> {
     let path = match rest.strip_prefix("//") {
         Some(authority) => {
@@ -193,14 +252,14 @@ impl Remote {
         }
     }
 
-    /// Reads the text behind `ftp://`.
-    fn parse(rest: &str) -> Result<Self, UrlError> {
+    /// Reads the text behind `//`.
+    fn parse(scheme: Scheme, rest: &str) -> Result<Self, UrlError> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (account, server) = match authority.rsplit_once('@') {
             Some((account, server)) => (Some(account), server),
             None => (None, authority),
         };
-        let (host, port) = split_port(server)?;
+        let (host, port) = split_port(server, scheme.port())?;
         if host.is_empty() {
             return Err(UrlError::NoHost);
         }
@@ -226,6 +285,7 @@ impl Remote {
         }
         Ok(Self {
             site: Site {
+                scheme,
                 host: host.to_owned(),
                 port,
                 user,
@@ -238,9 +298,10 @@ impl Remote {
 }
 
 impl Site {
-    /// Makes a site without an account: the caller's defaults apply.
+    /// Makes an `ftp` site without an account: the caller's defaults apply.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
+            scheme: Scheme::Ftp,
             host: host.into(),
             port,
             user: None,
@@ -272,7 +333,8 @@ impl Site {
             [b'/', ..] => "",
             _ => "/",
         };
-        format!("ftp://{user}{self}{slash}{}", encode(path, b"/:@"))
+        let scheme = self.scheme.name();
+        format!("{scheme}://{user}{self}{slash}{}", encode(path, b"/:@"))
     }
 }
 
@@ -332,7 +394,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-fn split_port(server: &str) -> Result<(&str, u16), UrlError> {
+fn split_port(server: &str, default: u16) -> Result<(&str, u16), UrlError> {
     let (host, port) = match server.strip_prefix('[') {
         Some(inner) => {
             let (host, after) = inner.split_once(']').ok_or(UrlError::NoHost)?;
@@ -344,7 +406,7 @@ fn split_port(server: &str) -> Result<(&str, u16), UrlError> {
         },
     };
     match port {
-        None | Some("") => Ok((host, FTP_PORT)),
+        None | Some("") => Ok((host, default)),
         Some(port) => match port.parse::<u16>() {
             Ok(number) if number > 0 => Ok((host, number)),
             _ => Err(UrlError::Port(port.to_owned())),

@@ -10,7 +10,8 @@
 //! A handle dropped before `shutdown` kills the program and its process group before the input
 //! ends, so that the program never takes truncated input for the whole. After `shutdown`, a dropped
 //! handle leaves the program running, and its status is lost. The program has its own process
-//! group, so that it does not get the signals of this terminal, such as an interrupt.
+//! group, so that it does not get the signals of this terminal, such as an interrupt; with
+//! `foreground` it stays in that of this process, as a program that asks for a passphrase must.
 //!
 //! # When not to use it
 //!
@@ -114,8 +115,10 @@ impl Transport for Popen {
             .envs(self.options.env.iter().map(|(key, value)| (key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .stderr(Stdio::piped());
+        if !self.options.foreground {
+            command.process_group(0);
+        }
         let mut child = command.spawn().map_err(|error| {
             let what = format!("run `{program}`");
             Error::from_io(error, LAYER, Operation::Connect).about(what)
@@ -126,7 +129,7 @@ impl Transport for Popen {
             unreachable!("all three were set to piped above");
         };
         Ok(PopenHandle {
-            watch: Watch::new(program.to_owned(), child, errors),
+            watch: Watch::new(program.to_owned(), child, errors, self.options.foreground),
             input: Some(input),
             output,
             output_ended: false,

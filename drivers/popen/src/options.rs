@@ -20,6 +20,9 @@ xio_core::options! {
                 let env: Vec<_> = env.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 Some(print_list(&env))
             });
+        /// Whether the program stays in the process group of this one, from which it can read the
+        /// terminal, and gets its signals.
+        foreground: bool = false, "foreground";
         /// Whether any exit status is a clean end.
         ignore_errors: bool = false, "ignore_errors";
         /// Whether the program inherits the environment.

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
@@ -18,7 +18,7 @@ const KEPT: usize = 2048;
 /// Bytes read of standard error after the exit, as a pipe holds: children may write for ever.
 const LEFT_BEHIND: usize = 64 << 10;
 
-/// The process group of a program; `None` once the kernel may reuse its number.
+/// The process group of a program, whose number is the program's own; `None` once the kernel may reuse its number.
 type Group = Arc<Mutex<Option<Pid>>>;
 
 /// The task that waits for one program. Dropping it kills the program, unless
@@ -27,6 +27,8 @@ pub(crate) struct Watch {
     program: String,
     group: Group,
     state: State,
+    /// Whether the program shares the group of this process, so that it alone is killed.
+    foreground: bool,
     finish: bool,
 }
 
@@ -37,7 +39,12 @@ enum State {
 }
 
 impl Watch {
-    pub(crate) fn new(program: String, child: Child, errors: ChildStderr) -> Self {
+    pub(crate) fn new(
+        program: String,
+        child: Child,
+        errors: ChildStderr,
+        foreground: bool,
+    ) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let group = Arc::new(Mutex::new(id.and_then(Pid::from_raw)));
         let task = tokio::spawn(watch(child, errors, Arc::clone(&group)));
@@ -45,6 +52,7 @@ impl Watch {
             program,
             group,
             state: State::Running(task),
+            foreground,
             finish: false,
         }
     }
@@ -83,7 +91,10 @@ impl Drop for Watch {
             && !self.finish
         {
             // It fails if the group has no process left.
-            let _ = kill_process_group(group, Signal::KILL);
+            let _ = match self.foreground {
+                true => kill_process(group, Signal::KILL),
+                false => kill_process_group(group, Signal::KILL),
+            };
         }
     }
 }

@@ -160,3 +160,28 @@ fn shown_names_cannot_drive_a_terminal() {
     assert_eq!(show(b"a\x1b[31m\n\xff\xc3\xa9"), "a\\u{1b}[31m\\n\\xffé");
     assert_eq!(show("x\u{202e}gpj.exe".as_bytes()), "x\\u{202e}gpj.exe");
 }
+
+#[test]
+fn ssh_urls_and_the_syntax_of_scp() {
+    for (text, url) in [
+        ("sshftp://host/a%20b", "sshftp://host:22/a%20b"),
+        ("sshftp://ann@host:2022/~/x", "sshftp://ann@host:2022/~/x"),
+        ("host:/a b/c%d", "sshftp://host:22/a%20b/c%25d"),
+        ("ann@host:dir/x", "sshftp://ann@host:22/~/dir/x"),
+        ("ann@host:", "sshftp://ann@host:22/~/"),
+        ("host:~/x", "sshftp://host:22/~/x"),
+        ("ann@[::1]:/x", "sshftp://ann@[::1]:22/x"),
+        ("[::1]:/x", "sshftp://[::1]:22/x"),
+        ("host:/x*", "sshftp://host:22/x*"),
+    ] {
+        let remote = remote(text);
+        assert_eq!(
+            (remote.site.scheme, remote.to_string().as_str()),
+            (Scheme::Ssh, url),
+            "{text}"
+        );
+    }
+    for path in ["a:b", "C:/x", "./host:/x", "dir/host:/x", ":/x", "/a@b:c"] {
+        assert_eq!(Location::parse(path).unwrap(), Location::Local(path.into()));
+    }
+}

@@ -17,8 +17,9 @@ use crate::exit;
 const ABOUT: &str = "\
 Copies files to, from and between GridFTP servers.
 
-A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, a file: URL, a plain \
-path, or - for standard input or output. A directory source that ends in / means its contents; \
+A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an \
+sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PATH for a host that is reached through ssh, a \
+file: URL, a plain path, or - for standard input or output. A directory source that ends in / means its contents; \
 without the slash the directory itself is copied into the destination. Missing destination \
 directories are made. The last component of a source URL may have wildcards (* ? [a-z]), which are \
 matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is \
@@ -136,6 +137,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<u64>,
 
+    /// Path of gridftp-server on hosts that are reached through ssh [default: looked up in their
+    /// PATH, then the entry of a Globus server]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote_program: Option<String>,
+
     /// Use the data address a server gives although it is not the server's own
     #[arg(long)]
     pub(crate) trust_pasv_address: bool,
@@ -193,6 +199,7 @@ impl Flags {
         options.stack.clone_from(&self.stack);
         options.disk_stack.clone_from(&self.disk_stack);
         options.trust_pasv = self.trust_pasv_address;
+        options.remote_program.clone_from(&self.remote_program);
         options
     }
 

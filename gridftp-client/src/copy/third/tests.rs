@@ -181,12 +181,8 @@ async fn serve(listener: &TcpListener, greeting: &str, size: &str, looks: usize)
 async fn hidden_copy() -> (CopyState, FileJob, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut shared = CopyState::plain();
-    shared.destination = Some(Site {
-        host: "127.0.0.1".to_owned(),
-        port: listener.local_addr().unwrap().port(),
-        user: None,
-        password: None,
-    });
+    let port = listener.local_addr().unwrap().port();
+    shared.destination = Some(Site::new("127.0.0.1", port));
     let mut job = FileJob::new(b"/from".to_vec(), b"/to".to_vec());
     job.hidden = FtpPath::new(b"/.to.gridftp-part".to_vec());
     (shared, job, listener)

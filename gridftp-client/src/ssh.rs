@@ -1,0 +1,167 @@
+//! A control channel through the system's `ssh`: a server process on the host, started for it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::io::AsyncReadExt as _;
+use xio::popen::Popen;
+use xio_core::Transport as _;
+use xio_core::{BoxStream, Error, ErrorKind, Info, Observer, Operation, Result, Tap, Target};
+
+use crate::url::{SSH_PORT, Site};
+
+const LAYER: &str = "ssh";
+
+/// Begins the line in which the remote shell tells the addresses of the connection.
+const MARK: &str = "gridftp-ssh ";
+
+/// Most bytes that the remote shell may write before that line, as its start-up files do.
+const NOISE: usize = 64 << 10;
+
+/// Starts a server on the site's host, and returns its control channel.
+///
+/// `ssh` runs with the person's own configuration, agent and known hosts, and may ask for a
+/// passphrase on the terminal. `program` is the path of the server there.
+///
+/// # Errors
+/// The failure of `ssh`, with the end of what it wrote to standard error.
+pub(crate) async fn connect(site: &Site, program: Option<&str>) -> Result<BoxStream> {
+    let ssh = Popen::new()
+        .argv(command(site, program))
+        .pass_env(true)
+        .foreground(true);
+    let mut stream = ssh.connect(&Target::file("ssh")).await?;
+    let ends = read_ends(&mut stream).await?;
+    Ok(Box::new(Tap::new(stream, ends)))
+}
+
+/// The command line of `ssh`.
+fn command(site: &Site, program: Option<&str>) -> Vec<String> {
+    let mut words = ["ssh", "-T", "-x", "-a"].map(str::to_owned).to_vec();
+    // Without it the port of the person's configuration applies.
+    if site.port != SSH_PORT {
+        words.extend(["-p".to_owned(), site.port.to_string()]);
+    }
+    if let Some(user) = &site.user {
+        words.extend(["-l".to_owned(), user.clone()]);
+    }
+    // No host name is taken for an option.
+    words.extend(["--".to_owned(), site.host.clone(), remote_command(program)]);
+    words
+}
+
+/// The command for the remote shell, of any kind: it tells the addresses and becomes the server.
+fn remote_command(program: Option<&str>) -> String {
+    let start = match program {
+        Some(program) => format!("exec {} --stdio", quoted(program)),
+        None => "command -v gridftp-server >/dev/null && exec gridftp-server --stdio; \
+                 for entry in \"$HOME/.globus/sshftp\" /etc/grid-security/sshftp; \
+                 do test -x \"$entry\" && exec \"$entry\"; done; \
+                 echo \"gridftp-server is not in the PATH ($PATH)\" >&2; exit 127"
+            .to_owned(),
+    };
+    let script = format!("echo \"{MARK}$SSH_CONNECTION\"; {start}");
+    format!("exec sh -c {}", quoted(&script))
+}
+
+/// One word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Reads up to the line with the addresses.
+async fn read_ends(stream: &mut xio::popen::PopenHandle) -> Result<Ends> {
+    let mut line = Vec::new();
+    for _ in 0..NOISE {
+        let read = stream.read_u8().await;
+        match read.map_err(|error| Error::from_io(error, LAYER, Operation::Connect))? {
+            b'\n' => {
+                let text = String::from_utf8_lossy(&line);
+                if let Some(words) = text.trim_end().strip_prefix(MARK) {
+                    return addresses(words);
+                }
+                line.clear();
+            }
+            byte => line.push(byte),
+        }
+    }
+    let fact = "the shell of the host writes too much before it runs the command; \
+                its start-up files must be silent without a terminal";
+    Err(Error::new(
+        ErrorKind::Protocol,
+        LAYER,
+        Operation::Connect,
+        fact,
+    ))
+}
+
+/// The addresses of the connection, from the words "client port server port" of sshd.
+fn addresses(words: &str) -> Result<Ends> {
+    let parts: Vec<_> = words.split_whitespace().collect();
+    let address = |ip: Option<&&str>, port: Option<&&str>| {
+        let ip: IpAddr = ip?.parse().ok()?;
+        Some(SocketAddr::new(ip.to_canonical(), port?.parse().ok()?))
+    };
+    let (local, peer) = (
+        address(parts.first(), parts.get(1)),
+        address(parts.get(2), parts.get(3)),
+    );
+    match (local, peer) {
+        (Some(local), Some(peer)) => Ok(Ends { local, peer }),
+        _ => {
+            let fact = "the host does not tell the addresses of the connection (SSH_CONNECTION)";
+            Err(Error::new(
+                ErrorKind::Protocol,
+                LAYER,
+                Operation::Connect,
+                fact,
+            ))
+        }
+    }
+}
+
+/// The addresses of the connection as the host sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Observer for Ends {
+    fn describe(&self, info: &mut Info) {
+        info.layer(LAYER);
+        (info.local, info.peer) = (Some(self.local), Some(self.peer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_leaves_the_choice_to_the_configuration_of_ssh() {
+        let words = command(
+            &Site {
+                scheme: crate::url::Scheme::Ssh,
+                ..Site::new("-oProxyCommand=x", SSH_PORT)
+            },
+            Some("/opt/it's/gridftp-server"),
+        );
+        assert_eq!(words[..5], ["ssh", "-T", "-x", "-a", "--"]);
+        assert_eq!(words[5], "-oProxyCommand=x");
+        let inner =
+            r#"echo "gridftp-ssh $SSH_CONNECTION"; exec '/opt/it'\''s/gridftp-server' --stdio"#;
+        assert_eq!(words[6], format!("exec sh -c {}", quoted(inner)));
+        let words = command(&Site::new("h", 2022).with_account("ann", None), None);
+        assert_eq!(words[4..10], ["-p", "2022", "-l", "ann", "--", "h"]);
+    }
+
+    #[test]
+    fn the_addresses_are_those_of_sshd() {
+        let ends = addresses("192.0.2.1 4022 ::ffff:192.0.2.7 22").unwrap();
+        assert_eq!(ends.local.to_string(), "192.0.2.1:4022");
+        assert_eq!(ends.peer.to_string(), "192.0.2.7:22");
+        for bad in ["", "192.0.2.1 4022", "UNKNOWN 65535 UNKNOWN 65535"] {
+            assert!(addresses(bad).is_err(), "{bad}");
+        }
+    }
+}
