@@ -100,8 +100,9 @@ impl<D: Dsi> Executor<D> {
                 family,
                 send_buffer,
                 receive_buffer,
+                protection: _,
             } => self.listen(family, Buffers::new(send_buffer, receive_buffer)),
-            Action::Connect(to) => {
+            Action::Connect(to, _) => {
                 let (ends, third_party) = (self.ends, self.may_third_party());
                 self.set_up(|side| side.connect_to(to, ends, third_party))
             }
@@ -111,6 +112,11 @@ impl<D: Dsi> Executor<D> {
                 self.transfer(*transfer, reporter)
             }
             Action::Names(action) => self.names(action, sender, cancelled),
+            // The settings offer neither yet.
+            Action::LoginCertified { .. } | Action::DataCredential(_) => {
+                let refused = Finished::new(Err(Error::NotLoggedIn));
+                Box::pin(std::future::ready(refused))
+            }
             Action::DropData => {
                 self.drop_data();
                 return None;
@@ -195,7 +201,11 @@ impl<D: Dsi> Executor<D> {
                     let home = account.user.home.as_bytes();
                     let home = FtpPath::new(home).unwrap_or_else(FtpPath::root);
                     let message = Vec::new();
-                    let mut finished = Finished::new(Ok(Outcome::LoggedIn { home, message }));
+                    let mut finished = Finished::new(Ok(Outcome::LoggedIn {
+                        user: None,
+                        home,
+                        message,
+                    }));
                     finished.account = Some(Arc::new(account));
                     finished
                 }

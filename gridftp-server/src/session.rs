@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use ftp_proto::server::{Ending, Input, Output, ServerSession};
+use ftp_proto::server::{Ending, Input, Output, ServerSession, UpgradeFailure};
 use ftp_proto::types::{Action, Event, Outcome};
 use ftp_wire::line::LineSplitter;
 use gridftp_dsi::Dsi;
@@ -225,7 +225,7 @@ impl<D: Dsi> Session<D> {
                 Output::Action(ticket, action) => {
                     if matches!(
                         action,
-                        Action::Transfer(_) | Action::Connect(_) | Action::Listen { .. }
+                        Action::Transfer(_) | Action::Connect(..) | Action::Listen { .. }
                     ) {
                         self.port_until = None;
                     }
@@ -233,6 +233,11 @@ impl<D: Dsi> Session<D> {
                         self.running = Some(running);
                     }
                 }
+                // No mechanism is offered yet.
+                Output::Upgrade(_) => self.machine.handle(
+                    Instant::now(),
+                    Input::UpgradeFailed(UpgradeFailure::Handshake(None)),
+                ),
                 Output::Close(ending) => return Some(ending),
                 Output::Wait(deadline) => {
                     self.deadline = deadline;

@@ -13,6 +13,8 @@ pub enum PeerMisbehaved {
     NotFtp,
     /// More commands wait than the queue may hold.
     QueueFull,
+    /// Bytes followed AUTH before its reply: no client that waits for it sent them.
+    Injected,
     /// Too many refused logins.
     TooManyLogins,
     /// Too many commands that are malformed or not allowed before login.
@@ -38,6 +40,7 @@ impl PeerMisbehaved {
             Self::LineTooLong | Self::QueueFull => Code::new(500),
             Self::TooManyLogins | Self::TooManyErrors | Self::TooManyCommands => Code::new(421),
             Self::NotFtp
+            | Self::Injected
             | Self::OtherGreeting
             | Self::NotAReply
             | Self::ReplyTooLong
@@ -53,6 +56,9 @@ impl fmt::Display for PeerMisbehaved {
             Self::LineTooLong => "control channel: the peer sent a line over the limit",
             Self::NotFtp => "control channel: the peer does not speak FTP",
             Self::QueueFull => "control channel: the peer sent more commands than may wait",
+            Self::Injected => {
+                "control channel: commands were sent in clear behind AUTH; they were not run"
+            }
             Self::TooManyLogins => "control channel: too many refused logins",
             Self::TooManyErrors => "control channel: too many bad commands before login",
             Self::TooManyCommands => "control channel: too many commands without a login",

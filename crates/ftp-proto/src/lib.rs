@@ -28,7 +28,7 @@
 //!                 // A real edge spawns the work, and feeds `Done` when it is done.
 //!                 Some((ticket, Action::Login { .. })) => {
 //!                     let home = FtpPath::root();
-//!                     let outcome = Outcome::LoggedIn { home, message: vec![] };
+//!                     let outcome = Outcome::LoggedIn { user: None, home, message: vec![] };
 //!                     session.handle(Instant::now(), Input::Done(ticket, outcome));
 //!                 }
 //!                 _ => break,
@@ -58,12 +58,14 @@
 //! | RFC 2389, 2428, 2640, 3659 | FEAT OPTS EPSV (ALL too) EPRT LANG (EN) SIZE MDTM MLST MLSD |
 //! | GFD.20 and GCT | SPAS SPOR ERET P, ESTO A, SBUF TREV MFMT MLSR MLSC CKSM SCKS, REST with ranges, delayed passive, 111, 112 and 113 markers |
 //! | SITE | HELP SBUF and the other buffer names, CHMOD CHGRP UTIME SYMLINKFROM SYMLINKTO SYMLINK RDEL HELD DELHELD TRNC WHOAMI VERSION CLIENTINFO TASKID STORATTR SETNETSTACK SETDISKSTACK RESTRICT CHROOT |
-//! | Security, answered so that clear sessions work | DCAU N, PBSZ, PROT C |
+//! | RFC 2228, 4217, GFD.20 | where the settings offer a mechanism: AUTH TLS and GSSAPI, PBSZ, PROT C (S) P, DCAU N A S, DCSC P D; without one DCAU N, PBSZ and PROT C |
 //!
-//! **Not** implemented, and refused: AUTH and ADAT (504, 503), DCAU A and S (504), PROT S, E and P
-//! (536), DCSC (502), ERET and ESTO modules (504), STOU, REIN, SMNT, ABUF, MIC, ENC, CCC and
-//! GFD.47's GET and PUT (500 or 502), SITE `AUTHZ_ASSERT`, DSI, SHARING, HTTP, UPAS, UPRT and FAULT
-//! (500).
+//! The machine sees plain lines: the edge runs the handshake of an upgrade, ADAT included, and
+//! wraps the lines behind it. [`security`] has the values that both exchange.
+//!
+//! **Not** implemented, and refused: PROT E (536), CCC on a protected channel (534), ERET and ESTO
+//! modules (504), STOU, REIN, SMNT, ABUF, MIC, ENC and CCC in clear, and GFD.47's GET and PUT (500
+//! or 502), SITE `AUTHZ_ASSERT`, DSI, SHARING, HTTP, UPAS, UPRT and FAULT (500).
 //!
 //! # Where it departs from the servers of the Grid Community Toolkit, and why
 //!
@@ -105,6 +107,9 @@
 //!   that fails leaves the connections to the next one, which skips the rest of its data.
 //! - Before login only the table of open commands runs; 32 bad commands or 4 refused logins end the
 //!   session. The time for the login is 30 seconds (GCT: 120).
+//! - `AUTH TLS` is offered beside GSSAPI. A name whose login needs a protected channel is refused at
+//!   `USER` with 534, before the password is sent. Anything in clear behind `AUTH` ends the session,
+//!   and so does a failed handshake. With TLS, data is PROT C or P, and DCAU A and S are refused.
 //! - A first line of HTTP, TLS or SSH ends the session without an answer.
 //! - Ports below 1024, and hosts other than the peer's unless third-party transfers are allowed,
 //!   are refused in PORT, EPRT and SPOR.

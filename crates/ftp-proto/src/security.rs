@@ -1,4 +1,8 @@
-//! Protection of the control and the data channel, as values.
+//! Protection of the control and the data channel, and the demands of a server on both, as values.
+
+use std::net::IpAddr;
+
+use ftp_wire::command::Dcau;
 
 /// A mechanism that `AUTH` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,126 @@ impl Level {
             Self::Clear => 'C',
             Self::Integrity => 'S',
             Self::Private => 'P',
+        }
+    }
+}
+
+/// The protection of a control channel, and the peer's identity by it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Protection {
+    /// The mechanism in force; `None` on a clear channel.
+    pub by: Option<Mechanism>,
+    /// The verified name of the peer, for the log.
+    pub identity: Option<String>,
+    /// The users that the peer's certificate logs in without a password.
+    pub users: Vec<String>,
+    /// Whether the peer has delegated a credential.
+    pub delegated: bool,
+}
+
+impl Protection {
+    /// A channel protected by this mechanism, with a peer that is not known.
+    pub const fn new(by: Mechanism) -> Self {
+        Self {
+            by: Some(by),
+            identity: None,
+            users: Vec::new(),
+            delegated: false,
+        }
+    }
+
+    /// The strength: both mechanisms encrypt every line.
+    pub const fn level(&self) -> Level {
+        match self.by {
+            None => Level::Clear,
+            Some(Mechanism::Tls | Mechanism::Gssapi) => Level::Private,
+        }
+    }
+}
+
+/// The protection in force of data connections.
+///
+/// Without authentication [`Level::Private`] is the TLS of RFC 4217: the FTP server is the TLS
+/// server, whichever end connects. With it, the handshake is that of Grid security at every level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataProtection {
+    /// The identity that the peer must have.
+    pub authentication: Dcau,
+    /// The strength behind the handshake.
+    pub level: Level,
+}
+
+impl Default for DataProtection {
+    fn default() -> Self {
+        Self::new(Dcau::None, Level::Clear)
+    }
+}
+
+impl DataProtection {
+    /// Makes a protection of these two parts.
+    pub const fn new(authentication: Dcau, level: Level) -> Self {
+        Self {
+            authentication,
+            level,
+        }
+    }
+
+    /// Says whether data connections begin with a handshake.
+    pub fn is_some(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// The least protection of the two channels for a kind of login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Demand {
+    /// Of the control channel.
+    pub control: Level,
+    /// Of data connections.
+    pub data: Level,
+}
+
+impl Demand {
+    /// Makes a demand of these two parts.
+    pub const fn new(control: Level, data: Level) -> Self {
+        Self { control, data }
+    }
+}
+
+/// The demands on one peer, by the kind of its login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Demands {
+    /// Of logins with a password.
+    pub users: Demand,
+    /// Of anonymous logins.
+    pub anonymous: Demand,
+}
+
+impl Demands {
+    /// Makes demands of these two parts.
+    pub const fn new(users: Demand, anonymous: Demand) -> Self {
+        Self { users, anonymous }
+    }
+
+    /// The demands without any configuration: passwords cross no network in clear.
+    pub fn of_peer(peer: IpAddr) -> Self {
+        let mut demands = Self::default();
+        if !peer.to_canonical().is_loopback() {
+            demands.users.control = Level::Private;
+        }
+        demands
+    }
+
+    /// The demand on a login under this name.
+    pub fn of_login(&self, user: &str) -> Demand {
+        if is_anonymous(user) {
+            self.anonymous
+        } else {
+            self.users
         }
     }
 }

@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use byte_ranges::RangeSet;
-use ftp_wire::command::{Family, Mode, Secret, StackSide, Type};
+use ftp_wire::command::{Dcau, Family, Mode, Secret, StackSide, Type};
 use ftp_wire::facts::{FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
+
+#[cfg(doc)]
+use crate::security::Protection;
+use crate::security::{DataProtection, Level};
 
 /// Identifies an outstanding action of a server, or a command of a client; its outcome carries it
 /// back.
@@ -33,6 +37,12 @@ pub enum Action {
         /// The password given by `PASS`.
         password: Secret,
     },
+    /// Log in a user of [`Protection::users`], whose certificate was verified. Answered as
+    /// [`Self::Login`].
+    LoginCertified {
+        /// The name given by `USER`.
+        user: String,
+    },
     /// Listen for data connections. Answered by [`Outcome::Listening`].
     Listen {
         /// Address family asked for; `None` for that of the control connection.
@@ -42,13 +52,15 @@ pub enum Action {
         /// TCP receive buffer in bytes, which must be set before listening; 0 for the kernel's
         /// choice.
         receive_buffer: u64,
+        /// The protection of the connections, as far as it decides which hosts may connect.
+        protection: DataProtection,
     },
     /// Remember these addresses of the data connections; the transfer connects. Answered by
     /// [`Outcome::Done`].
     ///
-    /// The session has already refused ports below 1024 and, where third-party transfers are not
-    /// allowed, hosts other than the peer's.
-    Connect(Vec<SocketAddr>),
+    /// The session has already refused ports below 1024 and, where neither the settings nor the
+    /// protection of the connections allow third-party transfers, hosts other than the peer's.
+    Connect(Vec<SocketAddr>, DataProtection),
     /// Move a file or a listing over the data channel. Answered by [`Outcome::Transferred`], or by
     /// [`Outcome::Proven`] and [`Outcome::Spared`] where it is tagged.
     Transfer(Box<Transfer>),
@@ -75,6 +87,10 @@ pub enum Action {
     /// The session has narrowed its view (`SITE CHROOT`, `SITE RESTRICT`), which it enforces on the
     /// text of paths: a link would lead around that.
     NoLinks,
+    /// Authenticate data connections with this credential from now on, PEM in base64; `None` for
+    /// that of the session. Answered by [`Outcome::Done`], or by [`Outcome::Failed`] when it cannot
+    /// be used, which changes nothing.
+    DataCredential(Option<Secret>),
     /// Facts for the log: `SITE CLIENTINFO` and `SITE TASKID`. Not answered.
     Annotate {
         /// `clientinfo` or `taskid`.
@@ -293,6 +309,8 @@ pub struct Channel {
     pub send_buffer: u64,
     /// TCP receive buffer in bytes; 0 for the kernel's choice.
     pub receive_buffer: u64,
+    /// Protection of its connections.
+    pub protection: DataProtection,
 }
 
 impl Channel {
@@ -305,6 +323,7 @@ impl Channel {
             parallelism: 1,
             send_buffer: 0,
             receive_buffer: 0,
+            protection: DataProtection::new(Dcau::None, Level::Clear),
         }
     }
 }
@@ -325,6 +344,8 @@ pub enum Outcome {
     Failed(Reply),
     /// The login succeeded.
     LoggedIn {
+        /// The user, where it is not the name given by `USER`.
+        user: Option<String>,
         /// The initial working directory, absolute.
         home: FtpPath,
         /// Lines to add to the 230 reply.

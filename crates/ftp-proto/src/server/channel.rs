@@ -115,11 +115,12 @@ impl DataSide {
     }
 
     /// The action that listens for data connections.
-    pub(super) const fn listen_action(&self, family: Option<Family>) -> Action {
+    pub(super) fn listen_action(&self, family: Option<Family>, cx: &Cx<'_>) -> Action {
         Action::Listen {
             family,
             send_buffer: self.channel.send_buffer,
             receive_buffer: self.channel.receive_buffer,
+            protection: cx.security.data(),
         }
     }
 
@@ -231,7 +232,7 @@ impl LoggedIn {
             return cx.out.say::<200>("Passive delayed.");
         }
         self.data.setup = Setup::None;
-        self.start(self.data.listen_action(family), Job::Listen(form), cx);
+        self.start(self.data.listen_action(family, cx), Job::Listen(form), cx);
     }
 
     /// PORT, EPRT or SPOR.
@@ -250,7 +251,8 @@ impl LoggedIn {
         }
         let peer = cx.peer.to_canonical();
         for ip in to.iter().map(|addr| addr.ip().to_canonical()) {
-            if ip != peer && !cx.settings.third_party {
+            // With authenticated connections a stranger gets nothing.
+            if ip != peer && !cx.settings.third_party && !cx.security.data().is_some() {
                 return cx.out.say::<500>(
                     "Illegal PORT command: data goes to the client's own host only, see the server's --third-party.",
                 );
@@ -263,7 +265,8 @@ impl LoggedIn {
             }
         }
         self.data.setup = Setup::None;
-        self.start(Action::Connect(to), Job::Connect, cx);
+        let protection = cx.security.data();
+        self.start(Action::Connect(to, protection), Job::Connect, cx);
     }
 
     /// Answers `PORT`, `EPRT` or `SPOR`.

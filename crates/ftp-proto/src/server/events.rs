@@ -7,6 +7,7 @@ use ftp_wire::error::BadLine;
 use ftp_wire::reply::Reply;
 
 use crate::error::PeerMisbehaved;
+use crate::security::{Mechanism, Protection};
 use crate::types::{Action, Event, Outcome, Ticket};
 
 /// An event for a session.
@@ -28,6 +29,11 @@ pub enum Input<'a> {
     /// The server evicts the connection in favour of a new one: the peer is answered 421, and the
     /// session ends.
     Evict,
+    /// The handshake of an [`Output::Upgrade`] succeeded: lines are those of the protected channel.
+    Upgraded(Protection),
+    /// The handshake failed, or bytes had arrived ahead of it. The reply says so to a peer that can
+    /// still read one; the session ends.
+    UpgradeFailed(UpgradeFailure),
     /// The peer has closed the control connection.
     Eof,
 }
@@ -47,6 +53,8 @@ impl fmt::Debug for Input<'_> {
             Self::Timeout => f.write_str("Timeout"),
             Self::Drain => f.write_str("Drain"),
             Self::Evict => f.write_str("Evict"),
+            Self::Upgraded(by) => f.debug_tuple("Upgraded").field(by).finish(),
+            Self::UpgradeFailed(why) => f.debug_tuple("UpgradeFailed").field(why).finish(),
             Self::Eof => f.write_str("Eof"),
         }
     }
@@ -59,11 +67,27 @@ pub enum Output {
     Reply(Reply),
     /// Run this action, and feed back its events and its outcome under the same ticket.
     Action(Ticket, Action),
+    /// Send the replies so far, then run the handshake of this mechanism on the control connection,
+    /// and feed [`Input::Upgraded`] or [`Input::UpgradeFailed`].
+    ///
+    /// No output but [`Output::Close`] follows until then. The caller must hold no byte of the peer
+    /// at that moment: bytes that arrived in clear must never be read as protected ones, so they
+    /// are an [`UpgradeFailure::Injected`]. A line fed during the handshake ends the session too.
+    Upgrade(Mechanism),
     /// Send the replies so far, then close the control connection and drop every outstanding
     /// action.
     Close(Ending),
     /// Wait for an input, at most until this time.
     Wait(Option<Instant>),
+}
+
+/// Why a control channel was not protected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpgradeFailure {
+    /// Bytes had arrived in clear behind `AUTH`.
+    Injected,
+    /// The handshake failed; the reply is for a peer that reads lines.
+    Handshake(Option<Reply>),
 }
 
 /// Why a session ended.
@@ -75,6 +99,8 @@ pub enum Ending {
     PeerClosed,
     /// No login in time.
     LoginTimeout,
+    /// The handshake behind AUTH failed.
+    HandshakeFailed,
     /// No command for too long.
     IdleTimeout,
     /// The server was told to stop.
@@ -93,6 +119,7 @@ impl fmt::Display for Ending {
             Self::Quit => f.write_str("control channel: the peer said QUIT"),
             Self::PeerClosed => f.write_str("control channel: the peer closed the connection"),
             Self::LoginTimeout => f.write_str("control channel: no login in time"),
+            Self::HandshakeFailed => f.write_str("control channel: the handshake failed"),
             Self::IdleTimeout => f.write_str("control channel: no command in time"),
             Self::Incomplete => f.write_str("control channel: a listing failed in mid-reply"),
             Self::Drained => f.write_str("control channel: the server is stopping"),

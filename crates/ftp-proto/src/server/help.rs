@@ -5,9 +5,7 @@ use ftp_wire::parse;
 use ftp_wire::reply::{Code, Reply};
 
 use super::out::Cx;
-
-/// Commands that are known but only ever refused, so they are not named by HELP.
-const REFUSED: &[&str] = &["AUTH", "ADAT", "DCSC"];
+use super::settings::Settings;
 
 /// Answers `FEAT` (RFC 2389 §3) in the shape that `globus-url-copy` reads: upper-case labels behind
 /// exactly one blank. `chosen` are the facts in force after login.
@@ -55,6 +53,19 @@ pub(super) fn features(chosen: Option<FactSet>, cx: &mut Cx<'_>) {
     if settings.keeps {
         lines.push("HELD".to_owned());
     }
+    if settings.tls {
+        lines.extend(["AUTH TLS", "PBSZ", "PROT"].map(str::to_owned));
+    }
+    if settings.gssapi {
+        lines.push("AUTH GSSAPI".to_owned());
+    }
+    // Without the label, a Globus client sends data in clear even where it was told to protect it.
+    if settings.gssapi || settings.dcsc {
+        lines.push("DCAU".to_owned());
+    }
+    if settings.dcsc {
+        lines.push("DCSC P,D".to_owned());
+    }
     lines.retain(|line| {
         let label = line.split(' ').next().unwrap_or(line);
         !settings.denies(label) && !settings.denies(&format!("SITE {label}"))
@@ -67,7 +78,7 @@ pub(super) fn help(about: Option<&str>, cx: &mut Cx<'_>) {
     let Some(about) = about.map(str::trim).filter(|about| !about.is_empty()) else {
         let names = parse::verbs()
             .map(|(name, _)| name)
-            .filter(|name| !REFUSED.contains(name) && !cx.settings.denies(name));
+            .filter(|name| is_offered(name, cx.settings) && !cx.settings.denies(name));
         let first = "The following commands are recognized:";
         return list(first, names.collect(), cx);
     };
@@ -76,6 +87,16 @@ pub(super) fn help(about: Option<&str>, cx: &mut Cx<'_>) {
         return indented::<214>("Help for SITE:", lines.collect(), "End.", cx);
     }
     syntax(about, parse::verbs(), cx);
+}
+
+/// Says whether a known command does more than refuse.
+fn is_offered(name: &str, settings: &Settings) -> bool {
+    match name {
+        "AUTH" => settings.tls || settings.gssapi,
+        "ADAT" => settings.gssapi,
+        "DCSC" => settings.dcsc,
+        _ => true,
+    }
 }
 
 /// Answers `SITE HELP [name]` with the names of the SITE commands. `globus-url-copy` looks for its

@@ -2,17 +2,20 @@
 
 use ftp_wire::command::{Command, Secret, SiteCommand};
 use ftp_wire::facts::FactSet;
+use ftp_wire::reply::{Code, Reply};
 
 use super::help;
 use super::out::Cx;
+use super::security;
 use super::state::{State, Trigger};
 use super::user::LoggedIn;
 use super::{Limits, unexpected};
+use crate::security::Protection;
 use crate::types::{Action, Outcome};
 
 /// The only commands that run before login.
 ///
-/// `AUTH` and its kin are among them, so that a client learns that they are not implemented.
+/// `AUTH` and its kin are among them, so that a client learns whether they are implemented.
 const BEFORE_LOGIN: &[&str] = &[
     "USER",
     "PASS",
@@ -25,9 +28,13 @@ const BEFORE_LOGIN: &[&str] = &[
     "ADAT",
 ];
 
+/// Commands that run before login on a protected channel too (RFC 4217 §12.1).
+const BEFORE_PROTECTED_LOGIN: &[&str] = &["PBSZ", "PROT"];
+
 /// Says whether the command of this name (`SITE` with its second word) may run before login.
-pub(super) fn is_allowed(name: &str) -> bool {
+pub(super) fn is_allowed(name: &str, protection: &Protection) -> bool {
     BEFORE_LOGIN.contains(&name)
+        || protection.by.is_some() && BEFORE_PROTECTED_LOGIN.contains(&name)
 }
 
 impl State {
@@ -37,20 +44,44 @@ impl State {
             Command::User(_) | Command::Pass(_) if matches!(self, Self::In(_)) => {
                 cx.out.say::<503>("You are already logged in.");
             }
-            Command::User(user) => {
-                cx.out.say::<331>(format!("Password required for {user}."));
-                self.shift(Trigger::Name, Self::Named { user });
-            }
+            Command::User(user) => self.name_user(user, cx),
             Command::Pass(password) => self.check_password(password, cx),
             Command::Feat => help::features(self.facts(), cx),
             Command::Help(about) => help::help(about.as_deref(), cx),
             Command::Site(SiteCommand::Help(about)) => help::site_help(about.as_deref(), cx),
             Command::Noop => cx.out.say::<200>("NOOP command successful."),
-            Command::Auth(_) => cx.out.say::<504>("Unknown authentication type."),
             Command::Adat(_) => cx.out.say::<503>("Send AUTH first."),
+            Command::Pbsz(size) if !matches!(self, Self::In(_)) => security::buffer_size(size, cx),
+            Command::Prot(letter) if !matches!(self, Self::In(_)) => {
+                security::set_level(letter, cx);
+            }
             command => return Some(command),
         }
         None
+    }
+
+    /// `USER`: a name is refused before its password crosses a channel that is too weak for it.
+    fn name_user(&mut self, user: String, cx: &mut Cx<'_>) {
+        if let Some(text) = security::refusal(&user, cx) {
+            cx.out.say::<534>(text);
+            if matches!(self, Self::Named { .. }) {
+                self.shift(Trigger::Refused, Self::Greeted);
+            }
+        } else if cx.security.protection.users.contains(&user) {
+            let ticket = cx.out.action(Action::LoginCertified { user: user.clone() });
+            let success = Code::of::<232>();
+            self.shift(
+                Trigger::Password,
+                Self::Checking {
+                    user,
+                    ticket,
+                    success,
+                },
+            );
+        } else {
+            cx.out.say::<331>(format!("Password required for {user}."));
+            self.shift(Trigger::Name, Self::Named { user });
+        }
     }
 
     fn check_password(&mut self, password: Secret, cx: &mut Cx<'_>) {
@@ -62,7 +93,15 @@ impl State {
             user: user.clone(),
             password,
         });
-        self.shift(Trigger::Password, Self::Checking { user, ticket });
+        let success = Code::of::<230>();
+        self.shift(
+            Trigger::Password,
+            Self::Checking {
+                user,
+                ticket,
+                success,
+            },
+        );
     }
 
     /// The facts in force, after login.
@@ -75,18 +114,23 @@ impl State {
 
     /// Answers a login; says whether it was refused.
     pub(super) fn login_done(&mut self, outcome: Outcome, cx: &mut Cx<'_>) -> bool {
-        let Self::Checking { user, .. } = self else {
+        let Self::Checking { user, success, .. } = self else {
             return false;
         };
-        let user = std::mem::take(user);
+        let (named, success) = (std::mem::take(user), *success);
         match outcome {
-            Outcome::LoggedIn { home, message } => {
+            Outcome::LoggedIn {
+                user,
+                home,
+                message,
+            } => {
+                let user = user.unwrap_or(named);
                 let mut lines = vec![format!("User {user} logged in.")];
                 lines.extend(message);
                 if lines.len() > 1 {
                     lines.push("End.".to_owned());
                 }
-                cx.out.lines::<230>(lines);
+                cx.out.reply(Reply::coded(success, lines));
                 let user = LoggedIn::new(user, &home, cx.settings);
                 self.shift(Trigger::Accepted, Self::In(Box::new(user)));
                 false

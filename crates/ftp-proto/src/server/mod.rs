@@ -8,6 +8,7 @@ mod login;
 mod names;
 mod out;
 mod queue;
+mod security;
 mod settings;
 mod state;
 mod transfer;
@@ -23,14 +24,16 @@ use ftp_wire::command::Command;
 use ftp_wire::error::BadLine;
 use ftp_wire::reply::Code;
 
-pub use self::events::{Ending, Input, Output};
+pub use self::events::{Ending, Input, Output, UpgradeFailure};
 use self::login::FailureCounts;
 use self::out::{Cx, Out};
 use self::queue::{Queue, Queued};
+use self::security::Security;
 use self::settings::Bounds;
 pub use self::settings::{Limits, Settings};
 use self::state::{Activity, State, Trigger};
 use crate::error::PeerMisbehaved;
+use crate::security::{Demands, Protection};
 use crate::types::{Action, Event, Outcome, Ticket};
 
 /// The answer before login to a command that needs one.
@@ -43,6 +46,7 @@ const LOGIN_FIRST: &str = "Please login with USER and PASS.";
 /// `ABOR` alone acts at once.
 pub struct ServerSession {
     settings: Arc<Settings>,
+    security: Security,
     peer: IpAddr,
     state: State,
     queue: Queue,
@@ -77,6 +81,7 @@ impl ServerSession {
         Self {
             login_by: now + settings.limits.login,
             settings,
+            security: Security::new(peer),
             peer,
             state: State::Greeted,
             queue: Queue::default(),
@@ -87,6 +92,25 @@ impl ServerSession {
         }
     }
 
+    /// Puts the demands of a configuration in place of [`Demands::of_peer`].
+    #[must_use]
+    pub fn with_demands(mut self, demands: Demands) -> Self {
+        self.security.demands = demands;
+        self
+    }
+
+    /// Begins on a channel that is protected already, as with TLS on a port of its own.
+    #[must_use]
+    pub fn with_protection(mut self, protection: Protection) -> Self {
+        self.security.upgrade(protection);
+        self
+    }
+
+    /// The protection of the control channel.
+    pub const fn protection(&self) -> &Protection {
+        &self.security.protection
+    }
+
     /// Advances on one input. Drain [`poll`](Self::poll) to [`Output::Wait`] before the next.
     ///
     /// After [`Output::Close`] every input is ignored, and so is an event or outcome whose ticket
@@ -95,7 +119,26 @@ impl ServerSession {
         if matches!(self.state, State::Closed) {
             return;
         }
+        let upgrading = matches!(self.state, State::Upgrading);
         match input {
+            // A peer that waits for the reply to AUTH sends nothing in clear behind it.
+            Input::Line(_) | Input::BadLine(_) if upgrading => {
+                self.close(Ending::Misbehaved(PeerMisbehaved::Injected));
+            }
+            // A reply would be a part of the handshake.
+            Input::Evict if upgrading => self.close(Ending::Overloaded),
+            Input::Eof if upgrading => self.close(Ending::PeerClosed),
+            Input::Upgraded(protection) => self.on_upgraded(protection),
+            Input::UpgradeFailed(_) if !upgrading => {}
+            Input::UpgradeFailed(UpgradeFailure::Injected) => {
+                self.close(Ending::Misbehaved(PeerMisbehaved::Injected));
+            }
+            Input::UpgradeFailed(UpgradeFailure::Handshake(reply)) => {
+                if let Some(reply) = reply {
+                    self.out.reply(reply);
+                }
+                self.close(Ending::HandshakeFailed);
+            }
             Input::Line(line) => self.on_line(now, line),
             Input::BadLine(BadLine::TooLong { .. }) => {
                 self.out.say::<500>("Command line too long.");
@@ -156,7 +199,7 @@ impl ServerSession {
 
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            State::Greeted | State::Named { .. } => Some(self.login_by),
+            State::Greeted | State::Upgrading | State::Named { .. } => Some(self.login_by),
             // The check of the password is not the peer's time.
             State::Checking { .. } => None,
             // A running action has deadlines of its own, at the caller.
@@ -194,6 +237,7 @@ impl ServerSession {
         let mut cx = Cx {
             out: &mut self.out,
             settings: &self.settings,
+            security: &mut self.security,
             peer: self.peer,
         };
         if let State::In(user) = &mut self.state {
@@ -223,6 +267,7 @@ impl ServerSession {
         let mut cx = Cx {
             out: &mut self.out,
             settings: &self.settings,
+            security: &mut self.security,
             peer: self.peer,
         };
         let mut refused = false;
@@ -255,6 +300,9 @@ impl ServerSession {
                 .say::<421>("Idle Timeout: closing control connection.");
             self.close(Ending::IdleTimeout);
         } else {
+            if matches!(self.state, State::Upgrading) {
+                return self.close(Ending::LoginTimeout);
+            }
             self.out
                 .say::<421>("Login Timeout: closing control connection.");
             self.close(Ending::LoginTimeout);
@@ -319,12 +367,20 @@ impl ServerSession {
         }
         let name = queue::name(line);
         let command = match Command::parse(line) {
-            _ if !logged_in && queue::is_known(&name) && !login::is_allowed(&name) => {
+            _ if !logged_in
+                && queue::is_known(&name)
+                && !login::is_allowed(&name, &self.security.protection) =>
+            {
                 self.out.say::<530>(LOGIN_FIRST);
                 return self.count_error();
             }
             _ if self.settings.denies(&name) => {
                 return self.out.say::<501>("Command arguments disabled.");
+            }
+            // RFC 4217 §6: a protected channel stays so.
+            Err(_) if name == "CCC" && self.security.protection.by.is_some() => {
+                self.out.say::<534>("The control channel stays protected.");
+                return;
             }
             Err(bad) => {
                 self.out.reply(queue::refusal(line, bad));
@@ -341,12 +397,14 @@ impl ServerSession {
                 self.out.say::<221>("Goodbye.");
                 return self.close(Ending::Quit);
             }
+            Ok(Command::Auth(name)) => return self.authenticate(&name),
             Ok(command) => command,
         };
         self.out.dialect.hear(&command);
         let mut cx = Cx {
             out: &mut self.out,
             settings: &self.settings,
+            security: &mut self.security,
             peer: self.peer,
         };
         if let State::In(user) = &mut self.state {

@@ -7,8 +7,10 @@ use ftp_wire::reply::{Code, Reply};
 
 use super::dialect::Dialect;
 use super::queue::KEEP;
+use super::security::Security;
 use super::settings::Settings;
 use super::{Ending, Output};
+use crate::security::Mechanism;
 use crate::types::{Action, Ticket};
 
 /// Outputs not yet polled, and the count of tickets.
@@ -45,6 +47,11 @@ impl Out {
         ticket
     }
 
+    /// Asks for a handshake.
+    pub(super) fn upgrade(&mut self, mechanism: Mechanism) {
+        self.queue.push_back(Output::Upgrade(mechanism));
+    }
+
     /// Ends the session.
     pub(super) fn close(&mut self, ending: Ending) {
         self.queue.push_back(Output::Close(ending));
@@ -65,6 +72,7 @@ impl Out {
 pub(super) struct Cx<'a> {
     pub(super) out: &'a mut Out,
     pub(super) settings: &'a Settings,
+    pub(super) security: &'a mut Security,
     /// The host at the other end of the control connection.
     pub(super) peer: IpAddr,
 }

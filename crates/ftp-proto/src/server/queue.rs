@@ -155,6 +155,9 @@ pub(super) fn refusal(line: &[u8], bad: BadCommand) -> Reply {
             "MFMT" => (Code::of::<501>(), "Invalid command arguments."),
             _ => (bad.code(), "Syntax error in parameters or arguments."),
         },
+        _ if verb == "DCAU" && line.len() > verb.len() => {
+            (Code::of::<501>(), "DCAU S expected subject.")
+        }
         _ => (bad.code(), "Syntax error in parameters or arguments."),
     };
     Reply::new(code, text)

@@ -18,7 +18,13 @@ pub struct Settings {
     pub checksums: Vec<(String, u8)>,
     /// Commands that are refused, in upper case: `STOR`, `SITE RDEL`.
     pub denied: Vec<String>,
-    /// Whether data may go to hosts other than the peer's.
+    /// Whether `AUTH TLS` is offered.
+    pub tls: bool,
+    /// Whether `AUTH GSSAPI` is offered.
+    pub gssapi: bool,
+    /// Whether `DCSC` is: credentials for data connections, given over the control channel.
+    pub dcsc: bool,
+    /// Whether clear data may go to hosts other than the peer's, for some users at least.
     pub third_party: bool,
     /// Whether markers are sent in MODE S and on sends too.
     pub always_markers: bool,
@@ -116,6 +122,9 @@ impl Settings {
             dsi: None,
             checksums: Vec::new(),
             denied: Vec::new(),
+            tls: false,
+            gssapi: false,
+            dcsc: false,
             third_party: false,
             always_markers: false,
             perf_every: Some(Duration::from_secs(5)),

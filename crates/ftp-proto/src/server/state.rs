@@ -1,6 +1,7 @@
 //! The states of a server session and the one table of its transitions.
 
 use ftp_wire::path::FtpPath;
+use ftp_wire::reply::Code;
 
 use super::names::NameJob;
 use super::user::LoggedIn;
@@ -11,10 +12,17 @@ use crate::types::{Ticket, Transfer};
 pub(super) enum State {
     /// Greeted; no name given.
     Greeted,
+    /// The caller runs a handshake on the control connection.
+    Upgrading,
     /// After `USER`; `PASS` must follow.
     Named { user: String },
-    /// The caller verifies the password.
-    Checking { user: String, ticket: Ticket },
+    /// The caller verifies the password, or logs in by the certificate.
+    Checking {
+        user: String,
+        ticket: Ticket,
+        /// Code of the reply to a login that succeeds: 230, or 232 (RFC 2228 §5.1).
+        success: Code,
+    },
     /// Logged in.
     In(Box<LoggedIn>),
     /// Over; nothing is read any more.
@@ -68,8 +76,8 @@ pub(super) enum Job {
     DelayedListen(PassiveForm, Box<Transfer>),
     /// `PORT`, `EPRT` or `SPOR`.
     Connect,
-    /// `SITE SETNETSTACK` or `SITE SETDISKSTACK`.
-    Stack,
+    /// `SITE SETNETSTACK`, `SITE SETDISKSTACK` or `DCSC`: 250.
+    Plain,
 }
 
 impl Job {
@@ -78,7 +86,7 @@ impl Job {
         match self {
             Self::Names(job) => job.can_stop(),
             Self::DelayedListen(..) => true,
-            Self::Listen(_) | Self::Connect | Self::Stack => false,
+            Self::Listen(_) | Self::Connect | Self::Plain => false,
         }
     }
 }
@@ -98,6 +106,7 @@ pub(super) enum PassiveForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Greeted,
+    Upgrading,
     Named,
     Checking,
     Ready,
@@ -112,13 +121,17 @@ pub(super) enum Stage {
 /// The cause of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
+    /// `AUTH`.
+    Auth,
+    /// The handshake succeeded.
+    Secured,
     /// `USER`.
     Name,
-    /// `PASS`.
+    /// `PASS`, or a certificate for the name.
     Password,
     /// The caller accepted the login.
     Accepted,
-    /// The caller refused it.
+    /// The caller refused it, or the channel is too weak for the name.
     Refused,
     /// A command with an action, transfers apart.
     Work,
@@ -142,9 +155,14 @@ pub(super) enum Trigger {
 
 /// Every transition there is.
 pub(super) const TABLE: &[(Stage, Trigger, Stage)] = &[
+    (Stage::Greeted, Trigger::Auth, Stage::Upgrading),
     (Stage::Greeted, Trigger::Name, Stage::Named),
+    (Stage::Upgrading, Trigger::Secured, Stage::Greeted),
+    (Stage::Greeted, Trigger::Password, Stage::Checking),
+    (Stage::Named, Trigger::Auth, Stage::Upgrading),
     (Stage::Named, Trigger::Name, Stage::Named),
     (Stage::Named, Trigger::Password, Stage::Checking),
+    (Stage::Named, Trigger::Refused, Stage::Greeted),
     (Stage::Checking, Trigger::Accepted, Stage::Ready),
     (Stage::Checking, Trigger::Refused, Stage::Greeted),
     (Stage::Ready, Trigger::Work, Stage::Working),
@@ -161,6 +179,7 @@ pub(super) const TABLE: &[(Stage, Trigger, Stage)] = &[
     (Stage::Opening, Trigger::Ended, Stage::Ready),
     (Stage::Moving, Trigger::Ended, Stage::Ready),
     (Stage::Greeted, Trigger::Close, Stage::Closed),
+    (Stage::Upgrading, Trigger::Close, Stage::Closed),
     (Stage::Named, Trigger::Close, Stage::Closed),
     (Stage::Checking, Trigger::Close, Stage::Closed),
     (Stage::Ready, Trigger::Close, Stage::Closed),
@@ -181,6 +200,7 @@ impl State {
     pub(super) fn stage(&self) -> Stage {
         match self {
             Self::Greeted => Stage::Greeted,
+            Self::Upgrading => Stage::Upgrading,
             Self::Named { .. } => Stage::Named,
             Self::Checking { .. } => Stage::Checking,
             Self::In(user) => user.activity.stage(),
@@ -218,7 +238,7 @@ impl Stage {
     pub(super) const fn is_busy(self) -> bool {
         matches!(
             self,
-            Self::Checking | Self::Working | Self::Opening | Self::Moving
+            Self::Upgrading | Self::Checking | Self::Working | Self::Opening | Self::Moving
         )
     }
 }
@@ -248,12 +268,12 @@ mod tests {
     fn every_stage_can_be_reached_and_left() {
         use Stage::*;
         for stage in [
-            Named, Checking, Ready, Renaming, Linking, Working, Opening, Moving, Closed,
+            Upgrading, Named, Checking, Ready, Renaming, Linking, Working, Opening, Moving, Closed,
         ] {
             assert!(TABLE.iter().any(|row| row.2 == stage), "{stage:?}");
         }
         for stage in [
-            Greeted, Named, Checking, Ready, Renaming, Linking, Working, Opening, Moving,
+            Greeted, Upgrading, Named, Checking, Ready, Renaming, Linking, Working, Opening, Moving,
         ] {
             assert!(allows(stage, Trigger::Close, Closed), "{stage:?}");
         }

@@ -237,7 +237,11 @@ impl LoggedIn {
 
     /// Hands a transfer to the caller, or refuses it.
     fn begin(&mut self, kind: TransferKind, tag: Option<u64>, cx: &mut Cx<'_>) {
+        if !self.is_protected_enough(cx) {
+            return;
+        }
         let mut transfer = Transfer::new(kind, self.data.channel.clone());
+        transfer.channel.protection = cx.security.data();
         transfer.tag = tag;
         transfer.drains = !cx.out.dialect.is_gridftp();
         let sending = transfer.is_sending();
@@ -249,7 +253,7 @@ impl LoggedIn {
             Ok(Ready::Now) => self.hand_over(transfer, cx),
             Ok(Ready::AfterListen(form, family)) => {
                 let job = Job::DelayedListen(form, Box::new(transfer));
-                self.start(self.data.listen_action(family), job, cx);
+                self.start(self.data.listen_action(family, cx), job, cx);
             }
         }
     }

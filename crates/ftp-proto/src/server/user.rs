@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ftp_wire::command::{Command, Dcau, Family, SiteCommand, StackSide};
+use ftp_wire::command::{Command, Family, SiteCommand, StackSide};
 use ftp_wire::facts::FactSet;
 use ftp_wire::opts::Opts;
 use ftp_wire::path::FtpPath;
@@ -10,6 +10,7 @@ use ftp_wire::path::FtpPath;
 use super::channel::DataSide;
 use super::names::{NameJob, dot_dot};
 use super::out::Cx;
+use super::security;
 use super::settings::Settings;
 use super::state::{Activity, Job, PassiveForm, Trigger, allows};
 use super::transfer::NextTransfer;
@@ -133,11 +134,10 @@ impl LoggedIn {
             Command::Lang(tag) => language(tag.as_deref(), cx),
             Command::Opts(opts) => self.options(opts, cx),
             Command::Site(site) => self.site_command(site, cx),
-            Command::Pbsz(size) => protection_buffer(size, cx),
-            Command::Prot(level) => protection_level(level, cx),
-            Command::Dcau(Dcau::None) => cx.out.say::<200>("DCAU N."),
-            Command::Dcau(_) => cx.out.say::<504>("Bad DCAU mode."),
-            Command::Dcsc(_) => cx.out.say::<502>("DCSC is not implemented."),
+            Command::Pbsz(size) => security::buffer_size(size, cx),
+            Command::Prot(letter) => self.protect(letter, cx),
+            Command::Dcau(peer) => self.authenticate_data(peer, cx),
+            Command::Dcsc(text) => self.data_credential(&text, cx),
 
             Command::Type(ty) => self.set_type(ty, cx),
             Command::Mode(mode) => self.set_mode(mode, cx),
@@ -224,7 +224,7 @@ impl LoggedIn {
                         self.shift(Trigger::Worked, Activity::Ready);
                         self.connected(outcome, cx);
                     }
-                    Job::Stack => {
+                    Job::Plain => {
                         self.shift(Trigger::Worked, Activity::Ready);
                         match outcome {
                             Outcome::Done => cx.out.say::<250>("OK."),
@@ -259,7 +259,7 @@ impl LoggedIn {
                 if side == StackSide::Net {
                     self.data.drop_all(cx);
                 }
-                self.start(Action::Stack(side, stack), Job::Stack, cx);
+                self.start(Action::Stack(side, stack), Job::Plain, cx);
             }
             SiteCommand::Restrict(list) => self.restrict(&list, cx),
             SiteCommand::Chroot(path) => self.change_root(&path, cx),
@@ -353,23 +353,6 @@ fn language(tag: Option<&str>, cx: &mut Cx<'_>) {
     } else {
         cx.out
             .say::<501>(format!("'LANG {tag}' unrecognized language."));
-    }
-}
-
-fn protection_buffer(size: u64, cx: &mut Cx<'_>) {
-    if u32::try_from(size).is_ok() {
-        cx.out.say::<200>(format!("PBSZ={size}"));
-    } else {
-        cx.out.say::<501>(format!("Bad value for PBSZ: {size}"));
-    }
-}
-
-fn protection_level(level: char, cx: &mut Cx<'_>) {
-    if level == 'C' {
-        cx.out.say::<200>("Protection level set to C.");
-    } else {
-        cx.out
-            .say::<536>(format!("{level} protection level not supported."));
     }
 }
 

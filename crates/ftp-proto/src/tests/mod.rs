@@ -4,6 +4,7 @@ mod client;
 mod operations;
 mod pair;
 mod replies;
+mod security;
 mod server;
 mod transfers;
 mod unauthenticated;
@@ -17,6 +18,7 @@ use ftp_wire::facts::{Entry, EntryKind, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::{Code, Reply};
 
+use crate::security::{Demands, Mechanism};
 use crate::server::{Ending, Input, Output, ServerSession, Settings};
 use crate::types::{Action, Event, Names, Outcome, Ticket, TransferKind};
 
@@ -50,6 +52,7 @@ pub(crate) struct Rig {
     /// Wire text of the replies not looked at yet.
     pub(crate) said: String,
     pub(crate) wanted: VecDeque<(Ticket, Action)>,
+    pub(crate) upgrading: Option<Mechanism>,
     pub(crate) closed: Option<Ending>,
     pub(crate) wait: Option<Instant>,
 }
@@ -68,6 +71,7 @@ impl Rig {
             now,
             said: String::new(),
             wanted: VecDeque::new(),
+            upgrading: None,
             closed: None,
             wait: None,
         };
@@ -87,9 +91,11 @@ impl Rig {
 
     pub(crate) fn logged_in_from(peer: IpAddr, settings: Settings) -> Self {
         let mut rig = Self::from(peer, settings);
+        rig.session = rig.session.with_demands(Demands::default());
         rig.line("USER ann");
         rig.line("PASS secret");
         rig.done(Outcome::LoggedIn {
+            user: None,
             home: path("/home/ann"),
             message: Vec::new(),
         });
@@ -106,6 +112,7 @@ impl Rig {
                     self.said.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 Output::Action(ticket, action) => self.wanted.push_back((ticket, action)),
+                Output::Upgrade(mechanism) => self.upgrading = Some(mechanism),
                 Output::Close(ending) => self.closed = Some(ending),
                 Output::Wait(until) => {
                     self.wait = until;
@@ -219,6 +226,7 @@ impl Tree {
             Action::Login { user, password } => {
                 if password.reveal() == "secret" || user == "anonymous" {
                     Outcome::LoggedIn {
+                        user: None,
                         home: path("/"),
                         message: Vec::new(),
                     }
@@ -230,7 +238,7 @@ impl Tree {
                 self.cached = false;
                 listening()
             }
-            Action::Connect(_) => {
+            Action::Connect(..) => {
                 self.cached = false;
                 Outcome::Done
             }
@@ -260,6 +268,12 @@ impl Tree {
                 self.cached = false;
                 return (vec![], None);
             }
+            Action::DataCredential(_) => Outcome::Done,
+            Action::LoginCertified { .. } => Outcome::LoggedIn {
+                user: None,
+                home: path("/"),
+                message: Vec::new(),
+            },
             Action::Abort(_) | Action::Annotate { .. } | Action::NoLinks => {
                 return (vec![], None);
             }

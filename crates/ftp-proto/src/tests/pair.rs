@@ -141,7 +141,7 @@ impl Pair {
                         server.handle(now, server::Input::Done(ticket, outcome));
                     }
                 }
-                server::Output::Close(_) => {}
+                server::Output::Close(_) | server::Output::Upgrade(_) => {}
                 server::Output::Wait(_) => return,
             }
         }

@@ -28,6 +28,7 @@ fn a_session_begins_with_the_greeting_and_ends_with_quit() {
         }
     );
     let outcome = Outcome::LoggedIn {
+        user: None,
         home: path("/"),
         message: vec!["Be good.".into()],
     };

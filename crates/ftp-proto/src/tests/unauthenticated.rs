@@ -40,6 +40,7 @@ fn behind_a_password_wait_few_commands() {
         assert!(bytes <= 16 << 10, "{bytes} bytes of {}", line.len());
         assert_eq!(rig.closed, None);
         rig.done(crate::types::Outcome::LoggedIn {
+            user: None,
             home: super::path("/"),
             message: Vec::new(),
         });

@@ -165,7 +165,7 @@ impl Session {
                     self.targets.clear();
                 }
                 Output::Action(ticket, action) => wanted = Some((ticket, action)),
-                Output::Close(_) => return Ok(false),
+                Output::Close(_) | Output::Upgrade(_) => return Ok(false),
                 Output::Wait(_) => {
                     let Some((ticket, action)) = wanted.take() else {
                         self.muted = false;
@@ -213,6 +213,7 @@ impl Session {
     fn execute(&mut self, ticket: Ticket, action: Action) -> io::Result<Option<Outcome>> {
         Ok(Some(match action {
             Action::Login { .. } => Outcome::LoggedIn {
+                user: None,
                 home: FtpPath::root(),
                 message: Vec::new(),
             },
@@ -226,7 +227,7 @@ impl Session {
                 self.listener = Some(listener);
                 Outcome::Listening(vec![addr])
             }
-            Action::Connect(targets) => {
+            Action::Connect(targets, _) => {
                 self.listener = None;
                 self.targets = targets;
                 Outcome::Done

@@ -4,6 +4,8 @@
 //! replay. An operation is a byte that names it, two bytes of length (little-endian), and that many
 //! bytes.
 
+mod lines;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,122 +19,12 @@ use ftp_wire::path::FtpPath;
 use ftp_wire::receipt::Receipt;
 use ftp_wire::reply::Reply;
 
+pub use self::lines::LINES;
+use self::lines::REPLIES;
 use crate::client::{self, ClientSession};
+use crate::security::{Mechanism, Protection};
 use crate::server::{self, ServerSession};
 use crate::types::{Action, Event, Names, Outcome, Ticket};
-
-/// Lines that reach every part of the server.
-pub const LINES: &[&str] = &[
-    "USER a",
-    "PASS a",
-    "QUIT",
-    "NOOP",
-    "FEAT",
-    "HELP",
-    "SITE HELP",
-    "SYST",
-    "STAT",
-    "STAT f",
-    "TYPE A",
-    "TYPE I",
-    "MODE E",
-    "MODE S",
-    "PASV",
-    "EPSV",
-    "EPSV ALL",
-    "SPAS",
-    "SPAS 2",
-    "PORT 127,0,0,1,100,1",
-    "EPRT |1|127.0.0.1|2000|",
-    "SPOR 127,0,0,1,100,1 127,0,0,1,100,2",
-    "RETR f",
-    "STOR f",
-    "APPE f",
-    "ERET P 1 2 f",
-    "ERET P 1 -1 f",
-    "ESTO A 5 f",
-    "LIST",
-    "NLST d",
-    "MLSD",
-    "MLSR d",
-    "MLST f",
-    "MLSC d",
-    "REST 10",
-    "REST 0-5,9-20",
-    "ALLO 5",
-    "ABOR",
-    "CWD d",
-    "CDUP",
-    "PWD",
-    "MKD d",
-    "RMD d",
-    "DELE f",
-    "RNFR a",
-    "RNTO b",
-    "SIZE f",
-    "MDTM f",
-    "MFMT 20200101000000 f",
-    "CKSM MD5 0 -1 f",
-    "SCKS MD5 00",
-    "OPTS RETR Parallelism=4,4,4;",
-    "OPTS PASV AllowDelayed=1;",
-    "OPTS PASV AllowDelayed=0;",
-    "ESTO tag=1 f",
-    "ERET tag=2 f",
-    "SITE HELD f",
-    "OPTS MLST size;",
-    "OPTS CKSM markers=1;",
-    "TREV PERF 1",
-    "LANG EN",
-    "SBUF 100",
-    "PBSZ 0",
-    "PROT C",
-    "DCAU N",
-    "AUTH TLS",
-    "SITE CHMOD 644 f",
-    "SITE SYMLINKFROM a",
-    "SITE SYMLINKTO b",
-    "SITE RDEL d",
-    "SITE CHROOT /home",
-    "SITE RESTRICT R/home,/tmp",
-    "SITE TASKID 1",
-    "SITE STORATTR modify=20200101000000;x.checksum.md5=00;",
-    "SITE WHOAMI",
-    "FOO",
-    "",
-    "RETR",
-    "GET / HTTP/1.1",
-    "SITE SETNETSTACK udt,gsi",
-    "SITE SETDISKSTACK default",
-];
-
-/// Lines that servers send.
-const REPLIES: &[&str] = &[
-    "220 ready\r\n",
-    "331 password\r\n",
-    "230 in\r\n",
-    "200 ok\r\n",
-    "226 done\r\n",
-    "150 go\r\n",
-    "125 go on\r\n",
-    "111 Range Marker 0-5\r\n",
-    "112-Perf Marker\r\n",
-    " Timestamp: 1.0\r\n",
-    "112 End.\r\n",
-    "211-Extensions\r\n",
-    " SIZE\r\n",
-    "211 End.\r\n",
-    "500 no\r\n",
-    "426 aborted\r\n",
-    "227 Entering Passive Mode (127,0,0,1,100,1)\r\n",
-    "421 bye\r\n",
-    "' unrecognized type.\r\n",
-    "550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n",
-    "550 End.\r\n",
-    "999 what\r\n",
-    "\r\n",
-    "2",
-];
 
 /// Writes one operation.
 pub fn encode(op: u8, payload: &[u8]) -> Vec<u8> {
@@ -170,12 +62,14 @@ fn start() -> Instant {
 pub fn server(bytes: &[u8]) {
     let mut settings = server::Settings::new("host", "0");
     settings.checksums = vec![("MD5".into(), 10)];
+    (settings.tls, settings.gssapi, settings.dcsc) = (true, true, true);
     settings.limits.queued_commands = 20;
     settings.limits.queued_bytes = 400;
     let mut rig = ServerRig {
         session: ServerSession::new(start(), Arc::new(settings), IpAddr::V4(Ipv4Addr::LOCALHOST)),
         now: start(),
         outstanding: None,
+        upgrading: None,
         last: None,
         lines: 0,
         finals: 0,
@@ -193,6 +87,8 @@ struct ServerRig {
     now: Instant,
     /// The action that must be answered.
     outstanding: Option<(Ticket, Action)>,
+    /// The handshake that must end.
+    upgrading: Option<Mechanism>,
     /// A ticket that is no longer outstanding.
     last: Option<Ticket>,
     lines: usize,
@@ -203,7 +99,7 @@ struct ServerRig {
 
 impl ServerRig {
     fn apply(&mut self, op: u8, payload: &[u8]) {
-        use server::Input;
+        use server::{Input, UpgradeFailure};
         let pick = payload.first().copied().unwrap_or(0);
         let now = self.now;
         match op % 12 {
@@ -245,6 +141,15 @@ impl ServerRig {
                 let bad = BadLine::TooLong { limit: 1 };
                 self.session.handle(now, Input::BadLine(bad));
             }
+            9 => {
+                let by = self.upgrading.take().unwrap_or(Mechanism::Tls);
+                let input = match pick % 4 {
+                    0 => Input::UpgradeFailed(UpgradeFailure::Handshake(None)),
+                    1 => Input::UpgradeFailed(UpgradeFailure::Injected),
+                    _ => Input::Upgraded(Protection::new(by)),
+                };
+                self.session.handle(now, input);
+            }
             10 => {
                 if let Some(stale) = self.last {
                     let outcome = Outcome::Transferred { bytes: 0 };
@@ -262,6 +167,7 @@ impl ServerRig {
             match self.session.poll() {
                 server::Output::Reply(reply) => {
                     assert!(!self.closed, "a reply after the end: {reply}");
+                    assert!(self.upgrading.is_none(), "a reply in a handshake: {reply}");
                     self.finals += usize::from(is_final(&reply));
                 }
                 server::Output::Action(ticket, action) => {
@@ -274,10 +180,14 @@ impl ServerRig {
                         self.outstanding = Some((ticket, action));
                     }
                 }
+                server::Output::Upgrade(mechanism) => {
+                    assert!(!self.closed && self.upgrading.is_none(), "two handshakes");
+                    self.upgrading = Some(mechanism);
+                }
                 server::Output::Close(_) => {
                     assert!(!self.closed, "closed twice");
                     self.closed = true;
-                    self.outstanding = None;
+                    (self.outstanding, self.upgrading) = (None, None);
                 }
                 server::Output::Wait(until) => return self.check(until),
             }
@@ -291,8 +201,16 @@ impl ServerRig {
             return;
         }
         let busy = self.session.is_busy();
-        assert_eq!(busy, self.outstanding.is_some(), "busy without an action");
-        assert!(busy || until.is_some(), "waits without a deadline");
+        let upgrading = self.upgrading.is_some();
+        assert_eq!(
+            busy,
+            self.outstanding.is_some() || upgrading,
+            "busy without an action"
+        );
+        assert!(
+            busy && !upgrading || until.is_some(),
+            "waits without a deadline"
+        );
         if busy {
             assert!(self.finals <= self.lines + 1, "more replies than commands");
         } else if !self.draining {
@@ -331,7 +249,8 @@ fn outcome(action: &Action, pick: u8) -> Outcome {
         EntryKind::Dir
     };
     match action {
-        Action::Login { .. } => Outcome::LoggedIn {
+        Action::Login { .. } | Action::LoginCertified { .. } => Outcome::LoggedIn {
+            user: None,
             home: path,
             message: vec!["hello".into()],
         },
