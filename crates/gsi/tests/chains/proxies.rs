@@ -379,7 +379,12 @@ fn proxies_do_not_count_for_authorities_nor_ask_policies() {
     let mut order: Vec<&Issued> = chain.iter().collect();
     order[1..].reverse();
     table.accepts("out of order", &trusted, &order, ALICE);
-    table.end(2);
+    let chain = under_alice(&vec![rfc(FULL, None); 40]);
+    let mut order: Vec<&Issued> = chain.iter().collect();
+    table.accepts("forty", &trusted, &order, ALICE);
+    order[1..].reverse();
+    table.accepts("forty, out of order", &trusted, &order, ALICE);
+    table.end(4);
 }
 
 #[test]
