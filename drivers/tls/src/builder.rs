@@ -12,7 +12,9 @@ use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion, version};
 use xio_core::{ErrorKind, Result};
 
 use crate::credentials::{Identity, Roots, refused};
+use crate::end::TlsEnd;
 use crate::options::{DEFAULT_HANDSHAKE_TIMEOUT, MinVersion};
+use crate::sessions::Sessions;
 use crate::{Active, Tls};
 
 /// Marks a layer that is the client of its handshakes.
@@ -180,6 +182,30 @@ impl<Role: Initiates> TlsBuilder<Role> {
     pub fn client_identity(mut self, identity: Identity) -> Self {
         self.own = Some(identity);
         self
+    }
+}
+
+impl TlsBuilder<Client> {
+    /// Makes the client of control connections to the server of this name, and of the data
+    /// connections that resume their sessions, whichever end connected (RFC 4217 §7).
+    ///
+    /// Clones share their sessions. The authorities of the system are read now.
+    ///
+    /// # Errors
+    /// A key that does not belong to its certificate, a bad name, or unreadable authorities.
+    pub fn build_client(self, name: impl Into<String>) -> Result<TlsEnd> {
+        let roots = self.roots.unwrap_or(Roots::system());
+        let config = initiator(&roots, self.own, &self.shared)?;
+        let mut config = Arc::unwrap_or_clone(config);
+        if self.shared.resume {
+            config.resumption = Resumption::store(Arc::new(Sessions::default()));
+        }
+        let end = TlsEnd::client(Arc::new(config), server_name(name.into())?)
+            .handshake_timeout(self.shared.handshake_timeout);
+        Ok(match self.shared.unmarked_end {
+            true => end.close_notify_optional(),
+            false => end,
+        })
     }
 }
 

@@ -120,6 +120,27 @@ impl Roots {
         Self::given(&path.display().to_string(), read)
     }
 
+    /// Those of a PEM file, or of all PEM files in a folder; a folder has one file for each
+    /// authority, as `c_rehash` makes it, and files of other kinds beside them.
+    ///
+    /// # Errors
+    /// A file or folder that cannot be read, or has no certificate in it.
+    pub fn pem_path(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Self::pem_file(path);
+        }
+        let mut found = Vec::new();
+        let listed = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let from = path.display().to_string();
+        for entry in listed.map_err(|e| unreadable(&from, "", pem::Error::Io(e)))? {
+            if let Ok(of_file) = CertificateDer::pem_file_iter(entry.path()) {
+                found.extend(of_file.filter_map(std::result::Result::ok));
+            }
+        }
+        Self::given(&from, Ok(found))
+    }
+
     fn given(from: &str, read: Result<Vec<CertificateDer<'static>>, pem::Error>) -> Result<Self> {
         let certificates = read.map_err(|e| unreadable(from, "no authority", e))?;
         let mut store = RootCertStore::empty();

@@ -8,6 +8,42 @@ use xio_core::{Error, ErrorKind, Operation};
 
 pub(crate) const LAYER: &str = "tls";
 
+/// The fault of a certificate that this end refused, for a caller's own advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CertificateFault {
+    /// Its authority is not trusted.
+    UnknownAuthority,
+    /// It is for another host.
+    WrongName,
+    /// Its time is over, or has not come.
+    Time,
+    /// Another one.
+    Other,
+}
+
+impl CertificateFault {
+    /// The fault that made a handshake fail, if it was one of the peer's certificate.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<Self> {
+        let fault = std::error::Error::source(error)?.downcast_ref::<Fault>()?;
+        let Fault::InvalidCertificate(why) = fault else {
+            return None;
+        };
+        Some(match why {
+            CertificateError::UnknownIssuer => Self::UnknownAuthority,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::WrongName
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Self::Time,
+            _ => Self::Other,
+        })
+    }
+}
+
 /// Turns an error of rustls into one of this layer.
 #[cold]
 pub(crate) fn blame(fault: &Fault, op: Operation) -> Error {

@@ -98,6 +98,7 @@ mod options;
 mod refusal;
 mod send;
 mod session;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -119,6 +120,7 @@ use crate::session::Session;
 pub use builder::{Both, Client, Initiates, Responds, Server, TlsBuilder};
 pub use credentials::{Identity, Roots};
 pub use end::{Filter, TlsEnd};
+pub use error::CertificateFault;
 pub use handle::TlsHandle;
 pub use info::TlsInfo;
 pub use options::{ClientCertificates, MinVersion, TlsOptions};

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use rustls::pki_types::ServerName;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use xio_core::{Stream as _, Transform as _};
 use xio_testkit::{Authority, Mem};
 
 use super::{HOST, drain, identity, roots, target};
-use crate::{Filter, Tls, TlsEnd, TlsInfo};
+use crate::{Filter, Roots, Tls, TlsEnd, TlsInfo};
 
 /// A client and a server whose sessions can be resumed.
 fn ends() -> (TlsEnd, TlsEnd) {
@@ -109,4 +109,44 @@ async fn a_filter_sees_the_handshake_and_no_more() {
     assert_eq!(drain(&mut far).await.0, b"block");
     assert_eq!(seen.lock().unwrap().len(), hello.len());
     assert_eq!(scopes.load(Relaxed), calls);
+}
+
+/// Tickets of TLS 1.3 serve once, and a data connection on which the server sends nothing brings
+/// no new one: those of the control connection have to last.
+#[tokio::test]
+async fn a_client_keeps_every_ticket_of_its_control_connection() {
+    const TICKETS: usize = 40;
+    let authority = Authority::new("test authority");
+    let own = authority.issue("server", &[HOST]);
+    let server = Tls::server(identity(&own)).build().unwrap();
+    let mut config = Arc::unwrap_or_clone(server.passive.unwrap());
+    config.send_tls13_tickets = TICKETS;
+    let server = TlsEnd::server(Arc::new(config));
+    let client = Tls::client(roots(&authority)).build_client(HOST).unwrap();
+    let mut control = None;
+    for at in 0..=TICKETS + 1 {
+        let (near, far) = Mem::new().pair();
+        let to = target();
+        let (near, far) = tokio::join!(client.initiate(near, &to), server.respond(far));
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        let resumed = near.info().get::<TlsInfo>().unwrap().resumed;
+        assert_eq!(resumed, (1..=TICKETS).contains(&at), "connection {at}");
+        if at == 0 {
+            far.write_all(b"220").await.unwrap();
+            near.read_exact(&mut [0; 3]).await.unwrap();
+            control = Some((near, far));
+        }
+    }
+    drop(control);
+}
+
+#[test]
+fn a_folder_of_authorities_may_hold_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = Roots::pem_path(folder.path()).unwrap_err().to_string();
+    assert!(told.contains("no authority"), "{told}");
+    std::fs::write(folder.path().join("ca.signing_policy"), "access_id_CA").unwrap();
+    let one = Authority::new("one").write(folder.path());
+    Roots::pem_path(folder.path()).unwrap();
+    Roots::pem_path(one).unwrap();
 }
