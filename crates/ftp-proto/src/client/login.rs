@@ -291,7 +291,9 @@ impl Login {
 /// Says whether the refusal names a security mechanism.
 fn wants_more(reply: &Reply) -> bool {
     let text = reply.text().to_ascii_uppercase();
-    ["GSSAPI", "AUTH ", "TLS", "SSL"]
-        .iter()
-        .any(|word| text.contains(word))
+    // RFC 2228 §5: 534 is the code of a demand for more protection.
+    reply.code().number() == 534
+        || ["GSSAPI", "AUTH ", "TLS", "SSL", "ENCRYPTION"]
+            .iter()
+            .any(|word| text.contains(word))
 }

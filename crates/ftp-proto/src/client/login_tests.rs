@@ -86,8 +86,12 @@ fn a_refused_login_is_told_at_once() {
 
 #[test]
 fn no_password_goes_to_a_server_that_wants_another_mechanism_first() {
-    for text in ["Must perform GSSAPI authentication.", "Do AUTH TLS first."] {
-        let want = Reply::of::<530>(text);
+    for want in [
+        Reply::of::<530>("Must perform GSSAPI authentication."),
+        Reply::of::<530>("Do AUTH TLS first."),
+        Reply::of::<530>("Non-anonymous sessions must use encryption."),
+        Reply::of::<534>("Not like this."),
+    ] {
         let (sent, result) = run(ann(None), &[Reply::of::<220>("hi"), want.clone()]);
         assert_eq!(sent, ["USER"]);
         assert_eq!(result, Err(LoginError::Clear(want)));
