@@ -4,19 +4,21 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ftp_proto::client::{ClientSession, FailureKind};
+use ftp_proto::client::{ClientSession, FailureKind, Security};
+use ftp_proto::security::Level;
 use ftp_wire::command::{Command, Mode, SiteCommand};
 use ftp_wire::facts::{Entry, EntryKind, FactSet, TimeVal};
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::DataChannel;
 use gridftp_dsi::types::ChecksumAlgorithm;
-use xio_core::{ByteSize, DynStack, Pool, SocketHints};
+use xio_core::{ByteSize, DynStack, Pool, SocketHints, Stream};
 
 use crate::abilities::{Abilities, Tags};
 use crate::clock::now;
 use crate::control::{Control, Replies};
 use crate::error::{ConnectError, ControlError};
+use crate::guard::{Guard, tls_failed};
 use crate::login::{last, reach, settings, within};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
@@ -30,6 +32,8 @@ pub(crate) mod scripted;
 
 /// Size of the blocks that data passes through, in bytes.
 const BLOCK: usize = 256 * 1024;
+/// Longest wait for the server to close its side of a protected upload in MODE S.
+const LINGER: Duration = Duration::from_secs(5);
 /// Blocks that all data connections of a process share.
 const BLOCKS: usize = 64;
 
@@ -43,6 +47,10 @@ pub struct Client {
     pub(crate) control: Control,
     pub(crate) channel: Exclusive<DataChannel>,
     pub(crate) stack: DynStack,
+    /// Protection of the control connection, as its layer tells it.
+    pub(crate) security: Option<String>,
+    /// Protection of data connections.
+    pub(crate) data: Level,
     pub(crate) options: Arc<ConnectOptions>,
     pub(crate) abilities: Abilities,
     pub(crate) state: ChannelState,
@@ -124,6 +132,17 @@ impl Client {
         let stack = stacks::of_data(&options)?;
         let limit = options.connect_within;
         let (stream, round_trip) = reach(site, &name, &options).await?;
+        let peer = Stream::info(&stream).peer.map(|peer| peer.ip());
+        let guard = Guard::of(site, &options, peer)?;
+        let (stream, security) = match guard.steps() {
+            Security::Implicit(_) => {
+                let stream = guard.protect(stream).await;
+                let stream = stream.map_err(|cause| tls_failed(site, cause))?;
+                let security = Stream::info(&stream).security;
+                (stream, security)
+            }
+            Security::Clear | Security::Explicit(..) => (stream, None),
+        };
         let session = ClientSession::new(now(), settings(&options));
         let (control, mut banner) = Control::start(
             stream,
@@ -138,10 +157,17 @@ impl Client {
         data.block = options.block_size;
         data.socket = sockets(&options);
         data.marks_from_all = true;
+        if guard.data() > Level::Clear {
+            // Tickets that the server sends arrive on a connection that nothing is read from:
+            // closed with them unread, it would be reset, and the end of the file lost.
+            data.linger = LINGER;
+        }
         let mut client = Self {
             control,
             channel: Exclusive(Mutex::new(DataChannel::new(data, pool()))),
-            stack,
+            stack: guard.over(stack),
+            security,
+            data: guard.data(),
             options,
             abilities: Abilities::default(),
             state: ChannelState::default(),
@@ -149,13 +175,15 @@ impl Client {
         };
         let greeting = last(&mut banner).await?;
         within(limit, &name, async {
-            client.login(site, &greeting).await?;
+            client.login(site, &greeting, &guard).await?;
             stacks::tell(&client.control, &client.options).await
         })
         .await?;
         client.observer.event(&Event::Connected {
             site: &name,
             round_trip,
+            control: client.security.as_deref(),
+            data: client.data,
         });
         Ok(client)
     }
@@ -168,6 +196,17 @@ impl Client {
     /// The features that the server announces.
     pub fn abilities(&self) -> &Abilities {
         &self.abilities
+    }
+
+    /// Protection of the control connection, as `TLS 1.3` and its cipher suite; `None` for clear
+    /// text.
+    pub fn security(&self) -> Option<&str> {
+        self.security.as_deref()
+    }
+
+    /// Protection of data connections.
+    pub fn data_protection(&self) -> Level {
+        self.data
     }
 
     /// How long the connection took to be made: about one round trip.

@@ -45,6 +45,35 @@ pub enum ConnectError {
         /// The greeting.
         reply: Reply,
     },
+    /// Options contradict each other.
+    #[error("{what}{}", Remedy(.remedy))]
+    Choice {
+        /// The option and the contradiction.
+        what: &'static str,
+        /// The remedy.
+        remedy: &'static str,
+    },
+    /// The TLS handshake failed; neither name nor password was sent.
+    #[error("{site}: {cause}{}", Remedy(.remedy))]
+    Tls {
+        /// `host:port`.
+        site: String,
+        /// The error of the layer.
+        #[source]
+        cause: Cause,
+        /// The remedy; empty where the cause names it.
+        remedy: &'static str,
+    },
+    /// The server refuses TLS, or a third party on the way does; neither name nor password was sent.
+    #[error("{site}: AUTH TLS: {}{}", Text(.reply), Remedy(no_tls(*.for_password)))]
+    NoTls {
+        /// `host:port`.
+        site: String,
+        /// The refusal.
+        reply: Reply,
+        /// Whether TLS was not asked for, and is the way of a password.
+        for_password: bool,
+    },
     /// The server takes no login in clear text.
     #[error("{site}: login: {}{}", Text(.reply), Remedy(SECURITY))]
     Security {
@@ -79,7 +108,7 @@ pub enum ConnectError {
 }
 
 const LATE: &str = "give it longer by --timeout";
-const SECURITY: &str = "it takes no login in clear text, use a port that does";
+const SECURITY: &str = "it takes no login in clear text: write ftps://, or give --security tls";
 const LOGIN: &str = "check the account, or name one with --user or --netrc";
 
 fn unreachable(site: &str) -> &'static str {
@@ -89,6 +118,16 @@ fn unreachable(site: &str) -> &'static str {
              listen on 2811: ftp://HOST:2811/)"
         }
         false => "check host and port, and that the server runs",
+    }
+}
+
+fn no_tls(for_password: bool) -> &'static str {
+    match for_password {
+        true => {
+            "the server has no TLS, or something on the way hides it, and no password was sent; \
+             --security none sends it in clear text"
+        }
+        false => "the server has no TLS, or something on the way hides it; nothing else was sent",
     }
 }
 
@@ -107,7 +146,15 @@ impl ConnectError {
     /// Says whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Stack { .. } | Self::StackRefused { .. } | Self::Security { .. } => false,
+            Self::Stack { .. }
+            | Self::StackRefused { .. }
+            | Self::Security { .. }
+            | Self::Choice { .. }
+            | Self::NoTls { .. } => false,
+            Self::Tls { cause, .. } => {
+                let cause = cause.downcast_ref::<xio_core::Error>();
+                cause.is_some_and(xio_core::Error::is_transient)
+            }
             Self::Unreachable { .. } | Self::Late { .. } => true,
             Self::Busy { reply, .. } | Self::Login { reply, .. } => {
                 FailureKind::of(reply).is_transient()
@@ -128,6 +175,18 @@ impl ConnectError {
                 operation: Some("stack"),
                 ..Fields::of(Class::Usage)
             },
+            Self::Choice { remedy, .. } => Fields {
+                operation: Some("security"),
+                ..Fields::of(Class::Usage).with_remedy(remedy)
+            },
+            Self::Tls { site, remedy, .. } => at(Class::Connect, site, "tls").with_remedy(remedy),
+            Self::NoTls {
+                site,
+                reply,
+                for_password,
+            } => at(Class::Login, site, "AUTH TLS")
+                .with_reply(reply)
+                .with_remedy(no_tls(*for_password)),
             Self::Unreachable { site, .. } => {
                 at(Class::Connect, site, "connect").with_remedy(unreachable(site))
             }

@@ -1,30 +1,26 @@
 //! `Control`: one control connection, driven by a task of its own; commands may be pipelined.
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+mod driver;
 
-use ftp_proto::client::{ClientSession, Input, Output};
-use ftp_proto::types::Ticket;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ftp_proto::client::ClientSession;
 use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use xio_core::BoxStream;
 
-use crate::clock::{now, sleep_until};
+use self::driver::{Answer, Driver, Request, Upgrade};
 use crate::error::ControlError;
-use crate::progress::{Event, Observer};
+use crate::guard::Guard;
+use crate::progress::Observer;
 use crate::url::show;
 
-/// Bytes read from the server at once.
-const READ: usize = 16 * 1024;
-/// Longest wait for the reply to `QUIT`, and for the shutdown of the connection.
-const CLOSING: Duration = Duration::from_secs(2);
 /// How often a transfer is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -36,6 +32,8 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     requests: mpsc::UnboundedSender<Request>,
+    /// Why the connection is closed, once it is.
+    ended: Arc<OnceLock<Arc<str>>>,
     site: Arc<str>,
     local: IpAddr,
     peer: IpAddr,
@@ -46,24 +44,6 @@ pub(crate) struct Control {
     pub(crate) mfmt: bool,
     /// Whether a digest was asked for.
     pub(crate) hashed: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-enum Request {
-    Command(Command, mpsc::UnboundedSender<Answer>),
-    /// A caller waits until all commands so far are on their way.
-    Flush(oneshot::Sender<()>),
-    /// Data has moved, so a transfer that is silent here is alive.
-    Moved,
-    /// The running transfer is given up.
-    Abort,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Preliminary(Reply),
-    Final(Reply),
-    Lost(Arc<str>),
 }
 
 /// The replies to one command, as they come.
@@ -122,16 +102,11 @@ impl Control {
         };
         let (requests, incoming) = mpsc::unbounded_channel();
         let (banner, answers) = mpsc::unbounded_channel();
-        let driver = Driver {
-            session,
-            waiting: VecDeque::from([(Ticket::BANNER, banner)]),
-            out: Vec::new(),
-            flushing: Vec::new(),
-            spoken: observer
-                .wants_control()
-                .then_some((observer, Arc::clone(&site))),
-            end: None,
-        };
+        let ended = Arc::default();
+        let spoken = observer
+            .wants_control()
+            .then_some((observer, Arc::clone(&site)));
+        let driver = Driver::new(session, banner, spoken, Arc::clone(&ended));
         tokio::spawn(driver.run(stream, incoming));
         let replies = Replies {
             answers,
@@ -141,6 +116,7 @@ impl Control {
         };
         let control = Self {
             requests,
+            ended,
             site,
             local: local.ip(),
             peer: peer.ip().to_canonical(),
@@ -171,6 +147,24 @@ impl Control {
         let (done, flushed) = oneshot::channel();
         let _gone = self.requests.send(Request::Flush(done));
         let _gone = flushed.await;
+    }
+
+    /// Runs the handshake of `guard` on the connection after a 234, and goes on over it; gives the
+    /// protection in force.
+    ///
+    /// # Errors
+    /// The inner one is that of the handshake. Either way the session is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn upgrade(
+        &self,
+        guard: &Guard,
+    ) -> Result<xio_core::Result<Option<String>>, ControlError> {
+        let (done, upgraded) = oneshot::channel();
+        let upgrade = Upgrade::new(guard.clone(), done);
+        let _gone = self.requests.send(Request::Upgrade(upgrade));
+        upgraded.await.map_err(|_| self.lost("AUTH TLS"))
     }
 
     /// Tells that data moved.
@@ -217,11 +211,16 @@ impl Control {
 
     /// Why no command will have a reply any more, once the connection is closed.
     pub(crate) fn gone(&self) -> Option<ControlError> {
-        self.requests.is_closed().then(|| ControlError::Lost {
+        self.requests.is_closed().then(|| self.lost("session"))
+    }
+
+    fn lost(&self, command: &str) -> ControlError {
+        let why = self.ended.get().map(ToString::to_string);
+        ControlError::Lost {
             site: self.site.to_string(),
-            command: "session".to_owned(),
-            why: "the control connection is closed".to_owned(),
-        })
+            command: command.to_owned(),
+            why: why.unwrap_or_else(|| "the control connection is closed".to_owned()),
+        }
     }
 
     /// Makes a path for a command; `None` when no command to this server can carry it.
@@ -335,165 +334,6 @@ impl Replies {
             site: self.site.to_string(),
             command: self.command.clone(),
             why: why.to_owned(),
-        }
-    }
-}
-
-/// The state of the task behind a [`Control`].
-struct Driver {
-    session: ClientSession,
-    waiting: VecDeque<(Ticket, mpsc::UnboundedSender<Answer>)>,
-    out: Vec<u8>,
-    flushing: Vec<oneshot::Sender<()>>,
-    spoken: Option<(Arc<dyn Observer>, Arc<str>)>,
-    end: Option<Arc<str>>,
-}
-
-impl Driver {
-    async fn run(mut self, stream: BoxStream, mut requests: mpsc::UnboundedReceiver<Request>) {
-        let (mut reader, mut writer) = tokio::io::split(stream);
-        let mut input = vec![0; READ];
-        let mut quitting = None;
-        loop {
-            let deadline = self.drain();
-            if self.out.is_empty() {
-                for done in self.flushing.drain(..) {
-                    let _gone = done.send(());
-                }
-            }
-            if let Some(why) = self.end.take() {
-                requests.close();
-                self.lose_all(&why);
-                while let Ok(Request::Command(_, answer)) = requests.try_recv() {
-                    let _gone = answer.send(Answer::Lost(Arc::clone(&why)));
-                }
-                let _bye = tokio::time::timeout(CLOSING, writer.shutdown()).await;
-                return;
-            }
-            let deadline = deadline.into_iter().chain(quitting).min();
-            tokio::select! {
-                biased;
-                wrote = writer.write(&self.out), if !self.out.is_empty() => match wrote {
-                    Ok(n) => drop(self.out.drain(..n)),
-                    Err(error) => self.end = Some(format!("send: {error}").into()),
-                },
-                read = reader.read(&mut input) => match read {
-                    Ok(0) => self.session.handle(now(), Input::Eof),
-                    Ok(n) => {
-                        let bytes = input.get(..n).unwrap_or_default();
-                        self.session.handle(now(), Input::Bytes(bytes));
-                    }
-                    Err(error) => self.end = Some(format!("receive: {error}").into()),
-                },
-                request = requests.recv(), if quitting.is_none() => match request {
-                    Some(request) => {
-                        self.request(request);
-                        while let Ok(request) = requests.try_recv() {
-                            self.request(request);
-                        }
-                    }
-                    None if self.waiting.is_empty() => {
-                        // The reply is awaited only so that the server is not reset while it
-                        // writes it.
-                        let (answer, _) = mpsc::unbounded_channel();
-                        self.request(Request::Command(Command::Quit, answer));
-                        quitting = Some(now() + CLOSING);
-                    }
-                    None => return,
-                },
-                () = sleep_until(deadline) => {
-                    if quitting.is_some_and(|at| at <= now()) {
-                        return;
-                    }
-                    self.session.handle(now(), Input::Timeout);
-                }
-            }
-        }
-    }
-
-    fn request(&mut self, request: Request) {
-        match request {
-            Request::Flush(done) => self.flushing.push(done),
-            Request::Moved => self.session.handle(now(), Input::Moved),
-            // No reply is waited for; a session that has ended needs no abort.
-            Request::Abort => drop(self.session.abort(now())),
-            Request::Command(command, answer) => match self.session.send(now(), &command) {
-                Ok(ticket) => self.waiting.push_back((ticket, answer)),
-                Err(misuse) => {
-                    let _gone = answer.send(Answer::Lost(misuse.to_string().into()));
-                }
-            },
-        }
-    }
-
-    fn tell(&self, sent: bool, text: &[u8]) {
-        if let Some((observer, site)) = &self.spoken {
-            let line = show(text);
-            observer.event(&Event::Control {
-                site,
-                sent,
-                line: &line,
-            });
-        }
-    }
-
-    fn tell_reply(&self, reply: &Reply) {
-        if self.spoken.is_some() {
-            let mut text = Vec::new();
-            reply.write_to(&mut text);
-            for line in text.split(|b| *b == b'\n') {
-                if !line.is_empty() {
-                    self.tell(false, line.trim_ascii_end());
-                }
-            }
-        }
-    }
-
-    /// Does all that the session wants; returns when it wants to be woken.
-    fn drain(&mut self) -> Option<Instant> {
-        loop {
-            match self.session.poll() {
-                Output::Send(outgoing) => {
-                    if self.spoken.is_some() {
-                        self.tell(true, outgoing.to_string().as_bytes());
-                    }
-                    self.out.extend_from_slice(outgoing.bytes());
-                }
-                Output::Preliminary(ticket, reply) => {
-                    self.tell_reply(&reply);
-                    if let Some((_, answer)) = self.waiting.iter().find(|(t, _)| *t == ticket) {
-                        let _gone = answer.send(Answer::Preliminary(reply));
-                    }
-                }
-                Output::Reply(ticket, reply) => {
-                    self.tell_reply(&reply);
-                    self.answer(ticket, Answer::Final(reply));
-                }
-                Output::Unsolicited(reply) => self.tell_reply(&reply),
-                // Why, the end says, which follows at once.
-                Output::Lost(_) => {}
-                Output::Closed(ending) => {
-                    let why: Arc<str> = ending.to_string().into();
-                    self.lose_all(&why);
-                    self.end = Some(why);
-                    return None;
-                }
-                Output::Wait(deadline) => return deadline,
-            }
-        }
-    }
-
-    fn answer(&mut self, ticket: Ticket, answer: Answer) {
-        if let Some(at) = self.waiting.iter().position(|(t, _)| *t == ticket)
-            && let Some((_, waiter)) = self.waiting.remove(at)
-        {
-            let _gone = waiter.send(answer);
-        }
-    }
-
-    fn lose_all(&mut self, why: &Arc<str>) {
-        for (_, answer) in self.waiting.drain(..) {
-            let _gone = answer.send(Answer::Lost(Arc::clone(why)));
         }
     }
 }

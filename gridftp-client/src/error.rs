@@ -127,6 +127,7 @@ fn remedy(command: &str, reply: &Reply) -> &'static str {
         FailureKind::Unsupported if command.starts_with("LIST") => {
             "without it directories cannot be listed, name each file"
         }
+        _ if command.starts_with("PROT P") => "--protect clear leaves data in clear text",
         _ if command.starts_with("MODE E") => "leave --mode out, or use --mode stream",
         FailureKind::NotFound => "check the path",
         FailureKind::Denied => "this account may not do that there",

@@ -65,6 +65,28 @@
 //! and the bytes of a download stay; other failures have [`CopyOptions::retries`], counted anew
 //! after an attempt that brought more than any before it.
 //!
+//! # Protection by TLS
+//!
+//! [`options::Security`] and the scheme choose it, and what they choose is used, or nothing: there
+//! is no fall-back.
+//!
+//! | URL | Control connection |
+//! | --- | --- |
+//! | `ftps://` | `AUTH TLS` (RFC 4217) before anything else; at port 990 TLS before the greeting |
+//! | `ftp://` with a password | the same `AUTH TLS`, unless the server is on this machine |
+//! | `ftp://` without one | clear text |
+//!
+//! A server that refuses `AUTH TLS` gets neither name nor password. The features that it lists do
+//! not matter: a third party on the way can remove one from the list as well as refuse the command.
+//! Clear text that arrives behind the agreement on TLS ends the session. The certificate must be
+//! for the host of the URL, by an authority of [`ConnectOptions::roots`].
+//!
+//! Data connections of such a session are private (`PROT P`), listings too, in both modes and
+//! whichever end connects: this end is the TLS client and resumes the session of the control
+//! connection, which some servers demand. [`ConnectOptions::protect`] leaves them in clear text. One
+//! that ends without the end mark of TLS was cut off. Two servers cannot protect the data between
+//! them by TLS, so a copy between them is refused unless it may be clear.
+//!
 //! # Plain FTP servers
 //!
 //! In MODE S data follows the server's word that it takes the upload, and between two servers
@@ -128,6 +150,7 @@ pub mod copy;
 pub mod error;
 pub mod file;
 mod glob;
+mod guard;
 pub mod list;
 pub mod local;
 mod login;

@@ -12,6 +12,7 @@ use crate::abilities::Abilities;
 use crate::client::Client;
 use crate::control::Replies;
 use crate::error::{ConnectError, ControlError};
+use crate::guard::{Guard, tls_failed};
 use crate::options::ConnectOptions;
 use crate::ssh;
 use crate::url::{Scheme, Site};
@@ -26,6 +27,7 @@ impl Client {
         &mut self,
         site: &Site,
         greeting: &Reply,
+        guard: &Guard,
     ) -> Result<(), ConnectError> {
         let user = site.user.clone().unwrap_or_else(|| "anonymous".to_owned());
         let password = match (&site.password, &site.user) {
@@ -33,14 +35,19 @@ impl Client {
             (None, None) => Secret::new(self.options.anonymous_password.clone()),
             (None, Some(_)) => Secret::new(""),
         };
-        let mut login = Login::new(&user, password, self.options.mode);
+        let mut login = Login::new(&user, password, self.options.mode).with_security(guard.steps());
         login.reply(greeting);
         let mut due = VecDeque::new();
         let done = loop {
             match login.step() {
                 LoginStep::Send(command) => due.push_back(self.control.send(command)),
+                LoginStep::Secure(_) => {
+                    let secured = self.control.upgrade(guard).await?;
+                    self.security = secured.map_err(|cause| tls_failed(site, cause))?;
+                    login.secured();
+                }
                 LoginStep::Done(done) => break done,
-                _ => {
+                LoginStep::Wait => {
                     let Some(mut replies) = due.pop_front() else {
                         unreachable!("it waits for as many replies as it has sent commands");
                     };
@@ -51,9 +58,12 @@ impl Client {
         let site = self.site().to_owned();
         let session = done.map_err(|refused| match refused {
             LoginError::Greeting(reply) => ConnectError::Busy { site, reply },
-            LoginError::Clear(reply) | LoginError::Mechanism(_, reply) => {
-                ConnectError::Security { site, reply }
-            }
+            LoginError::Mechanism(_, reply) => ConnectError::NoTls {
+                site,
+                reply,
+                for_password: guard.is_for_password(),
+            },
+            LoginError::Clear(reply) => ConnectError::Security { site, reply },
             LoginError::Setting(command, reply) => {
                 let command = command.to_string();
                 ConnectError::Control(ControlError::Refused {

@@ -3,8 +3,10 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
+pub use ftp_proto::security::Level;
 use ftp_wire::command::Mode;
 use gridftp_dsi::types::ChecksumAlgorithm;
+pub use xio::tls::{Identity, Roots};
 
 /// How to reach a server.
 #[derive(Debug, Clone)]
@@ -38,6 +40,31 @@ pub struct ConnectOptions {
     /// Path of `gridftp-server` on hosts that are reached through ssh; `None` looks in their
     /// `PATH`, and then for the entry of a Globus server.
     pub remote_program: Option<String>,
+    /// Protection of control connections.
+    pub security: Security,
+    /// Protection of data connections; `None` has them private where the control connection is
+    /// protected, and clear elsewhere. There is no fall-back to less.
+    pub protect: Option<Level>,
+    /// The authorities that vouch for servers.
+    pub roots: Roots,
+    /// The certificate for servers that ask for one.
+    pub identity: Option<Identity>,
+}
+
+/// Protection of a control connection. A server that cannot have it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Security {
+    /// TLS for `ftps://`, and for `ftp://` where a password would cross a network or the other
+    /// options need it; else none.
+    #[default]
+    Auto,
+    /// None: names, passwords and data go in clear text.
+    None,
+    /// TLS by `AUTH TLS` (RFC 4217); for `ftps://` at port 990 from the first byte on.
+    Tls,
+    /// TLS from the first byte on, before the greeting.
+    Implicit,
 }
 
 impl Default for ConnectOptions {
@@ -55,6 +82,10 @@ impl Default for ConnectOptions {
             trust_pasv: false,
             anonymous_password: "gridftp-cp@".to_owned(),
             remote_program: None,
+            security: Security::Auto,
+            protect: None,
+            roots: Roots::system(),
+            identity: None,
         }
     }
 }

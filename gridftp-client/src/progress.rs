@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ftp_proto::security::Level;
+
 use crate::error::TransferError;
 
 /// Something that happened during a copy.
@@ -16,6 +18,10 @@ pub enum Event<'a> {
         site: &'a str,
         /// Round-trip time of the connection.
         round_trip: Duration,
+        /// Protection of the control connection; `None` for clear text.
+        control: Option<&'a str>,
+        /// Protection of data connections.
+        data: Level,
     },
     /// Something a curious user wants to know: a fallback, a pause.
     Note(&'a str),

@@ -12,6 +12,10 @@ use percent_encoding::percent_decode_str;
 /// GridFTP daemons listen on 2811, but `ftp://` means port 21 to every tool, and so to this one.
 pub const FTP_PORT: u16 = 21;
 
+/// The port at which `ftps://` means TLS from the first byte on; elsewhere it is asked for by
+/// `AUTH TLS`.
+pub const FTPS_PORT: u16 = 990;
+
 /// The port of `sshftp://`, unless the configuration of `ssh` names another for the host.
 pub const SSH_PORT: u16 = 22;
 
@@ -23,7 +27,7 @@ pub enum Location {
     Stdio,
     /// A path of this machine: a plain path or a `file:` URL.
     Local(PathBuf),
-    /// An `ftp://` or `sshftp://` URL, or `HOST:/PATH`.
+    /// An `ftp://`, `ftps://` or `sshftp://` URL, or `HOST:/PATH`.
     Remote(Remote),
 }
 
@@ -44,9 +48,11 @@ pub struct Remote {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Scheme {
-    /// `ftp`: a connection to an FTP or GridFTP server.
+    /// `ftp`: a connection to an FTP or GridFTP server, protected as the options say.
     #[default]
     Ftp,
+    /// `ftps`: the same under TLS.
+    Ftps,
     /// `sshftp`: a server process started through `ssh`.
     Ssh,
 }
@@ -56,6 +62,7 @@ impl Scheme {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
+            Self::Ftps => "ftps",
             Self::Ssh => "sshftp",
         }
     }
@@ -63,7 +70,7 @@ impl Scheme {
     /// The port when the URL names none.
     pub const fn port(self) -> u16 {
         match self {
-            Self::Ftp => FTP_PORT,
+            Self::Ftp | Self::Ftps => FTP_PORT,
             Self::Ssh => SSH_PORT,
         }
     }
@@ -90,13 +97,15 @@ pub struct Site {
 #[non_exhaustive]
 pub enum UrlError {
     /// Nothing at all.
-    #[error("url: empty; give a path, a file:, ftp:// or sshftp:// URL, or -")]
+    #[error("url: empty; give a path, a file:, ftp://, ftps:// or sshftp:// URL, or -")]
     Empty,
     /// A scheme that this client does not speak.
-    #[error("url: scheme {}: unknown; use ftp://, sshftp://, file: or a plain path", .0.escape_default())]
+    #[error("url: scheme {}: unknown; use ftp://, ftps://, sshftp://, file: or a plain path", .0.escape_default())]
     Scheme(String),
     /// A scheme that it will speak.
-    #[error("url: {0}:// is not supported yet; ftp:// and sshftp:// servers can be reached")]
+    #[error(
+        "url: {0}:// is not supported yet; ftp://, ftps:// and sshftp:// servers can be reached"
+    )]
     NotYet(&'static str),
     /// No host between `//` and the path.
     #[error("url: no host; write ftp://HOST[:PORT]/PATH")]
@@ -149,9 +158,9 @@ impl Location {
         match scheme.to_ascii_lowercase().as_str() {
             "file" => parse_file(rest),
             "ftp" => Remote::parse(Scheme::Ftp, authority).map(Self::Remote),
+            "ftps" => Remote::parse(Scheme::Ftps, authority).map(Self::Remote),
             "sshftp" => Remote::parse(Scheme::Ssh, authority).map(Self::Remote),
             "gsiftp" => Err(UrlError::NotYet("gsiftp")),
-            "ftps" => Err(UrlError::NotYet("ftps")),
             _ => Err(UrlError::Scheme(scheme.to_owned())),
         }
     }

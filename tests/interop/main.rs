@@ -22,6 +22,5 @@ mod peer;
 mod remote;
 mod restart;
 mod resume;
-mod ssh;
 mod tls;
 mod udt;

@@ -65,15 +65,11 @@ pub enum Peer {
     PurePw,
     /// The `strace` program, which makes system calls fail.
     Strace,
-    /// The `ssh` program.
-    Ssh,
-    /// The ssh server.
-    Sshd,
 }
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 22] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
@@ -96,8 +92,6 @@ impl Peer {
         Self::PureFtpd,
         Self::PurePw,
         Self::Strace,
-        Self::Ssh,
-        Self::Sshd,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -125,8 +119,6 @@ impl Peer {
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-pw",
             Self::Strace => "strace",
-            Self::Ssh => "ssh",
-            Self::Sshd => "sshd",
         }
     }
 
@@ -155,8 +147,6 @@ impl Peer {
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-ftpd-common",
             Self::Strace => "strace",
-            Self::Ssh => "openssh-client",
-            Self::Sshd => "openssh-server",
         }
     }
 
@@ -178,7 +168,6 @@ impl Peer {
             Self::GlobusXioPerf | Self::GlobusUdt => {
                 "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
-            Self::Ssh | Self::Sshd => "interop: copies through ssh",
             Self::Strace => "interop: our programs when system calls are interrupted",
             Self::Rclone => "interop: rclone against gridftp-server",
             Self::Aria2 => "interop: aria2 against gridftp-server",

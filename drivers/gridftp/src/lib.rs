@@ -36,7 +36,8 @@
 //! The options are those of [`GridftpOptions`].
 //!
 //! A password belongs into the contact (`ftp://me:secret@host/path`) or the `netrc` file: stack
-//! strings are printed. Control and data are in clear text.
+//! strings are printed. With a password for another machine, and with `ftps://`, control and data go
+//! over TLS, with the authorities of the system; without, in clear text.
 //!
 //! # Cost
 //!

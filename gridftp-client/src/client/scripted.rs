@@ -25,6 +25,8 @@ pub(crate) async fn session(
         control,
         channel: Exclusive(Mutex::new(DataChannel::new(Options::default(), pool()))),
         stack: stacks::of_data(&options).unwrap(),
+        security: None,
+        data: Level::Clear,
         options,
         abilities: Abilities::default(),
         state: ChannelState::default(),

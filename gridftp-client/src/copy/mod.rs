@@ -129,7 +129,8 @@ pub async fn copy(
     totals: Arc<Totals>,
 ) -> Result<Summary, TransferError> {
     let begun = Instant::now();
-    let failed = resolve::run(sources, destination, options, &observer, &totals).await?;
+    let run = resolve::run(sources, destination, options, &observer, &totals);
+    let failed = Box::pin(run).await?;
     totals.all_found();
     Ok(Summary {
         counts: totals.counts(),

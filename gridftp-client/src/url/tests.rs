@@ -61,6 +61,10 @@ fn ftp_urls() {
     assert_eq!(remote("ftp://h/~/x").path, b"~/x");
     assert_eq!(remote("ftp://h/%2Fetc").path, b"/etc");
     assert_eq!(remote("ftp://u@h/").site.password, None);
+    assert_eq!(remote("ftp://h/").site.scheme, Scheme::Ftp);
+    assert_eq!(remote("FTPS://h/").site.scheme, Scheme::Ftps);
+    assert_eq!(remote("ftps://h").site.port, 21);
+    assert_eq!(remote("ftps://h:990").site.port, 990);
 }
 
 #[test]
@@ -80,6 +84,10 @@ fn urls_that_are_shown_can_be_read_again() {
     ] {
         let mut site = Site::new("h", 2811);
         for account in [None, Some("us@er:x".to_owned())] {
+            site.scheme = match account {
+                None => Scheme::Ftp,
+                Some(_) => Scheme::Ftps,
+            };
             site.user = account;
             let shown = Location::Remote(Remote::new(site.clone(), path)).to_string();
             assert!(

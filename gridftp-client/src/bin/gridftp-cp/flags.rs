@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use ftp_wire::command::Mode;
-use gridftp_client::options::{ConnectOptions, CopyOptions, Verify};
+use gridftp_client::options::{
+    ConnectOptions, CopyOptions, Identity, Level, Roots, Security, Verify,
+};
 use gridftp_dsi::types::ChecksumAlgorithm;
 use xio_core::{ByteSize, parse_duration};
 
@@ -17,9 +19,9 @@ use crate::exit;
 const ABOUT: &str = "\
 Copies files to, from and between GridFTP servers.
 
-A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an \
-sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PATH for a host that is reached through ssh, a \
-file: URL, a plain path, or - for standard input or output. A directory source that ends in / means its contents; \
+A source or destination is an ftp://[USER[:PASSWORD]@]HOST[:PORT]/PATH URL, an ftps:// URL for TLS, \
+an sshftp://[USER@]HOST[:PORT]/PATH URL or [USER@]HOST:/PATH for a host that is reached through ssh, \
+a file: URL, a plain path, or - for standard input or output. A directory source that ends in / means its contents; \
 without the slash the directory itself is copied into the destination. Missing destination \
 directories are made. The last component of a source URL may have wildcards (* ? [a-z]), which are \
 matched against what is there; %2A, %3F and %5B stand for themselves. A path /~/x of a URL is \
@@ -131,6 +133,28 @@ pub(crate) struct Flags {
           value_hint = ValueHint::FilePath)]
     pub(crate) netrc: Option<Option<PathBuf>>,
 
+    /// Protection of control connections: TLS for ftps:// and for passwords that cross a network
+    /// (auto), none, by AUTH TLS, or from the first byte on (implicit); there is no fall-back
+    #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
+    pub(crate) security: SecurityFlag,
+
+    /// Protection of data connections [default: private where the control connection is protected]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) protect: Option<ProtectFlag>,
+
+    /// Trust servers with certificates of the authorities in this PEM file, or folder of such files
+    /// [default: the authorities of the system]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Certificate for servers that ask for one, a PEM file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Key of the certificate, where it is not in the same file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+
     /// Longest wait for a connection, a login, a reply, or more data, in seconds; a server that
     /// works in silence, on a checksum or on fetching a file, has at least 600 [default: 120, and
     /// 30 for a connection and its login]
@@ -181,9 +205,33 @@ pub(crate) enum ModeFlag {
     Extended,
 }
 
+/// `--security`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SecurityFlag {
+    /// TLS for ftps:// and for passwords that cross a network.
+    Auto,
+    /// None: passwords go in clear text.
+    None,
+    /// TLS by AUTH TLS.
+    Tls,
+    /// TLS from the first byte on.
+    Implicit,
+}
+
+/// `--protect`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtectFlag {
+    /// None.
+    Clear,
+    /// Against changes; needs Grid security.
+    Safe,
+    /// Against readers too.
+    Private,
+}
+
 impl Flags {
-    /// The options of connections.
-    pub(crate) fn connect_options(&self) -> ConnectOptions {
+    /// The options of connections; reads the certificates.
+    pub(crate) fn connect_options(&self) -> anyhow::Result<ConnectOptions> {
         let mut options = ConnectOptions::default();
         options.mode = self.mode.map(|mode| match mode {
             ModeFlag::Stream => Mode::Stream,
@@ -200,7 +248,25 @@ impl Flags {
         options.disk_stack.clone_from(&self.disk_stack);
         options.trust_pasv = self.trust_pasv_address;
         options.remote_program.clone_from(&self.remote_program);
-        options
+        options.security = match self.security {
+            SecurityFlag::Auto => Security::Auto,
+            SecurityFlag::None => Security::None,
+            SecurityFlag::Tls => Security::Tls,
+            SecurityFlag::Implicit => Security::Implicit,
+        };
+        options.protect = self.protect.map(|level| match level {
+            ProtectFlag::Clear => Level::Clear,
+            ProtectFlag::Safe => Level::Integrity,
+            ProtectFlag::Private => Level::Private,
+        });
+        if let Some(path) = &self.ca {
+            options.roots = Roots::pem_path(path)?;
+        }
+        if let Some(cert) = &self.cert {
+            let key = self.key.as_ref().unwrap_or(cert);
+            options.identity = Some(Identity::pem_files(cert, key)?);
+        }
+        Ok(options)
     }
 
     /// Refuses words that look like one thing and are another.
@@ -219,9 +285,9 @@ impl Flags {
     }
 
     /// The options of copies.
-    pub(crate) fn copy_options(&self) -> CopyOptions {
+    pub(crate) fn copy_options(&self) -> anyhow::Result<CopyOptions> {
         let mut options = CopyOptions::default();
-        options.connect = self.connect_options();
+        options.connect = self.connect_options()?;
         options.parallel = self.parallel;
         options.concurrency = self.concurrency;
         options.recursive = self.recursive;
@@ -233,7 +299,7 @@ impl Flags {
         options.no_clobber = self.no_clobber;
         options.preserve = self.preserve;
         options.dry_run = self.dry_run;
-        options
+        Ok(options)
     }
 }
 
@@ -294,7 +360,10 @@ mod tests {
     fn the_timeout_is_for_every_wait() {
         let within = |args: &[&str]| {
             let args = [&["gridftp-cp"], args, &["a", "b"]].concat();
-            let options = Flags::try_parse_from(args).unwrap().connect_options();
+            let options = Flags::try_parse_from(args)
+                .unwrap()
+                .connect_options()
+                .unwrap();
             [options.connect_within, options.reply_within, options.stall].map(|wait| wait.as_secs())
         };
         assert_eq!(within(&[]), [30, 120, 120]);
@@ -307,15 +376,22 @@ mod tests {
         let parse =
             |args: &[&str]| Flags::try_parse_from([&["gridftp-cp"], args, &["a", "b"]].concat());
         assert_eq!(
-            parse(&["--verify"]).unwrap().copy_options().verify,
+            parse(&["--verify"]).unwrap().copy_options().unwrap().verify,
             Verify::Cheapest
         );
         assert_eq!(
-            parse(&["--verify=sha256"]).unwrap().copy_options().verify,
+            parse(&["--verify=sha256"])
+                .unwrap()
+                .copy_options()
+                .unwrap()
+                .verify,
             Verify::With(ChecksumAlgorithm::Sha256)
         );
         assert!(parse(&["--verify=rot13"]).is_err());
-        assert_eq!(parse(&[]).unwrap().copy_options().verify, Verify::No);
+        assert_eq!(
+            parse(&[]).unwrap().copy_options().unwrap().verify,
+            Verify::No
+        );
     }
 
     #[test]

@@ -6,25 +6,24 @@ use ftp_wire::facts::{Entry, EntryKind, Fact, FactSet};
 use gridftp_client::Client;
 use gridftp_client::error::TransferError;
 use gridftp_client::names;
+use gridftp_client::options::ConnectOptions;
 use gridftp_client::url::{Location, show};
 use serde_json::json;
 
-use crate::flags::Flags;
 use crate::report::Report;
 
 /// Lists the directory or the file at `location`.
 pub(crate) async fn run(
     location: &Location,
-    flags: &Flags,
+    options: ConnectOptions,
     report: &Arc<Report>,
 ) -> Result<(), TransferError> {
     let Location::Remote(remote) = location else {
-        let what = "usage: --list needs an ftp:// URL";
+        let what = "usage: --list needs an ftp:// or ftps:// URL";
         return Err(TransferError::request(what, ""));
     };
-    let options = Arc::new(flags.connect_options());
     let observer = Arc::clone(report) as Arc<_>;
-    let mut client = Client::connect_with(&remote.site, options, observer).await?;
+    let mut client = Client::connect_with(&remote.site, Arc::new(options), observer).await?;
     match &remote.pattern {
         None => {
             client

@@ -128,7 +128,8 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     };
     if let Some(url) = &flags.list {
         let location = parse(url.as_ref())?;
-        let listed = stopped_by_signal(Box::pin(list::run(&location, flags, report))).await;
+        let options = flags.connect_options()?;
+        let listed = stopped_by_signal(Box::pin(list::run(&location, options, report))).await;
         let ended = |done| finish(done, report, |()| Status::Done);
         return Ok(listed.map_or(Status::Interrupted, ended));
     }
@@ -148,7 +149,7 @@ async fn run(flags: &Flags, report: &Arc<Report>) -> anyhow::Result<Status> {
     let work = copy(
         &sources,
         &destination,
-        flags.copy_options(),
+        flags.copy_options()?,
         Arc::clone(report) as Arc<_>,
         Arc::clone(&totals),
     );

@@ -1,5 +1,6 @@
 //! `Report`: output for a person or a program: bars on a terminal, lines or JSON elsewhere.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use gridftp_client::copy::Summary;
 use gridftp_client::error::TransferError;
+use gridftp_client::options::Level;
 use gridftp_client::progress::{Counts, Event, Observer, Totals};
 use gridftp_client::url::show;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -18,12 +20,16 @@ use crate::flags::Flags;
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,
+    /// Whether the lines in JSON are entries of a directory, and nothing else.
+    listing: bool,
     quiet: bool,
     verbose: u8,
     debug: bool,
     /// Whether the copy's data goes to standard output, which then carries nothing else.
     piped: AtomicBool,
     bar: Option<ProgressBar>,
+    /// The sessions told so far, and their protection.
+    connected: Mutex<HashSet<String>>,
     /// Keeps the lines of several tasks apart.
     line: Mutex<()>,
     /// Why a line of output was lost.
@@ -40,11 +46,13 @@ impl Report {
         });
         Self {
             json: flags.json,
+            listing: flags.list.is_some(),
             quiet: flags.quiet,
             verbose: flags.verbose,
             debug: flags.debug,
             piped: AtomicBool::new(piped),
             bar,
+            connected: Mutex::default(),
             line: Mutex::new(()),
             lost: OnceLock::new(),
         }
@@ -193,6 +201,40 @@ impl Report {
         }
     }
 
+    /// Tells the protection of a session; of several that have the same, once.
+    fn connected(&self, site: &str, round_trip: Duration, control: Option<&str>, data: Level) {
+        let data = match data {
+            Level::Clear => "clear",
+            Level::Integrity => "safe",
+            Level::Private => "private",
+        };
+        let told = format!(
+            "{site}: control {}, data {data}",
+            control.unwrap_or("clear")
+        );
+        if self.verbose > 1 {
+            self.err(&format!("gridftp-cp: {told}, round trip {round_trip:.1?}"));
+        }
+        let Ok(mut known) = self.connected.lock() else {
+            return;
+        };
+        if known.contains(&told) {
+            return;
+        }
+        if self.json {
+            if self.listing {
+                return;
+            }
+            self.emit(&json!({
+                "event": "connected", "site": site, "control": control.unwrap_or("clear"),
+                "data": data,
+            }));
+        } else if self.verbose == 1 {
+            self.err(&format!("gridftp-cp: {told}"));
+        }
+        known.insert(told);
+    }
+
     fn failure(&self, event: &str, source: &str, error: &TransferError) {
         if self.json {
             self.emit(&with_fields(
@@ -230,11 +272,12 @@ impl Observer for Report {
                 let arrow = if *sent { ">" } else { "<" };
                 self.err(&format!("{site} {arrow} {}", show(line.as_bytes())));
             }
-            Event::Connected { site, round_trip } if self.verbose > 1 => {
-                self.err(&format!(
-                    "gridftp-cp: {site}: connected, round trip {round_trip:.1?}"
-                ));
-            }
+            Event::Connected {
+                site,
+                round_trip,
+                control,
+                data,
+            } => self.connected(site, *round_trip, *control, *data),
             _ if self.json => {
                 if let Some(value) = object(event) {
                     self.emit(&value);

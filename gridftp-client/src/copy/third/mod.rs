@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use byte_ranges::RangeSet;
+use ftp_proto::security::Level;
 use ftp_wire::command::{BufferSide, Command, Mode, Spot};
 use ftp_wire::path::FtpPath;
 use gridftp_dsi::types::ChecksumAlgorithm;
@@ -91,6 +92,12 @@ pub(crate) async fn run(
     destination: &mut Client,
     shared: &Arc<CopyState>,
 ) -> Result<(), Stop> {
+    if source.data.max(destination.data) > Level::Clear {
+        // Each server would be the TLS server of the connection between them.
+        let what = "third party: two servers cannot protect the data between them by TLS";
+        let remedy = "--protect clear leaves it in clear text, or copy by way of this machine";
+        return Err(Stop::Fatal(TransferError::request(what, remedy)));
+    }
     let algorithm = shared.algorithm(&[source, destination]).await;
     let algorithm = algorithm.map_err(Stop::of_digest)?;
     let mut told = Known::default();

@@ -1,0 +1,247 @@
+//! `Guard`: the protection of one session, chosen by the user and the URL, and its TLS.
+
+use std::net::IpAddr;
+
+use ftp_proto::client::Security as Steps;
+use ftp_proto::security::{Level, Mechanism, is_anonymous};
+use xio::tls::{CertificateFault, Tls, TlsEnd};
+use xio_core::{BoxStream, DynLayer, DynStack, Operation, Plan};
+
+use crate::error::ConnectError;
+use crate::options::{ConnectOptions, Security};
+use crate::url::{FTPS_PORT, Scheme, Site};
+
+/// The protection of one session. Clones share its TLS sessions, so that data connections resume
+/// that of the control connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    steps: Steps,
+    /// The TLS of a protected session.
+    tls: Option<TlsEnd>,
+    /// Whether it was chosen for the password, and not asked for.
+    for_password: bool,
+}
+
+impl Guard {
+    /// Chooses the protection of a session with `site`, whose connection leads to `peer`.
+    ///
+    /// # Errors
+    /// [`ConnectError::Choice`] for options that contradict each other.
+    pub(crate) fn of(
+        site: &Site,
+        options: &ConnectOptions,
+        peer: Option<IpAddr>,
+    ) -> Result<Self, ConnectError> {
+        let mut guard = Self {
+            steps: steps(site, options, peer)?,
+            tls: None,
+            for_password: options.security == Security::Auto
+                && site.scheme == Scheme::Ftp
+                && !demands(options),
+        };
+        if guard.steps != Steps::Clear {
+            // The sessions of another host's or session's connections are no use here, and servers
+            // compare them.
+            let mut tls = Tls::client(options.roots.clone())
+                .alpn(["ftp"])
+                .handshake_timeout(options.connect_within);
+            if let Some(identity) = &options.identity {
+                tls = tls.client_identity(identity.clone());
+            }
+            let tls = tls.build_client(site.host.clone());
+            guard.tls = Some(tls.map_err(|cause| tls_failed(site, cause))?);
+        }
+        Ok(guard)
+    }
+
+    /// The steps of the login.
+    pub(crate) fn steps(&self) -> Steps {
+        self.steps
+    }
+
+    /// The protection of data connections.
+    pub(crate) fn data(&self) -> Level {
+        match self.steps {
+            Steps::Clear => Level::Clear,
+            Steps::Explicit(_, level) | Steps::Implicit(level) => level,
+        }
+    }
+
+    /// Whether it was chosen for the password, and not asked for.
+    pub(crate) fn is_for_password(&self) -> bool {
+        self.for_password
+    }
+
+    /// Runs the handshake on a control connection.
+    pub(crate) async fn protect(&self, stream: BoxStream) -> xio_core::Result<BoxStream> {
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.open(stream, Operation::Connect).await?)),
+            None => Ok(stream),
+        }
+    }
+
+    /// The stack of data connections with their protection on top.
+    pub(crate) fn over(&self, stack: DynStack) -> DynStack {
+        match (&self.tls, self.data()) {
+            (Some(tls), Level::Private) => {
+                let plan: Plan = "tls".parse().expect("it is the name of a driver");
+                let entry = plan.entries().first().expect("it has one entry");
+                stack.layer(DynLayer::new(tls.clone()), entry)
+            }
+            _ => stack,
+        }
+    }
+}
+
+/// The failure of a handshake with `site`.
+pub(crate) fn tls_failed(site: &Site, cause: xio_core::Error) -> ConnectError {
+    let remedy = match CertificateFault::of(&cause) {
+        Some(CertificateFault::UnknownAuthority) => "--ca FILE or FOLDER names that authority",
+        Some(CertificateFault::WrongName) => "the URL must name the host as the certificate does",
+        Some(CertificateFault::Time) => {
+            "its administrator must renew it, unless this clock is wrong"
+        }
+        _ => "",
+    };
+    ConnectError::Tls {
+        site: site.to_string(),
+        cause: cause.into(),
+        remedy,
+    }
+}
+
+fn steps(
+    site: &Site,
+    options: &ConnectOptions,
+    peer: Option<IpAddr>,
+) -> Result<Steps, ConnectError> {
+    let choice = |what, remedy| Err(ConnectError::Choice { what, remedy });
+    let level = options.protect;
+    if level == Some(Level::Integrity) {
+        let what = "protect: data that is safe but not private needs Grid security";
+        return choice(what, "TLS has clear and private");
+    }
+    let demands = demands(options);
+    let explicit = Steps::Explicit(Mechanism::Tls, level.unwrap_or(Level::Private));
+    let implicit = Steps::Implicit(level.unwrap_or(Level::Private));
+    match (site.scheme, options.security) {
+        (Scheme::Ssh, Security::Auto | Security::None) if !demands => Ok(Steps::Clear),
+        (Scheme::Ssh, _) => choice(
+            "security: sshftp:// has the protection of ssh, and data in clear text",
+            "leave out --security, --protect and --cert",
+        ),
+        (Scheme::Ftps, Security::None) => choice(
+            "security: none contradicts ftps://",
+            "write ftp:// for clear text",
+        ),
+        (Scheme::Ftp, Security::None) if demands => choice(
+            "security: none leaves nothing to protect data or to show a certificate",
+            "leave out --protect and --cert, or ask for --security tls",
+        ),
+        (_, Security::Implicit) => Ok(implicit),
+        (Scheme::Ftps, Security::Auto | Security::Tls) if site.port == FTPS_PORT => Ok(implicit),
+        (Scheme::Ftps, Security::Auto) | (_, Security::Tls) => Ok(explicit),
+        (Scheme::Ftp, Security::None) => Ok(Steps::Clear),
+        (Scheme::Ftp, Security::Auto) => {
+            let crosses = !peer.is_some_and(|peer| peer.to_canonical().is_loopback());
+            let secret = has_password(site) && crosses;
+            Ok(if demands || secret {
+                explicit
+            } else {
+                Steps::Clear
+            })
+        }
+    }
+}
+
+/// Says whether options besides the choice of protection need TLS.
+fn demands(options: &ConnectOptions) -> bool {
+    options.protect.unwrap_or_default() > Level::Clear || options.identity.is_some()
+}
+
+/// Says whether the login has a password that nobody else may know.
+fn has_password(site: &Site) -> bool {
+    let named = site.user.as_deref().is_some_and(|user| !is_anonymous(user));
+    let secret = site.password.as_ref();
+    named && secret.is_some_and(|password| !password.reveal().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_wire::command::Secret;
+
+    use super::*;
+    use crate::url::Location;
+
+    const FAR: &str = "192.0.2.1";
+    const EXPLICIT: Steps = Steps::Explicit(Mechanism::Tls, Level::Private);
+
+    #[track_caller]
+    fn chosen(url: &str, peer: &str, options: &ConnectOptions) -> Result<Steps, String> {
+        let Ok(Location::Remote(remote)) = Location::parse(url) else {
+            panic!("{url}");
+        };
+        let peer = Some(peer.parse().unwrap());
+        steps(&remote.site, options, peer).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_password_crosses_no_network_in_clear_unless_told_to() {
+        let mut options = ConnectOptions::default();
+        for (url, peer, steps) in [
+            ("ftp://ann:secret@h/", FAR, EXPLICIT),
+            ("ftp://ann:secret@h/", "127.0.0.1", Steps::Clear),
+            ("ftp://ann:secret@h/", "::ffff:127.0.0.1", Steps::Clear),
+            ("ftp://ann:@h/", FAR, Steps::Clear),
+            ("ftp://h/", FAR, Steps::Clear),
+            ("ftp://Anonymous:me@h/", FAR, Steps::Clear),
+            ("ftps://h/", "127.0.0.1", EXPLICIT),
+            ("ftps://h:2811/", FAR, EXPLICIT),
+            ("ftps://h:990/", FAR, Steps::Implicit(Level::Private)),
+            ("sshftp://ann@h/", FAR, Steps::Clear),
+        ] {
+            assert_eq!(chosen(url, peer, &options), Ok(steps), "{url} at {peer}");
+        }
+        options.security = Security::None;
+        let clear = chosen("ftp://ann:secret@h/", FAR, &options);
+        assert_eq!(clear, Ok(Steps::Clear));
+        assert!(chosen("ftps://h/", FAR, &options).is_err());
+        options.security = Security::Tls;
+        assert_eq!(chosen("ftp://h/", "127.0.0.1", &options), Ok(EXPLICIT));
+        let implicit = chosen("ftps://h:990/", FAR, &options);
+        assert_eq!(implicit, Ok(Steps::Implicit(Level::Private)));
+    }
+
+    #[test]
+    fn protection_of_data_is_had_or_refused() {
+        let mut options = ConnectOptions {
+            protect: Some(Level::Clear),
+            ..ConnectOptions::default()
+        };
+        let clear = Ok(Steps::Explicit(Mechanism::Tls, Level::Clear));
+        assert_eq!(chosen("ftps://h/", FAR, &options), clear);
+        assert_eq!(chosen("ftp://h/", FAR, &options), Ok(Steps::Clear));
+        options.protect = Some(Level::Private);
+        assert_eq!(chosen("ftp://h/", "127.0.0.1", &options), Ok(EXPLICIT));
+        options.security = Security::None;
+        assert!(chosen("ftp://h/", FAR, &options).is_err());
+        options.security = Security::Auto;
+        options.protect = Some(Level::Integrity);
+        for url in ["ftp://h/", "ftps://h/"] {
+            let told = chosen(url, FAR, &options).unwrap_err();
+            assert!(told.contains("needs Grid security"), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_anonymous_logins_is_no_secret() {
+        let site = Site::new("h", 21);
+        assert!(!has_password(&site));
+        assert!(!has_password(
+            &site.clone().with_account("ftp", Some(Secret::new("x")))
+        ));
+        assert!(has_password(
+            &site.with_account("ann", Some(Secret::new("x")))
+        ));
+    }
+}
