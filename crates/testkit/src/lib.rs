@@ -10,6 +10,7 @@
 //! | [`option_suite`] | requirements on the options of every driver |
 //! | [`datagram_suite`] | requirements on every datagram socket |
 //! | [`dsi_suite`] | requirements on every storage backend |
+//! | `Grid`, of the feature `grid` | an authority of Grid security with users, hosts and proxies |
 //! | `ftp`, a feature | an FTP server in memory, scripted command by command |
 
 #![forbid(unsafe_code)]
@@ -21,11 +22,15 @@ pub mod dsi_suite;
 mod fault;
 #[cfg(feature = "ftp")]
 pub mod ftp;
+#[cfg(feature = "grid")]
+mod grid;
 mod mem;
 pub mod option_suite;
 mod random;
 
 pub use authority::{Authority, Credential, Validity};
 pub use fault::{Fault, FaultOptions, Faulty, driver as fault_driver};
+#[cfg(feature = "grid")]
+pub use grid::Grid;
 pub use mem::{Mem, MemHandle, MemIncoming, MemListener, driver as mem_driver};
 pub use random::Random;
