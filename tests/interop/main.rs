@@ -22,5 +22,6 @@ mod peer;
 mod remote;
 mod restart;
 mod resume;
+mod ssh;
 mod tls;
 mod udt;

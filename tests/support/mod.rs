@@ -23,6 +23,7 @@ mod peers;
 mod relay;
 mod rewrite;
 mod run;
+mod sshd;
 mod tree;
 mod xioperf;
 
@@ -39,6 +40,7 @@ pub use peers::{Peer, is_root};
 pub use relay::{Break, Relay};
 pub use rewrite::host_port;
 pub use run::{Finished, run};
+pub use sshd::Sshd;
 pub use tree::Tree;
 pub use xio_testkit::ftp::{Reaction, ScriptedServer, block};
 pub use xioperf::{globus_xioperf, globus_xioperf_addr};

@@ -65,11 +65,15 @@ pub enum Peer {
     PurePw,
     /// The `strace` program, which makes system calls fail.
     Strace,
+    /// The `ssh` program.
+    Ssh,
+    /// The ssh server.
+    Sshd,
 }
 
 impl Peer {
     /// All peers.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::GlobusServer,
         Self::GlobusUrlCopy,
         Self::Curl,
@@ -92,6 +96,8 @@ impl Peer {
         Self::PureFtpd,
         Self::PurePw,
         Self::Strace,
+        Self::Ssh,
+        Self::Sshd,
     ];
 
     /// Returns the name of the program, or the file of the library.
@@ -119,6 +125,8 @@ impl Peer {
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-pw",
             Self::Strace => "strace",
+            Self::Ssh => "ssh",
+            Self::Sshd => "sshd",
         }
     }
 
@@ -147,6 +155,8 @@ impl Peer {
             Self::PureFtpd => "pure-ftpd",
             Self::PurePw => "pure-ftpd-common",
             Self::Strace => "strace",
+            Self::Ssh => "openssh-client",
+            Self::Sshd => "openssh-server",
         }
     }
 
@@ -168,6 +178,7 @@ impl Peer {
             Self::GlobusXioPerf | Self::GlobusUdt => {
                 "udt, interop: our UDT against globus-xioperf and the Globus server; perf: xio-perf"
             }
+            Self::Ssh | Self::Sshd => "interop: copies through ssh",
             Self::Strace => "interop: our programs when system calls are interrupted",
             Self::Rclone => "interop: rclone against gridftp-server",
             Self::Aria2 => "interop: aria2 against gridftp-server",
