@@ -18,7 +18,7 @@ use crate::abilities::{Abilities, Tags};
 use crate::clock::now;
 use crate::control::{Control, Replies};
 use crate::error::{ConnectError, ControlError};
-use crate::guard::{Guard, tls_failed};
+use crate::guard::{self, Guard, tls_failed};
 use crate::login::{last, reach, settings, within};
 use crate::options::ConnectOptions;
 use crate::progress::{Event, Observer, Silent};
@@ -130,6 +130,7 @@ impl Client {
     ) -> Result<Self, ConnectError> {
         let name: Arc<str> = site.to_string().into();
         let stack = stacks::of_data(&options)?;
+        guard::check(site, &options)?;
         let limit = options.connect_within;
         let (stream, round_trip) = reach(site, &name, &options).await?;
         let peer = Stream::info(&stream).peer.map(|peer| peer.ip());

@@ -12,6 +12,7 @@ use ftp_wire::command::Command;
 use ftp_wire::path::FtpPath;
 use ftp_wire::reply::Reply;
 use gridftp_data::Watch;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
 use xio_core::BoxStream;
 
@@ -21,6 +22,8 @@ use crate::guard::Guard;
 use crate::progress::Observer;
 use crate::url::show;
 
+/// The end of a connection for which no reason is known.
+const CLOSED: &str = "the control connection is closed";
 /// How often a transfer is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -132,8 +135,12 @@ impl Control {
     pub(crate) fn send(&self, command: Command) -> Replies {
         let (answer, answers) = mpsc::unbounded_channel();
         let shown = show(command.to_string().as_bytes());
-        // A driver that is gone drops the request, and with it the sender: the reply is `Lost`.
-        let _gone = self.requests.send(Request::Command(command, answer));
+        let request = Request::Command(command, answer);
+        if let Err(SendError(Request::Command(_, answer))) = self.requests.send(request) {
+            let why = self.ended.get().cloned();
+            let why = why.unwrap_or_else(|| CLOSED.into());
+            let _lost = answer.send(Answer::Lost(why));
+        }
         Replies {
             answers,
             site: Arc::clone(&self.site),
@@ -145,7 +152,8 @@ impl Control {
     /// Waits until all commands that were given are on their way, or none will be.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        let _gone = self.requests.send(Request::Flush(done));
+        // A request that nobody takes must not keep the sender.
+        drop(self.requests.send(Request::Flush(done)));
         let _gone = flushed.await;
     }
 
@@ -163,7 +171,7 @@ impl Control {
     ) -> Result<xio_core::Result<Option<String>>, ControlError> {
         let (done, upgraded) = oneshot::channel();
         let upgrade = Upgrade::new(guard.clone(), done);
-        let _gone = self.requests.send(Request::Upgrade(upgrade));
+        drop(self.requests.send(Request::Upgrade(upgrade)));
         upgraded.await.map_err(|_| self.lost("AUTH TLS"))
     }
 
@@ -219,7 +227,7 @@ impl Control {
         ControlError::Lost {
             site: self.site.to_string(),
             command: command.to_owned(),
-            why: why.unwrap_or_else(|| "the control connection is closed".to_owned()),
+            why: why.unwrap_or_else(|| CLOSED.to_owned()),
         }
     }
 
@@ -279,7 +287,7 @@ impl Replies {
                 Ok(Step::Done(reply))
             }
             Some(Answer::Lost(why)) => Err(self.unanswered(&why)),
-            None => Err(self.unanswered("the control connection is closed")),
+            None => Err(self.unanswered(CLOSED)),
         }
     }
 
@@ -335,5 +343,31 @@ impl Replies {
             command: self.command.clone(),
             why: why.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ftp_proto::client::Settings;
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::played;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_after_the_end_are_told_its_reason() {
+        let (control, mut banner, mut far) = played::connect(Settings::default());
+        far.write_all(b"220 ready\r\n421 going down\r\n")
+            .await
+            .unwrap();
+        banner.finish().await.unwrap();
+        control.requests.closed().await;
+        let within = Duration::from_secs(1);
+        let flushed = tokio::time::timeout(within, control.flush()).await;
+        flushed.expect("nothing is left to be flushed");
+        let told = control.send(Command::Noop).finish().await.unwrap_err();
+        assert!(told.to_string().contains("going down"), "{told}");
+        let told = control.gone().unwrap();
+        assert!(told.to_string().contains("going down"), "{told}");
     }
 }

@@ -93,6 +93,14 @@ impl Guard {
     }
 }
 
+/// Refuses options that contradict each other, whatever the site's address turns out to be.
+///
+/// # Errors
+/// [`ConnectError::Choice`].
+pub(crate) fn check(site: &Site, options: &ConnectOptions) -> Result<(), ConnectError> {
+    steps(site, options, None).map(drop)
+}
+
 /// The failure of a handshake with `site`.
 pub(crate) fn tls_failed(site: &Site, cause: xio_core::Error) -> ConnectError {
     let remedy = match CertificateFault::of(&cause) {

@@ -16,6 +16,7 @@ mod output;
 mod plain;
 mod rules;
 mod safety;
+mod secured;
 mod small;
 mod stacks;
 mod tagged;

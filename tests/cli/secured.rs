@@ -1,0 +1,427 @@
+//! TLS of control and data connections: certificates, and servers and third parties that break it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use workspace_tests::{Finished, Tree};
+use xio_core::{BoxStream, Info, Stream, Transform as _};
+use xio_testkit::{Authority, Credential, Validity};
+use xio_tls::{Identity, Roots, Tls};
+
+use crate::{cp_in, fails};
+
+/// The file of the server, longer than a record of TLS.
+const FILE: &[u8] = &[7; 40_000];
+
+/// The fault of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Refuses `AUTH`, as a third party on the way would.
+    Stripped,
+    /// Sends a reply in clear text behind that to `AUTH`.
+    Injected,
+    /// Sends nothing behind the reply to `AUTH`.
+    Silent,
+    /// Closes data connections without the end mark of TLS.
+    Cut,
+}
+
+/// A TCP stream that is closed, and not reset, when it is dropped.
+struct Plain(TcpStream);
+
+impl AsyncRead for Plain {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Plain {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Stream for Plain {
+    fn describe(&self, _: &mut Info) {}
+}
+
+/// A server with one file at every path; it ends with its runtime.
+struct Server {
+    addr: SocketAddr,
+    commands: Arc<Mutex<Vec<String>>>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    fn start(host: IpAddr, tls: Tls, fault: Fault) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
+        let addr = listener.local_addr()?;
+        let commands = Arc::<Mutex<Vec<_>>>::default();
+        let (tls, log) = (Arc::new(tls), Arc::clone(&commands));
+        runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (tls, log) = (Arc::clone(&tls), Arc::clone(&log));
+                tokio::spawn(async move { converse(stream, &tls, fault, &log).await });
+            }
+        });
+        Ok(Self {
+            addr,
+            commands,
+            _runtime: runtime,
+        })
+    }
+
+    /// The URL of a file, with what stands before the host and the port.
+    fn url(&self, start: &str) -> String {
+        format!("{start}:{}/file", self.addr.port())
+    }
+
+    /// The commands so far but `QUIT`.
+    fn commands(&self) -> Vec<String> {
+        let commands = self.commands.lock();
+        let mut commands = commands.unwrap_or_else(PoisonError::into_inner).clone();
+        commands.retain(|command| command != "QUIT");
+        commands
+    }
+
+    fn clear(&self) {
+        let commands = self.commands.lock();
+        commands.unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Serves one control connection.
+async fn converse(
+    stream: TcpStream,
+    tls: &Tls,
+    fault: Fault,
+    log: &Mutex<Vec<String>>,
+) -> Result<()> {
+    let here = stream.local_addr()?;
+    let mut control: BoxStream = Box::new(Plain(stream));
+    let (mut listener, mut protected) = (None, false);
+    control.write_all(b"220 ready\r\n").await?;
+    loop {
+        let line = read_line(&mut control).await?;
+        let verb = line.split(' ').next().unwrap_or_default().to_owned();
+        protected |= line == "PROT P";
+        log.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(line.clone());
+        let reply = match verb.as_str() {
+            "AUTH" => match fault {
+                Fault::Stripped => "500 AUTH not understood".to_owned(),
+                Fault::Injected => "234 go on\r\n230 you are in".to_owned(),
+                _ => "234 go on".to_owned(),
+            },
+            "USER" => "331 password".to_owned(),
+            "PASS" => "230 in".to_owned(),
+            "FEAT" => "211-features\r\n SIZE\r\n211 end".to_owned(),
+            "SIZE" => format!("213 {}", FILE.len()),
+            "PBSZ" | "PROT" | "TYPE" => "200 ok".to_owned(),
+            "PASV" => {
+                let data = TcpListener::bind((here.ip(), 0)).await?;
+                let port = data.local_addr()?.port();
+                listener = Some(data);
+                let host = here.ip().to_string().replace('.', ",");
+                format!("227 here ({host},{},{})", port >> 8, port & 0xff)
+            }
+            "RETR" | "LIST" => {
+                control.write_all(b"150 comes\r\n").await?;
+                let data = listener.take().context("no PASV")?;
+                let (data, _) = data.accept().await?;
+                let mut data: BoxStream = match protected {
+                    true => Box::new(tls.respond(Plain(data)).await?),
+                    false => Box::new(Plain(data)),
+                };
+                let bytes = match verb.as_str() {
+                    "LIST" => b"-rw-r--r-- 1 a a 5 Jan  1 2020 file\r\n",
+                    _ => FILE,
+                };
+                data.write_all(bytes).await?;
+                match fault {
+                    Fault::Cut => data.flush().await?,
+                    _ => data.shutdown().await?,
+                }
+                "226 done".to_owned()
+            }
+            "QUIT" => "221 bye".to_owned(),
+            _ => "500 what?".to_owned(),
+        };
+        control.write_all(format!("{reply}\r\n").as_bytes()).await?;
+        if verb == "AUTH" && fault != Fault::Stripped {
+            if fault == Fault::Silent {
+                std::future::pending::<()>().await;
+            }
+            control = Box::new(tls.respond(control).await?);
+        }
+    }
+}
+
+async fn read_line(stream: &mut BoxStream) -> Result<String> {
+    let mut line = Vec::new();
+    loop {
+        match stream.read_u8().await? {
+            b'\n' => return Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            byte => line.push(byte),
+        }
+    }
+}
+
+/// A server with this certificate, and a tree with its authority in `ca.pem`.
+struct Bed {
+    tree: Tree,
+    server: Server,
+}
+
+impl Bed {
+    /// A server on the loopback address with a valid certificate for it.
+    fn new(fault: Fault) -> Result<Self> {
+        let authority = Authority::new("test authority");
+        let own = authority.issue("host", &["127.0.0.1"]);
+        Self::with(&authority, &own, fault)
+    }
+
+    fn with(trusted: &Authority, own: &Credential, fault: Fault) -> Result<Self> {
+        Self::on(Ipv4Addr::LOCALHOST.into(), trusted, own, fault)
+    }
+
+    fn on(host: IpAddr, trusted: &Authority, own: &Credential, fault: Fault) -> Result<Self> {
+        let tree = Tree::new()?;
+        drop(trusted.write(tree.root()));
+        let tls = Tls::server(identity(own)?).build()?;
+        let server = Server::start(host, tls, fault)?;
+        Ok(Self { tree, server })
+    }
+
+    fn cp(&self, args: &[&str]) -> Result<Finished> {
+        let common = ["--retries", "0", "--ca", "ca.pem"];
+        cp_in(&self.tree, &[&common, args].concat())
+    }
+
+    /// Downloads the file to `out`.
+    fn get(&self, flags: &[&str]) -> Result<Finished> {
+        let url = self.server.url("ftps://ann:secret@127.0.0.1");
+        self.cp(&[flags, &[&url, "out"]].concat())
+    }
+}
+
+fn identity(own: &Credential) -> Result<Identity> {
+    let (certificate, key) = (own.certificate.as_bytes(), own.key.as_bytes());
+    Ok(Identity::pem(certificate, key)?)
+}
+
+#[test]
+fn the_protection_of_both_channels_is_told() -> Result<()> {
+    let bed = Bed::new(Fault::None)?;
+    let told = bed.get(&["-v"])?.ok()?;
+    let line = "control TLS 1.3 TLS13_AES_256_GCM_SHA384, data private";
+    ensure!(told.stderr.contains(line), "{}", told.report());
+    ensure!(std::fs::read(bed.tree.path("out"))? == FILE);
+    let commands = bed.server.commands();
+    ensure!(
+        commands.starts_with(&["AUTH TLS", "PBSZ 0", "PROT P", "USER ann"].map(str::to_owned)),
+        "{commands:?}"
+    );
+    let told = bed.get(&["--json"])?.ok()?.stdout;
+    ensure!(
+        told.contains(r#""control":"TLS 1.3 TLS13_AES_256_GCM_SHA384","data":"private""#),
+        "{told}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_server_with_a_wrong_certificate_is_not_told_the_account() -> Result<()> {
+    let (authority, stranger) = (Authority::new("ours"), Authority::new("a stranger's"));
+    let host = ["127.0.0.1"];
+    for (own, needles) in [
+        (
+            stranger.issue("host", &host),
+            ["authority that is not trusted", "--ca FILE or FOLDER"],
+        ),
+        (
+            authority.issue("host", &["other.example.org"]),
+            ["not for 127.0.0.1 but for", "the URL must name the host"],
+        ),
+        (
+            authority.issue_valid("host", &host, Validity::Expired),
+            ["expired", "must renew it"],
+        ),
+        (
+            authority.issue_valid("host", &host, Validity::NotYet),
+            ["becomes valid in", "unless this clock is wrong"],
+        ),
+    ] {
+        let bed = Bed::with(&authority, &own, Fault::None)?;
+        fails(&bed.get(&[])?, 3, &needles)?;
+        ensure!(bed.server.commands() == ["AUTH TLS"]);
+        ensure!(!bed.tree.path("out").exists());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_asks_for_a_certificate_gets_it() -> Result<()> {
+    let authority = Authority::new("test authority");
+    let own = authority.issue("host", &["127.0.0.1"]);
+    let tree = Tree::new()?;
+    drop(authority.write(tree.root()));
+    drop(authority.issue("ann", &[]).write(tree.root(), "ann"));
+    let tls = Tls::server(identity(&own)?)
+        .require_client_certificates(Roots::pem(authority.pem().as_bytes())?)
+        .build()?;
+    let server = Server::start(Ipv4Addr::LOCALHOST.into(), tls, Fault::None)?;
+    let bed = Bed { tree, server };
+    bed.get(&["--cert", "ann.pem"])?.ok()?;
+    let needle = "it requires a certificate of us";
+    fails(&bed.get(&[])?, 3, &[needle])?;
+    fails(&bed.get(&["--key", "ann.pem"])?, 2, &["--cert"])
+}
+
+/// Whether the server has no TLS, or a third party took `AUTH` out of the conversation, is all the
+/// same: the features that are listed do not matter.
+#[test]
+fn nothing_but_auth_goes_to_a_server_without_tls() -> Result<()> {
+    let bed = Bed::new(Fault::Stripped)?;
+    fails(
+        &bed.get(&[])?,
+        4,
+        &["AUTH TLS: 500 AUTH not understood", "nothing else was sent"],
+    )?;
+    ensure!(bed.server.commands() == ["AUTH TLS"]);
+    let url = bed.server.url("ftp://ann:secret@127.0.0.1");
+    for flags in [["--security", "tls"], ["--protect", "private"]] {
+        let refused = bed.cp(&[&flags[..], &[&url, "out"]].concat())?;
+        fails(&refused, 4, &["AUTH TLS: 500"])?;
+    }
+    ensure!(bed.server.commands() == ["AUTH TLS"; 3]);
+    Ok(())
+}
+
+/// The address of this machine that a network would see, if there is one; nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback()).then_some(ip)
+}
+
+#[test]
+fn a_password_crosses_a_network_under_tls_or_not_at_all() -> Result<()> {
+    use std::io::Write as _;
+    let Some(host) = own_address() else {
+        let _ = writeln!(
+            io::stderr(),
+            "SKIPPED passwords on a network: there is none"
+        );
+        return Ok(());
+    };
+    let authority = Authority::new("test authority");
+    let own = authority.issue("host", &[&host.to_string()]);
+    let bed = Bed::on(host, &authority, &own, Fault::None)?;
+    let url = bed.server.url(&format!("ftp://ann:secret@{host}"));
+    let told = bed.cp(&["-v", &url, "out"])?.ok()?;
+    ensure!(told.stderr.contains("data private"), "{}", told.report());
+
+    let bed = Bed::on(host, &authority, &own, Fault::Stripped)?;
+    let url = bed.server.url(&format!("ftp://ann:secret@{host}"));
+    fails(
+        &bed.cp(&[&url, "out"])?,
+        4,
+        &["AUTH TLS: 500", "no password was sent", "--security none"],
+    )?;
+    ensure!(bed.server.commands() == ["AUTH TLS"]);
+    // Without a password nothing is kept from anybody; and a person may send it all the same.
+    bed.server.clear();
+    let anonymous = bed.server.url(&format!("ftp://{host}"));
+    bed.cp(&["--list", &anonymous])?;
+    bed.cp(&["--security", "none", "--list", &url])?;
+    let commands = bed.server.commands();
+    ensure!(
+        !commands.contains(&"AUTH TLS".to_owned()) && commands.contains(&"PASS secret".to_owned()),
+        "{commands:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn clear_text_behind_the_agreement_on_tls_ends_the_session() -> Result<()> {
+    let bed = Bed::new(Fault::Injected)?;
+    fails(
+        &bed.get(&[])?,
+        3,
+        &["clear text followed the agreement on TLS"],
+    )?;
+    ensure!(bed.server.commands() == ["AUTH TLS"]);
+    Ok(())
+}
+
+#[test]
+fn a_handshake_that_does_not_come_ends_in_time() -> Result<()> {
+    let bed = Bed::new(Fault::Silent)?;
+    fails(&bed.get(&["--timeout", "1"])?, 3, &["within 1 s"])
+}
+
+#[test]
+fn data_that_is_cut_off_is_not_taken_for_whole() -> Result<()> {
+    let bed = Bed::new(Fault::Cut)?;
+    let needle = "ended without close-notify";
+    fails(&bed.get(&[])?, 1, &[needle])?;
+    ensure!(!bed.tree.path("out").exists());
+    let url = bed.server.url("ftps://ann:secret@127.0.0.1");
+    fails(&bed.cp(&["--list", &url])?, 1, &[needle])
+}
+
+#[test]
+fn choices_that_contradict_each_other_are_refused() -> Result<()> {
+    let tree = Tree::new()?;
+    for (args, needle) in [
+        (
+            &["--security", "none", "ftps://127.0.0.1:1/x", "out"][..],
+            "contradicts ftps://",
+        ),
+        (
+            &["--protect", "safe", "ftps://127.0.0.1:1/x", "out"],
+            "needs Grid security",
+        ),
+        (
+            &["--ca", "missing.pem", "ftps://127.0.0.1:1/x", "out"],
+            "missing.pem",
+        ),
+        (
+            &["--security", "tls", "--list", "sshftp://h/x"],
+            "has the protection of ssh",
+        ),
+    ] {
+        fails(&cp_in(&tree, args)?, 2, &[needle])?;
+    }
+    Ok(())
+}
