@@ -158,6 +158,19 @@ const STACKS: &[(&str, &[&str], Bottom)] = &[
         Bottom::UdtPlain,
     ),
     ("udt,tls:OWN", &["udp", "udt", "tls"], Bottom::Udt),
+    ("tcp,gsi:GRID", &["tcp", "gsi"], Bottom::Mem),
+    ("tcp,gsi:GRID;protection=none", &["tcp", "gsi"], Bottom::Tcp),
+    (
+        "tcp,count,gsi:GRID;protection=integrity;auth=none,count",
+        &["tcp", "count", "gsi", "count"],
+        Bottom::Mem,
+    ),
+    ("udt,gsi:GRID", &["udp", "udt", "gsi"], Bottom::Udt),
+    (
+        "udt,gsi:GRID;protection=none",
+        &["udp", "udt", "gsi"],
+        Bottom::Udt,
+    ),
     ("mem", &["mem"], Bottom::Mem),
     ("mem:chunk=50;seed=2;capacity=64", &["mem"], Bottom::Mem),
     (

@@ -110,6 +110,7 @@ const FOR_PEERS: &[(&str, &str)] = &[
     ),
     ("count", ""),
     ("file", "blocking"),
+    ("gsi", "protection"),
     (
         "http",
         "delay_write_header header host length method persistent status version",

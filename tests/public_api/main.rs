@@ -12,6 +12,9 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use xio::gsi::{
+    Gsi, GsiInfo, GsiOptions, GssapiAcceptor, GssapiInitiator, GssapiStream, TrustDirectory,
+};
 use xio::{mode_e, multicast, ordering, pipe, popen, queue, rate, telnet, udp, udt, unix, verify};
 use xio_compress::frame::BadFrame;
 use xio_compress::{Algorithm, Compress, CompressHandle, CompressOptions, Compression};
@@ -60,6 +63,12 @@ fn types_are_send_and_sync() {
     is_error::<BadFrame>();
     is_plain::<TlsOptions>();
     is_plain::<TlsInfo>();
+    is_plain::<Gsi>();
+    is_plain::<GsiInfo>();
+    is_plain::<GsiOptions>();
+    is_plain::<GssapiAcceptor>();
+    is_plain::<GssapiInitiator>();
+    is_shared::<TrustDirectory>();
     is_plain::<Identity>();
     is_plain::<Roots>();
     is_shared::<Tls>();
@@ -94,6 +103,8 @@ fn boxed_streams_are_streams_and_stacks_are_transports() {
     is_stream::<CompressHandle<BoxStream>>();
     is_passive::<Stack<Stack<Tcp, Compress>, Count>>();
     is_stream::<TlsHandle<BoxStream>>();
+    is_stream::<GssapiStream<BoxStream>>();
+    is_passive::<Stack<Tcp, Gsi>>();
     is_stream::<HttpHandle<TlsHandle<TcpHandle>>>();
     is_passive::<Stack<Stack<Stack<Tcp, Tls>, Compress>, Http>>();
     is_passive::<Stack<DynStack, Http>>();
@@ -213,6 +224,7 @@ fn options_have_a_string_form() {
     is_options::<verify::VerifyOptions>();
     is_options::<xio::file::FileOptions>();
     is_options::<CompressOptions>();
+    is_options::<GsiOptions>();
     is_options::<TlsOptions>();
     is_options::<xio_testkit::FaultOptions>();
     is_options::<xio_gridftp::GridftpOptions>();

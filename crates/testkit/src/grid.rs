@@ -39,13 +39,19 @@ pub struct Grid {
 
 impl Grid {
     /// Creates the authority `/O=Grid/OU=Lab/CN=Lab CA` and its directory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::named("Lab CA")
+    }
+
+    /// Creates an authority of another common name. It has the key of the others.
     ///
     /// # Panics
     /// When the folder of temporary files cannot be written to.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn named(common: &str) -> Self {
         let mut params = CertificateParams::default();
-        params.distinguished_name = name("Lab CA");
+        params.distinguished_name = name(common);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -63,12 +69,14 @@ impl Grid {
         fs::create_dir(grid.certificates()).expect("a new folder");
         let hash = grid.hash();
         grid.write(&format!("certificates/{hash}.0"), &root.pem(), 0o644);
-        let policy = "access_id_CA X509 '/O=Grid/OU=Lab/CN=Lab CA'\n\
-                      pos_rights globus CA:sign\n\
-                      cond_subjects globus '\"/O=Grid/OU=Lab/*\"'\n";
+        let policy = format!(
+            "access_id_CA X509 '/O=Grid/OU=Lab/CN={common}'\n\
+             pos_rights globus CA:sign\n\
+             cond_subjects globus '\"/O=Grid/OU=Lab/*\"'\n"
+        );
         grid.write(
             &format!("certificates/{hash}.signing_policy"),
-            policy,
+            &policy,
             0o644,
         );
         grid

@@ -15,6 +15,8 @@ pub fn registry() -> Registry {
     registry.register(xio_count::driver());
     #[cfg(feature = "file")]
     registry.register(xio_file::driver());
+    #[cfg(feature = "gsi")]
+    registry.register(xio_gsi::driver());
     #[cfg(feature = "http")]
     registry.register(xio_http::driver());
     #[cfg(feature = "log")]

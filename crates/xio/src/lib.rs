@@ -92,6 +92,8 @@ pub use xio_core::*;
 pub use xio_count as count;
 #[cfg(feature = "file")]
 pub use xio_file as file;
+#[cfg(feature = "gsi")]
+pub use xio_gsi as gsi;
 #[cfg(feature = "http")]
 pub use xio_http as http;
 #[cfg(feature = "log")]

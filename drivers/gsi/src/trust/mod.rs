@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use gsi::certificate::BadCertificate;
+use gsi::tls::{Tls, Versions};
 use gsi::trust::{TrustOptions, TrustStore};
 use gsi::verify::{Peer, Refusal, Verifier};
 use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::time_provider::DefaultTimeProvider;
 use tracing::{info, warn};
 
 use crate::file::FileError;
@@ -252,6 +254,7 @@ impl Verifier for TrustDirectory {
 pub struct Judge {
     verifier: Arc<dyn Verifier>,
     directory: Option<Arc<TrustDirectory>>,
+    versions: Versions,
 }
 
 impl Judge {
@@ -261,7 +264,15 @@ impl Judge {
         Self {
             verifier,
             directory: None,
+            versions: Versions::All,
         }
+    }
+
+    /// Restricts the versions of TLS.
+    #[must_use]
+    pub fn versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
     }
 
     /// Also trusts the chain of a credential, as data channels do whose credential was set by
@@ -283,6 +294,12 @@ impl Judge {
         &self.verifier
     }
 
+    /// The configurations of TLS whose certificates it judges.
+    pub(crate) fn tls(&self) -> Tls {
+        let verifier = Arc::clone(&self.verifier);
+        Tls::new(verifier, Arc::new(DefaultTimeProvider)).versions(self.versions)
+    }
+
     /// Looks for changes of the directory, if the last look was some seconds ago.
     ///
     /// # Cancel safety
@@ -300,6 +317,7 @@ impl From<Arc<TrustDirectory>> for Judge {
         Self {
             verifier,
             directory: Some(directory),
+            versions: Versions::All,
         }
     }
 }

@@ -1,0 +1,186 @@
+//! `GssapiAcceptor`: the server's end of the exchange over `ADAT` lines.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64ct::{Base64, Encoding};
+use gsi::credential::Credential;
+use gsi::exchange::{Acceptor, ExchangeError, Mode, Session, Step};
+use gsi::tls::Clients;
+use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
+use tokio::time::{Instant, timeout_at};
+use xio_core::Stream;
+
+use crate::control::lines::{LineBuffer, printable, send};
+use crate::control::stream::Role;
+use crate::control::{AdatError, Established, Refused};
+use crate::keys::KeyPool;
+use crate::trust::Judge;
+
+/// Most commands other than `ADAT` before the connection is given up.
+const MAX_STRAYS: usize = 8;
+
+/// The server's end of the exchange, for all connections.
+#[derive(Clone)]
+pub struct GssapiAcceptor {
+    config: Arc<ServerConfig>,
+    judge: Judge,
+    keys: Arc<KeyPool>,
+}
+
+impl GssapiAcceptor {
+    /// Takes the credential of the host, the judge of clients, and keys for what they delegate.
+    ///
+    /// # Errors
+    /// The provider of cryptography lacks something.
+    pub fn new(
+        credential: &Credential,
+        judge: Judge,
+        keys: Arc<KeyPool>,
+    ) -> Result<Self, rustls::Error> {
+        let config = judge.tls().server(credential, Clients::Certified)?;
+        Ok(Self {
+            config: Arc::new(config),
+            judge,
+            keys,
+        })
+    }
+
+    /// Runs the exchange on a connection after the reply `334` to `AUTH GSSAPI`.
+    ///
+    /// Commands other than `ADAT` and `QUIT` are refused and passed over. A refused client gets the
+    /// reason in a reply `530`, after which the connection is to be closed.
+    ///
+    /// # Errors
+    /// The client is refused, breaks the protocol, gives up, or is not done at the deadline.
+    ///
+    /// # Cancel safety
+    /// The connection is closed when the future is dropped.
+    pub async fn accept<S: Stream>(
+        &self,
+        mut stream: S,
+        deadline: Instant,
+    ) -> Result<Established<S>, Refused<S>> {
+        let mut lines = LineBuffer::default();
+        let exchange = timeout_at(deadline, self.exchange(&mut stream, &mut lines)).await;
+        let refused = match exchange {
+            Ok(Ok(session)) => match session.peer().cloned() {
+                Some(peer) => {
+                    let role = Role::Acceptor;
+                    return Ok(Established::new(stream, session, peer, role, lines));
+                }
+                None => AdatError::Anonymous,
+            },
+            Ok(Err(error)) => error,
+            Err(_) => AdatError::TimedOut,
+        };
+        Err(Refused {
+            stream,
+            error: refused,
+        })
+    }
+
+    async fn exchange<S: Stream>(
+        &self,
+        stream: &mut S,
+        lines: &mut LineBuffer,
+    ) -> Result<Box<Session>, AdatError> {
+        self.judge.refreshed().await;
+        let config = Arc::clone(&self.config);
+        let verifier = Arc::clone(self.judge.verifier());
+        let mut acceptor = Acceptor::new(config, verifier, Mode::Gsi)?;
+        let mut strays = 0;
+        loop {
+            let line = lines.next(stream).await?;
+            let Some(token) = self.token(stream, &line).await? else {
+                strays += 1;
+                if strays == MAX_STRAYS {
+                    return Err(AdatError::Strays(strays));
+                }
+                continue;
+            };
+            match self.step(&mut acceptor, &token).await {
+                Ok(Step::Done { token, session }) => {
+                    let text = match token {
+                        Some(token) => format!("235 ADAT={}\r\n", Base64::encode_string(&token)),
+                        None => "235 GSSAPI Authentication successful.\r\n".to_owned(),
+                    };
+                    send(stream, &text).await?;
+                    return Ok(session);
+                }
+                Ok(Step::Send(token)) => {
+                    let text = format!("335 ADAT={}\r\n", Base64::encode_string(&token));
+                    send(stream, &text).await?;
+                }
+                // The key was supplied.
+                Ok(_) => return Err(AdatError::BadReply("the exchange asks for a second key")),
+                Err(error) => {
+                    send(stream, &refusal(&error)).await?;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Reads the token of a command; answers other commands.
+    async fn token<S: Stream>(
+        &self,
+        stream: &mut S,
+        line: &[u8],
+    ) -> Result<Option<Vec<u8>>, AdatError> {
+        let (verb, argument) = match line.iter().position(|byte| *byte == b' ') {
+            Some(place) => line.split_at(place),
+            None => (line, &b""[..]),
+        };
+        let argument = argument.trim_ascii();
+        if verb.eq_ignore_ascii_case(b"QUIT") {
+            send(stream, "211 Goodbye.\r\n").await?;
+            return Err(AdatError::Quit);
+        }
+        if !verb.eq_ignore_ascii_case(b"ADAT") || argument.is_empty() {
+            send(stream, "530 Must perform GSSAPI authentication.\r\n").await?;
+            return Ok(None);
+        }
+        let mut token = vec![0; argument.len()];
+        let Ok(decoded) = Base64::decode(argument, &mut token).map(<[u8]>::len) else {
+            send(stream, "530 globus_xio: Error encoding.\r\n").await?;
+            return Ok(None);
+        };
+        token.truncate(decoded);
+        Ok(Some(token))
+    }
+
+    async fn step(&self, acceptor: &mut Acceptor, token: &[u8]) -> Result<Step, AdatError> {
+        match acceptor.step(token, UnixTime::now())? {
+            Step::NeedKey(size) => Ok(acceptor.supply(self.keys.take(size).await?)?),
+            step => Ok(step),
+        }
+    }
+}
+
+/// The reply to a client that is refused, in the form of GCT.
+fn refusal(error: &AdatError) -> String {
+    let reason = match error {
+        AdatError::Exchange(error) => ExchangeError::to_string(error),
+        error => error.to_string(),
+    };
+    format!(
+        "530-globus_xio: Authentication Error\r\n\
+         530-GSS failure: \r\n\
+         530-GSS Major Status: Authentication Failed\r\n\
+         530-GSS Minor Status Error Chain:\r\n\
+         530-{}\r\n\
+         530-\r\n\
+         530 End.\r\n",
+        printable(&reason)
+    )
+}
+
+impl fmt::Debug for GssapiAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GssapiAcceptor")
+            .field("judge", &self.judge)
+            .finish_non_exhaustive()
+    }
+}
